@@ -1,0 +1,33 @@
+// Page-aligned anonymous memory, zero until touched.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace chorus {
+
+// Owns size bytes aligned to 4096; large buffers ask for huge pages. Move-only. Throws Error(kExhausted).
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(size_t size);
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  void* data() const { return data_; }
+  size_t size() const { return size_; }
+  template <typename T>
+  T* as() const { return static_cast<T*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace chorus

@@ -1,0 +1,99 @@
+#include "base/cpu_features.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+namespace chorus {
+namespace {
+
+constexpr std::string_view kNames[] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx", "neon"};
+
+std::vector<Isa> detect() {
+  std::vector<Isa> isas{Isa::kScalar};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isas;
+  isas.push_back(Isa::kAvx2);
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512cd");
+  if (avx512) isas.push_back(Isa::kAvx512);
+#elif defined(__aarch64__)
+  isas.push_back(Isa::kNeon);
+#endif
+  return isas;
+}
+
+// First word of a cgroup v2 control file, or empty.
+std::string cgroupValue(const char* file) {
+  std::ifstream self("/proc/self/cgroup");
+  std::string line, dir;
+  while (std::getline(self, line)) {
+    if (line.rfind("0::", 0) == 0) dir = line.substr(3);
+  }
+  for (const std::string& base : {"/sys/fs/cgroup" + dir, std::string("/sys/fs/cgroup")}) {
+    std::ifstream in(base + "/" + file);
+    std::string contents;
+    if (std::getline(in, contents)) return contents;
+  }
+  return "";
+}
+
+double cgroupCpuQuota() {
+  std::istringstream words(cgroupValue("cpu.max"));
+  std::string quota;
+  double period = 0;
+  if (words >> quota >> period && quota != "max" && period > 0) return std::strtod(quota.c_str(), nullptr) / period;
+  return std::numeric_limits<double>::infinity();
+}
+}  // namespace
+
+std::string_view isaName(Isa isa) { return kNames[static_cast<size_t>(isa)]; }
+
+std::optional<Isa> isaFromName(std::string_view name) {
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<Isa>(i);
+  }
+  return std::nullopt;
+}
+
+const std::vector<Isa>& availableIsas() {
+  static const std::vector<Isa> isas = detect();
+  return isas;
+}
+
+int availableCores() {
+  cpu_set_t set;
+  int cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+  const double quota = cgroupCpuQuota();
+  if (quota < cores) cores = static_cast<int>(std::ceil(quota));
+  return std::max(cores, 1);
+}
+
+size_t availableMemory() {
+  size_t available = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  size_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib && std::getline(meminfo, unit)) {
+    if (key == "MemAvailable:") available = kib * 1024;
+  }
+  const std::string limit = cgroupValue("memory.max");
+  if (!limit.empty() && limit != "max") {
+    const size_t used = std::strtoull(cgroupValue("memory.current").c_str(), nullptr, 10);
+    const size_t max = std::strtoull(limit.c_str(), nullptr, 10);
+    available = std::min(available, max > used ? max - used : 0);
+  }
+  return available;
+}
+
+}  // namespace chorus

@@ -1,0 +1,24 @@
+// What this machine can run: instruction sets, cores, memory.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace chorus {
+
+// Ordered: a later set includes the earlier ones of its architecture.
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
+
+std::string_view isaName(Isa isa);
+std::optional<Isa> isaFromName(std::string_view name);
+// The sets this machine runs, least first; kScalar is always there.
+const std::vector<Isa>& availableIsas();
+
+// min(cores this process may run on, cgroup CPU quota rounded up), at least 1.
+int availableCores();
+// What the cgroup and the machine leave for new allocations, in bytes.
+size_t availableMemory();
+
+}  // namespace chorus

@@ -1,0 +1,37 @@
+// The one exception type for user and data faults. Programmer errors are asserts, never Errors.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace chorus {
+
+enum class ErrorCode {
+  kInvalidArgument,  // a flag, field or value that the caller must change
+  kNotFound,         // a file, tensor, model or adapter that is not there
+  kUnsupported,      // well-formed, but asks for what this build does not do
+  kCorrupt,          // foreign bytes that contradict themselves or their format
+  kExhausted,        // memory, disk, queue or cache is full; the same call may succeed later
+  kInternal,
+};
+
+// what() is one line that names the file, field or flag and says what to do. It may hold server paths: the HTTP
+// layer strips them before a client sees it.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, std::string message) : std::runtime_error(std::move(message)), code_(code) {}
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+template <typename... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace chorus

@@ -1,0 +1,112 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct OpenFile {
+  Descriptor fd;
+  size_t size;
+};
+
+OpenFile openRegular(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  Descriptor owner(fd);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
+  return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};
+}
+}  // namespace
+
+std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
+  const OpenFile file = openRegular(path);
+  if (file.size > max_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), file.size, max_bytes);
+  }
+  std::string contents(file.size, '\0');
+  size_t done = 0;
+  while (done < contents.size()) {
+    const ssize_t n = ::read(file.fd.get(), contents.data() + done, contents.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  contents.resize(done);
+  return contents;
+}
+
+void writeFileAtomically(const std::filesystem::path& path, std::string_view contents) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const Descriptor fd(::mkstemp(temporary.data()));
+  if (fd.get() < 0) fail(ErrorCode::kExhausted, "{}: {}", path.string(), std::strerror(errno));
+  ::fchmod(fd.get(), 0644);
+  size_t done = 0;
+  bool ok = true;
+  while (ok && done < contents.size()) {
+    const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    ok = n >= 0;
+    if (ok) done += static_cast<size_t>(n);
+  }
+  ok = ok && ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (!ok) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    fail(ErrorCode::kExhausted, "{}: cannot write: {}", path.string(), std::strerror(reason));
+  }
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const OpenFile file = openRegular(path);
+  if (file.size == 0) fail(ErrorCode::kCorrupt, "{}: the file is empty", path.string());
+  void* address = ::mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.fd.get(), 0);
+  if (address == MAP_FAILED) fail(ErrorCode::kExhausted, "{}: cannot map: {}", path.string(), std::strerror(errno));
+  data_ = static_cast<const std::byte*>(address);
+  size_ = file.size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), path_(std::move(other.path_)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+void MappedFile::willNeed() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
+}
+
+}  // namespace chorus

@@ -1,0 +1,43 @@
+#include "base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+std::string errorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(JsonTest, NamesLineAndColumnOfATrailingComma) {
+  EXPECT_EQ(errorOf([] { parseJson("{\n \"a\": 1,\n}", "config.json"); }),
+            "config.json: malformed JSON at line 3 column 1");
+}
+
+TEST(JsonTest, RefusesDepthAndSize) {
+  EXPECT_THAT(errorOf([] { parseJson(std::string(100, '['), "x"); }), testing::HasSubstr("deeper than 64"));
+  EXPECT_EQ(errorOf([] { parseJson("\"[[[[\"", "x", {.max_bytes = 100, .max_depth = 1}); }), "");
+  EXPECT_THAT(errorOf([] { parseJson("[1,2,3]", "x", {.max_bytes = 3}); }), testing::HasSubstr("limit of 3"));
+}
+
+TEST(JsonTest, TypedMembersAreRangeChecked) {
+  const Json object = parseJson(R"({"big": 4294967296, "neg": -1, "f": 1.5, "s": "x", "b": true, "n": null})", "x");
+  EXPECT_EQ(jsonGet<int64_t>(object, "big", "x"), 4294967296);
+  EXPECT_THAT(errorOf([&] { jsonGet<int32_t>(object, "big", "x"); }), testing::HasSubstr("'big'"));
+  EXPECT_THAT(errorOf([&] { jsonGet<uint64_t>(object, "neg", "x"); }), testing::HasSubstr("'neg'"));
+  EXPECT_THAT(errorOf([&] { jsonGet<int32_t>(object, "f", "x"); }), testing::HasSubstr("integer"));
+  EXPECT_THAT(errorOf([&] { jsonGet<bool>(object, "missing", "x"); }), testing::HasSubstr("missing"));
+  EXPECT_EQ(jsonGetOr<int32_t>(object, "n", 7, "x"), 7);
+  EXPECT_EQ(jsonGet<std::string>(object, "s", "x"), "x");
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,29 @@
+// SHA-256, for identity by content.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace chorus {
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
+  // 64 lower-case hexadecimal digits; the object is spent afterwards.
+  std::string hex();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace chorus

@@ -1,0 +1,85 @@
+#include "base/thread_pool.h"
+
+#include <chrono>
+
+#include "base/cpu_features.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace chorus {
+namespace {
+
+inline void pauseCpu() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+}  // namespace
+
+ThreadPool::ThreadPool(int threads, int spin_us) : spin_us_(threads > availableCores() ? 0 : spin_us) {
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { workerLoop(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.store(true);
+    generation_.fetch_add(1);
+  }
+  wake_.notify_all();
+  for (auto& worker : workers_) worker.join();
+}
+
+void ThreadPool::drain(int thread) {
+  for (;;) {
+    const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks_) return;
+    job_(context_, task, thread);
+  }
+}
+
+void ThreadPool::runErased(int64_t tasks, Job job, void* context) {
+  job_ = job;
+  context_ = context;
+  tasks_ = tasks;
+  next_.store(0, std::memory_order_relaxed);
+  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+    { const std::lock_guard lock(mutex_); }
+    wake_.notify_all();
+  }
+  drain(0);
+  // Workers that are late must still leave before the job's context dies; a core may be lent elsewhere, so yield.
+  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spin_us_ == 0 || spins > 20000) std::this_thread::yield();
+    else pauseCpu();
+  }
+}
+
+void ThreadPool::workerLoop(int thread) {
+  uint64_t seen = 0;
+  for (;;) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us_);
+    while (generation_.load(std::memory_order_acquire) == seen) {
+      if (spin_us_ > 0) {
+        for (int i = 0; i < 64 && generation_.load(std::memory_order_acquire) == seen; ++i) pauseCpu();
+        if (std::chrono::steady_clock::now() < deadline) continue;
+      }
+      std::unique_lock lock(mutex_);
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load()) return;
+    drain(thread);
+    running_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace chorus

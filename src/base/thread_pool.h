@@ -1,0 +1,59 @@
+// Fork-join over a fixed set of threads, sized once. The caller is thread 0 and works too.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace chorus {
+
+class ThreadPool {
+ public:
+  // threads >= 1. Workers spin at most spin_us microseconds for the next job before they sleep; they never spin
+  // when there are more threads than cores.
+  explicit ThreadPool(int threads, int spin_us = 50);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls fn(task, thread) once for every task in [0, tasks), in any order on any thread, and returns when all are
+  // done. Which thread runs a task must not change its result. fn must not throw. One caller at a time.
+  template <typename F>
+  void run(int64_t tasks, F&& fn) {
+    if (tasks <= 0) return;
+    if (workers_.empty() || tasks == 1) {
+      for (int64_t i = 0; i < tasks; ++i) fn(i, 0);
+      return;
+    }
+    auto trampoline = [](void* context, int64_t task, int thread) {
+      (*static_cast<std::remove_reference_t<F>*>(context))(task, thread);
+    };
+    runErased(tasks, trampoline, const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
+ private:
+  using Job = void (*)(void* context, int64_t task, int thread);
+  void runErased(int64_t tasks, Job job, void* context);
+  void workerLoop(int thread);
+  void drain(int thread);
+
+  int spin_us_;
+  std::vector<std::thread> workers_;
+  Job job_ = nullptr;
+  void* context_ = nullptr;
+  int64_t tasks_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint64_t> generation_{0};
+  alignas(64) std::atomic<int> running_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+}  // namespace chorus

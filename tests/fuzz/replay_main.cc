@@ -1,0 +1,73 @@
+// Replays a fuzz target over its corpus and over 10,000 seeded mutations of it: the part of fuzzing that fits an
+// ordinary test run. Usage: NAME_replay CORPUS_DIR [first_seed] (a failing seed is printed before it runs wild).
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace {
+using Bytes = std::vector<uint8_t>;
+
+std::vector<Bytes> readCorpus(const char* dir) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (entry.is_regular_file()) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<Bytes> corpus;
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return corpus;
+}
+
+Bytes mutate(const Bytes& original, std::mt19937_64& rng) {
+  Bytes bytes = original;
+  const int edits = 1 + static_cast<int>(rng() % 8);
+  for (int i = 0; i < edits; ++i) {
+    const size_t at = bytes.empty() ? 0 : rng() % bytes.size();
+    switch (rng() % 6) {
+      case 0: if (!bytes.empty()) bytes[at] = static_cast<uint8_t>(rng()); break;
+      case 1: if (!bytes.empty()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8)); break;
+      case 2: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(rng())); break;
+      case 3: if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at)); break;
+      case 4: if (rng() % 8 == 0) bytes.resize(at); break;
+      case 5: {  // copy a short run elsewhere: doubles keys, shifts structure
+        const size_t length = std::min<size_t>(1 + rng() % 16, bytes.size() - at);
+        const Bytes run(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                        bytes.begin() + static_cast<std::ptrdiff_t>(at + length));
+        const size_t to = bytes.empty() ? 0 : rng() % bytes.size();
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(to), run.begin(), run.end());
+        break;
+      }
+    }
+  }
+  return bytes;
+}
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return std::fprintf(stderr, "usage: %s CORPUS_DIR [first_seed]\n", argv[0]), 2;
+  const auto corpus = readCorpus(argv[1]);
+  if (corpus.empty()) return std::fprintf(stderr, "%s holds no corpus files\n", argv[1]), 1;
+  for (const auto& file : corpus) LLVMFuzzerTestOneInput(file.data(), file.size());
+  const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  const char* last_seed_path = std::getenv("CHORUS_FUZZ_SEED_FILE");
+  for (uint64_t seed = first; seed < first + 10000; ++seed) {
+    if (last_seed_path != nullptr) std::ofstream(last_seed_path) << seed;
+    std::mt19937_64 rng(seed);
+    const Bytes bytes = mutate(corpus[rng() % corpus.size()], rng);
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+  std::printf("%zu corpus files and 10000 mutations from seed %llu\n", corpus.size(),
+              static_cast<unsigned long long>(first));
+  return 0;
+}
