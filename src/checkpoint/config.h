@@ -1,0 +1,90 @@
+// The model's configuration in TensorRT-LLM's checkpoint form: what config.json of a checkpoint directory says, and
+// what `pretrained_config` of an engine directory repeats (spec S1; field names and defaults as TensorRT-LLM's
+// PretrainedConfig).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+
+namespace chorus {
+
+// Ranks of a model: tensor parallel fastest. world_size = tp_size * pp_size.
+struct Mapping {
+  int32_t tp_size = 1;
+  int32_t pp_size = 1;
+  int32_t worldSize() const { return tp_size * pp_size; }
+  int32_t tpRank(int32_t rank) const { return rank % tp_size; }
+  int32_t ppRank(int32_t rank) const { return rank / tp_size; }
+};
+
+// A contiguous run of global layer ids.
+struct LayerRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  int32_t count() const { return end - begin; }
+};
+// Layers of one pipeline stage: contiguous, the first (layers mod pp) stages hold one more.
+LayerRange stageLayers(int32_t num_layers, const Mapping& mapping, int32_t pp_rank);
+
+enum class PositionEmbedding { kLearnedAbsolute, kRopeGptj, kRopeGptNeox, kAlibi, kAlibiWithScale, kRelative };
+enum class RopeScalingType { kNone, kLinear, kLlama3 };
+
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::kNone;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;                  // llama3 only
+  double high_freq_factor = 4.0;                 // llama3 only
+  double original_max_position_embeddings = 0;   // llama3 only
+};
+
+struct QuantConfig {
+  std::optional<std::string> quant_algo;
+  std::optional<std::string> kv_cache_quant_algo;
+  int32_t group_size = 128;
+  bool has_zero_point = false;
+  bool pre_quant_scale = false;
+  std::optional<std::vector<std::string>> exclude_modules;
+};
+
+struct ModelConfig {
+  std::string architecture;  // Hugging Face's class name, e.g. "LlamaForCausalLM"
+  DType dtype = DType::kFloat16;
+  DType logits_dtype = DType::kFloat32;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int32_t num_hidden_layers = 0;
+  int32_t num_attention_heads = 0;
+  int32_t num_key_value_heads = 0;
+  int64_t head_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t max_position_embeddings = 0;
+  std::string hidden_act;
+  double norm_epsilon = 1e-5;
+  PositionEmbedding position_embedding_type = PositionEmbedding::kLearnedAbsolute;
+  int64_t rotary_embedding_dim = 0;
+  double rotary_base = 10000.0;
+  RopeScaling rotary_scaling;
+  bool attn_bias = false;  // bias on qkv and on dense
+  bool mlp_bias = false;
+  bool qk_layernorm = false;
+  bool tie_word_embeddings = false;  // lm_head.weight is absent: the embedding table serves
+  bool use_parallel_embedding = false;
+  int32_t embedding_sharding_dim = 0;
+  Mapping mapping;
+  QuantConfig quantization;
+  // Keys of other models and unknown keys, kept as read and written back.
+  Json extra = Json::object();
+
+  // Reads a checkpoint's config.json; source names it in errors. Fills derived defaults (num_key_value_heads,
+  // head_size, intermediate_size, rotary_embedding_dim); checks every size for sign, range and divisibility; an
+  // unknown key inside `quantization` is an error, an unknown key at the top a warning.
+  static ModelConfig fromJson(const Json& json, std::string_view source);
+  Json toJson() const;  // all of S1's fields, in TensorRT-LLM's spelling; position_embedding_type by name
+};
+
+}  // namespace chorus

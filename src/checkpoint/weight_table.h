@@ -1,0 +1,71 @@
+// The weight table: one WeightRow per checkpoint tensor of an architecture. Converter, completeness check, sharding,
+// LoRA targets and the tiny random models of tests are all derived from it; no second list of tensors exists.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "checkpoint/config.h"
+
+namespace chorus {
+
+enum class WeightRole { kEmbedding, kLinear, kBias, kNorm, kLmHead };
+
+// Which pipeline stages hold a row.
+enum class Stage { kFirst, kEveryLayer, kLast };
+
+// How one tensor is cut over tensor-parallel ranks (DESIGN.md 2; TensorRT-LLM's converters).
+struct ShardRule {
+  enum class Axis { kNone, kRows, kColumns };
+  Axis axis = Axis::kNone;
+  // Rows that are cut separately and then concatenated, e.g. {q, k, v} row counts; empty: one part of all rows.
+  std::vector<int64_t> parts;
+  // For each part: rows of one KV head when heads are repeated consecutively if there are fewer than ranks; 0: never.
+  std::vector<int64_t> head_rows;
+  bool pad_rows = false;   // pad rows with zeros to a multiple of tp_size (vocabulary)
+};
+
+// Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor.
+struct WeightSource {
+  std::string name;        // of the source checkpoint; "{}" stands for the global layer id
+  int64_t row_begin = 0;
+  int64_t rows = 0;        // 0-d and 1-d tensors: elements
+};
+
+// A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
+struct LoraTarget {
+  int32_t module_id = 0;        // TensorRT-LLM's, see lora/module_ids.h
+  std::string module_name;      // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
+  int64_t row_begin = 0;
+  int64_t rows = 0;
+};
+
+struct WeightRow {
+  std::string name;             // in the checkpoint; "{}" stands for the layer id (local in rank files)
+  std::vector<int64_t> shape;   // of the whole, unsharded tensor
+  WeightRole role = WeightRole::kLinear;
+  Stage stage = Stage::kEveryLayer;
+  ShardRule shard;
+  std::vector<WeightSource> sources;
+  std::vector<LoraTarget> lora_targets;
+  bool quantisable = false;
+};
+
+using WeightTable = std::vector<WeightRow>;
+
+// One tensor of one rank's file: the concrete name, its shape on that rank.
+struct RankTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  DType dtype;
+  const WeightRow* row;
+  int32_t layer;  // global id, -1 outside layers
+};
+// All tensors of `rank`, in file order. The table must outlive the result.
+std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
+
+}  // namespace chorus

@@ -1,0 +1,25 @@
+// Where one layer's keys and values live: blocks of a fixed number of tokens, addressed by block id.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace chorus {
+
+// Bytes inside a block are the backend's own. The CPU's block: keys transposed [kv_head][head_size][tokens_per_block],
+// then values [kv_head][tokens_per_block][head_size], both of `dtype`.
+struct KvLayer {
+  void* base = nullptr;        // of block 0 of this layer, device memory
+  int64_t block_stride = 0;    // bytes from one block to the next
+  DType dtype = DType::kFloat32;
+  int32_t num_kv_heads = 0;
+  int32_t head_size = 0;
+  int32_t tokens_per_block = 0;  // a power of two
+};
+
+inline int64_t kvBlockBytes(const KvLayer& kv) {
+  return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
+}
+
+}  // namespace chorus

@@ -1,0 +1,95 @@
+// The device: memory and about two dozen coarse ops over views, on an explicit stream. Models call ops and never ask
+// which backend runs; nothing above this header sees an instruction set.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/cpu_features.h"
+#include "kernels/attention/attention.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gated_activation/gated_activation.h"
+#include "kernels/linear/linear.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope_cache/rope_cache.h"
+#include "kernels/step_batch.h"
+
+namespace chorus {
+
+class Backend;
+
+// Device memory, zeroed, 64-byte aligned; freed with the object. Must not outlive its backend.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(Backend* backend, void* data, size_t size) : backend_(backend), data_(data), size_(size) {}
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  void* data() const { return data_; }
+  size_t size() const { return size_; }
+  template <typename T>
+  T* as() const { return static_cast<T*>(data_); }
+
+ private:
+  Backend* backend_ = nullptr;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An in-order queue of work. The CPU runs ops when they are called; its stream is the null stream.
+struct Stream {
+  void* handle = nullptr;
+};
+
+// A step's metadata in the backend's own form, made once a step. Reusable: prepare() overwrites it.
+class StepContext {
+ public:
+  virtual ~StepContext() = default;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  // One line a op: which variant runs it ("linear: avx512").
+  virtual std::string describe() const = 0;
+
+  // Throws Error(kExhausted). Thread-safe, as are upload and download on distinct streams.
+  virtual DeviceBuffer allocate(size_t bytes) = 0;
+  virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
+  virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops. The CPU returns it as it
+  // is; another device copies it and keeps the copy as long as the backend lives.
+  virtual const void* importWeights(const void* host, size_t bytes) = 0;
+
+  virtual std::unique_ptr<StepContext> createContext() = 0;
+  // The batch's spans must stay valid until the step's last op returned.
+  virtual void prepare(const StepBatch& batch, StepContext& context) = 0;
+
+  virtual void embedding(const EmbeddingArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void gatherRows(const GatherRowsArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void rmsNorm(const RmsNormArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void linear(const LinearArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void attention(const AttentionArgs& args, StepContext& context, Stream stream) = 0;
+  virtual void gatedActivation(const GatedActivationArgs& args, StepContext& context, Stream stream) = 0;
+
+ private:
+  friend class DeviceBuffer;
+  virtual void free(void* data, size_t size) = 0;
+};
+
+// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there is.
+// Throws Error that lists what is available.
+struct BackendOptions {
+  std::string name = "cpu";
+  int threads = 0;
+  std::optional<Isa> isa;
+};
+std::unique_ptr<Backend> createBackend(const BackendOptions& options);
+
+}  // namespace chorus

@@ -1,0 +1,24 @@
+// Root mean square norm with the residual sum before it.
+#pragma once
+
+#include "kernels/tensor.h"
+
+namespace chorus {
+
+// If delta is given: residual += delta (+ bias if given), in place. Then y = residual / rms(residual) * weight, with
+// rms = sqrt(mean(residual^2) + epsilon). residual, delta, y: [rows, cols] float32; weight, bias: [cols] float32.
+// y may alias delta. Without y.data only the sum is done.
+struct RmsNormArgs {
+  Matrix residual;
+  ConstMatrix delta;
+  const float* bias = nullptr;
+  const float* weight = nullptr;
+  float epsilon = 1e-5f;
+  Matrix y;
+};
+
+namespace reference {
+void rmsNorm(const RmsNormArgs& args);
+}
+
+}  // namespace chorus

@@ -1,0 +1,28 @@
+// The registry of architectures. One file per architecture defines one of these; nothing else knows its name.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/config.h"
+#include "checkpoint/weight_table.h"
+#include "models/layer_spec.h"
+
+namespace chorus {
+
+struct Architecture {
+  std::string name;                        // Hugging Face's class name
+  // Source config.json -> ours, dtype and mapping still at their defaults. Throws Error that names a key which is
+  // supported only at its default; logs a warning for an unlisted one.
+  ModelConfig (*configFromHuggingFace)(const Json& json, std::string_view source);
+  WeightTable (*weightTable)(const ModelConfig& config);
+  ModelSpec (*modelSpec)(const ModelConfig& config);
+  std::vector<std::string> ignored_sources;  // patterns (fnmatch) of source tensors that carry no weights
+};
+
+// Throws Error(kUnsupported) that names the architecture and lists the known ones.
+const Architecture& findArchitecture(std::string_view name);
+
+}  // namespace chorus
