@@ -1,0 +1,114 @@
+// The Executor: one engine, many requests in flight. Names, defaults, checks and error texts are TensorRT-LLM's
+// (executor.h of 0.19) where they apply to one machine; additions are marked "Chorus:".
+#pragma once
+
+#include <filesystem>
+
+#include "chorus/request.h"
+#include "chorus/response.h"
+#include "chorus/types.h"
+
+namespace chorus::executor {
+
+struct SchedulerConfig {
+  CapacitySchedulerPolicy capacitySchedulerPolicy = CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
+  std::optional<ContextChunkingPolicy> contextChunkingPolicy;
+};
+
+struct KvCacheConfig {
+  bool enableBlockReuse = true;
+  std::optional<SizeType32> maxTokens;                 // capacity in tokens; unset: by freeGpuMemoryFraction
+  std::optional<FloatType> freeGpuMemoryFraction;      // of the memory left after the engine; unset: half (CPU)
+};
+
+struct PeftCacheConfig {
+  SizeType32 numHostModuleLayer = 0;
+  SizeType32 numDeviceModuleLayer = 0;
+  SizeType32 optimalAdapterSize = 8;
+  SizeType32 maxAdapterSize = 64;
+  SizeType32 numPutWorkers = 1;
+  SizeType32 numEnsureWorkers = 1;
+  std::optional<FloatType> deviceCachePercent;
+  std::optional<std::size_t> hostCacheSize;            // bytes; unset: 1 GiB
+};
+
+struct ExecutorConfig {
+  SizeType32 maxBeamWidth = 1;
+  SchedulerConfig schedulerConfig;
+  KvCacheConfig kvCacheConfig;
+  bool enableChunkedContext = true;
+  BatchingType batchingType = BatchingType::kINFLIGHT;
+  std::optional<SizeType32> maxBatchSize;              // unset: the engine's
+  std::optional<SizeType32> maxNumTokens;              // unset: the engine's
+  std::optional<PeftCacheConfig> peftCacheConfig;
+  std::optional<SizeType32> maxQueueSize;
+  SizeType32 iterStatsMaxIterations = 1000;
+  // Chorus: how the CPU runs it.
+  int numThreads = 0;                                  // 0: min(cores, cgroup quota)
+  std::string backend = "cpu";                         // or "reference"
+  std::optional<std::string> isa;                      // force an instruction set by name
+};
+
+struct IterationStats {
+  std::int64_t iter = 0;
+  SizeType32 numActiveRequests = 0;
+  SizeType32 numQueuedRequests = 0;
+  SizeType32 numContextRequests = 0;
+  SizeType32 numGenRequests = 0;
+  SizeType32 numCtxTokens = 0;
+  SizeType32 numAdapters = 0;                          // Chorus: distinct adapters in the step
+  SizeType32 usedKvBlocks = 0;
+  SizeType32 maxKvBlocks = 0;
+  double iterLatencyMS = 0;
+};
+
+class Executor {
+ public:
+  // Loads the engine directory and starts the loop. Throws chorus::Error (a std::runtime_error) on a bad engine.
+  Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig);
+  ~Executor();  // as shutdown()
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Returns the request's id at once. Throws when the queue is full or after shutdown; a request that cannot be
+  // served (too long, unknown adapter, bad end id) is answered by an error Response.
+  IdType enqueueRequest(const Request& request);
+  std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
+
+  // Blocks until at least one response is ready (for the id, or any), or the timeout passes: then empty.
+  std::vector<Response> awaitResponses(const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
+  std::vector<Response> awaitResponses(const IdType& requestId,
+                                       const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
+  std::vector<std::vector<Response>> awaitResponses(
+      const std::vector<IdType>& requestIds, const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
+  SizeType32 getNumResponsesReady(const std::optional<IdType>& requestId = std::nullopt) const;
+
+  // Ends the request after the running step, with finish reason kCANCELLED. Unknown ids are ignored.
+  void cancelRequest(IdType requestId);
+  // Running and queued requests end as cancelled; later enqueues throw.
+  void shutdown();
+  bool canEnqueueRequests() const;
+  std::vector<IterationStats> getLatestIterationStats();
+
+  // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now (Error names what
+  // is wrong) and loaded on a worker when a request first needs it, and again after eviction. Registering an id
+  // again is a new generation: requests that run keep the old weights.
+  void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory);
+  // Chorus: forgets the id; running requests keep their weights.
+  void unregisterAdapter(IdType taskId);
+  // Chorus: responses of this request go to the callback, on the executor's thread, instead of to awaitResponses.
+  // The callback must be quick and must not throw.
+  using ResponseCallback = std::function<void(const Response&)>;
+  IdType enqueueRequest(const Request& request, ResponseCallback callback);
+  // Chorus: the engine's limits and vocabulary, for front ends.
+  SizeType32 getMaxInputLen() const;
+  SizeType32 getMaxSeqLen() const;
+  SizeType32 getMaxBatchSize() const;
+  SizeType32 getVocabSize() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace chorus::executor

@@ -1,0 +1,53 @@
+// What comes back: Response, holding a Result or an error.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chorus/types.h"
+
+namespace chorus::executor {
+
+struct RequestPerfMetrics {
+  std::chrono::steady_clock::time_point arrivalTime;
+  std::chrono::steady_clock::time_point firstScheduledTime;
+  std::chrono::steady_clock::time_point firstTokenTime;
+  std::chrono::steady_clock::time_point lastTokenTime;
+};
+
+struct Result {
+  bool isFinal = false;
+  // Streaming: the new tokens only, unless returnAllGeneratedTokens. Otherwise prompt and generated tokens, or the
+  // generated alone with excludeInputFromOutput. The end token is included when it was produced; stop words are kept.
+  BeamTokens outputTokenIds;
+  std::optional<VecLogProbs> cumLogProbs;                 // [beams]
+  std::optional<std::vector<VecLogProbs>> logProbs;       // [beams][generated]
+  std::optional<Tensor> contextLogits;                    // [prompt, vocab] float32
+  std::optional<Tensor> generationLogits;                 // [beams, generated, vocab] float32
+  std::vector<FinishReason> finishReasons;                // [beams]
+  SizeType32 decodingIter = 0;                            // steps this request took part in
+  std::optional<RequestPerfMetrics> requestPerfMetrics;
+};
+
+class Response {
+ public:
+  Response(IdType requestId, std::string errorMsg, std::optional<IdType> clientId = std::nullopt)
+      : requestId_(requestId), clientId_(clientId), error_(std::move(errorMsg)) {}
+  Response(IdType requestId, Result result, std::optional<IdType> clientId = std::nullopt)
+      : requestId_(requestId), clientId_(clientId), result_(std::move(result)) {}
+
+  IdType getRequestId() const { return requestId_; }
+  std::optional<IdType> getClientId() const { return clientId_; }
+  bool hasError() const { return error_.has_value(); }
+  const std::string& getErrorMsg() const;  // throws std::logic_error without an error
+  const Result& getResult() const;         // throws std::logic_error with an error
+
+ private:
+  IdType requestId_;
+  std::optional<IdType> clientId_;
+  std::optional<std::string> error_;
+  std::optional<Result> result_;
+};
+
+}  // namespace chorus::executor

@@ -1,0 +1,39 @@
+// An adapter in the form that ops take: packed, on the device, found by layer and linear.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/linear/linear.h"
+
+namespace chorus {
+
+// The linears of a decoder layer as the runtime holds them.
+enum class LinearId { kQkv, kDense, kFcGate, kProj };
+inline constexpr int kNumLinears = 4;
+
+// Immutable once made; shared by all steps that use it.
+class AdapterParts {
+ public:
+  // layers: of this rank's stage, local ids.
+  explicit AdapterParts(int32_t layers) : parts_(static_cast<size_t>(layers)) {}
+  std::span<const LinearPart> at(int32_t layer, LinearId linear) const {
+    return parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)];
+  }
+  void add(int32_t layer, LinearId linear, const LinearPart& part) {
+    parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)].push_back(part);
+  }
+  void own(DeviceBuffer memory) { memory_ = std::move(memory); }
+  size_t bytes() const { return memory_.size(); }
+  std::string content_hash;
+
+ private:
+  std::vector<std::array<std::vector<LinearPart>, kNumLinears>> parts_;
+  DeviceBuffer memory_;
+};
+
+}  // namespace chorus
