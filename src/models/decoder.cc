@@ -33,7 +33,7 @@ std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, Linear
 }  // namespace
 
 DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& shape, int64_t vocab_size,
-                                       int64_t max_rows, int64_t max_logits_rows) {
+                                       int64_t max_rows, int64_t logits_rows) {
   const int64_t qkv = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_size;
   const auto floats = [&](int64_t rows, int64_t cols) {
     return backend.allocate(static_cast<size_t>(rows * cols) * sizeof(float));
@@ -41,8 +41,13 @@ DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& sha
   residual_ = floats(max_rows, shape.hidden_size);
   hidden_ = floats(max_rows, std::max(shape.hidden_size, shape.num_heads * shape.head_size));
   delta_ = floats(max_rows, shape.hidden_size);
-  wide_ = floats(max_rows, std::max(qkv, 2 * shape.intermediate_size));
-  logits_ = floats(max_logits_rows, vocab_size);
+  wide_ = floats(max_rows, std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size}));
+  reserveLogits(backend, vocab_size, logits_rows);
+}
+
+void DecoderActivations::reserveLogits(Backend& backend, int64_t vocab_size, int64_t logits_rows) {
+  const size_t bytes = static_cast<size_t>(logits_rows * vocab_size) * sizeof(float);
+  if (logits_.size() < bytes) logits_ = backend.allocate(bytes);
 }
 
 size_t DecoderActivations::bytes() const {
@@ -108,6 +113,7 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
   const auto wanted = static_cast<int64_t>(input.logits_rows.size());
   const Matrix last = view(activations.hidden_, wanted, shape_.hidden_size);
   const Matrix last_delta = view(activations.wide_, wanted, shape_.hidden_size);
+  activations.reserveLogits(backend, weights_.vocab_size, wanted);
   const Matrix logits = view(activations.logits_, wanted, weights_.vocab_size);
   if (wanted == 0) return logits;
   backend.gatherRows({.x = residual, .rows = input.logits_rows, .out = last}, context, stream);

@@ -41,11 +41,13 @@ struct DecoderShape {
   float norm_epsilon = 0;
 };
 
-// Activations of one step, float32, for max_rows rows and max_logits_rows rows of logits.
+// Activations of one step, float32, for max_rows rows; logits for logits_rows rows.
 class DecoderActivations {
  public:
   DecoderActivations(Backend& backend, const DecoderShape& shape, int64_t vocab_size, int64_t max_rows,
-                     int64_t max_logits_rows);
+                     int64_t logits_rows);
+  // Grows the logits for a step that wants more rows of them (a request for its context logits does).
+  void reserveLogits(Backend& backend, int64_t vocab_size, int64_t logits_rows);
   size_t bytes() const;
 
  private:
