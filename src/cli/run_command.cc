@@ -95,7 +95,7 @@ executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index,
 
 void collect(executor::Executor& executor, const std::vector<executor::IdType>& ids, std::vector<Row>& rows) {
   for (size_t i = 0; i < ids.size(); ++i) {
-    for (bool done = ids[i] == 0 && !rows[i].error.empty(); !done;) {
+    for (bool done = false; !done;) {
       for (const executor::Response& response : executor.awaitResponses(ids[i])) {
         if (response.hasError()) {
           rows[i].error = response.getErrorMsg();

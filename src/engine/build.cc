@@ -113,7 +113,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint.rank(rank, table, architecture.ignored_tensors),
+    packRank(checkpoint.rank(rank, table),
              directory.path() / fmt::format("rank{}.engine", rank), pool);
   }
   const Json json = {{"version", CHORUS_VERSION},
