@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/names.h"
 
 namespace chorus {
 namespace {
@@ -254,7 +255,7 @@ Json extraKeys(const Json& json, std::string_view source) {
       unknown.push_back(key);
     }
   }
-  if (!unknown.empty()) log::warn("{}: unknown keys are kept but not used: {}", source, fmt::join(unknown, ", "));
+  if (!unknown.empty()) log::warn("{}: unknown keys are kept but not used: {}", source, listSome(unknown));
   return extra;
 }
 

@@ -47,7 +47,7 @@ StagedDirectory::StagedDirectory(std::filesystem::path target, std::string_view 
     }
   }
   std::filesystem::create_directories(target_.parent_path(), error);
-  std::string name = (target_.parent_path() / ("." + target_.filename().string() + ".XXXXXX")).string();
+  std::string name = (target_.parent_path() / fmt::format(".{}.XXXXXX", target_.filename().string())).string();
   if (::mkdtemp(name.data()) == nullptr) {
     fail(ErrorCode::kExhausted, "{}: cannot create the output directory: {}", target_.string(), std::strerror(errno));
   }
