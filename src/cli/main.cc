@@ -1,1 +1,37 @@
-int main() { return 0; }
+// chorus: one program, one subcommand per file of this folder.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "cli/build_command.h"
+
+namespace {
+
+// One line on stderr whatever went wrong.
+int report(const char* what) {
+  std::fprintf(stderr, "chorus: error: %s\n", what);
+  return 1;
+}
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Chorus: one base model, many LoRA adapters, every batch shared"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", CHORUS_VERSION);
+  chorus::addBuildCommand(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return report(e.what());
+  } catch (const std::exception& e) {
+    return report(e.what());
+  }
+  return 0;
+}

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/config.h"
 #include "engine/build_config.h"
+#include "engine/engine_file.h"
 #include "kernels/tensor.h"
 #include "models/architecture.h"
 
@@ -25,35 +26,31 @@ class Engine {
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
   size_t weightBytes() const { return file_.bytes().size(); }
+  const std::filesystem::path& path() const { return file_.path(); }
 
-  // Packed linear by its engine name ("transformer.layers.0.attention.qkv"); throws Error(kCorrupt) when absent.
-  PackedWeight linear(const std::string& name) const;
-  // float32 vector (norm weight or bias), nullptr when absent.
+  // Tensors by their engine name ("transformer.layers.0.attention.qkv"), in the mapped file. Throw Error(kCorrupt) when
+  // the tensor is absent or of another shape.
+  PackedWeight linear(const std::string& name, int64_t out, int64_t in) const;
   const float* vector(const std::string& name, int64_t size) const;
-  // Row-major embedding table.
+  const float* optionalVector(const std::string& name, int64_t size) const;  // null when absent
   struct Table {
-    const void* data = nullptr;
+    const void* data = nullptr;  // row-major [rows, cols]
     DType dtype = DType::kFloat32;
     int64_t rows = 0;
     int64_t cols = 0;
   };
-  Table table(const std::string& name) const;
+  Table table(const std::string& name, int64_t rows, int64_t cols) const;
 
  private:
-  struct Entry {
-    std::string kind;
-    DType dtype;
-    int64_t rows, cols;
-    const std::byte* data;
-  };
-  const Entry& entry(const std::string& name, std::string_view kind) const;
+  const EngineTensor* find(const std::string& name, EngineTensorKind kind) const;
+  const EngineTensor& get(const std::string& name, EngineTensorKind kind, int64_t rows, int64_t cols) const;
 
   ModelConfig config_;
   BuildConfig build_;
   const Architecture* architecture_ = nullptr;
   int32_t rank_ = 0;
   MappedFile file_;
-  std::unordered_map<std::string, Entry> entries_;
+  std::unordered_map<std::string, EngineTensor> entries_;
 };
 
 }  // namespace chorus

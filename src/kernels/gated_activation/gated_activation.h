@@ -8,7 +8,8 @@ namespace chorus {
 enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu };
 
 // fc_gate: [rows, 2 * cols] float32, columns [0, cols) the activated half (TensorRT-LLM's mlp.fc, Hugging Face's
-// gate_proj), columns [cols, 2 cols) the other (mlp.gate, up_proj). bias: [2 * cols] float32 or null. out: [rows, cols].
+// gate_proj), columns [cols, 2 cols) the other (mlp.gate, up_proj). bias: [2 * cols] float32 or null. out: [rows, cols];
+// it may alias the first half of fc_gate.
 struct GatedActivationArgs {
   ConstMatrix fc_gate;
   const float* bias = nullptr;

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Rules of the tree that a compiler does not check. Prints one line a violation; exit status 1 when there is any.
+
+  layers   a source includes its own layer and the layers before it in LADDER, never a later one
+  sizes    a source over 800 lines is refused
+  tests    no skipped or disabled test, no test that cannot fail
+  words    no TODO, no commented-out include
+  docs     every file and directory that ARCHITECTURE.md names in backticks exists
+  weight   goldens, fuzz corpora and the demo stay within their sizes
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+LADDER = ["base", "formats", "text", "kernels", "comm", "checkpoint", "lora", "models", "engine", "convert", "runtime",
+          "server", "cli"]
+API_FROM = "checkpoint"  # include/chorus is open to this layer and every later one
+MAX_LINES = 800
+MAX_MIB = {"tests/goldens": 10, "tests/fuzz": 3, "examples/demo": 16}
+
+root = pathlib.Path(__file__).resolve().parent.parent
+listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+files = [root / line for line in listed.stdout.splitlines() if (root / line).is_file()]
+errors = []
+
+
+def complain(path, line, text):
+    errors.append(f"{path.relative_to(root)}:{line}: {text}")
+
+
+def check_source(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) > MAX_LINES:
+        complain(path, len(lines), f"{len(lines)} lines, more than {MAX_LINES}")
+    parts = path.relative_to(root).parts
+    layer = parts[1] if parts[0] == "src" else None
+    for number, line in enumerate(lines, 1):
+        include = re.match(r'\s*#include "([a-z_]+)/', line)
+        if include and layer:
+            other = include.group(1)
+            if other == "chorus":
+                if LADDER.index(layer) < LADDER.index(API_FROM):
+                    complain(path, number, f"layer {layer} includes the public API")
+            elif other not in LADDER:
+                complain(path, number, f"includes {other}/, which is no layer")
+            elif LADDER.index(other) > LADDER.index(layer):
+                complain(path, number, f"layer {layer} includes the later layer {other}")
+        if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line):
+            complain(path, number, "unfinished by its own words")
+        if re.search(r"GTEST_SKIP|DISABLED_|(EXPECT|ASSERT)_TRUE\(true\)", line):
+            complain(path, number, "a test that may not run or cannot fail")
+        if re.match(r"\s*//\s*#include", line):
+            complain(path, number, "commented-out code")
+
+
+def check_docs(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for name in re.findall(r"`((?:src|include|tests|scripts|examples|docs|bench|cmake)/[\w./-]*)`", line):
+            if not (root / name).exists():
+                complain(path, number, f"names {name}, which does not exist")
+
+
+for file in files:
+    if file.suffix in {".cc", ".h", ".cu", ".cuh"}:
+        check_source(file)
+for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]:
+    check_docs(root / name)
+for folder, limit in MAX_MIB.items():
+    size = sum(f.stat().st_size for f in files if (root / folder) in f.parents)
+    if size > limit << 20:
+        errors.append(f"{folder}: {size / (1 << 20):.1f} MiB, more than {limit}")
+print("\n".join(errors) if errors else f"check_tree: {len(files)} files, no violation")
+sys.exit(1 if errors else 0)

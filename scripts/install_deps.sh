@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what building and testing need on Debian 12. Uses sudo when not root. Does nothing when all is there.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build ccache git pkg-config python3 python3-venv ca-certificates
+  libhwy-dev libboost1.81-dev libssl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
+  libonig-dev libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev
+)
+if [ "${1:-}" = --ci ]; then
+  packages+=(clang libclang-rt-14-dev)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+run=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install_deps.sh: run as root, or install: ${missing[*]}" >&2; exit 1; }
+  run=(sudo)
+fi
+echo "installing: ${missing[*]}"
+"${run[@]}" apt-get update -qq
+"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,10 @@
+// chorus bench: measures the executor path beside the machine's roofs.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace chorus {
+void addBenchCommand(CLI::App& app);
+}

@@ -1,0 +1,96 @@
+#include "cli/build_command.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/build_flags.h"
+#include "engine/build.h"
+#include "lora/module_ids.h"
+
+namespace chorus {
+namespace {
+
+struct BuildArgs {
+  std::string checkpoint_dir, output_dir = "engine_outputs";
+  BuildConfig config;
+  std::string lora_plugin = "disable", dora_plugin = "disable", log_level = "info";
+  int workers = 0;
+  std::map<std::string, std::string> further;  // flags of the table, by name
+};
+
+bool pluginOn(const std::string& flag, const std::string& value) {
+  for (const char* on : {"enable", "auto", "float16", "bfloat16", "float32"}) {
+    if (value == on) return true;
+  }
+  if (value == "disable") return false;
+  fail(ErrorCode::kInvalidArgument, "--{} {}: use auto|float16|float32|bfloat16|enable|disable", flag, value);
+}
+
+void runBuild(BuildArgs& args) {
+  initLogging(args.log_level);
+  args.config.lora_plugin = pluginOn("lora_plugin", args.lora_plugin);
+  args.config.dora_plugin = pluginOn("dora_plugin", args.dora_plugin);
+  if (args.config.dora_plugin && !args.config.lora_plugin) {
+    fail(ErrorCode::kInvalidArgument, "--dora_plugin needs --lora_plugin");
+  }
+  if (args.config.max_beam_width != 1) {
+    fail(ErrorCode::kUnsupported, "--max_beam_width {}: beam search is not served", args.config.max_beam_width);
+  }
+  for (const std::string& name : args.config.lora_target_modules) {
+    if (!loraModuleId(name)) fail(ErrorCode::kInvalidArgument, "Invalid LoRA module {}", name);
+  }
+  for (const BuildFlag& flag : buildFlags()) {
+    const auto given = args.further.find(std::string(flag.name));
+    if (given == args.further.end() || given->second.empty()) continue;
+    checkBuildFlag(flag, given->second);
+    args.config.recorded[given->first] = given->second;
+  }
+  buildEngine(args.checkpoint_dir, args.output_dir, args.config, args.workers);
+}
+}  // namespace
+
+void addBuildCommand(CLI::App& app) {
+  auto args = std::make_shared<BuildArgs>();
+  CLI::App* build = app.add_subcommand("build", "Pack a checkpoint into an engine directory");
+  BuildConfig& config = args->config;
+  build->add_option("--checkpoint_dir", args->checkpoint_dir, "Checkpoint directory (config.json, rankN.safetensors)")
+      ->required();
+  build->add_option("--output_dir", args->output_dir, "Engine directory to write")->capture_default_str();
+  build->add_option("--max_batch_size", config.max_batch_size, "Sequences in one step")
+      ->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  build->add_option("--max_input_len", config.max_input_len, "Longest prompt in tokens")
+      ->check(CLI::Range(1, 1 << 28))->capture_default_str();
+  build->add_option("--max_seq_len,--max_decoder_seq_len", config.max_seq_len,
+                    "Longest prompt plus generated tokens; 0: the model's")
+      ->check(CLI::Range(0, 1 << 28))->capture_default_str();
+  build->add_option("--max_num_tokens", config.max_num_tokens, "Packed tokens in one step")
+      ->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  build->add_option("--max_beam_width", config.max_beam_width, "Beams; 1 is served")->capture_default_str();
+  build->add_option("--tokens_per_block", config.tokens_per_block, "Tokens of a KV block, a power of two")
+      ->check(CLI::Range(1, 1 << 16))->capture_default_str();
+  build->add_option("--lora_plugin", args->lora_plugin, "Serve LoRA adapters (enable or a dtype)")
+      ->capture_default_str();
+  build->add_option("--dora_plugin", args->dora_plugin, "Serve DoRA adapters")->capture_default_str();
+  build->add_option("--max_lora_rank", config.max_lora_rank, "Largest adapter rank")
+      ->check(CLI::Range(1, 1 << 16))->capture_default_str();
+  build->add_option("--lora_target_modules", config.lora_target_modules,
+                    "Module names that adapters may target (attn_q, mlp_gate, ...); none: all of the model");
+  build->add_option("--workers", args->workers, "Packing threads; 0: all cores")->capture_default_str();
+  build->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
+  for (const BuildFlag& flag : buildFlags()) {
+    std::string& value = args->further[std::string(flag.name)];
+    const std::string name = "--" + std::string(flag.name);
+    if (flag.values == "flag") {
+      build->add_flag_callback(name, [&value] { value = "true"; })->group("");
+    } else {
+      build->add_option(name, value)->group("");
+    }
+  }
+  build->footer(buildFlagTable());
+  build->callback([args] { runBuild(*args); });
+}
+
+}  // namespace chorus

@@ -1,0 +1,96 @@
+#include "cli/build_flags.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+constexpr std::string_view kPlugin = "auto|float16|float32|bfloat16|enable|disable";
+constexpr std::string_view kSwitch = "enable|disable";
+constexpr FlagFate kRecorded = FlagFate::kRecorded;
+constexpr FlagFate kRefused = FlagFate::kRefused;
+
+constexpr BuildFlag kFlags[] = {
+    {"gpt_attention_plugin", kRecorded, kPlugin, "", "attention is always the fused op"},
+    {"bert_attention_plugin", kRecorded, kPlugin, "", "no encoder here"},
+    {"gemm_plugin", kRecorded, kPlugin, "", "products are always the packed kernels"},
+    {"nccl_plugin", kRecorded, kPlugin, "", "ranks talk by the comm layer"},
+    {"moe_plugin", kRecorded, kPlugin, "", ""},
+    {"lookup_plugin", kRecorded, kPlugin, "", ""},
+    {"context_fmha", kRecorded, kSwitch, "", "context attention is always fused"},
+    {"context_fmha_fp32_acc", kRecorded, kSwitch, "", "accumulators are always float32"},
+    {"paged_kv_cache", kRecorded, "enable", "", "the cache is always paged"},
+    {"kv_cache_type", kRecorded, "paged", "", "continuous and disabled are not served"},
+    {"remove_input_padding", kRecorded, "enable", "", "input is always packed"},
+    {"use_paged_context_fmha", kRecorded, kSwitch, "", "chunked context always reads pages"},
+    {"enable_xqa", kRecorded, kSwitch, "", "kernel choice is the backend's"},
+    {"disable_xqa", kRecorded, "flag", "", "kernel choice is the backend's"},
+    {"multi_block_mode", kRecorded, kSwitch, "", "kernel choice is the backend's"},
+    {"reduce_fusion", kRecorded, kSwitch, "", ""},
+    {"use_fused_mlp", kRecorded, kSwitch, "", "the gated MLP is always fused"},
+    {"multiple_profiles", kRecorded, kSwitch, "", "no profiles to tune"},
+    {"opt_num_tokens", kRecorded, "int", "", "no profiles to tune"},
+    {"logits_dtype", kRecorded, "float32", "", "logits are float32"},
+    {"profiling_verbosity", kRecorded, "layer_names_only|detailed|none", "", ""},
+    {"fast_build", kRecorded, "flag", "", ""},
+    {"gather_context_logits", kRecorded, "flag", "", "any request may ask for them"},
+    {"gather_generation_logits", kRecorded, "flag", "", "any request may ask for them"},
+    {"gather_all_token_logits", kRecorded, "flag", "", "any request may ask for them"},
+    {"max_prompt_embedding_table_size", kRefused, "int", "0", "prompt tuning is not served"},
+    {"max_encoder_input_len", kRefused, "int", "0", "encoder-decoder models are not served"},
+    {"speculative_decoding_mode", kRefused, "text", "none", "speculation is not served"},
+    {"max_draft_len", kRefused, "int", "0", "speculation is not served"},
+    {"streamingllm", kRefused, kSwitch, "disable", "StreamingLLM is not served"},
+    {"use_fp8_context_fmha", kRefused, kSwitch, "disable", "GPU only"},
+    {"gemm_swiglu_plugin", kRefused, "text", "disable", "GPU only"},
+    {"smooth_quant_gemm_plugin", kRefused, "text", "disable", "quantised checkpoints are not served"},
+    {"weight_streaming", kRefused, "flag", "", "GPU only"},
+    {"weight_sparsity", kRefused, "flag", "", "GPU only"},
+    {"strip_plan", kRefused, "flag", "", "GPU only"},
+    {"dry_run", kRefused, "flag", "", "GPU only"},
+    {"enable_debug_output", kRefused, "flag", "", "GPU only"},
+    {"model_cls_file", kRefused, "text", "", "no code is loaded from files"},
+    {"model_cls_name", kRefused, "text", "", "no code is loaded from files"},
+};
+
+bool isListed(std::string_view values, std::string_view value) {
+  while (!values.empty()) {
+    const size_t bar = values.find('|');
+    if (values.substr(0, bar) == value) return true;
+    if (bar == std::string_view::npos) break;
+    values.remove_prefix(bar + 1);
+  }
+  return false;
+}
+
+bool isInteger(std::string_view value) {
+  long long parsed = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
+  return error == std::errc() && end == value.data() + value.size() && parsed >= 0;
+}
+}  // namespace
+
+std::span<const BuildFlag> buildFlags() { return kFlags; }
+
+std::string buildFlagTable() {
+  std::string table = "Further trtllm-build flags:\n";
+  for (const BuildFlag& flag : kFlags) {
+    table += fmt::format("  --{:<34}{:<10}{}\n", flag.name, flag.fate == kRecorded ? "recorded" : "refused", flag.note);
+  }
+  return table;
+}
+
+void checkBuildFlag(const BuildFlag& flag, std::string_view value) {
+  if (flag.fate == kRefused) {
+    if (!flag.off.empty() && value == flag.off) return;
+    fail(ErrorCode::kUnsupported, "--{}: {}", flag.name, flag.note);
+  }
+  if (flag.values == "flag") return;
+  if (flag.values == "int" ? isInteger(value) : isListed(flag.values, value)) return;
+  fail(ErrorCode::kInvalidArgument, "--{} {}: use {}", flag.name, value,
+       flag.values == "int" ? std::string_view("a whole number") : flag.values);
+}
+
+}  // namespace chorus

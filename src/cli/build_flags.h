@@ -1,0 +1,29 @@
+// trtllm-build's flags that change nothing on this backend: accepted and recorded, or refused by name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace chorus {
+
+enum class FlagFate {
+  kRecorded,  // accepted, its value checked, stored under build_config.recorded
+  kRefused,   // GPU only or not served: given any value but `off`, it is an error
+};
+
+struct BuildFlag {
+  std::string_view name;    // without dashes
+  FlagFate fate;
+  std::string_view values;  // allowed, separated by '|'; "int", "float", "text" or "flag" for those kinds
+  std::string_view off;     // a refused flag's harmless value; empty: none
+  std::string_view note;
+};
+
+std::span<const BuildFlag> buildFlags();
+// The table that `build --help` prints below its own options.
+std::string buildFlagTable();
+// Throws Error(kInvalidArgument) that names the flag and its values.
+void checkBuildFlag(const BuildFlag& flag, std::string_view value);
+
+}  // namespace chorus

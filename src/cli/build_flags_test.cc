@@ -1,0 +1,39 @@
+#include "cli/build_flags.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+const BuildFlag& flagNamed(std::string_view name) {
+  return *std::find_if(buildFlags().begin(), buildFlags().end(), [&](const BuildFlag& f) { return f.name == name; });
+}
+
+TEST(BuildFlagsTest, NamesAreUniqueAndInTheTable) {
+  std::set<std::string_view> names;
+  const std::string table = buildFlagTable();
+  for (const BuildFlag& flag : buildFlags()) {
+    EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+    EXPECT_NE(table.find(flag.name), std::string::npos);
+    if (flag.fate == FlagFate::kRefused) EXPECT_FALSE(flag.note.empty()) << flag.name;
+  }
+}
+
+TEST(BuildFlagsTest, ChecksValues) {
+  EXPECT_NO_THROW(checkBuildFlag(flagNamed("gemm_plugin"), "float16"));
+  EXPECT_THROW(checkBuildFlag(flagNamed("gemm_plugin"), "float8"), Error);
+  EXPECT_NO_THROW(checkBuildFlag(flagNamed("opt_num_tokens"), "128"));
+  EXPECT_THROW(checkBuildFlag(flagNamed("opt_num_tokens"), "12x"), Error);
+  EXPECT_THROW(checkBuildFlag(flagNamed("remove_input_padding"), "disable"), Error);
+  EXPECT_NO_THROW(checkBuildFlag(flagNamed("max_draft_len"), "0"));
+  EXPECT_THROW(checkBuildFlag(flagNamed("max_draft_len"), "4"), Error);
+  EXPECT_THROW(checkBuildFlag(flagNamed("weight_streaming"), "true"), Error);
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,87 @@
+#include "engine/engine.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace chorus {
+namespace {
+
+constexpr const char* kBuildAgain = "run `chorus build` again";
+}  // namespace
+
+std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int32_t rank) {
+  const auto config_path = dir / "config.json";
+  const Json config = readJsonFile(config_path);
+  const std::string source = config_path.string();
+  if (!config.contains("pretrained_config") || !config.contains("build_config")) {
+    fail(ErrorCode::kInvalidArgument, "{}: not an engine's config.json (no pretrained_config and build_config); {}",
+         source, config.contains("architecture") ? "this is a checkpoint or model: run `chorus build` first" : kBuildAgain);
+  }
+  auto engine = std::make_shared<Engine>();
+  engine->build_ = BuildConfig::fromJson(config["build_config"], source + ": build_config");
+  if (engine->build_.packing_version != kPackingVersion) {
+    fail(ErrorCode::kUnsupported, "{}: packing version {}, this build reads {}; {}", source,
+         engine->build_.packing_version, kPackingVersion, kBuildAgain);
+  }
+  if (engine->build_.backend != "cpu") {
+    fail(ErrorCode::kUnsupported, "{}: built for backend '{}', this program runs 'cpu'; {}", source,
+         engine->build_.backend, kBuildAgain);
+  }
+  engine->config_ = ModelConfig::fromJson(config["pretrained_config"], source + ": pretrained_config");
+  engine->architecture_ = &findArchitecture(engine->config_.architecture);
+  if (rank < 0 || rank >= engine->config_.mapping.worldSize()) {
+    fail(ErrorCode::kInvalidArgument, "{}: rank {} of an engine with {} ranks", source, rank,
+         engine->config_.mapping.worldSize());
+  }
+  engine->rank_ = rank;
+
+  const auto path = dir / fmt::format("rank{}.engine", rank);
+  engine->file_ = MappedFile(path);
+  const auto bytes = engine->file_.bytes();
+  for (EngineTensor& tensor : parseEngineFile(bytes, path.string())) {
+    std::string name = tensor.name;
+    engine->entries_.emplace(std::move(name), std::move(tensor));
+  }
+  engine->file_.willNeed();
+  return engine;
+}
+
+const EngineTensor* Engine::find(const std::string& name, EngineTensorKind kind) const {
+  const auto it = entries_.find(name);
+  if (it == entries_.end()) return nullptr;
+  if (it->second.kind != kind) fail(ErrorCode::kCorrupt, "{}: {} is of another kind", file_.path().string(), name);
+  return &it->second;
+}
+
+const EngineTensor& Engine::get(const std::string& name, EngineTensorKind kind, int64_t rows, int64_t cols) const {
+  const EngineTensor* tensor = find(name, kind);
+  if (tensor == nullptr) {
+    fail(ErrorCode::kCorrupt, "{}: {} is missing; {}", file_.path().string(), name, kBuildAgain);
+  }
+  if (tensor->rows != rows || tensor->cols != cols) {
+    fail(ErrorCode::kCorrupt, "{}: {} is [{}, {}] where the config needs [{}, {}]; {}", file_.path().string(), name,
+         tensor->rows, tensor->cols, rows, cols, kBuildAgain);
+  }
+  return *tensor;
+}
+
+PackedWeight Engine::linear(const std::string& name, int64_t out, int64_t in) const {
+  const EngineTensor& tensor = get(name, EngineTensorKind::kLinear, out, in);
+  return {file_.bytes().data() + tensor.offset, tensor.dtype, tensor.rows, tensor.cols};
+}
+
+const float* Engine::vector(const std::string& name, int64_t size) const {
+  const EngineTensor& tensor = get(name, EngineTensorKind::kVector, 1, size);
+  return reinterpret_cast<const float*>(file_.bytes().data() + tensor.offset);
+}
+
+const float* Engine::optionalVector(const std::string& name, int64_t size) const {
+  return find(name, EngineTensorKind::kVector) == nullptr ? nullptr : vector(name, size);
+}
+
+Engine::Table Engine::table(const std::string& name, int64_t rows, int64_t cols) const {
+  const EngineTensor& tensor = get(name, EngineTensorKind::kTable, rows, cols);
+  return {file_.bytes().data() + tensor.offset, tensor.dtype, tensor.rows, tensor.cols};
+}
+
+}  // namespace chorus

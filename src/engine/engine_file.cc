@@ -1,0 +1,157 @@
+#include "engine/engine_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <unordered_set>
+
+#include "base/checked.h"
+#include "base/json.h"
+#include "engine/build_config.h"
+#include "kernels/tensor.h"
+
+namespace chorus {
+namespace {
+
+constexpr char kMagic[8] = {'C', 'H', 'O', 'R', 'U', 'S', 'E', 'N'};
+constexpr uint64_t kAlignment = 4096;
+constexpr uint64_t kHeaderBytes = 16;
+constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
+constexpr const char* kKindNames[] = {"linear", "table", "vector"};
+
+uint64_t alignUp(uint64_t x) { return (x + kAlignment - 1) / kAlignment * kAlignment; }
+
+uint64_t tensorBytes(const EngineTensor& tensor) {
+  constexpr int64_t kMaxExtent = int64_t{1} << 40;
+  if (tensor.rows <= 0 || tensor.cols <= 0 || tensor.rows > kMaxExtent || tensor.cols > kMaxExtent) {
+    fail(ErrorCode::kCorrupt, "{}: shape [{}, {}] is out of range", tensor.name, tensor.rows, tensor.cols);
+  }
+  const auto rows = static_cast<uint64_t>(tensor.rows);
+  const auto cols = static_cast<uint64_t>(tensor.cols);
+  if (tensor.kind != EngineTensorKind::kLinear) {
+    return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
+  }
+  const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
+  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.dtype, tensor.cols)), tensor.name.c_str());
+}
+
+std::string indexText(const std::vector<EngineTensor>& tensors) {
+  Json list = Json::array();
+  for (const EngineTensor& t : tensors) {
+    list.push_back({{"name", t.name}, {"kind", kKindNames[static_cast<size_t>(t.kind)]}, {"dtype", dtypeName(t.dtype)},
+                    {"rows", t.rows}, {"cols", t.cols}, {"offset", t.offset}, {"bytes", t.bytes}});
+  }
+  return Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
+}
+
+EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source) {
+  EngineTensor tensor;
+  tensor.name = jsonGet<std::string>(json, "name", source);
+  const auto kind = jsonGet<std::string>(json, "kind", source);
+  size_t k = 0;
+  while (k < std::size(kKindNames) && kind != kKindNames[k]) ++k;
+  if (k == std::size(kKindNames)) fail(ErrorCode::kCorrupt, "{}: {} is of unknown kind", source, tensor.name);
+  tensor.kind = static_cast<EngineTensorKind>(k);
+  const auto dtype = dtypeFromName(jsonGet<std::string>(json, "dtype", source));
+  if (!dtype || (*dtype != DType::kFloat32 && *dtype != DType::kBFloat16 && *dtype != DType::kFloat16)) {
+    fail(ErrorCode::kCorrupt, "{}: {} has a dtype that engines do not hold", source, tensor.name);
+  }
+  tensor.dtype = *dtype;
+  tensor.rows = jsonGet<int64_t>(json, "rows", source);
+  tensor.cols = jsonGet<int64_t>(json, "cols", source);
+  tensor.offset = jsonGet<uint64_t>(json, "offset", source);
+  tensor.bytes = jsonGet<uint64_t>(json, "bytes", source);
+  if (tensor.bytes != tensorBytes(tensor)) {
+    fail(ErrorCode::kCorrupt, "{}: {} has {} bytes where its shape needs {}", source, tensor.name, tensor.bytes,
+         tensorBytes(tensor));
+  }
+  const bool inside = tensor.offset <= file_size && tensor.bytes <= file_size - tensor.offset;
+  if (!inside || tensor.offset % kAlignment != 0 || tensor.offset == 0) {
+    fail(ErrorCode::kCorrupt, "{}: {} lies outside the file (truncated? build the engine again)", source, tensor.name);
+  }
+  return tensor;
+}
+}  // namespace
+
+std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source) {
+  if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
+    fail(ErrorCode::kCorrupt, "{}: not an engine rank file", source);
+  }
+  uint64_t index_bytes;
+  std::memcpy(&index_bytes, file.data() + sizeof kMagic, sizeof index_bytes);
+  if (index_bytes > kMaxIndexBytes || index_bytes > file.size() - kHeaderBytes) {
+    fail(ErrorCode::kCorrupt, "{}: the index of {} bytes lies outside the file", source, index_bytes);
+  }
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kHeaderBytes, index_bytes);
+  const Json index = parseJson(text, source);
+  const auto version = jsonGet<int64_t>(index, "packing_version", source);
+  if (version != kPackingVersion) {
+    fail(ErrorCode::kUnsupported, "{}: packing version {}, this build reads {}; build the engine again", source,
+         version, kPackingVersion);
+  }
+  const auto list = index.find("tensors");
+  if (list == index.end() || !list->is_array()) fail(ErrorCode::kCorrupt, "{}: 'tensors' is missing", source);
+  std::vector<EngineTensor> tensors;
+  std::unordered_set<std::string> names;
+  for (const Json& item : *list) {
+    tensors.push_back(parseTensor(item, file.size(), source));
+    if (!names.insert(tensors.back().name).second) {
+      fail(ErrorCode::kCorrupt, "{}: {} stands twice in the index", source, tensors.back().name);
+    }
+  }
+  return tensors;
+}
+
+EngineFileWriter::EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors)
+    : path_(std::move(path)), tensors_(std::move(tensors)) {
+  // Offsets depend on the index's size and the index on the offsets: lay out for an index of the longest numbers.
+  for (EngineTensor& tensor : tensors_) {
+    tensor.bytes = tensorBytes(tensor);
+    tensor.offset = ~uint64_t{0};
+  }
+  uint64_t offset = alignUp(kHeaderBytes + indexText(tensors_).size());
+  for (EngineTensor& tensor : tensors_) {
+    tensor.offset = offset;
+    offset = alignUp(checkedAdd(offset, tensor.bytes, "engine file"));
+  }
+  size_ = offset;
+
+  temporary_ = path_.string() + ".XXXXXX";
+  fd_ = ::mkstemp(temporary_.data());
+  if (fd_ < 0) fail(ErrorCode::kExhausted, "{}: {}", path_.string(), std::strerror(errno));
+  ::fchmod(fd_, 0644);
+  const int reserve = ::posix_fallocate(fd_, 0, static_cast<off_t>(size_));
+  void* map = MAP_FAILED;
+  if (reserve == 0) map = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (map == MAP_FAILED) {
+    const int reason = reserve != 0 ? reserve : errno;
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+    fail(ErrorCode::kExhausted, "{}: cannot reserve {} bytes: {}", path_.string(), size_, std::strerror(reason));
+  }
+  map_ = static_cast<std::byte*>(map);
+  const std::string index = indexText(tensors_);
+  const uint64_t index_bytes = index.size();
+  std::memcpy(map_, kMagic, sizeof kMagic);
+  std::memcpy(map_ + sizeof kMagic, &index_bytes, sizeof index_bytes);
+  std::memcpy(map_ + kHeaderBytes, index.data(), index.size());
+}
+
+EngineFileWriter::~EngineFileWriter() {
+  if (map_ != nullptr) ::munmap(map_, size_);
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void EngineFileWriter::commit() {
+  if (::msync(map_, size_, MS_SYNC) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail(ErrorCode::kExhausted, "{}: cannot write: {}", path_.string(), std::strerror(errno));
+  }
+  temporary_.clear();
+}
+
+}  // namespace chorus

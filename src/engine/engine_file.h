@@ -1,0 +1,64 @@
+// The rank file of an engine directory: packed tensors behind a JSON index, made to be mapped.
+//
+//   bytes 0..7    magic "CHORUSEN"
+//   bytes 8..15   size of the index, little-endian
+//   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]}
+//   data          each tensor at its offset from the start of the file, a multiple of 4096
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace chorus {
+
+enum class EngineTensorKind {
+  kLinear,  // packed panels (kernels/tensor.h), rows = out, cols = in
+  kTable,   // row-major
+  kVector,  // float32, rows = 1
+};
+
+struct EngineTensor {
+  std::string name;
+  EngineTensorKind kind = EngineTensorKind::kVector;
+  DType dtype = DType::kFloat32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  uint64_t offset = 0;  // set by the writer
+  uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
+};
+
+// Reads the index of a whole file's bytes. Throws Error(kCorrupt) on anything that is not exactly this format:
+// magic, version, sizes that contradict shapes, offsets outside the file or unaligned, names given twice.
+std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source);
+
+// Lays a new rank file out, reserves its space on disk at once (so that filling the map cannot fail), and renames it
+// into place on commit. Without commit the temporary is removed.
+class EngineFileWriter {
+ public:
+  // Throws Error(kExhausted) when the disk cannot take it.
+  EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors);
+  ~EngineFileWriter();
+  EngineFileWriter(const EngineFileWriter&) = delete;
+  EngineFileWriter& operator=(const EngineFileWriter&) = delete;
+
+  const std::vector<EngineTensor>& tensors() const { return tensors_; }
+  // Writable bytes of tensor i, zero at first. Distinct tensors may be filled from distinct threads.
+  std::byte* data(size_t i) { return map_ + tensors_[i].offset; }
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::string temporary_;
+  std::vector<EngineTensor> tensors_;
+  std::byte* map_ = nullptr;
+  uint64_t size_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace chorus

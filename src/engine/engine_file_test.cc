@@ -1,0 +1,86 @@
+#include "engine/engine_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace chorus {
+namespace {
+
+class EngineFileTest : public testing::Test {
+ protected:
+  EngineFileTest() { std::filesystem::create_directories(dir_); }
+  ~EngineFileTest() override { std::filesystem::remove_all(dir_); }
+
+  std::string writeSample() {
+    EngineFileWriter writer(dir_ / "rank0.engine",
+                            {{.name = "a", .kind = EngineTensorKind::kVector, .rows = 1, .cols = 3},
+                             {.name = "b", .kind = EngineTensorKind::kLinear, .dtype = DType::kBFloat16, .rows = 17,
+                              .cols = 5}});
+    std::memset(writer.data(0), 1, 12);
+    std::memset(writer.data(1), 2, writer.tensors()[1].bytes);
+    writer.commit();
+    return readFile(dir_ / "rank0.engine", 1 << 20);
+  }
+  static std::vector<EngineTensor> parse(std::string_view bytes) {
+    return parseEngineFile(std::as_bytes(std::span(bytes)), "x.engine");
+  }
+  static std::string errorOf(const std::string& bytes) {
+    try {
+      parse(bytes);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  std::filesystem::path dir_ =
+      std::filesystem::temp_directory_path() / ("chorus_engine_file_test_" + std::to_string(::getpid()));
+};
+
+TEST_F(EngineFileTest, ReadsWhatItWrote) {
+  const std::string bytes = writeSample();
+  const auto tensors = parse(bytes);
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].bytes, 12u);
+  EXPECT_EQ(tensors[1].bytes, 2u * 3 * 64);  // two panels of three input pairs
+  EXPECT_EQ(bytes[tensors[1].offset], 2);
+  EXPECT_EQ(tensors[1].offset % 4096, 0u);
+}
+
+TEST_F(EngineFileTest, RefusesEveryTruncationWithOneLine) {
+  const std::string bytes = writeSample();
+  for (size_t size = 0; size + 4096 < bytes.size(); size += size < 700 ? 1 : 512) {
+    const std::string error = errorOf(bytes.substr(0, size));
+    EXPECT_NE(error, "") << size;
+    EXPECT_EQ(error.find('\n'), std::string::npos);
+  }
+}
+
+TEST_F(EngineFileTest, RefusesAnotherVersionAndLyingSizes) {
+  std::string bytes = writeSample();
+  const auto edit = [&](std::string_view from, std::string_view to) {
+    std::string copy = bytes;
+    copy.replace(copy.find(from), from.size(), to);
+    return errorOf(copy);
+  };
+  EXPECT_THAT(edit("\"packing_version\":1", "\"packing_version\":9"), testing::HasSubstr("packing version 9"));
+  EXPECT_THAT(edit("\"rows\":17", "\"rows\":99"), testing::HasSubstr("b has"));
+  EXPECT_THAT(edit("\"name\":\"b\"", "\"name\":\"a\""), testing::HasSubstr("twice"));
+  EXPECT_THAT(edit("CHORUSEN", "CHORUSEM"), testing::HasSubstr("not an engine"));
+}
+
+TEST_F(EngineFileTest, AnUncommittedFileLeavesNothing) {
+  {
+    EngineFileWriter writer(dir_ / "r", {{.name = "a", .rows = 1, .cols = 1}});
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir_));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,18 @@
+// Rotary position tables, computed as transformers computes them.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/config.h"
+
+namespace chorus {
+
+// cos and sin of position * inverse frequency, each [positions, rotary_dim / 2], in float32 throughout: the rounding of
+// the angle is part of what a model was trained with (transformers' LlamaRotaryEmbedding and modeling_rope_utils).
+struct HostRopeTable {
+  std::vector<float> cos;
+  std::vector<float> sin;
+};
+HostRopeTable makeRopeTable(const ModelConfig& config, int64_t positions);
+
+}  // namespace chorus

@@ -1,0 +1,130 @@
+#include "engine/session.h"
+
+#include "base/error.h"
+#include "engine/rope_table.h"
+#include "models/decoder.h"
+
+namespace chorus {
+namespace {
+
+// Sizes of one tensor-parallel rank.
+DecoderShape rankShape(const ModelConfig& config) {
+  const int32_t tp = config.mapping.tp_size;
+  return {.hidden_size = config.hidden_size,
+          .num_heads = config.num_attention_heads / tp,
+          .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
+          .head_size = config.head_size,
+          .intermediate_size = config.intermediate_size / tp,
+          .norm_epsilon = static_cast<float>(config.norm_epsilon)};
+}
+
+DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
+  const ModelConfig& config = engine.config();
+  const int64_t heads_width = shape.num_heads * shape.head_size;
+  const int64_t qkv_width = heads_width + 2 * shape.num_kv_heads * shape.head_size;
+  DecoderWeights weights;
+  const auto embedding = engine.table("transformer.vocab_embedding", config.vocab_size, config.hidden_size);
+  weights.embedding = embedding.data;
+  weights.embedding_dtype = embedding.dtype;
+  weights.vocab_size = config.vocab_size;
+  for (int32_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string layer = fmt::format("transformer.layers.{}.", i);
+    DecoderLayerWeights w;
+    w.input_norm = engine.vector(layer + "input_layernorm", shape.hidden_size);
+    w.qkv = engine.linear(layer + "attention.qkv", qkv_width, shape.hidden_size);
+    w.qkv_bias = engine.optionalVector(layer + "attention.qkv.bias", qkv_width);
+    w.dense = engine.linear(layer + "attention.dense", shape.hidden_size, heads_width);
+    w.dense_bias = engine.optionalVector(layer + "attention.dense.bias", shape.hidden_size);
+    w.post_norm = engine.vector(layer + "post_layernorm", shape.hidden_size);
+    w.fc_gate = engine.linear(layer + "mlp.fc_gate", 2 * shape.intermediate_size, shape.hidden_size);
+    w.fc_gate_bias = engine.optionalVector(layer + "mlp.fc_gate.bias", 2 * shape.intermediate_size);
+    w.proj = engine.linear(layer + "mlp.proj", shape.hidden_size, shape.intermediate_size);
+    w.proj_bias = engine.optionalVector(layer + "mlp.proj.bias", shape.hidden_size);
+    weights.layers.push_back(w);
+  }
+  weights.final_norm = engine.vector("transformer.ln_f", shape.hidden_size);
+  weights.lm_head = engine.linear("lm_head", config.vocab_size, config.hidden_size);
+  return weights;
+}
+
+DType kvDType(const ModelConfig& config) { return config.dtype; }
+}  // namespace
+
+struct Session::State {
+  State(const Engine& engine, Backend& backend, const SessionOptions& options, DecoderShape shape_in)
+      : shape(shape_in),
+        activations(backend, shape, engine.config().vocab_size, options.max_num_tokens, options.max_batch_size),
+        context(backend.createContext()) {
+    const ModelConfig& config = engine.config();
+    const auto upload = [&](const std::vector<float>& host) {
+      DeviceBuffer buffer = backend.allocate(host.size() * sizeof(float));
+      backend.upload(buffer.data(), host.data(), buffer.size(), stream);
+      return buffer;
+    };
+    const HostRopeTable rope = makeRopeTable(config, engine.buildConfig().max_seq_len);
+    rope_cos = upload(rope.cos);
+    rope_sin = upload(rope.sin);
+    backend.synchronize(stream);
+
+    KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
+                  .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = options.tokens_per_block};
+    layer.block_stride = ::chorus::kvBlockBytes(layer);
+    const int64_t layer_bytes = layer.block_stride * options.kv_blocks;
+    kv_pool = backend.allocate(static_cast<size_t>(layer_bytes * config.num_hidden_layers));
+    for (int32_t i = 0; i < config.num_hidden_layers; ++i) {
+      layer.base = kv_pool.as<std::byte>() + layer_bytes * i;
+      kv.push_back(layer);
+    }
+    decoder = std::make_unique<Decoder>(
+        engine.architecture().modelSpec(config), shape, loadWeights(engine, shape),
+        RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
+                  config.position_embedding_type == PositionEmbedding::kRopeGptj});
+  }
+
+  DecoderShape shape;
+  Stream stream;
+  DecoderActivations activations;
+  std::unique_ptr<StepContext> context;
+  DeviceBuffer rope_cos, rope_sin, kv_pool;
+  std::vector<KvLayer> kv;
+  std::unique_ptr<Decoder> decoder;
+  std::vector<RowGroup> groups;
+  std::vector<float> host_logits;
+};
+
+Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options)
+    : engine_(std::move(engine)), backend_(std::move(backend)), options_(options) {
+  const BuildConfig& build = engine_->buildConfig();
+  if (engine_->config().mapping.worldSize() != 1) {
+    fail(ErrorCode::kUnsupported, "{}: the engine has {} ranks; this program runs engines of one rank",
+         engine_->path().string(), engine_->config().mapping.worldSize());
+  }
+  if (options_.max_batch_size == 0) options_.max_batch_size = build.max_batch_size;
+  if (options_.max_num_tokens == 0) options_.max_num_tokens = build.max_num_tokens;
+  if (options_.tokens_per_block == 0) options_.tokens_per_block = build.tokens_per_block;
+  if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
+  state_ = std::make_unique<State>(*engine_, *backend_, options_, rankShape(engine_->config()));
+}
+
+Session::~Session() = default;
+
+int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block) {
+  const DecoderShape shape = rankShape(config);
+  const KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
+                      .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
+  return ::chorus::kvBlockBytes(layer) * config.num_hidden_layers;
+}
+
+std::span<const float> Session::run(const StepInput& input) {
+  State& s = *state_;
+  backend_->prepare({.tokens = input.tokens, .sequences = input.sequences, .logits_rows = input.logits_rows},
+                    *s.context);
+  const ConstMatrix logits =
+      s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream);
+  s.host_logits.resize(static_cast<size_t>(logits.rows * logits.cols));
+  backend_->download(s.host_logits.data(), logits.data, s.host_logits.size() * sizeof(float), s.stream);
+  backend_->synchronize(s.stream);
+  return s.host_logits;
+}
+
+}  // namespace chorus

@@ -1,0 +1,164 @@
+#include "formats/npy.h"
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+constexpr char kMagic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
+
+struct Descr {
+  std::string_view text;
+  DType dtype;
+};
+constexpr Descr kDescrs[] = {{"|b1", DType::kBool},    {"|u1", DType::kUint8},   {"|i1", DType::kInt8},
+                             {"<i2", DType::kInt16},   {"<i4", DType::kInt32},   {"<i8", DType::kInt64},
+                             {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
+                             {"|V2", DType::kBFloat16}};
+
+// The header is the repr of a Python dict with three known keys: read exactly that, not Python.
+class HeaderReader {
+ public:
+  HeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+
+  void read(NpyArray& array) {
+    expect('{');
+    bool have_descr = false, have_order = false, have_shape = false;
+    while (!accept('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr") {
+        array.dtype = dtypeOf(quoted());
+        have_descr = true;
+      } else if (key == "fortran_order") {
+        readOrder();
+        have_order = true;
+      } else if (key == "shape") {
+        array.shape = tuple();
+        have_shape = true;
+      } else {
+        corrupt();
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skipSpace();
+    if (at_ != text_.size() || !have_descr || !have_order || !have_shape) corrupt();
+  }
+
+ private:
+  [[noreturn]] void corrupt() const { fail(ErrorCode::kCorrupt, "{}: malformed npy header", source_); }
+  void skipSpace() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  bool accept(char c) {
+    skipSpace();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) corrupt();
+  }
+  std::string_view quoted() {
+    expect('\'');
+    const size_t end = text_.find('\'', at_);
+    if (end == std::string_view::npos) corrupt();
+    const std::string_view word = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return word;
+  }
+  void readOrder() {
+    skipSpace();
+    if (text_.substr(at_, 5) != "False") {
+      if (text_.substr(at_, 4) != "True") corrupt();
+      fail(ErrorCode::kUnsupported, "{}: Fortran-ordered array; save it with numpy.ascontiguousarray", source_);
+    }
+    at_ += 5;
+  }
+  DType dtypeOf(std::string_view descr) const {
+    for (const Descr& known : kDescrs) {
+      if (known.text == descr) return known.dtype;
+    }
+    fail(ErrorCode::kUnsupported, "{}: numpy data type '{}' not supported", source_, descr);
+  }
+  std::vector<int64_t> tuple() {
+    std::vector<int64_t> extents;
+    expect('(');
+    while (!accept(')')) {
+      skipSpace();
+      int64_t extent = 0;
+      const char* begin = text_.data() + at_;
+      const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
+      if (error != std::errc() || extent < 0 || extents.size() >= 8) corrupt();
+      at_ += static_cast<size_t>(end - begin);
+      extents.push_back(extent);
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return extents;
+  }
+
+  std::string_view text_;
+  std::string_view source_;
+  size_t at_ = 0;
+};
+}  // namespace
+
+NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.size() < 10 || text.substr(0, 6) != std::string_view(kMagic, 6)) {
+    fail(ErrorCode::kCorrupt, "{}: not an npy file", source);
+  }
+  const int version = text[6];
+  if (version != 1 && version != 2) fail(ErrorCode::kUnsupported, "{}: npy version {}", source, version);
+  const size_t prefix = version == 1 ? 10 : 12;
+  if (text.size() < prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
+  uint32_t header_size = 0;
+  std::memcpy(&header_size, text.data() + 8, version == 1 ? 2 : 4);
+  if (header_size > text.size() - prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
+
+  NpyArray array;
+  HeaderReader(text.substr(prefix, header_size), source).read(array);
+  array.data = bytes.subspan(prefix + header_size);
+  const std::string name(source);
+  const uint64_t need =
+      checkedMul(checkedElementCount(array.shape, name.c_str()), dtypeSize(array.dtype), name.c_str());
+  if (array.data.size() != need) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes of data where the shape needs {}", source, array.data.size(), need);
+  }
+  return array;
+}
+
+std::string npyBytes(DType dtype, std::span<const int64_t> shape, const void* data) {
+  std::string_view descr;
+  for (const Descr& known : kDescrs) {
+    if (known.dtype == dtype) descr = known.text;
+  }
+  std::string extents;
+  for (const int64_t extent : shape) extents += std::to_string(extent) + ", ";
+  if (shape.size() > 1) extents.resize(extents.size() - 2);
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, extents);
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  const uint64_t size = checkedMul(checkedElementCount(shape, "npy"), dtypeSize(dtype), "npy");
+  std::string out(kMagic, 6);
+  out += '\x01';
+  out += '\0';
+  out += static_cast<char>(header.size() & 0xff);
+  out += static_cast<char>(header.size() >> 8);
+  out += header;
+  out.append(static_cast<const char*>(data), size);
+  return out;
+}
+
+}  // namespace chorus

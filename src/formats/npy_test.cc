@@ -1,0 +1,61 @@
+#include "formats/npy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+NpyArray parse(const std::string& bytes) { return parseNpy(std::as_bytes(std::span(bytes)), "x.npy"); }
+std::string errorOf(const std::string& bytes) {
+  try {
+    parse(bytes);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(NpyTest, RoundTripsShapesOfEveryRank) {
+  const std::vector<int32_t> data{1, -2, 3, 4, 5, 6};
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{6}, {2, 3}, {1, 2, 3}, {0, 7}}) {
+    const std::string bytes = npyBytes(DType::kInt32, shape, data.data());
+    const NpyArray array = parse(bytes);
+    EXPECT_EQ(array.dtype, DType::kInt32);
+    EXPECT_EQ(array.shape, shape);
+    if (!array.data.empty()) {
+      EXPECT_EQ(std::memcmp(array.data.data(), data.data(), 24), 0);
+    }
+    EXPECT_EQ((bytes.size() - array.data.size()) % 64, 0u);
+  }
+}
+
+TEST(NpyTest, ReadsNumpysOwnHeader) {
+  std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
+  std::string header = "{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }";
+  header.resize(0x75, ' ');
+  bytes += header + "\n" + std::string(4, '\0');
+  EXPECT_EQ(parse(bytes).dtype, DType::kFloat16);
+}
+
+TEST(NpyTest, RefusesWhatItCannotRead) {
+  const std::vector<int32_t> data(4, 7);
+  const std::string bytes = npyBytes(DType::kInt32, std::vector<int64_t>{4}, data.data());
+  const auto edit = [&](std::string_view from, std::string_view to) {
+    std::string copy = bytes;
+    return copy.replace(copy.find(from), from.size(), to);
+  };
+  EXPECT_THAT(errorOf(edit("<i4", "<c8")), testing::HasSubstr("'<c8' not supported"));
+  EXPECT_THAT(errorOf(edit("False", " True")), testing::HasSubstr("Fortran"));
+  EXPECT_THAT(errorOf(edit("(4, )", "(5, )")), testing::HasSubstr("16 bytes"));
+  EXPECT_THAT(errorOf(edit("(4, )", "(-4,)")), testing::HasSubstr("malformed"));
+  EXPECT_THAT(errorOf(edit("(4, ), }", "(99999999999999999,99999999999),}")), testing::HasSubstr("overflows"));
+  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_NE(errorOf(bytes.substr(0, size)), "");
+}
+
+}  // namespace
+}  // namespace chorus
