@@ -14,12 +14,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// When tokens came: filled by the executor's callbacks.
+// When tokens came: filled by the executor's callbacks, which share it, since after an error some are still to come.
 class Progress {
  public:
-  explicit Progress(int requests) : waiting_for_first_(requests), running_(requests) {}
+  explicit Progress(int requests)
+      : waiting_for_first_(requests), running_(requests), started_(static_cast<size_t>(requests), false) {}
 
-  void onResponse(const executor::Response& response, bool& seen) {
+  void onResponse(size_t request, const executor::Response& response) {
     const std::lock_guard lock(mutex_);
     if (response.hasError()) {
       error_ = response.getErrorMsg();
@@ -30,8 +31,8 @@ class Progress {
     const executor::Result& result = response.getResult();
     const size_t tokens = result.outputTokenIds.empty() ? 0 : result.outputTokenIds[0].size();
     if (waiting_for_first_ == 0) late_tokens_ += tokens;
-    if (!seen && tokens > 0) {
-      seen = true;
+    if (!started_[request] && tokens > 0) {
+      started_[request] = true;
       if (--waiting_for_first_ == 0) all_started_ = Clock::now();
     }
     if (result.isFinal && --running_ == 0) {
@@ -58,6 +59,7 @@ class Progress {
   std::condition_variable changed_;
   int waiting_for_first_;
   int running_;
+  std::vector<bool> started_;
   size_t late_tokens_ = 0;
   Clock::time_point all_started_, end_;
   std::string error_;
@@ -65,8 +67,7 @@ class Progress {
 
 ThroughputResult runOnce(executor::Executor& executor, const ThroughputWork& work, std::mt19937& rng) {
   std::uniform_int_distribution<int32_t> token(0, executor.getVocabSize() - 1);
-  Progress progress(work.batch);
-  std::vector<char> seen(static_cast<size_t>(work.batch), 0);
+  const auto progress = std::make_shared<Progress>(work.batch);
   std::vector<executor::Request> requests;
   for (int i = 0; i < work.batch; ++i) {
     executor::VecTokens prompt(static_cast<size_t>(work.prompt));
@@ -80,13 +81,10 @@ ThroughputResult runOnce(executor::Executor& executor, const ThroughputWork& wor
   }
   const auto start = Clock::now();
   for (size_t i = 0; i < requests.size(); ++i) {
-    executor.enqueueRequest(requests[i], [&progress, flag = &seen[i]](const executor::Response& response) {
-      bool started = *flag != 0;
-      progress.onResponse(response, started);
-      *flag = started ? 1 : 0;
-    });
+    executor.enqueueRequest(
+        requests[i], [progress, i](const executor::Response& response) { progress->onResponse(i, response); });
   }
-  return progress.wait(start, work);
+  return progress->wait(start, work);
 }
 
 double median(std::vector<double> values) {

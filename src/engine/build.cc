@@ -1,0 +1,126 @@
+#include "engine/build.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/staged_directory.h"
+#include "engine/engine_file.h"
+#include "engine/engine_layout.h"
+#include "kernels/linear/linear.h"
+#include "models/architecture.h"
+
+namespace chorus {
+namespace {
+
+// Limits that follow from the model; errors name the flag.
+void resolveLimits(BuildConfig& config, const ModelConfig& model) {
+  const int64_t positions = model.max_position_embeddings;
+  if (config.max_seq_len == 0) {
+    if (positions == 0) {
+      fail(ErrorCode::kInvalidArgument, "--max_seq_len: the checkpoint has no max_position_embeddings, so give it");
+    }
+    config.max_seq_len = static_cast<int32_t>(std::min<int64_t>(positions, 1 << 28));
+  } else if (positions > 0 && config.max_seq_len > positions) {
+    log::warn("--max_seq_len {}: the model was made for {} positions", config.max_seq_len, positions);
+  }
+  config.max_input_len = std::min(config.max_input_len, config.max_seq_len);
+  if ((config.tokens_per_block & (config.tokens_per_block - 1)) != 0) {
+    fail(ErrorCode::kInvalidArgument, "--tokens_per_block {}: use a power of two", config.tokens_per_block);
+  }
+}
+
+// One piece of packing work: rows [begin, end) of a checkpoint tensor into its place.
+struct PackTask {
+  const std::byte* source;
+  DType dtype;
+  int64_t begin, end, cols;
+  int64_t row_begin;  // in the engine tensor
+  EngineTensorKind kind;
+  std::byte* target;
+};
+
+void runTask(const PackTask& task) {
+  const auto size = static_cast<int64_t>(dtypeSize(task.dtype));
+  const std::byte* rows = task.source + task.begin * task.cols * size;
+  const int64_t count = task.end - task.begin;
+  switch (task.kind) {
+    case EngineTensorKind::kLinear:
+      return packRows(rows, task.dtype, count, task.cols, task.row_begin + task.begin, task.target);
+    case EngineTensorKind::kTable:
+      std::memcpy(task.target + task.begin * task.cols * size, rows, static_cast<size_t>(count * task.cols * size));
+      return;
+    case EngineTensorKind::kVector:
+      return convertElements(rows, task.dtype, task.target + (task.row_begin + task.begin) * 4, DType::kFloat32,
+                             static_cast<size_t>(count));
+  }
+}
+
+void packRank(const CheckpointReader& checkpoint, int32_t rank, const std::filesystem::path& path, ThreadPool& pool) {
+  const std::vector<RankTensor>& tensors = checkpoint.tensors(rank);
+  EngineFileWriter writer(path, engineTensors(tensors));
+  std::unordered_map<std::string, size_t> index;
+  for (size_t i = 0; i < writer.tensors().size(); ++i) index[writer.tensors()[i].name] = i;
+
+  std::vector<PackTask> tasks;
+  const auto add = [&](const RankTensor& tensor, const EnginePlacement& place) {
+    const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+    const std::byte* source = checkpoint.data(rank, tensor.name).data();
+    // A task's rows end on a panel of the engine tensor, so that no two tasks share one.
+    constexpr int64_t kTaskRows = 512;
+    for (int64_t begin = 0; begin < tensor.shape[0];) {
+      const int64_t end = std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin,
+                                   tensor.shape[0]);
+      tasks.push_back({source, tensor.dtype, begin, end, cols, place.row_begin, place.kind,
+                       writer.data(index.at(place.name))});
+      begin = end;
+    }
+  };
+  bool has_head = false;
+  for (const RankTensor& tensor : tensors) {
+    add(tensor, placeInEngine(tensor));
+    has_head = has_head || tensor.row->role == WeightRole::kLmHead;
+  }
+  for (const RankTensor& tensor : tensors) {
+    if (!has_head && tensor.row->role == WeightRole::kEmbedding) add(tensor, {"lm_head", EngineTensorKind::kLinear, 0});
+  }
+  pool.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) { runTask(tasks[static_cast<size_t>(i)]); });
+  writer.commit();
+}
+
+bool isEngineDirectory(const std::filesystem::path& dir) {
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "config.json" && entry.path().extension() != ".engine") return false;
+  }
+  return true;
+}
+}  // namespace
+
+void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesystem::path& output_dir,
+                 BuildConfig config, int workers) {
+  const CheckpointReader checkpoint(checkpoint_dir);
+  const ModelConfig& model = checkpoint.config();
+  if (model.quantization.quant_algo || model.quantization.kv_cache_quant_algo) {
+    fail(ErrorCode::kUnsupported, "{}: quantised checkpoints are not served", checkpoint_dir.string());
+  }
+  resolveLimits(config, model);
+  StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
+  ThreadPool pool(workers > 0 ? workers : availableCores());
+  for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
+    packRank(checkpoint, rank, directory.path() / fmt::format("rank{}.engine", rank), pool);
+  }
+  const Json json = {{"version", CHORUS_VERSION},
+                     {"pretrained_config", model.toJson()},
+                     {"build_config", config.toJson()}};
+  writeFileAtomically(directory.path() / "config.json", json.dump(2) + "\n");
+  directory.publish();
+}
+
+}  // namespace chorus

@@ -1,0 +1,79 @@
+#include "engine/engine_layout.h"
+
+#include <unordered_map>
+
+namespace chorus {
+namespace {
+
+bool endsWith(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::string replaceTail(const std::string& name, std::string_view tail, std::string_view with) {
+  return name.substr(0, name.size() - tail.size()).append(with);
+}
+}  // namespace
+
+EnginePlacement placeInEngine(const RankTensor& tensor) {
+  const std::string& name = tensor.name;
+  // The gated MLP's two halves are one linear, the activated one first.
+  if (endsWith(name, "mlp.fc.weight")) {
+    return {replaceTail(name, "mlp.fc.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, 0};
+  }
+  if (endsWith(name, "mlp.gate.weight")) {
+    return {replaceTail(name, "mlp.gate.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, tensor.shape[0]};
+  }
+  if (endsWith(name, "mlp.fc.bias")) {
+    return {replaceTail(name, "mlp.fc.bias", "mlp.fc_gate.bias"), EngineTensorKind::kVector, 0};
+  }
+  if (endsWith(name, "mlp.gate.bias")) {
+    return {replaceTail(name, "mlp.gate.bias", "mlp.fc_gate.bias"), EngineTensorKind::kVector, tensor.shape[0]};
+  }
+  const std::string stem = endsWith(name, ".weight") ? replaceTail(name, ".weight", "") : name;
+  switch (tensor.row->role) {
+    case WeightRole::kEmbedding: return {stem, EngineTensorKind::kTable, 0};
+    case WeightRole::kLinear:
+    case WeightRole::kLmHead: return {stem, EngineTensorKind::kLinear, 0};
+    case WeightRole::kBias:
+    case WeightRole::kNorm: return {stem, EngineTensorKind::kVector, 0};
+  }
+  return {stem, EngineTensorKind::kVector, 0};
+}
+
+std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors) {
+  std::vector<EngineTensor> result;
+  std::unordered_map<std::string, size_t> index;
+  const auto add = [&](const std::string& name, EngineTensorKind kind, DType dtype, int64_t rows, int64_t cols) {
+    const auto [it, is_new] = index.emplace(name, result.size());
+    if (is_new) {
+      result.push_back({.name = name, .kind = kind, .dtype = dtype, .rows = rows, .cols = cols});
+    } else if (kind == EngineTensorKind::kVector) {
+      result[it->second].cols += cols;
+    } else {
+      result[it->second].rows += rows;
+    }
+  };
+  const RankTensor* embedding = nullptr;
+  for (const RankTensor& tensor : tensors) {
+    const EnginePlacement place = placeInEngine(tensor);
+    const bool vector = place.kind == EngineTensorKind::kVector;
+    add(place.name, place.kind, vector ? DType::kFloat32 : tensor.dtype, vector ? 1 : tensor.shape[0],
+        vector ? tensor.shape[0] : tensor.shape[1]);
+    if (tensor.row->role == WeightRole::kEmbedding) embedding = &tensor;
+  }
+  if (embedding != nullptr && !index.contains("lm_head")) {
+    add("lm_head", EngineTensorKind::kLinear, embedding->dtype, embedding->shape[0], embedding->shape[1]);
+  }
+  return result;
+}
+
+std::optional<LinearPlace> linearPlace(const WeightRow& row, int64_t rank_rows) {
+  if (endsWith(row.name, "attention.qkv.weight")) return LinearPlace{LinearId::kQkv, 0};
+  if (endsWith(row.name, "attention.dense.weight")) return LinearPlace{LinearId::kDense, 0};
+  if (endsWith(row.name, "mlp.fc.weight")) return LinearPlace{LinearId::kFcGate, 0};
+  if (endsWith(row.name, "mlp.gate.weight")) return LinearPlace{LinearId::kFcGate, rank_rows};
+  if (endsWith(row.name, "mlp.proj.weight")) return LinearPlace{LinearId::kProj, 0};
+  return std::nullopt;
+}
+
+}  // namespace chorus
