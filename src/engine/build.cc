@@ -62,8 +62,8 @@ void runTask(const PackTask& task) {
   }
 }
 
-void packRank(const CheckpointReader& checkpoint, int32_t rank, const std::filesystem::path& path, ThreadPool& pool) {
-  const std::vector<RankTensor>& tensors = checkpoint.tensors(rank);
+void packRank(const RankWeights& weights, const std::filesystem::path& path, ThreadPool& pool) {
+  const std::vector<RankTensor>& tensors = weights.tensors();
   EngineFileWriter writer(path, engineTensors(tensors));
   std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < writer.tensors().size(); ++i) index[writer.tensors()[i].name] = i;
@@ -71,7 +71,7 @@ void packRank(const CheckpointReader& checkpoint, int32_t rank, const std::files
   std::vector<PackTask> tasks;
   const auto add = [&](const RankTensor& tensor, const EnginePlacement& place) {
     const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    const std::byte* source = checkpoint.data(rank, tensor.name).data();
+    const std::byte* source = weights.get(tensor.name).data.data();
     // A task's rows end on a panel of the engine tensor, so that no two tasks share one.
     constexpr int64_t kTaskRows = 512;
     for (int64_t begin = 0; begin < tensor.shape[0];) {
@@ -105,16 +105,16 @@ bool isEngineDirectory(const std::filesystem::path& dir) {
 
 void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesystem::path& output_dir,
                  BuildConfig config, int workers) {
-  const CheckpointReader checkpoint(checkpoint_dir);
+  const auto checkpoint = CheckpointReader::open(checkpoint_dir);
   const ModelConfig& model = checkpoint.config();
-  if (model.quantization.quant_algo || model.quantization.kv_cache_quant_algo) {
-    fail(ErrorCode::kUnsupported, "{}: quantised checkpoints are not served", checkpoint_dir.string());
-  }
+  const Architecture& architecture = findArchitecture(model.architecture);
+  const WeightTable table = architecture.weightTable(model);
   resolveLimits(config, model);
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint, rank, directory.path() / fmt::format("rank{}.engine", rank), pool);
+    packRank(checkpoint.rank(rank, table),
+             directory.path() / fmt::format("rank{}.engine", rank), pool);
   }
   const Json json = {{"version", CHORUS_VERSION},
                      {"pretrained_config", model.toJson()},

@@ -1,0 +1,110 @@
+#include "cli/prompt_files.h"
+
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/npy.h"
+
+namespace chorus {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 30;
+
+std::vector<std::vector<int32_t>> readCsv(const std::filesystem::path& path) {
+  std::istringstream lines(readFile(path, kMaxFileBytes));
+  std::vector<std::vector<int32_t>> rows;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::vector<int32_t> row;
+    const char* at = line.data();
+    const char* end = line.data() + line.size();
+    while (at < end) {
+      while (at < end && (*at == ' ' || *at == ',' || *at == '\r')) ++at;
+      if (at == end) break;
+      int32_t token = 0;
+      const auto [next, error] = std::from_chars(at, end, token);
+      if (error != std::errc() || token < 0) {
+        fail(ErrorCode::kInvalidArgument, "{}: line {}: not a list of token ids", path.string(), number);
+      }
+      row.push_back(token);
+      at = next;
+    }
+    if (row.empty()) fail(ErrorCode::kInvalidArgument, "{}: line {}: the prompt is empty", path.string(), number);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+template <typename T>
+T elementAt(const NpyArray& array, int64_t i) {
+  T value;
+  std::memcpy(&value, array.data.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+std::vector<std::vector<int32_t>> readNpy(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const NpyArray array = parseNpy(file.bytes(), path.string());
+  if (array.shape.size() != 2 || (array.dtype != DType::kInt32 && array.dtype != DType::kInt64)) {
+    fail(ErrorCode::kInvalidArgument, "{}: need int32 [prompts, longest]", path.string());
+  }
+  std::vector<std::vector<int32_t>> rows;
+  for (int64_t i = 0; i < array.shape[0]; ++i) {
+    std::vector<int32_t> row;
+    bool padding = false;
+    for (int64_t j = 0; j < array.shape[1]; ++j) {
+      const int64_t at = i * array.shape[1] + j;
+      const int64_t token = array.dtype == DType::kInt32 ? elementAt<int32_t>(array, at) : elementAt<int64_t>(array, at);
+      if (token < -1 || token > std::numeric_limits<int32_t>::max() || (padding && token != -1)) {
+        fail(ErrorCode::kInvalidArgument, "{}: row {} column {}: {} is no token id (padding is -1, on the right)",
+             path.string(), i, j, token);
+      }
+      padding = token == -1;
+      if (!padding) row.push_back(static_cast<int32_t>(token));
+    }
+    if (row.empty()) fail(ErrorCode::kInvalidArgument, "{}: row {}: the prompt is empty", path.string(), i);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+}  // namespace
+
+std::vector<std::vector<int32_t>> readTokenFile(const std::filesystem::path& path) {
+  auto rows = path.extension() == ".npy" ? readNpy(path) : readCsv(path);
+  if (rows.empty()) fail(ErrorCode::kInvalidArgument, "{}: no prompts", path.string());
+  return rows;
+}
+
+void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
+                    int64_t max_output_len) {
+  std::vector<int32_t> padded(rows.size() * static_cast<size_t>(max_output_len), -1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy(rows[i].begin(), rows[i].end(), padded.begin() + static_cast<int64_t>(i) * max_output_len);
+  }
+  const int64_t shape[] = {static_cast<int64_t>(rows.size()), 1, max_output_len};
+  writeFileAtomically(path, npyBytes(DType::kInt32, shape, padded.data()));
+}
+
+void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows) {
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(row[i]);
+    text += '\n';
+  }
+  writeFileAtomically(path, text);
+}
+
+void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab) {
+  std::vector<float> all(rows.size() * static_cast<size_t>(vocab), std::numeric_limits<float>::quiet_NaN());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy(rows[i].begin(), rows[i].end(), all.begin() + static_cast<int64_t>(i) * vocab);
+  }
+  const int64_t shape[] = {static_cast<int64_t>(rows.size()), vocab};
+  writeFileAtomically(path, npyBytes(DType::kFloat32, shape, all.data()));
+}
+
+}  // namespace chorus

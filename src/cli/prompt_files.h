@@ -1,0 +1,22 @@
+// Token files of `chorus run`: prompts in, generated tokens and logits out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace chorus {
+
+// csv: one prompt a line, token ids separated by commas. npy: int32 or int64 [n, longest], padded right with -1.
+// txt is text and not read here. Throws Error that names file and line or row; an empty prompt is an error.
+std::vector<std::vector<int32_t>> readTokenFile(const std::filesystem::path& path);
+
+// int32 [n, 1, max_output_len]: generated tokens, then -1.
+void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
+                    int64_t max_output_len);
+// One line a row, comma-separated.
+void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows);
+// float32 [n, vocab]; a row that failed is NaN.
+void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);
+
+}  // namespace chorus

@@ -1,0 +1,61 @@
+#include "cli/prompt_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/npy.h"
+
+namespace chorus {
+namespace {
+
+class PromptFilesTest : public testing::Test {
+ protected:
+  PromptFilesTest() { std::filesystem::create_directories(dir_); }
+  ~PromptFilesTest() override { std::filesystem::remove_all(dir_); }
+  std::string errorOf(const std::string& name, std::string_view contents) {
+    writeFileAtomically(dir_ / name, contents);
+    try {
+      readTokenFile(dir_ / name);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+  std::filesystem::path dir_ =
+      std::filesystem::temp_directory_path() / ("chorus_prompt_files_test_" + std::to_string(::getpid()));
+};
+
+TEST_F(PromptFilesTest, ReadsCsvAndPaddedNpy) {
+  writeFileAtomically(dir_ / "p.csv", "1,2, 3\n7\n");
+  EXPECT_THAT(readTokenFile(dir_ / "p.csv"), testing::ElementsAre(std::vector{1, 2, 3}, std::vector{7}));
+  const std::vector<int32_t> padded{4, 5, 6, 8, -1, -1};
+  writeFileAtomically(dir_ / "p.npy", npyBytes(DType::kInt32, std::vector<int64_t>{2, 3}, padded.data()));
+  EXPECT_THAT(readTokenFile(dir_ / "p.npy"), testing::ElementsAre(std::vector{4, 5, 6}, std::vector{8}));
+}
+
+TEST_F(PromptFilesTest, RefusesWhatIsNoPrompt) {
+  EXPECT_THAT(errorOf("a.csv", "1,x\n"), testing::HasSubstr("line 1"));
+  EXPECT_THAT(errorOf("b.csv", "1\n\n2\n"), testing::HasSubstr("line 2: the prompt is empty"));
+  EXPECT_THAT(errorOf("c.csv", ""), testing::HasSubstr("no prompts"));
+  const std::vector<int32_t> holes{4, -1, 6};
+  EXPECT_THAT(errorOf("d.npy", npyBytes(DType::kInt32, std::vector<int64_t>{1, 3}, holes.data())),
+              testing::HasSubstr("row 0 column 2"));
+  EXPECT_THAT(errorOf("e.npy", npyBytes(DType::kInt32, std::vector<int64_t>{3}, holes.data())),
+              testing::HasSubstr("[prompts, longest]"));
+}
+
+TEST_F(PromptFilesTest, OutputsArePaddedWithMinusOne) {
+  writeTokensNpy(dir_ / "o.npy", {{1, 2}, {}}, 3);
+  const MappedFile file(dir_ / "o.npy");
+  const NpyArray array = parseNpy(file.bytes(), "o");
+  EXPECT_THAT(array.shape, testing::ElementsAre(2, 1, 3));
+  std::vector<int32_t> values(6);
+  std::memcpy(values.data(), array.data.data(), 24);
+  EXPECT_THAT(values, testing::ElementsAre(1, 2, -1, -1, -1, -1));
+}
+
+}  // namespace
+}  // namespace chorus

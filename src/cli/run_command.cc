@@ -1,0 +1,217 @@
+#include "cli/run_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "chorus/executor.h"
+#include "cli/prompt_files.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace chorus {
+namespace {
+
+struct RunArgs {
+  std::string engine_dir = "engine_outputs", tokenizer_dir, input_file, output_csv, output_npy, output_logits_npy;
+  std::vector<std::string> input_text;
+  std::vector<std::string> lora_dirs;
+  std::vector<int> lora_task_uids;
+  int max_output_len = 0, max_input_length = 0, top_k = 1, threads = 0, num_beams = 1;
+  float temperature = 1.0f, top_p = 0.0f, min_p = 0.0f;
+  uint64_t random_seed = 0;
+  std::optional<int> end_id;
+  bool apply_chat_template = false;
+  std::string isa, backend = "cpu", log_level = "warning";
+};
+
+struct Row {
+  std::string text;              // empty for token files
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> answer;   // generated tokens
+  std::vector<float> logits;     // of the last prompt position
+  std::string error;
+};
+
+std::vector<Row> readRows(const RunArgs& args, const Tokenizer* tokenizer) {
+  std::vector<Row> rows;
+  if (!args.input_file.empty()) {
+    for (auto& prompt : readTokenFile(args.input_file)) rows.push_back({.prompt = std::move(prompt)});
+    return rows;
+  }
+  if (tokenizer == nullptr) fail(ErrorCode::kInvalidArgument, "--input_text needs --tokenizer_dir");
+  std::shared_ptr<const ChatTemplate> chat;
+  if (args.apply_chat_template) chat = ChatTemplate::load(args.tokenizer_dir);
+  for (const std::string& text : args.input_text) {
+    Row row{.text = text};
+    if (chat != nullptr) {
+      const Json messages = Json::array({{{"role", "user"}, {"content", text}}});
+      row.prompt = tokenizer->encode(chat->render({.messages = messages, .add_generation_prompt = true}), false);
+    } else {
+      row.prompt = tokenizer->encode(text, true);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void checkAdapters(const RunArgs& args, size_t rows) {
+  if (args.lora_task_uids.empty()) return;
+  if (args.lora_task_uids.size() != rows) {
+    fail(ErrorCode::kInvalidArgument, "--lora_task_uids: {} given for {} prompts", args.lora_task_uids.size(), rows);
+  }
+  for (const int uid : args.lora_task_uids) {
+    if (uid < -1 || uid >= static_cast<int>(args.lora_dirs.size())) {
+      fail(ErrorCode::kInvalidArgument, "--lora_task_uids {}: --lora_dir holds {} adapters (-1 is the base)", uid,
+           args.lora_dirs.size());
+    }
+  }
+}
+
+executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index,
+                              const std::vector<int32_t>& end_ids) {
+  executor::SamplingConfig sampling(args.num_beams);
+  sampling.setTopK(args.top_k);
+  if (args.top_p > 0) sampling.setTopP(args.top_p);
+  if (args.min_p > 0) sampling.setMinP(args.min_p);
+  sampling.setTemperature(args.temperature);
+  sampling.setSeed(args.random_seed);
+  executor::OutputConfig output;
+  output.excludeInputFromOutput = true;
+  output.returnGenerationLogits = !args.output_logits_npy.empty();
+  executor::Request request(row.prompt, args.max_output_len, false, sampling, output);
+  if (!end_ids.empty()) {
+    request.setEndId(end_ids.front());
+    request.setExtraEndIds({end_ids.begin() + 1, end_ids.end()});
+  }
+  if (!args.lora_task_uids.empty() && args.lora_task_uids[index] >= 0) {
+    request.setLoraConfig(executor::LoraConfig(static_cast<executor::IdType>(args.lora_task_uids[index])));
+  }
+  return request;
+}
+
+void collect(executor::Executor& executor, const std::vector<executor::IdType>& ids, std::vector<Row>& rows) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (bool done = false; !done;) {
+      for (const executor::Response& response : executor.awaitResponses(ids[i])) {
+        if (response.hasError()) {
+          rows[i].error = response.getErrorMsg();
+          done = true;
+          continue;
+        }
+        const executor::Result& result = response.getResult();
+        done = result.isFinal;
+        if (!result.outputTokenIds.empty()) rows[i].answer = result.outputTokenIds[0];
+        if (result.generationLogits && *result.generationLogits) {
+          const auto* first = static_cast<const float*>(result.generationLogits->getData());
+          rows[i].logits.assign(first, first + executor.getVocabSize());
+        }
+      }
+    }
+  }
+}
+
+void report(const std::vector<Row>& rows, const Tokenizer* tokenizer, executor::Executor& executor) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].error.empty()) continue;
+    if (tokenizer != nullptr) {
+      if (!rows[i].text.empty()) std::printf("Input [Text %zu]: \"%s\"\n", i, rows[i].text.c_str());
+      std::printf("Output [Text %zu Beam 0]: \"%s\"\n", i, tokenizer->decode(rows[i].answer, true).c_str());
+    } else {
+      std::printf("Output [Tokens %zu Beam 0]:", i);
+      for (const int32_t token : rows[i].answer) std::printf(" %d", token);
+      std::printf("\n");
+    }
+  }
+  executor::IterationStats widest;
+  for (const executor::IterationStats& stats : executor.getLatestIterationStats()) {
+    const auto width = [](const executor::IterationStats& s) {
+      return std::pair(s.numContextRequests + s.numGenRequests, s.numAdapters);
+    };
+    if (width(stats) > width(widest)) widest = stats;
+  }
+  std::printf("Largest batch: %d requests with %d adapters in one step\n",
+              widest.numContextRequests + widest.numGenRequests, widest.numAdapters);
+}
+
+void runRun(const RunArgs& args) {
+  initLogging(args.log_level);
+  if (args.input_text.empty() == args.input_file.empty()) {
+    fail(ErrorCode::kInvalidArgument, "give either --input_text or --input_file");
+  }
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (!args.tokenizer_dir.empty()) tokenizer = Tokenizer::load(args.tokenizer_dir);
+  std::vector<Row> rows = readRows(args, tokenizer.get());
+  if (args.max_input_length > 0) {  // as TensorRT-LLM's run.py: the end of a longer prompt is kept
+    for (Row& row : rows) {
+      const auto keep = static_cast<size_t>(args.max_input_length);
+      if (row.prompt.size() > keep) row.prompt.erase(row.prompt.begin(), row.prompt.end() - static_cast<int64_t>(keep));
+    }
+  }
+  checkAdapters(args, rows.size());
+
+  executor::ExecutorConfig config;
+  config.numThreads = args.threads;
+  config.backend = args.backend;
+  if (!args.isa.empty()) config.isa = args.isa;
+  executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
+  for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);
+
+  std::vector<int32_t> end_ids;
+  if (args.end_id) end_ids = {*args.end_id};
+  else if (tokenizer != nullptr) end_ids = tokenizer->endIds();
+  std::vector<executor::Request> requests;
+  for (size_t i = 0; i < rows.size(); ++i) requests.push_back(makeRequest(args, rows[i], i, end_ids));
+  collect(executor, executor.enqueueRequests(requests), rows);
+  report(rows, tokenizer.get(), executor);
+
+  std::vector<std::vector<int32_t>> answers;
+  std::vector<std::vector<float>> logits;
+  for (const Row& row : rows) {
+    answers.push_back(row.answer);
+    logits.push_back(row.logits);
+  }
+  if (!args.output_npy.empty()) writeTokensNpy(args.output_npy, answers, args.max_output_len);
+  if (!args.output_csv.empty()) writeTokensCsv(args.output_csv, answers);
+  if (!args.output_logits_npy.empty()) writeLogitsNpy(args.output_logits_npy, logits, executor.getVocabSize());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].error.empty()) fail(ErrorCode::kInvalidArgument, "prompt {}: {}", i, rows[i].error);
+  }
+}
+}  // namespace
+
+void addRunCommand(CLI::App& app) {
+  auto args = std::make_shared<RunArgs>();
+  CLI::App* run = app.add_subcommand("run", "Answer prompts with an engine");
+  run->add_option("--engine_dir", args->engine_dir, "Engine directory")->capture_default_str();
+  run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
+      ->required()->check(CLI::Range(1, 1 << 24));
+  run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json");
+  run->add_option("--input_text", args->input_text, "Prompts");
+  run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
+  run->add_option("--input_file", args->input_file, "Token ids: csv, one prompt a line, or npy int32 [n, longest]");
+  run->add_option("--max_input_length", args->max_input_length, "Keep this many last tokens of a prompt; 0: all")
+      ->check(CLI::Range(0, 1 << 24));
+  run->add_option("--output_npy", args->output_npy, "Generated tokens, int32 [n, 1, max_output_len], -1 after the end");
+  run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
+  run->add_option("--output_logits_npy", args->output_logits_npy, "Logits of the last prompt position, float32 [n, vocab]");
+  run->add_option("--lora_dir", args->lora_dirs, "PEFT adapter directories");
+  run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
+  run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
+  run->add_option("--num_beams", args->num_beams, "Beams; 1 is served")->capture_default_str();
+  run->add_option("--temperature", args->temperature, "Softmax temperature")->capture_default_str();
+  run->add_option("--top_k", args->top_k, "1: greedy; 0: no limit")->capture_default_str();
+  run->add_option("--top_p", args->top_p, "Nucleus; 0: off")->capture_default_str();
+  run->add_option("--min_p", args->min_p, "Share of the best token's probability; 0: off")->capture_default_str();
+  run->add_option("--random_seed", args->random_seed, "Seed of sampling")->capture_default_str();
+  run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  run->add_option("--isa", args->isa, "Force an instruction set: scalar, avx2, avx512");
+  run->add_option("--backend", args->backend, "cpu or reference")->capture_default_str();
+  run->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
+  run->callback([args] { runRun(*args); });
+}
+
+}  // namespace chorus
