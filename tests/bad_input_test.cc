@@ -34,13 +34,13 @@ class BadInput : public testing::Test {
   }
 
   // Runs and expects the one line, with every one of `parts` in it.
-  static void refuses(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
+  static CommandResult refuses(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
     const CommandResult result = runChorus(arguments);
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
     EXPECT_THAT(result.errors, testing::EndsWith("\n"));
-    EXPECT_EQ(result.out, "");
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+    return result;
   }
   // As refuses, for a command that writes a directory: neither it nor a sibling may stay.
   void leavesNothing(std::vector<std::string> arguments, const std::vector<std::string>& parts) {
@@ -172,7 +172,7 @@ TEST_F(BadInput, UnknownDtype) {
 TEST_F(BadInput, UnknownFlags) {
   leavesNothing({"convert", "--model_dir", copyModel(), "--quantum"}, {"--quantum"});
   leavesNothing({"build", "--checkpoint_dir", dir_.path(), "--quantum"}, {"--quantum"});
-  refuses({"run", "--engine_dir", dir_.path(), "--quantum"}, {"--quantum"});
+  refuses({"run", "--engine_dir", dir_.path(), "--max_output_len", "4", "--quantum"}, {"--quantum"});
   refuses({"juggle"}, {"juggle"});
 }
 
@@ -226,12 +226,16 @@ TEST_F(BadInput, AdapterOfTooLargeARank) {
           {"16", "8"});
 }
 
-TEST_F(BadInput, PromptOverTheLimit) {
+TEST_F(BadInput, PromptOverTheLimitBesideAGoodOne) {
   BuildConfig config = testBuildConfig();
   config.max_input_len = 20;
   std::string prompt = "1";
   for (int i = 1; i < 21; ++i) prompt += ",1";
-  refuses(runArguments(plainEngine(config), prompt + "\n"), {"21", "20"});
+  const CommandResult result = refuses(runArguments(plainEngine(config), prompt + "\n1,2,3\n"), {"21", "20"});
+  const CommandResult good = runChorus(runArguments(plainEngine(config), "1,2,3\n"));
+  ASSERT_EQ(good.status, 0) << good.errors;
+  const std::string answer = good.out.substr(good.out.find(':'), good.out.find('\n') - good.out.find(':'));
+  EXPECT_THAT(result.out, HasSubstr(answer));
 }
 
 TEST_F(BadInput, TokenOutsideTheVocabulary) { refuses(runArguments(plainEngine(), "1,211,3\n"), {"211"}); }

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "convert/convert.h"
+#include "convert/huggingface.h"
 #include "engine/build.h"
 
 namespace chorus::test {
@@ -37,7 +37,7 @@ std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType d
   auto& checkpoint = checkpoints[checkpoint_key];
   if (checkpoint.empty()) {
     checkpoint = kDirectory.path() / ("checkpoint" + std::to_string(checkpoints.size()));
-    convertHuggingFace(model_dir, checkpoint, ConvertOptions{.dtype = dtype});
+    convertHuggingFace(model_dir, checkpoint, {.dtype = dtype, .workers = 1});
   }
   auto& engine = engines[checkpoint_key + config.toJson().dump()];
   if (engine.empty()) {
