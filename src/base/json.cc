@@ -1,6 +1,8 @@
 #include "base/json.h"
 
 #include <limits>
+#include <unordered_set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -27,6 +29,29 @@ void checkDepth(std::string_view text, std::string_view source, int max_depth) {
   }
 }
 
+// Sees every key as it is parsed; the parser itself would overwrite the first value in silence.
+class UniqueKeys {
+ public:
+  explicit UniqueKeys(std::string_view source) : source_(source) {}
+
+  template <typename J>
+  bool operator()(int /*depth*/, typename J::parse_event_t event, const J& value) {
+    if (event == J::parse_event_t::object_start) {
+      open_.emplace_back();
+    } else if (event == J::parse_event_t::object_end) {
+      open_.pop_back();
+    } else if (event == J::parse_event_t::key) {
+      const auto& key = value.template get_ref<const std::string&>();
+      if (!open_.back().insert(key).second) fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source_, key);
+    }
+    return true;
+  }
+
+ private:
+  std::string_view source_;
+  std::vector<std::unordered_set<std::string>> open_;
+};
+
 template <typename J>
 J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
@@ -35,7 +60,11 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
   }
   checkDepth(text, source, limits.max_depth);
   try {
-    return J::parse(text.begin(), text.end());
+    if (!limits.unique_keys) return J::parse(text.begin(), text.end());
+    UniqueKeys unique(source);
+    return J::parse(text.begin(), text.end(), [&](int depth, typename J::parse_event_t event, J& value) {
+      return unique.template operator()<J>(depth, event, value);
+    });
   } catch (const nlohmann::json::parse_error& e) {
     const size_t end = std::min(e.byte == 0 ? size_t{0} : e.byte - 1, text.size());
     size_t line = 1, column = 1;
@@ -44,6 +73,8 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
       else ++column;
     }
     fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorCode::kCorrupt, "{}: JSON holds a number that no double can hold", source);
   }
 }
 

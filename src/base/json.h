@@ -15,10 +15,11 @@ using OrderedJson = nlohmann::ordered_json;
 struct JsonLimits {
   size_t max_bytes = size_t{64} << 20;
   int max_depth = 64;
+  bool unique_keys = false;  // refuse an object that names a key twice, instead of keeping the last
 };
 
 // Throws Error(kCorrupt) with source, line and column on malformed text (trailing commas and comments included), on
-// nesting beyond max_depth and on documents beyond max_bytes.
+// numbers beyond a double's range, on nesting beyond max_depth and on documents beyond max_bytes.
 Json parseJson(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 OrderedJson parseOrderedJson(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 Json readJsonFile(const std::filesystem::path& path, const JsonLimits& limits = {});

@@ -28,6 +28,19 @@ TEST(JsonTest, RefusesDepthAndSize) {
   EXPECT_THAT(errorOf([] { parseJson("[1,2,3]", "x", {.max_bytes = 3}); }), testing::HasSubstr("limit of 3"));
 }
 
+TEST(JsonTest, RefusesNumbersBeyondADouble) {
+  EXPECT_THAT(errorOf([] { parseJson("{\"a\": 1e999}", "x"); }), testing::HasSubstr("no double"));
+}
+
+TEST(JsonTest, UniqueKeysAreCheckedPerObjectAndAfterUnescaping) {
+  const JsonLimits unique{.unique_keys = true};
+  EXPECT_EQ(errorOf([&] { parseJson(R"({"a": {"a": 1}, "b": {"a": 2}})", "x", unique); }), "");
+  EXPECT_EQ(errorOf([&] { parseJson(R"({"a": 1, "\u0061": 2})", "x", unique); }), "x: key 'a' appears twice");
+  EXPECT_EQ(errorOf([&] { parseOrderedJson(R"({"o": {"b": 1, "b": 1}})", "x", unique); }),
+            "x: key 'b' appears twice");
+  EXPECT_EQ(parseJson(R"({"a": 1, "a": 2})", "x")["a"], 2);
+}
+
 TEST(JsonTest, TypedMembersAreRangeChecked) {
   const Json object = parseJson(R"({"big": 4294967296, "neg": -1, "f": 1.5, "s": "x", "b": true, "n": null})", "x");
   EXPECT_EQ(jsonGet<int64_t>(object, "big", "x"), 4294967296);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -46,6 +47,9 @@ struct QuantConfig {
   std::optional<std::string> quant_algo;
   std::optional<std::string> kv_cache_quant_algo;
   int32_t group_size = 128;
+  double smoothquant_val = 0.5;
+  std::optional<std::vector<double>> clamp_val;  // [low, high]
+  bool use_meta_recipe = false;
   bool has_zero_point = false;
   bool pre_quant_scale = false;
   std::optional<std::vector<std::string>> exclude_modules;
@@ -72,7 +76,7 @@ struct ModelConfig {
   bool attn_bias = false;  // bias on qkv and on dense
   bool mlp_bias = false;
   bool qk_layernorm = false;
-  bool tie_word_embeddings = false;  // lm_head.weight is absent: the embedding table serves
+  bool tie_word_embeddings = false;  // the output head is the embedding table; see sharesEmbedding
   bool use_parallel_embedding = false;
   int32_t embedding_sharding_dim = 0;
   Mapping mapping;
@@ -80,11 +84,22 @@ struct ModelConfig {
   // Keys of other models and unknown keys, kept as read and written back.
   Json extra = Json::object();
 
-  // Reads a checkpoint's config.json; source names it in errors. Fills derived defaults (num_key_value_heads,
-  // head_size, intermediate_size, rotary_embedding_dim); checks every size for sign, range and divisibility; an
-  // unknown key inside `quantization` is an error, an unknown key at the top a warning.
+  // Reads a checkpoint's config.json and finalizes it; source names it in errors. An unknown key inside
+  // `quantization` is an error, an unknown key at the top a warning.
   static ModelConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;  // all of S1's fields, in TensorRT-LLM's spelling; position_embedding_type by name
+
+  // Fills derived defaults of fields left at 0 (num_key_value_heads, head_size, intermediate_size,
+  // rotary_embedding_dim), then checks sizes for sign, range and divisibility by each other and by the mapping.
+  // Throws Error(kInvalidArgument) that names source and field.
+  void finalize(std::string_view source);
 };
+
+// True when lm_head.weight is left out of the rank files: the model ties, and every rank that needs the head holds
+// whole rows of the embedding table (one pipeline stage; a table that is not cut along hidden_size).
+inline bool sharesEmbedding(const ModelConfig& config) {
+  return config.tie_word_embeddings && config.mapping.pp_size == 1 &&
+         !(config.use_parallel_embedding && config.embedding_sharding_dim == 1 && config.mapping.tp_size > 1);
+}
 
 }  // namespace chorus

@@ -65,7 +65,11 @@ struct RankTensor {
   const WeightRow* row;
   int32_t layer;  // global id, -1 outside layers
 };
-// All tensors of `rank`, in file order. The table must outlive the result.
+// All tensors of `rank`, in file order. The table must outlive the result. Layer ids in names restart at 0 on every
+// pipeline stage.
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
+
+// A name of the table with its "{}" replaced by the layer id; names without one are returned as they are.
+std::string layerName(std::string_view pattern, int32_t layer);
 
 }  // namespace chorus

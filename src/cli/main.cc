@@ -4,7 +4,12 @@
 #include <exception>
 
 #include "base/error.h"
+#include "cli/bench_command.h"
 #include "cli/build_command.h"
+#include "cli/convert_command.h"
+#include "cli/run_command.h"
+#include "cli/serve_command.h"
+#include "cli/text_commands.h"
 
 namespace {
 
@@ -19,7 +24,12 @@ int main(int argc, char** argv) {
   CLI::App app{"Chorus: one base model, many LoRA adapters, every batch shared"};
   app.require_subcommand(1);
   app.set_version_flag("--version", CHORUS_VERSION);
+  chorus::addConvertCommand(app);
   chorus::addBuildCommand(app);
+  chorus::addRunCommand(app);
+  chorus::addServeCommand(app);
+  chorus::addTextCommands(app);
+  chorus::addBenchCommand(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

@@ -71,7 +71,7 @@ void packRank(const RankWeights& weights, const std::filesystem::path& path, Thr
   std::vector<PackTask> tasks;
   const auto add = [&](const RankTensor& tensor, const EnginePlacement& place) {
     const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    const std::byte* source = weights.get(tensor.name).data.data();
+    const std::byte* source = weights.get(tensor.name).bytes.data();
     // A task's rows end on a panel of the engine tensor, so that no two tasks share one.
     constexpr int64_t kTaskRows = 512;
     for (int64_t begin = 0; begin < tensor.shape[0];) {

@@ -26,6 +26,8 @@ class Engine {
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
   size_t weightBytes() const { return file_.bytes().size(); }
+  // The mapped rank file, which all views below point into.
+  std::span<const std::byte> weightFile() const { return file_.bytes(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
   // Tensors by their engine name ("transformer.layers.0.attention.qkv"), in the mapped file. Throw Error(kCorrupt) when

@@ -27,6 +27,7 @@ std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors);
 struct LinearPlace {
   LinearId linear = LinearId::kQkv;
   int64_t row_begin = 0;  // of the table row's first output feature, on one tensor-parallel rank
+  bool operator==(const LinearPlace&) const = default;
 };
 std::optional<LinearPlace> linearPlace(const WeightRow& row, int64_t rank_rows);
 

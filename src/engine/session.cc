@@ -47,6 +47,27 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
   return weights;
 }
 
+// The same weights as the backend's ops see them.
+DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
+  const auto file = engine.weightFile();
+  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size()));
+  const auto move = [&](auto*& pointer) {
+    if (pointer == nullptr) return;
+    const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
+    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(moved);
+  };
+  move(weights.embedding);
+  move(weights.final_norm);
+  move(weights.lm_head.data);
+  for (DecoderLayerWeights& w : weights.layers) {
+    for (const float** vector : {&w.input_norm, &w.qkv_bias, &w.dense_bias, &w.post_norm, &w.fc_gate_bias, &w.proj_bias}) {
+      move(*vector);
+    }
+    for (PackedWeight* linear : {&w.qkv, &w.dense, &w.fc_gate, &w.proj}) move(linear->data);
+  }
+  return weights;
+}
+
 DType kvDType(const ModelConfig& config) { return config.dtype; }
 }  // namespace
 
@@ -75,8 +96,10 @@ struct Session::State {
       layer.base = kv_pool.as<std::byte>() + layer_bytes * i;
       kv.push_back(layer);
     }
+    DecoderWeights weights = loadWeights(engine, shape);
+    host_layers = weights.layers;
     decoder = std::make_unique<Decoder>(
-        engine.architecture().modelSpec(config), shape, loadWeights(engine, shape),
+        engine.architecture().modelSpec(config), shape, importWeights(std::move(weights), engine, backend),
         RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
                   config.position_embedding_type == PositionEmbedding::kRopeGptj});
   }
@@ -87,6 +110,7 @@ struct Session::State {
   std::unique_ptr<StepContext> context;
   DeviceBuffer rope_cos, rope_sin, kv_pool;
   std::vector<KvLayer> kv;
+  std::vector<DecoderLayerWeights> host_layers;
   std::unique_ptr<Decoder> decoder;
   std::vector<RowGroup> groups;
   std::vector<float> host_logits;
@@ -113,6 +137,17 @@ int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_bloc
   const KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
                       .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
   return ::chorus::kvBlockBytes(layer) * config.num_hidden_layers;
+}
+
+PackedWeight Session::linearOf(int32_t layer, LinearId linear) const {
+  const DecoderLayerWeights& weights = state_->host_layers[static_cast<size_t>(layer)];
+  switch (linear) {
+    case LinearId::kQkv: return weights.qkv;
+    case LinearId::kDense: return weights.dense;
+    case LinearId::kFcGate: return weights.fc_gate;
+    case LinearId::kProj: return weights.proj;
+  }
+  return weights.qkv;
 }
 
 std::span<const float> Session::run(const StepInput& input) {

@@ -45,6 +45,8 @@ class Session {
 
  private:
   struct State;
+  // A base linear of a layer, in host memory.
+  PackedWeight linearOf(int32_t layer, LinearId linear) const;
   std::shared_ptr<const Engine> engine_;
   std::shared_ptr<Backend> backend_;
   SessionOptions options_;

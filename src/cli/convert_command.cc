@@ -1,0 +1,51 @@
+#include "cli/convert_command.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/dtype.h"
+#include "convert/huggingface.h"
+
+namespace chorus {
+namespace {
+
+struct ConvertArguments {
+  std::string model_dir;
+  std::string output_dir;
+  std::string dtype = "auto";
+  ConvertOptions options;
+};
+}  // namespace
+
+void addConvertCommand(CLI::App& app) {
+  auto arguments = std::make_shared<ConvertArguments>();
+  ConvertOptions& options = arguments->options;
+  CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face model directory into a checkpoint");
+  command->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors weights")
+      ->required();
+  command->add_option("--output_dir", arguments->output_dir, "Checkpoint directory; an earlier checkpoint is replaced")
+      ->required();
+  command->add_option("--dtype", arguments->dtype, "Type of the weights; auto takes the model's own")
+      ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
+      ->capture_default_str();
+  command->add_option("--tp_size", options.tp_size, "Tensor-parallel ranks")->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--pp_size", options.pp_size, "Pipeline stages")->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--use_parallel_embedding", options.use_parallel_embedding,
+                    "Cut the embedding table over the tensor-parallel ranks");
+  command->add_option("--embedding_sharding_dim", options.embedding_sharding_dim,
+                      "With --use_parallel_embedding: 0 cuts the vocabulary, 1 the hidden size")
+      ->check(CLI::IsMember({0, 1}))
+      ->capture_default_str();
+  command->add_option("--workers", options.workers, "Threads that copy; 0 is one per core")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->callback([arguments] {
+    if (arguments->dtype != "auto") arguments->options.dtype = dtypeFromName(arguments->dtype);
+    convertHuggingFace(arguments->model_dir, arguments->output_dir, arguments->options);
+  });
+}
+
+}  // namespace chorus

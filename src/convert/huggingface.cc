@@ -1,0 +1,169 @@
+#include "convert/huggingface.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "checkpoint/names.h"
+#include "checkpoint/writer.h"
+#include "convert/tensor_copy.h"
+#include "models/architecture.h"
+
+namespace chorus {
+namespace {
+
+std::string architectureOf(const Json& json, std::string_view source) {
+  const auto list = json.is_object() ? json.find("architectures") : json.end();
+  if (!json.is_object() || list == json.end() || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
+    fail(ErrorCode::kInvalidArgument, "{}: 'architectures' must name the model's class", source);
+  }
+  return (*list)[0].get<std::string>();
+}
+
+DType targetDType(const Json& json, const Architecture& architecture, const ModelConfig& config,
+                  const TensorSource& tensors, const ConvertOptions& options, std::string_view source) {
+  if (options.dtype) return *options.dtype;
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto name = jsonGetOr<std::string>(json, key, "", source);
+    if (name.empty()) continue;
+    const auto dtype = dtypeFromName(name);
+    if (dtype == DType::kFloat64) return DType::kFloat32;
+    if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
+      fail(ErrorCode::kUnsupported, "{}: '{}' is {}; give --dtype float32, float16 or bfloat16", source, key, name);
+    }
+    return *dtype;
+  }
+  const WeightTable table = architecture.weightTable(config);
+  const TensorView* first = tensors.find(layerName(table.front().sources.front().name, 0));
+  const bool half = first != nullptr && (first->dtype == DType::kFloat16 || first->dtype == DType::kBFloat16);
+  return half ? first->dtype : DType::kFloat32;
+}
+
+// Every source tensor that the table asks for is there with the right shape, and no other one is.
+void checkSources(const WeightTable& table, const ModelConfig& config, const TensorSource& tensors,
+                  const std::vector<std::string>& ignored, const std::filesystem::path& model_dir) {
+  std::set<std::string> expected;
+  std::vector<std::string> missing, unexpected;
+  const auto check = [&](const WeightRow& row, const WeightSource& source, int32_t layer) {
+    const std::string name = layerName(source.name, layer);
+    expected.insert(name);
+    const TensorView* tensor = tensors.find(name);
+    if (tensor == nullptr) {
+      missing.push_back(name);
+      return;
+    }
+    std::vector<int64_t> shape = row.shape;
+    shape[0] = source.rows;
+    if (tensor->shape != shape) {
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' has shape {}, config.json asks for {}", tensors.fileOf(name), name,
+           shapeText(tensor->shape), shapeText(shape));
+    }
+    if (!isConvertible(tensor->dtype)) {
+      fail(ErrorCode::kUnsupported, "{}: tensor '{}' is {}; only unquantised weights are converted",
+           tensors.fileOf(name), name, dtypeName(tensor->dtype));
+    }
+  };
+  for (const WeightRow& row : table) {
+    const int32_t layers = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
+    for (int32_t layer = 0; layer < layers; ++layer) {
+      for (const WeightSource& source : row.sources) check(row, source, layer);
+    }
+  }
+  if (!missing.empty()) {
+    fail(ErrorCode::kCorrupt, "{}: Required but not provided tensors: {}", model_dir.string(), listSome(missing));
+  }
+  for (const std::string& name : tensors.names()) {
+    if (!expected.contains(name) && !matchesAny(ignored, name)) unexpected.push_back(name);
+  }
+  if (!unexpected.empty()) {
+    fail(ErrorCode::kCorrupt, "{}: tensors that {} does not have: {}; the weights are of another model than config.json",
+         model_dir.string(), config.architecture, listSome(unexpected));
+  }
+}
+
+struct Job {
+  int32_t rank;
+  const RankTensor* tensor;
+  uint64_t bytes;
+};
+
+// Largest first, so that no worker is left alone with an embedding table at the end.
+std::vector<Job> planJobs(const CheckpointWriter& writer, int32_t ranks) {
+  std::vector<Job> jobs;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    for (const RankTensor& tensor : writer.tensors(rank)) {
+      uint64_t bytes = dtypeSize(tensor.dtype);
+      for (const int64_t extent : tensor.shape) bytes *= static_cast<uint64_t>(extent);
+      jobs.push_back({rank, &tensor, bytes});
+    }
+  }
+  std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.bytes > b.bytes; });
+  return jobs;
+}
+
+void copyAll(const std::vector<Job>& jobs, const ModelConfig& config, const TensorSource& tensors,
+             CheckpointWriter& writer, int32_t workers) {
+  std::atomic<bool> failed{false};
+  std::exception_ptr first_failure;
+  std::mutex mutex;
+  ThreadPool pool(workers, 0);
+  pool.run(static_cast<int64_t>(jobs.size()), [&](int64_t index, int /*thread*/) {
+    if (failed.load()) return;
+    const Job& job = jobs[static_cast<size_t>(index)];
+    try {
+      copyRankTensor(*job.tensor, config.mapping, job.rank, tensors,
+                     [&](uint64_t offset, std::span<const std::byte> bytes) {
+                       writer.write(job.rank, job.tensor->name, offset, bytes);
+                     });
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failed.exchange(true)) first_failure = std::current_exception();
+    }
+  });
+  if (first_failure) std::rethrow_exception(first_failure);
+}
+}  // namespace
+
+ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
+                                const ConvertOptions& options) {
+  const auto config_path = model_dir / "config.json";
+  const std::string source = config_path.string();
+  const Json json = readJsonFile(config_path);
+  const Architecture& architecture = findArchitecture(architectureOf(json, source));
+  ModelConfig config = architecture.configFromHuggingFace(json, source);
+  config.dtype = targetDType(json, architecture, config, tensors, options, source);
+  config.mapping = {options.tp_size, options.pp_size};
+  config.use_parallel_embedding = options.use_parallel_embedding;
+  config.embedding_sharding_dim = options.embedding_sharding_dim;
+  config.finalize(source);
+  return config;
+}
+
+void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
+                        const ConvertOptions& options) {
+  const TensorSource tensors = TensorSource::open(model_dir);
+  const ModelConfig config = configOfHuggingFace(model_dir, tensors, options);
+  const Architecture& architecture = findArchitecture(config.architecture);
+  const WeightTable table = architecture.weightTable(config);
+  checkSources(table, config, tensors, architecture.ignored_sources, model_dir);
+
+  CheckpointWriter writer(output_dir, config, table);
+  const std::vector<Job> jobs = planJobs(writer, config.mapping.worldSize());
+  const auto cores = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  copyAll(jobs, config, tensors, writer, options.workers > 0 ? options.workers : cores);
+  writer.publish();
+
+  uint64_t bytes = 0;
+  for (const Job& job : jobs) bytes += job.bytes;
+  log::info("{}: {} in {}, {} rank(s), {:.1f} MB", output_dir.string(), config.architecture, dtypeName(config.dtype),
+            config.mapping.worldSize(), static_cast<double>(bytes) / 1e6);
+}
+
+}  // namespace chorus

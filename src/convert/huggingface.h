@@ -1,0 +1,35 @@
+// Hugging Face model directory -> checkpoint directory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "base/dtype.h"
+#include "checkpoint/config.h"
+#include "formats/tensor_source.h"
+
+namespace chorus {
+
+struct ConvertOptions {
+  std::optional<DType> dtype;  // float32, float16 or bfloat16; nullopt: what the source's config says, else its tensors
+  int32_t tp_size = 1;
+  int32_t pp_size = 1;
+  bool use_parallel_embedding = false;
+  int32_t embedding_sharding_dim = 0;  // 0: vocabulary, 1: hidden size; acts with use_parallel_embedding
+  int32_t workers = 0;                 // threads that copy; 0: one per core
+};
+
+// The checkpoint's config that convertHuggingFace would write for model_dir's config.json. tensors are asked for a
+// dtype only when neither options nor config.json names one. Throws Error.
+ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
+                                const ConvertOptions& options);
+
+// Reads config.json and the safetensors weights of model_dir and writes a checkpoint to output_dir, which appears
+// whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to nearest
+// even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing, not
+// expected, of another shape, of an unusable dtype, or whose values float16 cannot hold.
+void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
+                        const ConvertOptions& options);
+
+}  // namespace chorus

@@ -1,0 +1,133 @@
+#include "convert/tensor_copy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/shard.h"
+
+namespace chorus {
+namespace {
+
+// Enough for long writes, small enough that pieces stay in the second-level cache.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+
+using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
+
+// Buffers of 8-byte words, so that every element type is aligned whatever the file's alignment is.
+class Buffer {
+ public:
+  std::byte* grow(size_t bytes) {
+    if (words_.size() * sizeof(uint64_t) < bytes) words_.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    return reinterpret_cast<std::byte*>(words_.data());
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+bool overflowsFloat16(const std::byte* source, DType source_dtype, const std::byte* converted, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, converted + 2 * i, sizeof(bits));
+    if ((bits & 0x7fffu) == 0x7c00u && std::isfinite(loadAsFloat(source, source_dtype, i))) return true;
+  }
+  return false;
+}
+
+class Copier {
+ public:
+  Copier(DType dtype, int64_t col_begin, int64_t cols, const Sink& sink)
+      : dtype_(dtype), col_begin_(static_cast<size_t>(col_begin)), cols_(static_cast<size_t>(cols)), sink_(sink) {}
+
+  void zeros(int64_t rows) {
+    const size_t row_bytes = cols_ * dtypeSize(dtype_);
+    const int64_t piece_rows = pieceRows(row_bytes);
+    for (int64_t done = 0; done < rows; done += piece_rows) {
+      const size_t bytes = static_cast<size_t>(std::min(piece_rows, rows - done)) * row_bytes;
+      std::byte* out = converted_.grow(bytes);
+      std::memset(out, 0, bytes);
+      emit({out, bytes});
+    }
+  }
+
+  void rows(const TensorView& source, const std::string& name, int64_t begin, int64_t rows) {
+    const size_t source_cols = source.shape.size() == 2 ? static_cast<size_t>(source.shape[1]) : 1;
+    const size_t size = dtypeSize(source.dtype);
+    const std::byte* data = source.bytes.data() + static_cast<size_t>(begin) * source_cols * size;
+    if (source.dtype == dtype_ && cols_ == source_cols) {
+      emit({data, static_cast<size_t>(rows) * source_cols * size});
+      return;
+    }
+    const int64_t piece_rows = pieceRows(cols_ * std::max(size, dtypeSize(dtype_)));
+    for (int64_t done = 0; done < rows; done += piece_rows) {
+      const auto count = static_cast<size_t>(std::min(piece_rows, rows - done));
+      std::byte* gathered = gathered_.grow(count * cols_ * size);
+      for (size_t i = 0; i < count; ++i) {
+        const std::byte* row = data + ((static_cast<size_t>(done) + i) * source_cols + col_begin_) * size;
+        std::memcpy(gathered + i * cols_ * size, row, cols_ * size);
+      }
+      convert(source.dtype, name, gathered, count * cols_);
+    }
+  }
+
+ private:
+  static int64_t pieceRows(size_t row_bytes) {
+    return static_cast<int64_t>(std::max<uint64_t>(1, kPieceBytes / std::max<size_t>(row_bytes, 1)));
+  }
+
+  void convert(DType source_dtype, const std::string& name, const std::byte* gathered, size_t count) {
+    const size_t bytes = count * dtypeSize(dtype_);
+    std::byte* out = converted_.grow(bytes);
+    convertElements(gathered, source_dtype, out, dtype_, count);
+    if (dtype_ == DType::kFloat16 && source_dtype != DType::kFloat16 &&
+        overflowsFloat16(gathered, source_dtype, out, count)) {
+      fail(ErrorCode::kInvalidArgument, "tensor '{}' holds values beyond float16's 65504; convert with --dtype bfloat16",
+           name);
+    }
+    emit({out, bytes});
+  }
+
+  void emit(std::span<const std::byte> bytes) {
+    sink_(offset_, bytes);
+    offset_ += bytes.size();
+  }
+
+  DType dtype_;
+  size_t col_begin_;
+  size_t cols_;
+  const Sink& sink_;
+  uint64_t offset_ = 0;
+  Buffer gathered_;
+  Buffer converted_;
+};
+}  // namespace
+
+bool isConvertible(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
+}
+
+void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
+                    const Sink& sink) {
+  const WeightRow& row = *tensor.row;
+  const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(rank));
+  Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
+  for (const RowRun& run : slice.runs) {
+    if (run.begin < 0) {
+      copier.zeros(run.rows);
+      continue;
+    }
+    for (const WeightSource& source : row.sources) {
+      const int64_t begin = std::max(run.begin, source.row_begin);
+      const int64_t end = std::min(run.begin + run.rows, source.row_begin + source.rows);
+      if (begin >= end) continue;
+      const std::string name = layerName(source.name, tensor.layer);
+      copier.rows(*sources.find(name), name, begin - source.row_begin, end - begin);
+    }
+  }
+}
+
+}  // namespace chorus

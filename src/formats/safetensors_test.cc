@@ -1,0 +1,176 @@
+#include "formats/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/tensor_source.h"
+
+namespace chorus {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string errorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+class TemporaryDirectory : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "safetensors.XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::filesystem::path dir_;
+};
+
+std::string fileOf(const std::string& header, const std::string& data) {
+  std::string bytes(8, '\0');
+  for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  return bytes + header + data;
+}
+
+Safetensors parse(const std::string& bytes) { return Safetensors::parse(std::as_bytes(std::span(bytes)), "x"); }
+std::string refusal(const std::string& header, const std::string& data) {
+  return errorOf([&] { parse(fileOf(header, data)); });
+}
+
+TEST(SafetensorsTest, ReadsTensorsInOrderOfBytes) {
+  const std::string bytes = fileOf(
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"I8","shape":[],"data_offsets":[8,9]},)"
+      R"("a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},"e":{"dtype":"F64","shape":[0,3],"data_offsets":[9,9]}})",
+      "abcdefghi");
+  const Safetensors file = parse(bytes);
+  EXPECT_THAT(file.names(), ElementsAre("a", "b", "e"));
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  ASSERT_NE(file.find("a"), nullptr);
+  EXPECT_EQ(file.find("a")->dtype, DType::kFloat32);
+  EXPECT_THAT(file.find("a")->shape, ElementsAre(2, 1));
+  EXPECT_EQ(std::memcmp(file.find("a")->bytes.data(), "abcdefgh", 8), 0);
+  EXPECT_EQ(file.find("b")->elements(), 1);
+  EXPECT_EQ(file.find("e")->elements(), 0);
+  EXPECT_EQ(file.find("c"), nullptr);
+}
+
+TEST(SafetensorsTest, RefusesHeadersThatLie) {
+  EXPECT_THAT(errorOf([] { parse("abc"); }), HasSubstr("too few"));
+  EXPECT_THAT(errorOf([] { parse(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)); }), HasSubstr("truncated"));
+  EXPECT_THAT(refusal("[]", ""), HasSubstr("begin"));
+  EXPECT_THAT(refusal("{", ""), HasSubstr("malformed JSON"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "abcd"), HasSubstr("truncated"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "abcd"), HasSubstr("needs 8"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "abcd"), HasSubstr("outside"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "abcd"), HasSubstr("shape"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", "abcd"), HasSubstr("shape"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", "abcd"),
+              HasSubstr("overflows"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[0,1]}})", "a"), HasSubstr("F8_E5M2"));
+  EXPECT_THAT(refusal(R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"x":1}})", "a"), HasSubstr("expected"));
+  EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})", ""), HasSubstr("string"));
+}
+
+TEST(SafetensorsTest, RefusesHolesOverlapsAndDuplicates) {
+  const std::string a = R"("a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]})";
+  EXPECT_THAT(refusal("{" + a + R"(,"b":{"dtype":"I8","shape":[2],"data_offsets":[1,3]}})", "abc"),
+              HasSubstr("overlap"));
+  EXPECT_THAT(refusal("{" + a + R"(,"b":{"dtype":"I8","shape":[1],"data_offsets":[3,4]}})", "abcd"), HasSubstr("hole"));
+  EXPECT_THAT(refusal("{" + a + "}", "abc"), HasSubstr("1 bytes follow"));
+  EXPECT_THAT(refusal("{" + a + "," + a + "}", "ab"), HasSubstr("'a' appears twice"));
+}
+
+using SafetensorsFileTest = TemporaryDirectory;
+
+TEST_F(SafetensorsFileTest, WriterRoundTripsInAnyOrderAndAlignsEveryTensor) {
+  const auto path = dir_ / "t.safetensors";
+  {
+    SafetensorsWriter writer(path, {{"h", DType::kBFloat16, {3}}, {"f", DType::kFloat32, {2}}, {"s", DType::kInt8, {}}});
+    const uint16_t h[] = {1, 2, 3};
+    const float f[] = {4.0f, 5.0f};
+    writer.write("s", 0, std::as_bytes(std::span("x", 1)));
+    writer.write("h", 2, std::as_bytes(std::span(h)).subspan(2));
+    writer.write("f", 0, std::as_bytes(std::span(f)));
+    writer.write("h", 0, std::as_bytes(std::span(h)).first(2));
+    EXPECT_FALSE(std::filesystem::exists(path));
+    writer.finish();
+  }
+  const Safetensors file = Safetensors::open(path);
+  EXPECT_THAT(file.names(), ElementsAre("f", "h", "s"));
+  for (const auto& name : file.names()) {
+    const auto* tensor = file.find(name);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->bytes.data()) % dtypeSize(tensor->dtype), 0u) << name;
+  }
+  const uint16_t h[] = {1, 2, 3};
+  EXPECT_EQ(std::memcmp(file.find("h")->bytes.data(), h, 6), 0);
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+}
+
+TEST_F(SafetensorsFileTest, AnUnfinishedWriterLeavesNothing) {
+  {
+    SafetensorsWriter writer(dir_ / "t.safetensors", {{"h", DType::kInt8, {3}}});
+    EXPECT_THAT(errorOf([&] { writer.finish(); }), HasSubstr("0 of its 3"));
+    EXPECT_THAT(errorOf([&] { writer.write("h", 2, std::as_bytes(std::span("xy", 2))); }), HasSubstr("outside"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir_));
+}
+
+class ShardedTest : public TemporaryDirectory {
+ protected:
+  void shard(const std::string& file, const std::vector<std::string>& names) {
+    std::vector<SafetensorsWriter::Declaration> tensors;
+    for (const auto& name : names) tensors.push_back({name, DType::kInt8, {1}});
+    SafetensorsWriter writer(dir_ / file, tensors);
+    for (const auto& name : names) writer.write(name, 0, std::as_bytes(std::span(name)).first(1));
+    writer.finish();
+  }
+  void index(const std::string& weight_map) {
+    writeFileAtomically(dir_ / "model.safetensors.index.json", "{\"metadata\":{},\"weight_map\":" + weight_map + "}");
+  }
+  std::string refusal() {
+    return errorOf([&] { TensorSource::open(dir_); });
+  }
+};
+
+TEST_F(ShardedTest, MapsNamesToShards) {
+  shard("m-1.safetensors", {"b", "a"});
+  shard("m-2.safetensors", {"c"});
+  index(R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"})");
+  const TensorSource source = TensorSource::open(dir_);
+  EXPECT_THAT(source.names(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(source.find("c")->bytes[0], std::byte{'c'});
+  EXPECT_THAT(source.fileOf("c"), HasSubstr("m-2"));
+  EXPECT_EQ(source.find("d"), nullptr);
+}
+
+TEST_F(ShardedTest, RefusesAnIndexThatLies) {
+  EXPECT_THAT(refusal(), HasSubstr("neither"));
+  writeFileAtomically(dir_ / "pytorch_model.bin", "x");
+  EXPECT_THAT(refusal(), HasSubstr("only safetensors"));
+  shard("m-1.safetensors", {"a", "b"});
+  index(R"({"a":"../m-1.safetensors"})");
+  EXPECT_THAT(refusal(), HasSubstr("same directory"));
+  index(R"({"a":"m-9.safetensors"})");
+  EXPECT_THAT(refusal(), HasSubstr("m-9.safetensors is missing"));
+  index(R"({"a":"m-1.safetensors","c":"m-1.safetensors"})");
+  EXPECT_THAT(refusal(), HasSubstr("'c' is not in m-1"));
+  index(R"({"a":"m-1.safetensors"})");
+  EXPECT_THAT(refusal(), HasSubstr("'b' is not in the weight_map"));
+  index("[]");
+  EXPECT_THAT(refusal(), HasSubstr("weight_map"));
+}
+
+}  // namespace
+}  // namespace chorus

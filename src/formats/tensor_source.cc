@@ -1,0 +1,100 @@
+#include "formats/tensor_source.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace chorus {
+namespace {
+
+// name -> shard file name, checked to stay inside the directory.
+std::map<std::string, std::string> readWeightMap(const std::filesystem::path& index_path) {
+  const std::string source = index_path.string();
+  const Json index = readJsonFile(index_path);
+  const auto map = index.is_object() ? index.find("weight_map") : index.end();
+  if (!index.is_object() || map == index.end() || !map->is_object()) {
+    fail(ErrorCode::kCorrupt, "{}: 'weight_map' must be an object of tensor names to file names", source);
+  }
+  std::map<std::string, std::string> result;
+  for (const auto& [name, file] : map->items()) {
+    if (!file.is_string()) fail(ErrorCode::kCorrupt, "{}: weight_map '{}' must name a file", source, name);
+    const auto file_name = file.get<std::string>();
+    if (file_name.empty() || file_name == "." || file_name == ".." ||
+        file_name.find_first_of(std::string("/\\\0", 3)) != std::string::npos) {
+      fail(ErrorCode::kCorrupt, "{}: weight_map '{}' must name a file of the same directory, not '{}'", source, name,
+           file_name);
+    }
+    result.emplace(name, file_name);
+  }
+  return result;
+}
+}  // namespace
+
+void TensorSource::addFile(const std::filesystem::path& path) {
+  files_.push_back(Safetensors::open(path));
+  for (const std::string& name : files_.back().names()) {
+    const auto [it, inserted] = file_of_.emplace(name, files_.size() - 1);
+    if (!inserted) {
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' stands in {} too", path.string(), name, files_[it->second].source());
+    }
+    names_.push_back(name);
+  }
+}
+
+TensorSource TensorSource::open(const std::filesystem::path& dir, std::string_view stem) {
+  TensorSource source;
+  source.dir_ = dir;
+  const auto single = dir / fmt::format("{}.safetensors", stem);
+  const auto index = dir / fmt::format("{}.safetensors.index.json", stem);
+  if (std::filesystem::exists(single)) {
+    source.addFile(single);
+  } else if (std::filesystem::exists(index)) {
+    const auto weight_map = readWeightMap(index);
+    std::set<std::string> shards;
+    for (const auto& [name, file] : weight_map) shards.insert(file);
+    for (const std::string& shard : shards) {
+      if (!std::filesystem::exists(dir / shard)) {
+        fail(ErrorCode::kNotFound, "{}: shard {} is missing; download it", index.string(), shard);
+      }
+      source.addFile(dir / shard);
+    }
+    for (const auto& [name, file] : weight_map) {
+      const auto it = source.file_of_.find(name);
+      if (it == source.file_of_.end() || source.files_[it->second].source() != (dir / file).string()) {
+        fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in {}", index.string(), name, file);
+      }
+    }
+    for (const std::string& name : source.names_) {
+      if (!weight_map.contains(name)) {
+        fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in the weight_map of {}", source.fileOf(name), name,
+             index.string());
+      }
+    }
+  } else {
+    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+      if (std::filesystem::exists(dir / pickle)) {
+        fail(ErrorCode::kUnsupported, "{}: only safetensors weights are read; save the model with safetensors",
+             (dir / pickle).string());
+      }
+    }
+    fail(ErrorCode::kNotFound, "{}: neither {} nor {} is there", dir.string(), single.filename().string(),
+         index.filename().string());
+  }
+  std::sort(source.names_.begin(), source.names_.end());
+  return source;
+}
+
+const TensorView* TensorSource::find(std::string_view name) const {
+  const auto it = file_of_.find(std::string(name));
+  return it == file_of_.end() ? nullptr : files_[it->second].find(name);
+}
+
+std::string TensorSource::fileOf(std::string_view name) const {
+  const auto it = file_of_.find(std::string(name));
+  return it == file_of_.end() ? dir_.string() : files_[it->second].source();
+}
+
+}  // namespace chorus

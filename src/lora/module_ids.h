@@ -1,0 +1,35 @@
+// LoRA module ids and names as TensorRT-LLM numbers them (spec S2). Ids 5 and 7 follow its converter, not its prose:
+// 5 is the activated projection (gate_proj, mlp.fc), 7 the other one (up_proj, mlp.gate).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace chorus {
+
+inline constexpr std::array<std::string_view, 19> kLoraModuleNames = {
+    "attn_qkv",         "attn_q",       "attn_k",       "attn_v",       "attn_dense",       "mlp_h_to_4h",
+    "mlp_4h_to_h",      "mlp_gate",     "cross_attn_qkv", "cross_attn_q", "cross_attn_k",   "cross_attn_v",
+    "cross_attn_dense", "moe_h_to_4h",  "moe_4h_to_h",  "moe_gate",     "moe_router",       "mlp_router",
+    "mlp_gate_up"};
+
+enum LoraModuleId : int32_t {
+  kAttnQkv = 0,
+  kAttnQ = 1,
+  kAttnK = 2,
+  kAttnV = 3,
+  kAttnDense = 4,
+  kMlpHTo4H = 5,
+  kMlp4HToH = 6,
+  kMlpGate = 7,
+};
+
+// nullopt outside 0 to 18.
+inline std::optional<std::string_view> loraModuleName(int64_t id) {
+  if (id < 0 || id >= static_cast<int64_t>(kLoraModuleNames.size())) return std::nullopt;
+  return kLoraModuleNames[static_cast<size_t>(id)];
+}
+
+}  // namespace chorus

@@ -1,0 +1,112 @@
+#include "models/source_config.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/names.h"
+
+namespace chorus {
+namespace {
+
+// Keys of PretrainedConfig and GenerationConfig that change no weight and no logit.
+constexpr std::string_view kInertEverywhere[] = {
+    "architectures",        "model_type",          "transformers_version",  "_name_or_path",
+    "torch_dtype",          "dtype",               "use_cache",             "bos_token_id",
+    "eos_token_id",         "pad_token_id",        "sep_token_id",          "cls_token_id",
+    "decoder_start_token_id", "initializer_range", "attention_dropout",     "hidden_dropout",
+    "resid_pdrop",          "output_attentions",   "output_hidden_states",  "return_dict",
+    "torchscript",          "id2label",            "label2id",              "problem_type",
+    "num_labels",           "task_specific_params", "finetuning_task",      "tokenizer_class",
+    "prefix",               "auto_map",            "_attn_implementation",  "_attn_implementation_autoset",
+    "attn_implementation",  "use_bfloat16",        "tf_legacy_loss",        "typical_p",
+    "chunk_size_feed_forward", "generation_config", "max_length",           "min_length",
+    "do_sample",            "temperature",         "top_k",                 "top_p",
+    "num_beams",            "repetition_penalty",  "unsloth_version",       "unsloth_fixed",
+    "_commit_hash",         "model_max_length",    "rope_interleaved"};
+
+const std::vector<std::pair<std::string_view, Json>>& onlyDefaultEverywhere() {
+  static const std::vector<std::pair<std::string_view, Json>> keys = {{"is_encoder_decoder", false},
+                                                                      {"is_decoder", false},
+                                                                      {"add_cross_attention", false},
+                                                                      {"cross_attention_hidden_size", nullptr},
+                                                                      {"tie_encoder_decoder", false},
+                                                                      {"quantization_config", nullptr},
+                                                                      {"compression_config", nullptr},
+                                                                      {"pruned_heads", Json::object()}};
+  return keys;
+}
+
+void checkDefault(const std::string& key, const Json& value, const Json& expected, std::string_view source) {
+  if (value.is_null() || value == expected) return;
+  if (key == "quantization_config") {
+    fail(ErrorCode::kUnsupported, "{}: 'quantization_config' is set; convert the model's unquantised weights", source);
+  }
+  fail(ErrorCode::kUnsupported, "{}: '{}' is supported only at its default {}", source, key, expected.dump());
+}
+}  // namespace
+
+void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view source) {
+  const auto listed = [](const auto& list, std::string_view key) {
+    return std::find(std::begin(list), std::end(list), key) != std::end(list);
+  };
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : json.items()) {
+    if (listed(keys.used, key) || listed(keys.inert, key)) continue;
+    const auto same = [&key = key](const auto& entry) { return entry.first == key; };
+    const auto own = std::find_if(keys.only_at_default.begin(), keys.only_at_default.end(), same);
+    const auto& common_list = onlyDefaultEverywhere();
+    const auto common = std::find_if(common_list.begin(), common_list.end(), same);
+    if (own != keys.only_at_default.end()) {
+      checkDefault(key, value, own->second, source);
+    } else if (common != common_list.end()) {
+      checkDefault(key, value, common->second, source);
+    } else if (!listed(kInertEverywhere, key)) {
+      unknown.push_back(key);
+    }
+  }
+  if (!unknown.empty()) log::warn("{}: unknown keys are not used: {}", source, listSome(unknown));
+}
+
+void readRotary(const Json& json, std::string_view source, ModelConfig& config) {
+  const auto member = [&](const char* key) {
+    const auto it = json.find(key);
+    return it == json.end() ? Json(nullptr) : *it;
+  };
+  const Json parameters = member("rope_parameters");
+  const Json scaling = parameters.is_null() ? member("rope_scaling") : parameters;
+  const std::string where =
+      fmt::format("{}: {}", source, parameters.is_null() ? "rope_scaling" : "rope_parameters");
+  config.rotary_base = jsonGetOr(json, "rope_theta", config.rotary_base, source);
+  if (scaling.is_null()) return;
+  if (!scaling.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
+  config.rotary_base = jsonGetOr(scaling, "rope_theta", config.rotary_base, where);
+
+  const auto type = jsonGetOr<std::string>(
+      scaling, "rope_type", jsonGetOr<std::string>(scaling, "type", "default", where), where);
+  std::vector<std::string_view> keys = {"rope_type", "type", "rope_theta"};
+  RopeScaling& rope = config.rotary_scaling;
+  if (type == "linear") {
+    rope.type = RopeScalingType::kLinear;
+    rope.factor = jsonGet<double>(scaling, "factor", where);
+    keys.push_back("factor");
+  } else if (type == "llama3") {
+    rope.type = RopeScalingType::kLlama3;
+    rope.factor = jsonGet<double>(scaling, "factor", where);
+    rope.low_freq_factor = jsonGet<double>(scaling, "low_freq_factor", where);
+    rope.high_freq_factor = jsonGet<double>(scaling, "high_freq_factor", where);
+    rope.original_max_position_embeddings = jsonGetOr<double>(
+        scaling, "original_max_position_embeddings",
+        jsonGetOr<double>(json, "original_max_position_embeddings", 0.0, source), where);
+    keys.insert(keys.end(), {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+  } else if (type != "default") {
+    fail(ErrorCode::kUnsupported, "{}: rope_type '{}' is not supported; default, linear and llama3 are", where, type);
+  }
+  for (const auto& [key, value] : scaling.items()) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end() || value.is_null()) continue;
+    if (key == "partial_rotary_factor" && value == 1.0) continue;
+    fail(ErrorCode::kUnsupported, "{}: key '{}' is not supported with rope_type '{}'", where, key, type);
+  }
+}
+
+}  // namespace chorus
