@@ -8,7 +8,6 @@
 #include "engine/session.h"
 #include "golden_case.h"
 #include "golden_tolerance.h"
-#include "lora/source_peft.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -65,8 +64,7 @@ TEST_P(GoldenLogits, AreTheOracles) {
     Session session(engine, backend, {.max_batch_size = 256, .tokens_per_block = kTokensPerBlock, .kv_blocks = kBlocks});
     std::vector<std::shared_ptr<const AdapterParts>> adapters;
     for (size_t i = 0; i < golden.adapters.size(); ++i) {
-      adapters.push_back(session.prepareAdapter(
-          loadPeftAdapter(golden.adapterDirectory(i), engine->config(), engine->buildConfig().max_lora_rank)));
+      adapters.push_back(session.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), *engine)));
     }
     double worst = 0;
     for (size_t i = 0; i < golden.rows.size(); ++i) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
+#include "lora/source_peft.h"
 
 namespace chorus::test {
 
@@ -45,6 +46,12 @@ std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType d
     buildEngine(checkpoint, engine, config, 1);
   }
   return engine;
+}
+
+Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine) {
+  const WeightTable table = engine.architecture().weightTable(engine.config());
+  return readPeftAdapter(dir, dir.filename().string(),
+                         {.config = engine.config(), .table = table, .max_rank = engine.buildConfig().max_lora_rank});
 }
 
 }  // namespace chorus::test

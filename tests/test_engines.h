@@ -2,11 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
 
 #include "base/dtype.h"
-#include "engine/build_config.h"
+#include "engine/engine.h"
+#include "lora/adapter.h"
 
 namespace chorus::test {
 
@@ -30,5 +30,8 @@ BuildConfig testBuildConfig();
 // the same directory without doing it again.
 std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype,
                                  const BuildConfig& config = testBuildConfig());
+
+// A PEFT directory as the engine's adapter.
+Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine);
 
 }  // namespace chorus::test
