@@ -1,0 +1,48 @@
+// Worker threads that load adapters, so that the step thread never reads a file or packs a weight.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/adapter_cache/adapter_cache.h"
+#include "runtime/adapter_cache/adapter_source.h"
+
+namespace chorus {
+
+struct AdapterLoad {
+  AdapterKey key;
+  std::shared_ptr<const AdapterParts> parts;  // null: it failed
+  std::string error;                          // one line
+};
+
+class AdapterLoader {
+ public:
+  // on_done is called on a worker after each load, to wake whoever takes the results.
+  AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done);
+  // Drops what has not begun and waits for the rest.
+  ~AdapterLoader();
+  AdapterLoader(const AdapterLoader&) = delete;
+  AdapterLoader& operator=(const AdapterLoader&) = delete;
+
+  // Loads are begun in order. Thread-safe, as is takeDone.
+  void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source);
+  std::vector<AdapterLoad> takeDone();
+
+ private:
+  void work();
+
+  LoadAdapter load_;
+  std::function<void()> on_done_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::pair<AdapterKey, std::shared_ptr<const AdapterSource>>> queue_;
+  std::vector<AdapterLoad> done_;
+  bool stop_ = false;
+  std::vector<std::thread> workers_;  // last: they use all of the above
+};
+
+}  // namespace chorus

@@ -1,0 +1,30 @@
+// Where an adapter's weights come from: a PEFT directory, or the tensors of a request (spec S2).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chorus/types.h"
+#include "models/adapter_parts.h"
+
+namespace chorus {
+
+// Immutable once made. Requests that wait for it keep it alive; a directory is also kept by its registration.
+struct AdapterSource {
+  std::filesystem::path directory;          // empty: the tensors
+  std::optional<executor::Tensor> weights;
+  std::optional<executor::Tensor> config;
+  std::string content_hash;                 // equal hashes are one adapter
+  int64_t bytes = 0;                        // what it will take packed, as far as known before loading
+
+  bool reloadable() const { return !directory.empty(); }
+};
+
+// Reads, checks and packs. Called on a loader thread; throws Error.
+using LoadAdapter = std::function<std::shared_ptr<const AdapterParts>(const AdapterSource& source)>;
+
+}  // namespace chorus

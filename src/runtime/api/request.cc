@@ -1,0 +1,171 @@
+#include "chorus/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace chorus::executor {
+namespace {
+
+// TensorRT-LLM's limits of beam search.
+constexpr SizeType32 kMaxBeamWidth = 1024;
+constexpr std::size_t kMaxBeamWidthArrayLength = 8;
+
+// TensorRT-LLM reports a failed check as "Assertion failed: " and the condition; the value is added for the reader.
+template <typename T>
+void check(bool condition, const char* text, const char* field, T value) {
+  if (!condition) throw std::invalid_argument(fmt::format("Assertion failed: {} ({} is {})", text, field, value));
+}
+
+// NaN fails every comparison, so conditions state what must hold.
+#define CHORUS_CHECK_OPTIONAL(field, condition)                                    \
+  do {                                                                             \
+    if (field.has_value()) check((condition), #condition, #field, field.value());  \
+  } while (false)
+
+void checkTopK(const std::optional<SizeType32>& topK) { CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0); }
+
+void checkTopP(const std::optional<FloatType>& topP) {
+  CHORUS_CHECK_OPTIONAL(topP, topP.value() > 0.f);
+  CHORUS_CHECK_OPTIONAL(topP, topP.value() <= 1.f);
+}
+
+void checkTemperature(const std::optional<FloatType>& temperature) {
+  CHORUS_CHECK_OPTIONAL(temperature, temperature.value() >= 0.f);
+}
+
+void checkMinP(const std::optional<FloatType>& minP) {
+  CHORUS_CHECK_OPTIONAL(minP, minP.value() >= 0.f && minP.value() <= 1.0f);
+}
+
+}  // namespace
+
+SamplingConfig::SamplingConfig(SizeType32 beamWidth, std::optional<SizeType32> topK, std::optional<FloatType> topP,
+                               std::optional<FloatType> topPMin, std::optional<TokenIdType> topPResetIds,
+                               std::optional<FloatType> topPDecay, std::optional<RandomSeedType> seed,
+                               std::optional<FloatType> temperature, std::optional<SizeType32> minTokens,
+                               std::optional<FloatType> beamSearchDiversityRate,
+                               std::optional<FloatType> repetitionPenalty, std::optional<FloatType> presencePenalty,
+                               std::optional<FloatType> frequencyPenalty, std::optional<FloatType> lengthPenalty,
+                               std::optional<SizeType32> earlyStopping, std::optional<SizeType32> noRepeatNgramSize,
+                               std::optional<SizeType32> numReturnSequences, std::optional<FloatType> minP,
+                               std::optional<std::vector<SizeType32>> beamWidthArray)
+    : beamWidth_(beamWidth),
+      topK_(topK),
+      topP_(topP),
+      topPMin_(topPMin),
+      topPResetIds_(topPResetIds),
+      topPDecay_(topPDecay),
+      seed_(seed),
+      temperature_(temperature),
+      minTokens_(minTokens),
+      beamSearchDiversityRate_(beamSearchDiversityRate),
+      repetitionPenalty_(repetitionPenalty),
+      presencePenalty_(presencePenalty),
+      frequencyPenalty_(frequencyPenalty),
+      lengthPenalty_(lengthPenalty),
+      earlyStopping_(earlyStopping),
+      noRepeatNgramSize_(noRepeatNgramSize),
+      numReturnSequences_(numReturnSequences),
+      minP_(minP),
+      beamWidthArray_(std::move(beamWidthArray)) {
+  if (beamWidth <= 0) {
+    throw std::invalid_argument(fmt::format(
+        "Requested value: {} for beamWidth is invalid. To de-activate beam searching set beamWidth to 1 instead.",
+        beamWidth));
+  }
+  check(beamWidth <= kMaxBeamWidth, "beamWidth <= kMaxBeamWidth", "beamWidth", beamWidth);
+  checkTopK(topK);
+  checkTopP(topP);
+  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() >= 0.f);
+  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() <= 1.f);
+  CHORUS_CHECK_OPTIONAL(topPResetIds, topPResetIds.value() >= 0);
+  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() > 0.f);
+  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() <= 1.f);
+  checkTemperature(temperature);
+  CHORUS_CHECK_OPTIONAL(minTokens, minTokens.value() >= 0);
+  CHORUS_CHECK_OPTIONAL(beamSearchDiversityRate, beamSearchDiversityRate.value() >= 0.f);
+  CHORUS_CHECK_OPTIONAL(repetitionPenalty, repetitionPenalty.value() > 0.f);
+  CHORUS_CHECK_OPTIONAL(lengthPenalty, lengthPenalty.value() >= 0.f);
+  CHORUS_CHECK_OPTIONAL(earlyStopping, earlyStopping.value() >= 0);
+  CHORUS_CHECK_OPTIONAL(noRepeatNgramSize, noRepeatNgramSize.value() >= 0);
+  CHORUS_CHECK_OPTIONAL(numReturnSequences, numReturnSequences.value() > 0);
+  CHORUS_CHECK_OPTIONAL(numReturnSequences, beamWidth == 1 || numReturnSequences.value() <= beamWidth);
+  checkMinP(minP);
+  if (!beamWidthArray_) return;
+  check(beamWidthArray_->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength",
+        "beamWidthArray.size()", beamWidthArray_->size());
+  for (const SizeType32 width : *beamWidthArray_) {
+    check(width > 0 && width < kMaxBeamWidth, "bm > 0 && bm < kMaxBeamWidth", "beamWidthArray", width);
+    beamWidth_ = std::max(beamWidth_, width);
+  }
+}
+
+void SamplingConfig::setTopK(std::optional<SizeType32> v) {
+  checkTopK(v);
+  topK_ = v;
+}
+
+void SamplingConfig::setTopP(std::optional<FloatType> v) {
+  checkTopP(v);
+  topP_ = v;
+}
+
+void SamplingConfig::setTemperature(std::optional<FloatType> v) {
+  checkTemperature(v);
+  temperature_ = v;
+}
+
+void SamplingConfig::setMinP(std::optional<FloatType> v) {
+  checkMinP(v);
+  minP_ = v;
+}
+
+LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::optional<Tensor> config)
+    : taskId_(taskId), weights_(std::move(weights)), config_(std::move(config)) {
+  // The files of lora-convert have a leading batch dimension of 1, the Executor's tensors have not: both are taken.
+  const auto isTable = [](const Tensor& tensor) {
+    const auto& shape = tensor.getShape();
+    return shape.size() == 2 || (shape.size() == 3 && shape[0] == 1);
+  };
+  const auto rows = [](const Tensor& tensor) { return tensor.getShape()[tensor.getShape().size() - 2]; };
+  if (config_) {
+    if (!isTable(*config_)) throw std::invalid_argument("Expected config tensor to have 2 dimensions");
+    if (config_->getDataType() != DataType::kINT32) {
+      throw std::invalid_argument("Expected lora config tensor to have type kINT32");
+    }
+    if (!weights_) {
+      throw std::invalid_argument("Request for LoRA inference with lora config must also have lora weights");
+    }
+  }
+  if (weights_) {
+    if (!config_) throw std::invalid_argument("Request for LoRA inference with lora weights must also have lora config");
+    if (!isTable(*weights_)) throw std::invalid_argument("Expected weights tensor to have 2 dimensions");
+    if (rows(*config_) != rows(*weights_)) {
+      throw std::invalid_argument("Expected dim 0 of lora weights and lora config to have the same size");
+    }
+  }
+}
+
+Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, SamplingConfig samplingConfig,
+                 OutputConfig outputConfig, std::optional<SizeType32> endId, std::optional<SizeType32> padId)
+    : inputTokenIds_(std::move(inputTokenIds)),
+      maxTokens_(maxTokens),
+      streaming_(streaming),
+      samplingConfig_(std::move(samplingConfig)),
+      outputConfig_(outputConfig),
+      endId_(endId),
+      padId_(padId) {
+  if (inputTokenIds_.empty()) throw std::invalid_argument("Assertion failed: !inputTokenIds.empty()");
+  check(maxTokens > 0, "maxTokens > 0", "maxTokens", maxTokens);
+}
+
+void Request::setPriority(PriorityType v) {
+  check(v >= 0.f && v <= 1.f, "0 <= priority <= 1", "priority", v);
+  priority_ = v;
+}
+
+#undef CHORUS_CHECK_OPTIONAL
+
+}  // namespace chorus::executor

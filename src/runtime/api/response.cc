@@ -1,0 +1,17 @@
+#include "chorus/response.h"
+
+#include <stdexcept>
+
+namespace chorus::executor {
+
+const std::string& Response::getErrorMsg() const {
+  if (!error_) throw std::logic_error("the response holds a result, not an error");
+  return *error_;
+}
+
+const Result& Response::getResult() const {
+  if (!result_) throw std::logic_error("the response holds an error: " + *error_);
+  return *result_;
+}
+
+}  // namespace chorus::executor

@@ -1,0 +1,104 @@
+#include "runtime/response_queue.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace chorus {
+
+using executor::IdType;
+using executor::Response;
+
+void ResponseQueue::open(IdType id) {
+  const std::lock_guard lock(mutex_);
+  open_.try_emplace(id);
+}
+
+void ResponseQueue::push(std::vector<Response>& responses) {
+  if (responses.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& response : responses) {
+      const auto open = open_.find(response.getRequestId());
+      if (open == open_.end()) continue;
+      open->second.complete = response.hasError() || response.getResult().isFinal;
+      with_responses_.insert(open->first);
+      open->second.ready.push_back(std::move(response));
+    }
+  }
+  responses.clear();
+  arrived_.notify_all();
+}
+
+void ResponseQueue::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  arrived_.notify_all();
+}
+
+ResponseQueue::Deadline ResponseQueue::deadlineOf(const Timeout& timeout) {
+  if (!timeout) return std::nullopt;
+  return std::chrono::steady_clock::now() + *timeout;
+}
+
+template <typename Ready>
+void ResponseQueue::wait(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready) {
+  const auto done = [&] { return closed_ || ready(); };
+  if (deadline) arrived_.wait_until(lock, *deadline, done);
+  else arrived_.wait(lock, done);
+}
+
+std::vector<Response> ResponseQueue::take(std::map<IdType, Open>::iterator open) {
+  auto responses = std::exchange(open->second.ready, {});
+  with_responses_.erase(open->first);
+  if (open->second.complete) open_.erase(open);
+  return responses;
+}
+
+std::vector<Response> ResponseQueue::awaitAny(const Timeout& timeout) {
+  std::unique_lock lock(mutex_);
+  wait(lock, deadlineOf(timeout), [this] { return !with_responses_.empty(); });
+  std::vector<Response> all;
+  while (!with_responses_.empty()) {
+    auto responses = take(open_.find(*with_responses_.begin()));
+    for (auto& response : responses) all.push_back(std::move(response));
+  }
+  return all;
+}
+
+std::vector<Response> ResponseQueue::awaitUntil(IdType id, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  wait(lock, deadline, [&] {
+    const auto open = open_.find(id);
+    return open == open_.end() || !open->second.ready.empty();
+  });
+  const auto open = open_.find(id);
+  if (open == open_.end()) {
+    return {Response(id, fmt::format("ReqId {} has already been processed and was terminated.", id))};
+  }
+  return take(open);
+}
+
+std::vector<Response> ResponseQueue::awaitOne(IdType id, const Timeout& timeout) {
+  return awaitUntil(id, deadlineOf(timeout));
+}
+
+std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids, const Timeout& timeout) {
+  const Deadline deadline = deadlineOf(timeout);
+  std::vector<std::vector<Response>> all;
+  for (const IdType id : ids) all.push_back(awaitUntil(id, deadline));
+  return all;
+}
+
+executor::SizeType32 ResponseQueue::numReady(const std::optional<IdType>& id) const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const auto& [open_id, open] : open_) {
+    if (!id || *id == open_id) count += open.ready.size();
+  }
+  return static_cast<executor::SizeType32>(count);
+}
+
+}  // namespace chorus
