@@ -69,8 +69,8 @@ HostileConfig loadHostileConfig(const std::string& name) {
           }},
          {"expect", [&](const Json& object) {
             apply(object, where,
-                  {{"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }},
-                   {"max_adapters_in_step", [&](const Json& v) { v.get_to(config.max_adapters_in_step); }}});
+                  {{"adapters_apart", [&](const Json& v) { v.get_to(config.adapters_apart); }},
+                   {"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }}});
           }}});
   return config;
 }
