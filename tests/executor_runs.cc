@@ -40,6 +40,10 @@ std::unique_ptr<executor::Executor> openExecutor(const std::filesystem::path& en
   return executor;
 }
 
+void loadAdapters(executor::Executor& executor, size_t adapters) {
+  for (size_t i = 0; i < adapters; ++i) runAlone(executor, {greedyRequest({0}, 1, i)});
+}
+
 std::vector<std::filesystem::path> adapterDirectories(const GoldenCase& golden) {
   std::vector<std::filesystem::path> directories;
   for (size_t i = 0; i < golden.adapters.size(); ++i) directories.push_back(golden.adapterDirectory(i));

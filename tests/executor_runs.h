@@ -27,6 +27,8 @@ std::vector<executor::Request> goldenRequests(const GoldenCase& golden);
 std::unique_ptr<executor::Executor> openExecutor(const std::filesystem::path& engine_dir,
                                                  const executor::ExecutorConfig& config,
                                                  const std::vector<std::filesystem::path>& adapters);
+// Has every adapter loaded by a request of one token, so that later requests need not wait for it and share steps.
+void loadAdapters(executor::Executor& executor, size_t adapters);
 // The golden's adapter directories.
 std::vector<std::filesystem::path> adapterDirectories(const GoldenCase& golden);
 

@@ -23,6 +23,7 @@ TEST_P(GoldenTokens, AloneAndInOneMixedBatch) {
 
   const auto alone = runAlone(*openExecutor(engine_dir, {}, adapterDirectories(golden)), requests);
   const auto executor = openExecutor(engine_dir, {}, adapterDirectories(golden));
+  loadAdapters(*executor, golden.adapters.size());
   const auto mixed = runTogether(*executor, requests);
 
   size_t decided = 0;
