@@ -1,0 +1,31 @@
+// What the routes need of an Executor, so that they can be tested without an engine.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "chorus/executor.h"
+
+namespace chorus::server {
+
+// Thread-safe. Semantics and exceptions as executor::Executor.
+class EngineClient {
+ public:
+  using Callback = executor::Executor::ResponseCallback;
+
+  virtual ~EngineClient() = default;
+  virtual executor::IdType enqueue(const executor::Request& request, Callback callback) = 0;
+  virtual void cancel(executor::IdType id) = 0;
+  virtual void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) = 0;
+  virtual int32_t maxInputLen() const = 0;
+  virtual int32_t maxSeqLen() const = 0;
+  virtual int32_t vocabSize() const = 0;
+  // Whether OutputConfig::returnLogProbs is honoured.
+  virtual bool returnsLogProbs() const = 0;
+};
+
+// The executor must outlive the client.
+std::unique_ptr<EngineClient> makeEngineClient(executor::Executor& executor);
+
+}  // namespace chorus::server

@@ -1,0 +1,246 @@
+// Stand-ins for tests: a byte-level codec, an engine that repeats its prompt, an exchange that records.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "server/engine_client.h"
+#include "server/http.h"
+#include "server/text_codec.h"
+
+namespace chorus::server {
+
+// Token ids are bytes; 256 begins a text, 257 ends one.
+class FakeCodec : public TextCodec {
+ public:
+  static constexpr int32_t kBegin = 256;
+  static constexpr int32_t kEnd = 257;
+
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
+    std::vector<int32_t> ids;
+    if (addSpecialTokens) ids.push_back(kBegin);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string decode(std::span<const int32_t> tokens, bool) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      if (token < 256) text += static_cast<char>(token);
+    }
+    return text;
+  }
+  std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const override {
+    return std::make_unique<Stream>(stops);
+  }
+  int32_t vocabSize() const override { return 258; }
+  std::optional<int32_t> eosTokenId() const override { return kEnd; }
+  bool hasChatTemplate() const override { return true; }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const override {
+    std::string prompt = tools.is_null() ? "" : "[tools]";
+    for (const auto& message : messages) {
+      if (message["role"] == "raise") fail(ErrorCode::kInvalidArgument, "/srv/model/template: roles must alternate");
+      prompt += message["role"].get<std::string>() + ":";
+      if (message["content"].is_string()) prompt += message["content"].get<std::string>();
+      prompt += ";";
+    }
+    return prompt;
+  }
+
+ private:
+  class Stream : public TextStream {
+   public:
+    explicit Stream(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+    Piece push(int32_t token) override {
+      if (token < 256) held_ += static_cast<char>(token);
+      for (const auto& stop : stops_) {
+        const size_t at = held_.find(stop);
+        if (at != std::string::npos) return {held_.substr(0, at), stop};
+      }
+      size_t keep = 0;
+      for (const auto& stop : stops_) {
+        for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
+          if (held_.ends_with(stop.substr(0, n))) keep = n;
+        }
+      }
+      Piece piece{held_.substr(0, held_.size() - keep), std::nullopt};
+      held_.erase(0, held_.size() - keep);
+      return piece;
+    }
+    Piece finish() override { return {std::move(held_), std::nullopt}; }
+
+   private:
+    std::vector<std::string> stops_;
+    std::string held_;
+  };
+};
+
+// Answers every request with its own prompt's tokens, over and over (shifted by the adapter's id), one each step.
+// A prompt token equal to an end id ends it. Runs on a thread of its own.
+class FakeEngine : public EngineClient {
+ public:
+  explicit FakeEngine(std::chrono::microseconds step = std::chrono::microseconds(100)) : step_(step) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FakeEngine() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  executor::IdType enqueue(const executor::Request& request, Callback callback) override {
+    std::lock_guard lock(mutex_);
+    if (requests_.size() >= queueLimit) fail(ErrorCode::kExhausted, "the request queue is full");
+    requests_.emplace(++lastId_, Running{request, std::move(callback), {}});
+    seen.push_back(request);
+    wake_.notify_all();
+    return lastId_;
+  }
+  void cancel(executor::IdType id) override {
+    std::lock_guard lock(mutex_);
+    if (requests_.erase(id) > 0) ++cancelled;
+  }
+  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) override {
+    adapters[taskId] = directory;
+  }
+  int32_t maxInputLen() const override { return 200; }
+  int32_t maxSeqLen() const override { return 256; }
+  int32_t vocabSize() const override { return 258; }
+  bool returnsLogProbs() const override { return logProbs; }
+
+  size_t running() {
+    std::lock_guard lock(mutex_);
+    return requests_.size();
+  }
+
+  size_t queueLimit = 64;
+  bool logProbs = false;
+  std::string errorText;  // when set, every request fails with it after its first token
+  std::atomic<int> cancelled{0};
+  std::vector<executor::Request> seen;
+  std::map<executor::IdType, std::filesystem::path> adapters;
+
+ private:
+  struct Running {
+    executor::Request request;
+    Callback callback;
+    executor::VecTokens made;
+  };
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return stop_ || !requests_.empty(); });
+      if (stop_) return;
+      for (auto it = requests_.begin(); it != requests_.end();) {
+        it = advance(it->first, it->second) ? requests_.erase(it) : std::next(it);
+      }
+      lock.unlock();
+      std::this_thread::sleep_for(step_);
+      lock.lock();
+    }
+  }
+
+  bool advance(executor::IdType id, Running& running) {
+    const executor::Request& request = running.request;
+    if (!errorText.empty() && !running.made.empty()) {
+      running.callback(executor::Response(id, errorText));
+      return true;
+    }
+    const auto& prompt = request.getInputTokenIds();
+    int32_t token = prompt[running.made.size() % prompt.size()];
+    if (token < 256 && request.getLoraConfig()) token += static_cast<int32_t>(request.getLoraConfig()->getTaskId());
+    running.made.push_back(token);
+    executor::Result result;
+    const bool ended = request.getEndId() == token;
+    result.isFinal = ended || static_cast<int32_t>(running.made.size()) >= request.getMaxTokens();
+    result.finishReasons = {ended            ? executor::FinishReason::kEND_ID
+                            : result.isFinal ? executor::FinishReason::kLENGTH
+                                             : executor::FinishReason::kNOT_FINISHED};
+    result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
+    if (logProbs) {
+      result.logProbs = {executor::VecLogProbs(result.outputTokenIds[0].size(), -0.5f)};
+    }
+    if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
+    return result.isFinal;
+  }
+
+  std::chrono::microseconds step_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  executor::IdType lastId_ = 0;
+  std::map<executor::IdType, Running> requests_;
+  std::thread thread_;
+};
+
+// Keeps what was sent; wait() blocks until the answer is complete.
+class FakeExchange : public HttpExchange {
+ public:
+  void respond(HttpResponse response) override {
+    std::lock_guard lock(mutex_);
+    if (done_ || streaming_) return;
+    response_ = std::move(response);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void beginStream(int status, std::string_view contentType) override {
+    std::lock_guard lock(mutex_);
+    streaming_ = true;
+    response_.status = status;
+    response_.contentType = contentType;
+  }
+  bool write(std::string_view bytes) override {
+    std::lock_guard lock(mutex_);
+    response_.body += bytes;
+    return !gone_;
+  }
+  void endStream() override {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void onAbort(std::function<void()> callback) override {
+    std::lock_guard lock(mutex_);
+    abort_ = std::move(callback);
+  }
+
+  void disconnect() {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      gone_ = true;
+      callback.swap(abort_);
+    }
+    if (callback) callback();
+  }
+  HttpResponse wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return done_; });
+    return done_ ? response_ : HttpResponse{.status = 0};
+  }
+  bool streaming() {
+    std::lock_guard lock(mutex_);
+    return streaming_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  HttpResponse response_;
+  bool done_ = false, streaming_ = false, gone_ = false;
+  std::function<void()> abort_;
+};
+
+}  // namespace chorus::server

@@ -1,0 +1,39 @@
+// SHA-256 of whole files, remembered between runs: a file whose identity, size and times did not change is not read
+// again. Times include the change time, which programs can't set, so an edit in place is always noticed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace chorus::server {
+
+class FileDigests {
+ public:
+  // memo need not exist; an unreadable one is as good as none.
+  explicit FileDigests(std::filesystem::path memo);
+
+  // 64 hexadecimal digits. Throws Error when the file can't be read.
+  std::string of(const std::filesystem::path& file);
+  // Writes what was learned; a failure only costs time later. The newest writer wins.
+  void save();
+
+ private:
+  struct Entry {
+    uint64_t device, inode, size;
+    int64_t modifiedNs, changedNs;
+    std::string digest;
+    bool operator==(const Entry&) const = default;
+  };
+
+  std::filesystem::path memo_;
+  std::map<std::string, Entry> entries_;
+  bool changed_ = false;
+};
+
+// An identity of an adapter's or engine's files that is cheap for any size: files of up to 4 MiB whole, of larger
+// ones the size and 64 pieces spread over them. Good enough to tell versions apart for clients, not for a cache key.
+std::string sampledFingerprint(const std::filesystem::path& directory);
+
+}  // namespace chorus::server

@@ -1,0 +1,256 @@
+#include "server/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace chorus::server {
+
+using executor::FinishReason;
+
+namespace {
+
+uint64_t randomSeed() {
+  thread_local std::mt19937_64 rng(std::random_device{}());
+  return rng();
+}
+
+// The text of an error Response is the executor's own: what a client did wrong, or that something is full.
+ApiError fromExecutor(const std::string& text) {
+  const std::string message = clientMessage(text);
+  const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
+  if (says("full") || says("capacity")) return ApiError::overloaded(message);
+  if (says("shut down") || says("shutdown")) return ApiError::unavailable(message);
+  return ApiError::invalid(message);
+}
+
+}  // namespace
+
+Generation::Generation(const ApiContext& context, Job job) : context_(context), job_(std::move(job)) {
+  if (!job_.options.ignoreEos) endIds_ = context_.defaults.endIds;
+  for (const int32_t id : job_.options.stopTokenIds) {
+    if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
+  }
+}
+
+int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
+  const int64_t length = static_cast<int64_t>(prompt.size());
+  const int64_t contextLength = context_.engine.maxSeqLen();
+  const int64_t room = contextLength - length;
+  const int64_t asked = job_.options.maxTokens.value_or(job_.defaultMaxTokens);
+  if (length > context_.engine.maxInputLen() || room < std::max<int64_t>(asked, 1)) {
+    std::string message = fmt::format("This model's maximum context length is {} tokens", contextLength);
+    if (context_.engine.maxInputLen() < contextLength - 1) {
+      message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
+    }
+    message += fmt::format(". However, you requested {} tokens ({} in the {}, {} in the completion). Please reduce the "
+                           "length of the {} or completion.",
+                           length + asked, length, job_.promptField, asked, job_.promptField);
+    throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
+  }
+  return static_cast<int32_t>(asked > 0 ? asked : room);
+}
+
+executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
+  const GenerationOptions& options = job_.options;
+  const double temperature = options.temperature.value_or(context_.defaults.temperature);
+  const double topP = options.topP.value_or(context_.defaults.topP);
+  executor::SamplingConfig sampling;
+  if (temperature == 0.0 || topP == 0.0) {
+    sampling.setTopK(1);
+  } else {
+    sampling.setTemperature(static_cast<float>(temperature));
+    sampling.setTopP(static_cast<float>(topP));
+    sampling.setTopK(options.topK.value_or(context_.defaults.topK));
+    const double minP = options.minP.value_or(context_.defaults.minP);
+    if (minP > 0) sampling.setMinP(static_cast<float>(minP));
+    sampling.setSeed(options.seed ? *options.seed + static_cast<uint64_t>(index) : randomSeed());
+  }
+  executor::OutputConfig output;
+  output.excludeInputFromOutput = true;
+  output.returnLogProbs = options.logProbs;
+  // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
+  const bool streaming = options.stream || !options.stop.empty();
+  executor::Request request(prompt, maxTokensFor(prompt), streaming, sampling, output);
+  if (!endIds_.empty()) {
+    request.setEndId(endIds_.front());
+    request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
+  }
+  if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
+  if (context_.requestTimeout) request.setAllottedTimeMs(*context_.requestTimeout);
+  return request;
+}
+
+void Generation::enqueue() {
+  const auto n = static_cast<size_t>(job_.options.choices);
+  std::vector<executor::Request> requests;
+  for (const auto& prompt : job_.prompts) {
+    usage_.promptTokens += static_cast<int64_t>(prompt.size());
+    for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
+  }
+  choices_.resize(requests.size());
+  unfinished_ = requests.size();
+  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(job_.options.stop);
+  try {
+    for (size_t c = 0; c < requests.size(); ++c) {
+      const auto id = context_.engine.enqueue(requests[c], [self = shared_from_this(), c](const executor::Response& r) {
+        self->onResponse(c, r);
+      });
+      choices_[c].id = id;
+      std::lock_guard lock(mutex_);
+      ids_.push_back(id);
+      if (cancelled_) break;
+    }
+  } catch (...) {
+    cancel();
+    throw currentApiError();
+  }
+  bool late;
+  {
+    std::lock_guard lock(mutex_);
+    late = cancelled_;
+  }
+  if (late) cancel();
+}
+
+void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
+  listener_ = std::move(listener);
+  context_.delivery.post([self = shared_from_this()] { self->process(); });
+}
+
+void Generation::cancel() {
+  std::vector<executor::IdType> ids;
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    ids = ids_;
+    inbox_.clear();
+  }
+  for (const auto id : ids) context_.engine.cancel(id);
+}
+
+// On the executor's thread: only hands over.
+void Generation::onResponse(size_t choice, const executor::Response& response) {
+  {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return;
+    inbox_.push_back({choice, response});
+    if (scheduled_) return;
+    scheduled_ = true;
+  }
+  context_.delivery.post([self = shared_from_this()] { self->process(); });
+}
+
+void Generation::process() {
+  while (true) {
+    std::vector<Arrival> arrivals;
+    {
+      std::lock_guard lock(mutex_);
+      if (cancelled_) {
+        listener_ = nullptr;
+        return;
+      }
+      if (inbox_.empty()) {
+        scheduled_ = false;
+        return;
+      }
+      arrivals.swap(inbox_);
+    }
+    try {
+      for (const Arrival& arrival : arrivals) {
+        if (!handle(arrival)) {
+          listener_ = nullptr;
+          return;
+        }
+      }
+    } catch (...) {
+      failWith(currentApiError());
+      return;
+    }
+  }
+}
+
+// False when nothing is to follow.
+bool Generation::handle(const Arrival& arrival) {
+  Choice& choice = choices_[arrival.choice];
+  if (choice.finished) return true;
+  if (arrival.response.hasError()) {
+    failWith(fromExecutor(arrival.response.getErrorMsg()));
+    return false;
+  }
+  const executor::Result& result = arrival.response.getResult();
+  const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
+  if (reason == FinishReason::kTIMED_OUT || reason == FinishReason::kCANCELLED) {
+    failWith(reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
+                                                : ApiError::unavailable("The server stopped before the answer was "
+                                                                        "complete; send the request again."));
+    return false;
+  }
+  GenerationDelta delta;
+  delta.choice = static_cast<int32_t>(arrival.choice);
+  static const executor::VecTokens kNone;
+  const executor::VecTokens& tokens = result.outputTokenIds.empty() ? kNone : result.outputTokenIds.front();
+  const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ++usage_.completionTokens;
+    if (job_.options.logProbs) {
+      if (!result.logProbs || result.logProbs->empty() || i >= result.logProbs->front().size()) {
+        throw ApiError::invalid("Log probabilities are not available for this request.", "logprobs",
+                                "unsupported_parameter");
+      }
+      delta.logProbs.push_back({tokens[i], result.logProbs->front()[i]});
+    }
+    const bool endToken = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
+    if (endToken) break;
+    auto piece = choice.text->push(tokens[i]);
+    delta.text += piece.text;
+    if (piece.stoppedBy) {
+      context_.engine.cancel(choice.id);
+      finishChoice(choice, "stop", *piece.stoppedBy, std::move(delta));
+      return unfinished_ > 0;
+    }
+  }
+  if (!last) {
+    const bool silent = delta.text.empty() && delta.logProbs.empty();
+    if (silent || listener_->onDelta(std::move(delta))) return true;
+    cancel();
+    return false;
+  }
+  auto rest = choice.text->finish();
+  delta.text += rest.text;
+  OrderedJson stopReason;
+  if (rest.stoppedBy) {
+    stopReason = *rest.stoppedBy;
+  } else if (reason == FinishReason::kEND_ID && !tokens.empty()) {
+    const auto& own = job_.options.stopTokenIds;
+    if (std::find(own.begin(), own.end(), tokens.back()) != own.end()) stopReason = tokens.back();
+  }
+  const bool stopped = rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS;
+  finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
+  return unfinished_ > 0;
+}
+
+void Generation::finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason,
+                              GenerationDelta delta) {
+  choice.finished = true;
+  --unfinished_;
+  delta.finishReason = reason;
+  delta.stopReason = std::move(stopReason);
+  if (!listener_->onDelta(std::move(delta))) {
+    cancel();
+    unfinished_ = 0;
+    return;
+  }
+  if (unfinished_ == 0) listener_->onDone(usage_);
+}
+
+void Generation::failWith(const ApiError& error) {
+  cancel();
+  if (const auto listener = std::move(listener_)) listener->onError(error);
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,103 @@
+#include "server/generation_writer.h"
+
+#include <ctime>
+
+#include "server/http_wire.h"
+
+namespace chorus::server {
+namespace {
+
+OrderedJson usageJson(const GenerationUsage& usage) {
+  OrderedJson json;
+  json["prompt_tokens"] = usage.promptTokens;
+  json["total_tokens"] = usage.promptTokens + usage.completionTokens;
+  json["completion_tokens"] = usage.completionTokens;
+  return json;
+}
+
+}  // namespace
+
+std::string toText(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
+    : setup_(std::move(setup)), shape_(shape), id_(randomId(shape.idPrefix)), created_(std::time(nullptr)) {
+  if (setup_.options.stream) return;
+  whole_.resize(setup_.choices);
+  for (size_t i = 0; i < whole_.size(); ++i) whole_[i].choice = static_cast<int32_t>(i);
+}
+
+OrderedJson GenerationWriter::envelope(const std::string& object) const {
+  OrderedJson json;
+  json["id"] = id_;
+  json["object"] = object;
+  json["created"] = created_;
+  json["model"] = setup_.model->name;
+  json["system_fingerprint"] = setup_.model->fingerprint;
+  return json;
+}
+
+bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
+  OrderedJson json = envelope(shape_.chunkObject);
+  json["choices"] = std::move(choices);
+  if (setup_.options.includeUsage) json["usage"] = std::move(usage);
+  return setup_.exchange->write(sseEvent(toText(json)));
+}
+
+void GenerationWriter::begin() {
+  if (!setup_.options.stream) return;
+  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
+  for (size_t i = 0; i < setup_.choices; ++i) {
+    OrderedJson first = firstChoice(static_cast<int32_t>(i));
+    if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), nullptr);
+  }
+}
+
+bool GenerationWriter::onDelta(GenerationDelta delta) {
+  if (setup_.options.stream) return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
+  GenerationDelta& whole = whole_[static_cast<size_t>(delta.choice)];
+  whole.text += delta.text;
+  whole.logProbs.insert(whole.logProbs.end(), delta.logProbs.begin(), delta.logProbs.end());
+  whole.finishReason = std::move(delta.finishReason);
+  whole.stopReason = std::move(delta.stopReason);
+  return true;
+}
+
+void GenerationWriter::onDone(const GenerationUsage& usage) {
+  if (setup_.options.stream) {
+    if (setup_.options.includeUsage) sendChunk(OrderedJson::array(), usageJson(usage));
+    setup_.exchange->write(sseEvent("[DONE]"));
+    setup_.exchange->endStream();
+    return;
+  }
+  OrderedJson choices = OrderedJson::array();
+  for (const GenerationDelta& whole : whole_) choices.push_back(wholeChoice(whole));
+  OrderedJson json = envelope(shape_.wholeObject);
+  json["choices"] = std::move(choices);
+  json["usage"] = usageJson(usage);
+  setup_.exchange->respond({.body = toText(json)});
+}
+
+void GenerationWriter::onError(const ApiError& error) {
+  if (!setup_.options.stream) {
+    setup_.exchange->respond(error.response());
+    return;
+  }
+  setup_.exchange->write(sseEvent(error.body()));
+  setup_.exchange->write(sseEvent("[DONE]"));
+  setup_.exchange->endStream();
+}
+
+void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
+                     std::shared_ptr<GenerationWriter> writer) {
+  auto generation = std::make_shared<Generation>(context, std::move(job));
+  generation->enqueue();
+  exchange->onAbort([weak = std::weak_ptr(generation)] {
+    if (const auto alive = weak.lock()) alive->cancel();
+  });
+  writer->begin();
+  generation->deliver(std::move(writer));
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,99 @@
+// An HTTP/1.1 server over TCP: bounded parsing, keep-alive, pipelining, streams with back-pressure, graceful drain.
+// No Boost type appears here, so including this header stays cheap.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorus::server {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;   // as sent
+  std::string path;     // without the query, percent-encoding kept
+  std::string query;    // without '?'
+  HttpHeaders headers;  // names in lower case
+  std::string body;     // whole, chunks joined
+  std::string id;       // the client's x-request-id when it is well-formed, else a random one
+
+  // Value of the first header of that lower-case name, empty when absent.
+  std::string_view header(std::string_view lowerName) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string contentType = "application/json";
+  std::string body;
+  HttpHeaders headers;  // further ones; names and values must be free of line breaks
+};
+
+// One request's answer. Every method may be called from any thread, at most one of them at a time per exchange.
+// Exactly one of respond() or beginStream() ... endStream() answers; an exchange that is destroyed unanswered sends
+// status 500, or breaks off the stream. After the client has gone all calls are harmless.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+  virtual void respond(HttpResponse response) = 0;
+  // Sends the head of a chunked response.
+  virtual void beginStream(int status, std::string_view contentType) = 0;
+  // Queues bytes of the stream and returns at once. False when the client has gone, or was dropped because it left
+  // more than HttpServerOptions::maxStreamBacklog bytes unread: stop producing then.
+  virtual bool write(std::string_view bytes) = 0;
+  virtual void endStream() = 0;
+  // The callback runs once, on an I/O thread, when the client disconnects before the response is complete (at once
+  // if it already has). It must be quick and must not throw.
+  virtual void onAbort(std::function<void()> callback) = 0;
+};
+
+// Called on an I/O thread with a complete request: must return quickly and must not throw.
+using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpExchange> exchange)>;
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // IPv4 or IPv6 address, or a name
+  uint16_t port = 8000;            // 0: any free port
+  int ioThreads = 2;
+  size_t maxHeaderBytes = size_t{16} << 10;
+  size_t maxTargetBytes = size_t{8} << 10;
+  size_t maxBodyBytes = size_t{8} << 20;
+  size_t maxConnections = 1024;
+  size_t maxStreamBacklog = size_t{1} << 20;
+  std::chrono::milliseconds headerTimeout{10'000};  // from a request's first byte to the end of its header
+  std::chrono::milliseconds bodyTimeout{60'000};    // from there to the end of its body
+  std::chrono::milliseconds idleTimeout{75'000};    // between requests
+  std::chrono::milliseconds writeTimeout{30'000};   // without any progress of a write
+};
+
+class HttpServer {
+ public:
+  HttpServer(HttpServerOptions options, HttpHandler handler);
+  ~HttpServer();  // as stop()
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Binds, listens and starts the I/O threads. Throws Error that names host and port.
+  void start();
+  uint16_t port() const;
+  // "http://127.0.0.1:8000", IPv6 hosts in brackets.
+  std::string url() const;
+
+  // No further connections; idle ones close now, the others after the response that is under way.
+  void stopAccepting();
+  // Waits until every connection is closed, or the timeout passes: then false. Call stopAccepting() first.
+  bool waitUntilClosed(std::chrono::milliseconds timeout);
+  // Closes everything and joins the threads. Idempotent.
+  void stop();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace chorus::server

@@ -1,0 +1,52 @@
+// Text to tokens and back, as the routes see it: the tokenizer, chat template and detokenizer of one model directory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace chorus::server {
+
+// Text of one growing token sequence. Not thread-safe.
+class TextStream {
+ public:
+  struct Piece {
+    std::string text;                      // new text that can no longer be part of a stop string
+    std::optional<std::string> stoppedBy;  // set when a stop string is complete: it and all after it are left out
+  };
+
+  virtual ~TextStream() = default;
+  // Bytes of an unfinished character wait for the next call. Not to be called after a stop.
+  virtual Piece push(int32_t token) = 0;
+  // What still waits, an unfinished character as U+FFFD. It may complete a stop string.
+  virtual Piece finish() = 0;
+};
+
+// Immutable; every method may be called from several threads at once.
+class TextCodec {
+ public:
+  virtual ~TextCodec() = default;
+  virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const = 0;
+  virtual std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const = 0;
+  // Special tokens have no text in a stream. Stop strings are not empty; the earliest match in the text wins.
+  virtual std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const = 0;
+  virtual int32_t vocabSize() const = 0;
+  // The tokenizer's own end token.
+  virtual std::optional<int32_t> eosTokenId() const = 0;
+  virtual bool hasChatTemplate() const = 0;
+  // The prompt for messages (and tools, null when there are none), ready for the answer of the assistant. Throws
+  // Error when the template refuses them.
+  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const = 0;
+};
+
+// Reads tokenizer and template of a Hugging Face directory. Throws Error.
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory);
+
+}  // namespace chorus::server
