@@ -83,4 +83,12 @@ std::vector<RowRun> sliceRowsForRank(const WeightRow& row, int64_t row_begin, in
   return runs;
 }
 
+int64_t rankRowBegin(const WeightRow& row, int64_t row_begin, int32_t tp_size, int32_t tp_rank) {
+  int64_t rows = 0;
+  for (const RowRun& run : sliceForRank(row, tp_size, tp_rank).runs) {
+    if (run.begin >= 0) rows += std::clamp<int64_t>(row_begin - run.begin, 0, run.rows);
+  }
+  return rows;
+}
+
 }  // namespace chorus

@@ -32,4 +32,7 @@ TensorSlice sliceForRank(const WeightRow& row, int32_t tp_size, int32_t tp_rank)
 std::vector<RowRun> sliceRowsForRank(const WeightRow& row, int64_t row_begin, int64_t rows, int32_t tp_size,
                                      int32_t tp_rank);
 
+// Where those rows begin in the rank's tensor: the rank's rows that stand before row_begin in the whole one.
+int64_t rankRowBegin(const WeightRow& row, int64_t row_begin, int32_t tp_size, int32_t tp_rank);
+
 }  // namespace chorus

@@ -60,6 +60,14 @@ TEST(ShardTest, RowsOfAnAdapterModuleFollowTheTensor) {
   EXPECT_THAT(sliceRowsForRank(qkv(), 0, 24, 2, 0), ElementsAre(RowRun{0, 6}, RowRun{12, 3}, RowRun{18, 3}));
 }
 
+TEST(ShardTest, FindsWhereAPartBeginsOnTheRank) {
+  EXPECT_EQ(rankRowBegin(qkv(), 0, 2, 1), 0);
+  EXPECT_EQ(rankRowBegin(qkv(), 12, 2, 1), 6);
+  EXPECT_EQ(rankRowBegin(qkv(), 18, 2, 1), 9);
+  EXPECT_EQ(rankRowBegin(qkv(), 18, 4, 3), 6);
+  EXPECT_EQ(rankRowBegin(qkv(), 18, 1, 0), 18);
+}
+
 TEST(RankTensorsTest, LayersAreLocalAndStagesOwnTheirEnds) {
   const WeightTable table = {{.name = "embedding", .shape = {8, 4}, .stage = Stage::kFirst},
                              {.name = "layers.{}.w", .shape = {4, 4}, .shard = {.axis = Axis::kRows}},

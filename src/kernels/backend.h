@@ -1,9 +1,10 @@
-// The device: memory and about two dozen coarse ops over views, on an explicit stream. Models call ops and never ask
-// which backend runs; nothing above this header sees an instruction set.
+// The device: memory and about two dozen coarse ops over views, on an explicit stream. Models call ops and
+// never ask which backend runs; nothing above this header sees an instruction set.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,7 +32,9 @@ class DeviceBuffer {
   void* data() const { return data_; }
   size_t size() const { return size_; }
   template <typename T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
 
  private:
   Backend* backend_ = nullptr;
@@ -62,8 +65,8 @@ class Backend {
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
-  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops. The CPU returns it as it
-  // is; another device copies it and keeps the copy as long as the backend lives.
+  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops. The CPU returns it
+  // as it is; another device copies it and keeps the copy as long as the backend lives.
   virtual const void* importWeights(const void* host, size_t bytes) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;
@@ -83,8 +86,8 @@ class Backend {
   virtual void free(void* data, size_t size) = 0;
 };
 
-// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there is.
-// Throws Error that lists what is available.
+// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there
+// is. Throws Error that lists what is available.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;

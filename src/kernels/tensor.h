@@ -28,7 +28,8 @@ struct ConstMatrix {
 // The weight of a linear in packed panels: kPanelCols output features each, panel p holding features
 // [16p, 16p + 16) for all inputs. Features past `out` and inputs past `in` are zero.
 //   float32, float16: element (o, i) of a panel at [i][o % 16]
-//   bfloat16:         at [i / 2][o % 16][i % 2], so one 32-bit lane holds an input pair (what AMX and dot products read)
+//   bfloat16:         at [i / 2][o % 16][i % 2], so one 32-bit lane holds an input pair (what AMX and dot
+//   products read)
 struct PackedWeight {
   const void* data = nullptr;  // 64-byte aligned
   DType dtype = DType::kFloat32;
@@ -39,7 +40,8 @@ inline constexpr int64_t kPanelCols = 16;
 
 // Bytes of one panel and of the whole packed weight.
 inline int64_t panelBytes(DType dtype, int64_t in) {
-  return dtype == DType::kBFloat16 ? (in + 1) / 2 * 64 : in * kPanelCols * static_cast<int64_t>(dtypeSize(dtype));
+  return dtype == DType::kBFloat16 ? (in + 1) / 2 * 64
+                                   : in * kPanelCols * static_cast<int64_t>(dtypeSize(dtype));
 }
 inline int64_t packedBytes(DType dtype, int64_t out, int64_t in) {
   return (out + kPanelCols - 1) / kPanelCols * panelBytes(dtype, in);

@@ -1,17 +1,20 @@
 // Where one layer's keys and values live: blocks of a fixed number of tokens, addressed by block id.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.h"
 
 namespace chorus {
 
-// Bytes inside a block are the backend's own. The CPU's block: keys transposed [kv_head][head_size][tokens_per_block],
-// then values [kv_head][tokens_per_block][head_size], both of `dtype`.
+// Bytes inside a block are the backend's own. The CPU's block: keys transposed
+// [kv_head][head_size][tokens_per_block], then values [kv_head][tokens_per_block][head_size], both of
+// `dtype`.
 struct KvLayer {
-  void* base = nullptr;        // of block 0 of this layer, device memory
-  int64_t block_stride = 0;    // bytes from one block to the next
+  void* base = nullptr;      // of block 0 of this layer, device memory
+  int64_t block_stride = 0;  // bytes from one block to the next
   DType dtype = DType::kFloat32;
   int32_t num_kv_heads = 0;
   int32_t head_size = 0;
@@ -19,7 +22,23 @@ struct KvLayer {
 };
 
 inline int64_t kvBlockBytes(const KvLayer& kv) {
-  return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
+  return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block *
+         static_cast<int64_t>(dtypeSize(kv.dtype));
+}
+
+// The CPU's layout: the block that holds a position, and the element of it that holds dimension d of its key
+// or value.
+inline std::byte* kvBlock(const KvLayer& kv, std::span<const int32_t> block_table, int64_t position) {
+  const int32_t block = block_table[static_cast<size_t>(position / kv.tokens_per_block)];
+  return static_cast<std::byte*>(kv.base) + block * kv.block_stride;
+}
+inline size_t keyIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
+  return static_cast<size_t>((kv_head * kv.head_size + d) * kv.tokens_per_block +
+                             position % kv.tokens_per_block);
+}
+inline size_t valueIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
+  const int64_t row = (kv.num_kv_heads + kv_head) * kv.tokens_per_block + position % kv.tokens_per_block;
+  return static_cast<size_t>(row * kv.head_size + d);
 }
 
 }  // namespace chorus

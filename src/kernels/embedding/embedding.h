@@ -8,8 +8,8 @@
 
 namespace chorus {
 
-// out[i] = table[tokens[i]] widened to float32. table: row-major [vocab, cols] of `dtype`, 64-byte aligned start.
-// Tokens outside [first_token, first_token + vocab) give a row of zeros (a vocabulary shard).
+// out[i] = table[tokens[i]] widened to float32. table: row-major [vocab, cols] of `dtype`, 64-byte aligned
+// start. Tokens outside [first_token, first_token + vocab) give a row of zeros (a vocabulary shard).
 struct EmbeddingArgs {
   const void* table = nullptr;
   DType dtype = DType::kFloat32;

@@ -12,12 +12,12 @@ namespace chorus {
 
 // One adapter module on one linear, for output features [out_begin, out_begin + b.out):
 //   y = magnitude * (W x + scale * B (A x))        (magnitude: DoRA's m / ||W + scale B A||, null means 1)
-// magnitude multiplies whatever stands in y for these features, so parts are applied in order and a bias is added
-// by the consumer, afterwards (PEFT: DoRA does not scale the bias).
+// magnitude multiplies whatever stands in y for these features, so parts are applied in order and a bias is
+// added by the consumer, afterwards (PEFT: DoRA does not scale the bias).
 struct LinearPart {
   int64_t out_begin = 0;
-  PackedWeight a;                    // [rank, in]
-  PackedWeight b;                    // [features, rank]
+  PackedWeight a;  // [rank, in]
+  PackedWeight b;  // [features, rank]
   float scale = 1.0f;
   const float* magnitude = nullptr;  // [features], device memory
 };
@@ -28,8 +28,9 @@ struct RowGroup {
   std::span<const LinearPart> parts;
 };
 
-// x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. Every row's result depends on that row, the
-// weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds over ascending inputs.
+// x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. Every row's result depends on that
+// row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds over
+// ascending inputs.
 struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;
@@ -37,9 +38,9 @@ struct LinearArgs {
   std::span<const RowGroup> groups;
 };
 
-// Packs a row-major [out, in] weight of `dtype` (row stride in elements) into dst of packedBytes(...) bytes, zeroing
-// the padding. Host to host; used at build time and for adapters. Appends of several sources into one weight go
-// through row_begin: source row r becomes output feature row_begin + r.
+// Packs a row-major [out, in] weight of `dtype` (row stride in elements) into dst of packedBytes(...) bytes,
+// zeroing the padding. Host to host; used at build time and for adapters. Appends of several sources into one
+// weight go through row_begin: source row r becomes output feature row_begin + r.
 void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
 // The reverse, for DoRA norms and tests: feature `row` of a packed weight as floats.
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);

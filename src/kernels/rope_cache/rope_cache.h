@@ -13,13 +13,13 @@ namespace chorus {
 struct RopeTable {
   const float* cos = nullptr;
   const float* sin = nullptr;
-  int32_t rotary_dim = 0;  // even; the first rotary_dim dimensions of a head are rotated, the rest pass
+  int32_t rotary_dim = 0;    // even; the first rotary_dim dimensions of a head are rotated, the rest pass
   bool interleaved = false;  // false: halves are rotated (GPT-NeoX); true: adjacent pairs (GPT-J)
 };
 
-// qkv: [rows, (num_heads + 2 num_kv_heads) * head_size] float32, rows of q heads, then k, then v; q is rotated in
-// place, k and v go to the cache rounded to its dtype. bias: [that many] float32 or null. Positions come from the
-// step's sequences.
+// qkv: [rows, (num_heads + 2 num_kv_heads) * head_size] float32, rows of q heads, then k, then v; q is
+// rotated in place, k and v go to the cache rounded to its dtype. bias: [that many] float32 or null.
+// Positions come from the step's sequences.
 struct RopeCacheArgs {
   Matrix qkv;
   const float* bias = nullptr;

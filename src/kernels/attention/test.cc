@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <limits>
+
+#include "kernels/test_util.h"
+
+namespace chorus {
+namespace {
+
+using kernel_test::Values;
+
+struct Shape {
+  int32_t num_heads, num_kv_heads, head_size, tokens_per_block;
+  DType dtype = DType::kFloat32;
+  int64_t qWidth() const { return int64_t{num_heads} * head_size; }
+  std::string text() const {
+    return fmt::format("heads {}/{} size {} block {} {}", num_heads, num_kv_heads, head_size,
+                       tokens_per_block, dtypeName(dtype));
+  }
+};
+
+// A sequence's whole inputs, independent of how they are chunked or where its blocks lie.
+struct Sequence {
+  int64_t length;
+  std::vector<float> q, k, v;
+
+  Sequence(Values& values, const Shape& shape, int64_t tokens)
+      : length(tokens),
+        q(values.reals(tokens * shape.qWidth(), -2, 2)),
+        k(values.reals(tokens * shape.num_kv_heads * shape.head_size, -2, 2)),
+        v(values.reals(tokens * shape.num_kv_heads * shape.head_size, -2, 2)) {}
+};
+
+// A pool whose free slots hold NaN, with every sequence's keys and values in randomly placed blocks.
+class Cache {
+ public:
+  Cache(Values& values, const Shape& shape, const std::vector<Sequence>& sequences) : shape_(shape) {
+    std::vector<int32_t> ids;
+    for (const Sequence& s : sequences) {
+      tables_.emplace_back(
+          static_cast<size_t>((s.length + shape.tokens_per_block - 1) / shape.tokens_per_block));
+      for (size_t i = 0; i < tables_.back().size(); ++i) ids.push_back(static_cast<int32_t>(ids.size()));
+    }
+    for (size_t i = ids.size(); i > 1; --i)
+      std::swap(ids[i - 1], ids[static_cast<size_t>(values.integer(0, static_cast<int64_t>(i) - 1))]);
+    layer_ = {nullptr, 0, shape.dtype, shape.num_kv_heads, shape.head_size, shape.tokens_per_block};
+    layer_.block_stride = kvBlockBytes(layer_) + 64;
+    memory_.resize(static_cast<size_t>(layer_.block_stride) * ids.size(), std::byte{0xff});
+    layer_.base = memory_.data();
+    size_t next = 0;
+    for (auto& table : tables_) {
+      for (int32_t& id : table) id = ids[next++];
+    }
+  }
+
+  void write(const Sequence& sequence, size_t index, int64_t begin, int64_t end) {
+    const size_t size = dtypeSize(shape_.dtype);
+    for (int64_t p = begin; p < end; ++p) {
+      std::byte* block = kvBlock(layer_, tables_[index], p);
+      for (int64_t i = 0; i < shape_.num_kv_heads * shape_.head_size; ++i) {
+        const int64_t head = i / shape_.head_size, d = i % shape_.head_size;
+        const int64_t at = p * shape_.num_kv_heads * shape_.head_size + i;
+        convertElements(&sequence.k[static_cast<size_t>(at)], DType::kFloat32,
+                        block + keyIndex(layer_, head, p, d) * size, shape_.dtype, 1);
+        convertElements(&sequence.v[static_cast<size_t>(at)], DType::kFloat32,
+                        block + valueIndex(layer_, head, p, d) * size, shape_.dtype, 1);
+      }
+    }
+  }
+  const KvLayer& layer() const { return layer_; }
+  std::span<const int32_t> table(size_t index) const { return tables_[index]; }
+
+ private:
+  Shape shape_;
+  KvLayer layer_;
+  std::vector<std::byte> memory_;
+  std::vector<std::vector<int32_t>> tables_;
+};
+
+constexpr float kScale = 0.37f;
+
+// All rows of all sequences, in steps of at most `chunk` rows a sequence (0: everything at once), mixed.
+std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, const Shape& shape,
+                                           const std::vector<Sequence>& sequences, int64_t chunk) {
+  Cache cache(values, shape, sequences);
+  std::vector<std::vector<float>> outs;
+  std::vector<int64_t> done(sequences.size(), 0);
+  for (const Sequence& s : sequences) outs.emplace_back(s.q.size(), std::numeric_limits<float>::quiet_NaN());
+  const auto context = backend.createContext();
+  for (;;) {
+    std::vector<SequenceSpan> spans;
+    std::vector<size_t> members;
+    std::vector<float> q;
+    int32_t rows = 0;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const int64_t left = sequences[s].length - done[s];
+      if (left == 0 || (chunk > 0 && values.integer(0, 3) == 0)) continue;
+      const int64_t count = chunk == 0 ? left : std::min(left, values.integer(1, chunk));
+      cache.write(sequences[s], s, done[s], done[s] + count);
+      spans.push_back({rows, static_cast<int32_t>(count), static_cast<int32_t>(done[s]), cache.table(s)});
+      members.push_back(s);
+      const auto from = sequences[s].q.begin() + done[s] * shape.qWidth();
+      q.insert(q.end(), from, from + count * shape.qWidth());
+      rows += static_cast<int32_t>(count);
+    }
+    if (rows > 0) {
+      const std::vector<int32_t> tokens(static_cast<size_t>(rows));
+      std::vector<float> out(q.size(), std::numeric_limits<float>::quiet_NaN());
+      backend.prepare({tokens, spans, {}}, *context);
+      AttentionArgs args{kernel_test::view(q, rows, shape.qWidth()), shape.num_heads, kScale, cache.layer(),
+                         kernel_test::view(out, rows, shape.qWidth())};
+      backend.attention(args, *context, {});
+      for (size_t i = 0; i < members.size(); ++i) {
+        const auto from = out.begin() + spans[i].row_begin * shape.qWidth();
+        std::copy(from, from + spans[i].num_rows * shape.qWidth(),
+                  outs[members[i]].begin() + done[members[i]] * shape.qWidth());
+        done[members[i]] += spans[i].num_rows;
+      }
+    }
+    bool finished = true;
+    for (size_t s = 0; s < sequences.size(); ++s) finished &= done[s] == sequences[s].length;
+    if (finished) return outs;
+  }
+}
+
+// A weight's relative error is that of its score's absolute error; a mean of |v| <= 2 adds one rounding a
+// key.
+float tolerance(const Shape& shape, int64_t length) {
+  const float epsilon = std::numeric_limits<float>::epsilon();
+  const auto head_size = static_cast<float>(shape.head_size);
+  const float largest_score = 4 * head_size * kScale;
+  const float score_error = (head_size + 4) * epsilon * largest_score;
+  return 2 * 2 * (2 * score_error + (static_cast<float>(length) + 8) * epsilon);
+}
+
+using AttentionTest = kernel_test::EveryIsa;
+
+TEST_P(AttentionTest, MatchesTheReference) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const auto reference = createBackend({.name = "reference"});
+  const Shape shapes[] = {{4, 4, 16, 16},
+                          {6, 2, 20, 8},
+                          {8, 1, 64, 64},
+                          {3, 1, 1, 4},
+                          {2, 2, 17, 1},
+                          {12, 4, 80, 2},
+                          {32, 4, 64, 64, DType::kBFloat16},
+                          {5, 1, 100, 128, DType::kFloat16},
+                          {200, 2, 3, 16, DType::kBFloat16}};
+  for (const Shape& shape : shapes) {
+    std::vector<Sequence> sequences;
+    for (const int64_t length : {1, 2, 63, 64, 65, 130, 7}) sequences.emplace_back(values, shape, length);
+    const auto actual = runChunked(*backend, values, shape, sequences, 0);
+    const auto expected = runChunked(*reference, values, shape, sequences, 0);
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const std::vector<float> tolerances(expected[s].size(), tolerance(shape, sequences[s].length));
+      kernel_test::expectNear(actual[s], expected[s], tolerances, shape.text());
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionTest, ChunksBlocksThreadsAndMatesDoNotChangeBits) {
+  Values values;
+  for (const int32_t tokens_per_block : {1, 2, 16, 64, 128}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const Shape shape{6, 2, 36, tokens_per_block, dtype};
+      std::vector<Sequence> sequences;
+      for (const int64_t length : {1, 70, 129, 200}) sequences.emplace_back(values, shape, length);
+      const Shape whole_shape{6, 2, 36, 64, dtype};
+      const auto whole =
+          runChunked(*kernel_test::cpuBackend(GetParam(), 1), values, whole_shape, sequences, 0);
+      for (const int threads : {1, 2, 3}) {
+        for (const int64_t chunk : {1, 9, 80}) {
+          const auto chunked =
+              runChunked(*kernel_test::cpuBackend(GetParam(), threads), values, shape, sequences, chunk);
+          for (size_t s = 0; s < sequences.size(); ++s) {
+            kernel_test::expectSameBits(chunked[s].data(), whole[s].data(), std::ssize(whole[s]),
+                                        fmt::format("{} sequence {} chunk {}", shape.text(), s, chunk));
+          }
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+CHORUS_FOR_EVERY_ISA(AttentionTest);
+}  // namespace
+}  // namespace chorus

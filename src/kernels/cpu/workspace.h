@@ -1,0 +1,52 @@
+// What CPU ops run on: the threads, the instruction set, and scratch memory that only ever grows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/cpu_features.h"
+#include "base/thread_pool.h"
+
+namespace chorus {
+
+// Memory that keeps its size between calls, so that a warm step allocates nothing. Contents do not survive
+// growth.
+class Scratch {
+ public:
+  template <typename T>
+  T* reserve(size_t count) {
+    const size_t bytes = count * sizeof(T);
+    if (bytes > buffer_.size()) buffer_ = AlignedBuffer(std::max(bytes, 2 * buffer_.size()));
+    return buffer_.as<T>();
+  }
+
+ private:
+  AlignedBuffer buffer_;
+};
+
+struct CpuWorkspace {
+  CpuWorkspace(ThreadPool& thread_pool, Isa instruction_set)
+      : pool(thread_pool), isa(instruction_set), thread(static_cast<size_t>(thread_pool.size())) {}
+
+  // Calls fn(begin, end) for pieces of [0, count) on all threads, or at once on this one when the whole costs
+  // less than a fork-join (about a microsecond). element_cost: rough cost of one index in elements touched.
+  template <typename F>
+  void forEachPiece(int64_t count, int64_t element_cost, F&& fn) {
+    constexpr int64_t kWorthForking = 32768;
+    if (pool.size() == 1 || count * element_cost < kWorthForking) {
+      if (count > 0) fn(int64_t{0}, count);
+      return;
+    }
+    const int64_t pieces = std::min<int64_t>(count, 4 * pool.size());
+    pool.run(pieces, [&](int64_t piece, int) { fn(count * piece / pieces, count * (piece + 1) / pieces); });
+  }
+
+  ThreadPool& pool;
+  Isa isa;
+  Scratch shared[2];
+  std::vector<Scratch> thread;
+};
+
+}  // namespace chorus

@@ -1,0 +1,83 @@
+#include "kernels/cpu_backend.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/attention/cpu.h"
+#include "kernels/cpu/workspace.h"
+#include "kernels/embedding/cpu.h"
+#include "kernels/gated_activation/cpu.h"
+#include "kernels/host_backend.h"
+#include "kernels/linear/cpu.h"
+#include "kernels/rms_norm/cpu.h"
+#include "kernels/rope_cache/cpu.h"
+
+namespace chorus {
+namespace {
+
+struct CpuContext : StepContext {
+  StepBatch batch;
+  AttentionPlan attention;
+};
+
+CpuContext& own(StepContext& context) { return static_cast<CpuContext&>(context); }
+
+class CpuBackend final : public HostBackend {
+ public:
+  CpuBackend(int threads, Isa isa) : pool_(threads), workspace_(pool_, isa) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string describe() const override {
+    std::string lines;
+    for (const char* op : {"rms_norm", "linear", "rope_cache", "attention", "gated_activation"}) {
+      lines += fmt::format("{}: {}\n", op, isaName(workspace_.isa));
+    }
+    return lines + "embedding: memory moves\ngather_rows: memory moves\n";
+  }
+  std::unique_ptr<StepContext> createContext() override { return std::make_unique<CpuContext>(); }
+  void prepare(const StepBatch& batch, StepContext& context) override {
+    own(context).batch = batch;
+    own(context).attention.rows_per_item = 0;
+  }
+
+  void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
+  void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override {
+    gatherRowsCpu(args, workspace_);
+  }
+  void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
+  void linear(const LinearArgs& args, StepContext&, Stream) override {
+    linearCpu(args, workspace_, linear_plan_);
+  }
+  void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream) override {
+    ropeCacheCpu(args, own(context).batch, workspace_);
+  }
+  void attention(const AttentionArgs& args, StepContext& context, Stream) override {
+    attentionCpu(args, own(context).batch, workspace_, own(context).attention);
+  }
+  void gatedActivation(const GatedActivationArgs& args, StepContext&, Stream) override {
+    gatedActivationCpu(args, workspace_);
+  }
+
+ private:
+  ThreadPool pool_;
+  CpuWorkspace workspace_;
+  LinearPlan linear_plan_;
+};
+
+std::string availableNames() {
+  std::string names;
+  for (const Isa isa : availableIsas()) names += (names.empty() ? "" : ", ") + std::string(isaName(isa));
+  return names;
+}
+}  // namespace
+
+std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
+  const auto& isas = availableIsas();
+  const Isa isa = options.isa.value_or(isas.back());
+  if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
+    fail(ErrorCode::kUnsupported, "--isa {}: this machine runs {}", isaName(isa), availableNames());
+  }
+  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa);
+}
+
+}  // namespace chorus

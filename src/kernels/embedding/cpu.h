@@ -1,0 +1,12 @@
+// The CPU's embedding and row gather: rows over threads.
+#pragma once
+
+#include "kernels/cpu/workspace.h"
+#include "kernels/embedding/embedding.h"
+
+namespace chorus {
+
+void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace);
+void gatherRowsCpu(const GatherRowsArgs& args, CpuWorkspace& workspace);
+
+}  // namespace chorus

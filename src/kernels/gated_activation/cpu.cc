@@ -1,0 +1,121 @@
+#include "kernels/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gated_activation/cpu.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/gated_activation/cpu.h"
+
+#include <cmath>
+
+HWY_BEFORE_NAMESPACE();
+namespace chorus {
+namespace HWY_NAMESPACE {
+namespace {
+
+// x / (1 + e^-u), which is silu for u = x and, for u as below, gelu's tanh form: (1 + tanh(u / 2)) / 2 = 1 /
+// (1 + e^-u).
+HWY_INLINE FloatVec timesSigmoid(FloatVec x, FloatVec u) {
+  return hn::Div(x, hn::Add(hn::Set(Floats(), 1.0f), exponential(hn::Neg(u))));
+}
+
+struct Silu {
+  static HWY_INLINE FloatVec apply(FloatVec x) { return timesSigmoid(x, x); }
+};
+
+struct GeluTanh {
+  static HWY_INLINE FloatVec apply(FloatVec x) {
+    const Floats d;
+    const FloatVec cubic = hn::MulAdd(hn::Mul(hn::Set(d, 0.044715f), hn::Mul(x, x)), x, x);
+    return timesSigmoid(x, hn::Mul(hn::Set(d, 2 * 0.79788456f), cubic));
+  }
+};
+
+struct Gelu {
+  static HWY_INLINE FloatVec apply(FloatVec x) {
+    const Floats d;
+    HWY_ALIGN float lanes[kFloatLanes];
+    hn::Store(hn::Mul(x, hn::Set(d, 0.70710678f)), d, lanes);
+    for (float& lane : lanes) lane = std::erf(lane);
+    const FloatVec half = hn::Mul(hn::Set(d, 0.5f), x);
+    return hn::Mul(half, hn::Add(hn::Set(d, 1.0f), hn::Load(d, lanes)));
+  }
+};
+
+struct Relu {
+  static HWY_INLINE FloatVec apply(FloatVec x) { return hn::Max(x, hn::Zero(Floats())); }
+};
+
+template <class Activation>
+void activateRow(const float* fc, const float* gate, const float* fc_bias, const float* gate_bias, float* out,
+                 int64_t count) {
+  for (int64_t i = 0; i < count; i += kFloatLanes) {
+    const int64_t left = count - i;
+    const auto load = [i, left](const float* p) HWY_ATTR {
+      return left >= kFloatLanes ? hn::LoadU(Floats(), p + i) : loadSome(p + i, left);
+    };
+    FloatVec x = load(fc);
+    FloatVec y = load(gate);
+    if (fc_bias != nullptr) {
+      x = hn::Add(x, load(fc_bias));
+      y = hn::Add(y, load(gate_bias));
+    }
+    const FloatVec product = hn::Mul(Activation::apply(x), y);
+    if (left >= kFloatLanes) {
+      hn::StoreU(product, Floats(), out + i);
+    } else {
+      storeSome(product, left, out + i);
+    }
+  }
+}
+
+void activate(ActivationKind kind, const float* fc, const float* gate, const float* fc_bias,
+              const float* gate_bias, float* out, int64_t count) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return activateRow<Silu>(fc, gate, fc_bias, gate_bias, out, count);
+    case ActivationKind::kGelu:
+      return activateRow<Gelu>(fc, gate, fc_bias, gate_bias, out, count);
+    case ActivationKind::kGeluTanh:
+      return activateRow<GeluTanh>(fc, gate, fc_bias, gate_bias, out, count);
+    case ActivationKind::kRelu:
+      return activateRow<Relu>(fc, gate, fc_bias, gate_bias, out, count);
+  }
+}
+
+using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*,
+                             int64_t);
+ActivateRow row() { return &activate; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace chorus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace chorus {
+namespace {
+using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*,
+                             int64_t);
+ActivateRow select(Isa isa) { CHORUS_SELECT_ISA(isa, row); }
+}  // namespace
+
+void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace) {
+  // A slice is what one index means: long enough to amortise its call, short enough to divide a single row.
+  constexpr int64_t kSlice = 1024;
+  const int64_t cols = args.out.cols;
+  const int64_t slices = (cols + kSlice - 1) / kSlice;
+  const ActivateRow run = select(workspace.isa);
+  // An exponential and a division cost about ten times what an element's move does.
+  workspace.forEachPiece(
+      args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t c = i % slices * kSlice;
+          const float* fc = args.fc_gate.data + i / slices * args.fc_gate.stride + c;
+          const float* bias = args.bias == nullptr ? nullptr : args.bias + c;
+          run(args.kind, fc, fc + cols, bias, bias == nullptr ? nullptr : bias + cols,
+              args.out.data + i / slices * args.out.stride + c, std::min(kSlice, cols - c));
+        }
+      });
+}
+}  // namespace chorus
+#endif

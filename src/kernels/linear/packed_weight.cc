@@ -1,0 +1,74 @@
+// Packing a row-major weight into panels and reading it back.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/linear/linear.h"
+
+namespace chorus {
+namespace {
+
+// A block of this many inputs of a panel's rows is moved at a time, so that reads and writes both stay in L1.
+constexpr int64_t kInputBlock = 64;
+
+// Unit: what lies between one column and the next in a panel, one input or (bfloat16) an input pair. A row of
+// `in` elements of sizeof(Unit) / per_unit bytes fills `units` of them; the last may be half of one.
+template <typename Unit>
+void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64_t row_begin, Unit* dst) {
+  const auto whole = row_bytes / static_cast<int64_t>(sizeof(Unit));
+  const auto left = row_bytes % static_cast<int64_t>(sizeof(Unit));
+  const int64_t units = whole + (left > 0);
+  for (int64_t r = 0; r < num_rows;) {
+    const int64_t column = (row_begin + r) % kPanelCols;
+    const int64_t count = std::min(num_rows - r, kPanelCols - column);
+    Unit* panel = dst + (row_begin + r) / kPanelCols * kPanelCols * units + column;
+    for (int64_t i0 = 0; i0 < units; i0 += kInputBlock) {
+      const int64_t i1 = std::min(whole, i0 + kInputBlock);
+      for (int64_t c = 0; c < count; ++c) {
+        const std::byte* source = rows + (r + c) * row_bytes;
+        for (int64_t i = i0; i < i1; ++i) {
+          std::memcpy(panel + i * kPanelCols + c, source + i * static_cast<int64_t>(sizeof(Unit)),
+                      sizeof(Unit));
+        }
+        if (left > 0 && i0 + kInputBlock >= units) {
+          Unit last = 0;
+          std::memcpy(&last, source + whole * static_cast<int64_t>(sizeof(Unit)), static_cast<size_t>(left));
+          panel[whole * kPanelCols + c] = last;
+        }
+      }
+    }
+    r += count;
+    if (r == num_rows && column + count < kPanelCols) {
+      for (int64_t i = 0; i < units; ++i) {
+        std::fill(panel + i * kPanelCols + count, panel + (i + 1) * kPanelCols - column, Unit{0});
+      }
+    }
+  }
+}
+}  // namespace
+
+void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst) {
+  assert(num_rows >= 0 && in >= 0 && row_begin >= 0);
+  const auto* bytes = static_cast<const std::byte*>(rows);
+  const int64_t row_bytes = in * static_cast<int64_t>(dtypeSize(dtype));
+  if (dtype == DType::kFloat16) {
+    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint16_t*>(dst));
+  } else {
+    assert(dtype == DType::kFloat32 || dtype == DType::kBFloat16);
+    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint32_t*>(dst));
+  }
+}
+
+void unpackRow(const PackedWeight& weight, int64_t row, float* out) {
+  assert(row >= 0 && row < weight.out);
+  const auto* panel =
+      static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(weight.dtype, weight.in);
+  const int64_t column = row % kPanelCols;
+  for (int64_t i = 0; i < weight.in; ++i) {
+    const int64_t at = weight.dtype == DType::kBFloat16 ? (i / 2 * kPanelCols + column) * 2 + i % 2
+                                                        : i * kPanelCols + column;
+    out[i] = loadAsFloat(panel, weight.dtype, static_cast<size_t>(at));
+  }
+}
+
+}  // namespace chorus

@@ -1,0 +1,222 @@
+// The panel kernels for one weight format, compiled once for each instruction set. The including file defines
+// nothing but its format's name: see panel_bf16.cc.
+#if defined(CHORUS_PANEL_KERNELS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef CHORUS_PANEL_KERNELS_INL
+#undef CHORUS_PANEL_KERNELS_INL
+#else
+#define CHORUS_PANEL_KERNELS_INL
+#endif
+
+#include <algorithm>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/tensor.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace chorus {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::CappedTag<float, kPanelCols>;
+using VF = hn::Vec<F32>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
+constexpr int kVectors = static_cast<int>(kPanelCols) / kLanes;  // of one panel
+
+// Rows of a tile, and panels that it takes at once: accumulators, a few weights and a broadcast fill the
+// registers.
+#if HWY_TARGET == HWY_AVX3
+constexpr int kTileRows = 12;
+constexpr int panelsAtOnce(int rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kTileRows = 6;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+#else
+constexpr int kTileRows = 6;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+#endif
+
+// A format loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel.
+struct Float32Panels {
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
+                              VF& odd) {
+    even = hn::LoadU(F32(), reinterpret_cast<const float*>(panel + i * stride) + lane);
+    odd = hn::LoadU(F32(), reinterpret_cast<const float*>(panel + (i + 1) * stride) + lane);
+  }
+  static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
+    return hn::LoadU(F32(), reinterpret_cast<const float*>(panel + i * stride) + lane);
+  }
+};
+
+struct Float16Panels {
+  static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
+    const hn::Rebind<hwy::float16_t, F32> d;
+    return hn::PromoteTo(F32(),
+                         hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(panel + i * stride) + lane));
+  }
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
+                              VF& odd) {
+    even = loadLast(panel, stride, i, lane);
+    odd = loadLast(panel, stride, i + 1, lane);
+  }
+};
+
+struct Bfloat16Panels {
+  static HWY_INLINE auto pair(const std::byte* panel, int64_t stride, int64_t i, int lane) {
+    const hn::RebindToUnsigned<F32> d;
+    return hn::LoadU(d, reinterpret_cast<const uint32_t*>(panel + i / 2 * stride) + lane);
+  }
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
+                              VF& odd) {
+    const hn::RebindToUnsigned<F32> d;
+    const auto both = pair(panel, stride, i, lane);
+    even = hn::BitCast(F32(), hn::ShiftLeft<16>(both));
+    odd = hn::BitCast(F32(), hn::And(both, hn::Set(d, 0xffff0000u)));
+  }
+  static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
+    return hn::BitCast(F32(), hn::ShiftLeft<16>(pair(panel, stride, i, lane)));
+  }
+};
+
+// The accumulators of kRows x kPanels panels, moved between registers and y through a buffer where columns
+// are cut.
+template <int kRows, int kPanels>
+struct Accumulators {
+  static constexpr int kWidth = kPanels * kVectors;
+  VF sum[kRows][kWidth];
+
+  HWY_INLINE void load(const PanelArgs& args, int64_t col, int64_t cols) {
+    for (int r = 0; r < kRows; ++r) {
+      const float* y = args.y[r] + col;
+      HWY_ALIGN float cut[kPanels * kPanelCols] = {};
+      if (cols < kPanels * kPanelCols) {
+        std::copy(y, y + cols, cut);
+        y = cut;
+      }
+      for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::LoadU(F32(), y + v * kLanes);
+    }
+  }
+  HWY_INLINE void store(const PanelArgs& args, int64_t col, int64_t cols) const {
+    for (int r = 0; r < kRows; ++r) {
+      float* y = args.y[r] + col;
+      if (cols >= kPanels * kPanelCols) {
+        for (int v = 0; v < kWidth; ++v) hn::StoreU(sum[r][v], F32(), y + v * kLanes);
+      } else {
+        HWY_ALIGN float cut[kPanels * kPanelCols];
+        for (int v = 0; v < kWidth; ++v) hn::Store(sum[r][v], F32(), cut + v * kLanes);
+        std::copy(cut, cut + cols, y);
+      }
+    }
+  }
+};
+
+template <int kRows, int kWidth>
+HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const VF xr = hn::Set(F32(), x[4 * r]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::MulAdd(xr, w[v], sum[r][v]);
+  }
+}
+
+// kPanels panels from column col on.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col) {
+  constexpr int kWidth = kPanels * kVectors;
+  Accumulators<kRows, kPanels> acc;
+  const int64_t cols = args.cols - col;
+  if (args.accumulate) {
+    acc.load(args, col, cols);
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kWidth; ++v) acc.sum[r][v] = hn::Zero(F32());
+    }
+  }
+  const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
+  const float* x = args.x;
+  const int64_t stride = args.input_stride;
+  VF even[kWidth], odd[kWidth];
+  int64_t i = 0;
+  for (; i + 4 <= args.inputs; i += 4, x += 4 * kRows) {
+#pragma GCC unroll 2
+    for (int pair = 0; pair < 4; pair += 2) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kWidth; ++v) {
+        Format::load(panels + v / kVectors * args.panel_stride, stride, i + pair, v % kVectors * kLanes,
+                     even[v], odd[v]);
+      }
+      multiplyAdd<kRows, kWidth>(x + pair, even, acc.sum);
+      multiplyAdd<kRows, kWidth>(x + pair + 1, odd, acc.sum);
+    }
+  }
+  for (int64_t at = 0; i < args.inputs; ++i, ++at) {
+    for (int v = 0; v < kWidth; ++v) {
+      const std::byte* panel = panels + v / kVectors * args.panel_stride;
+      if (at == 1) {
+        Format::load(panel, stride, i - 1, v % kVectors * kLanes, even[v], odd[v]);
+        even[v] = odd[v];
+      } else {
+        even[v] = Format::loadLast(panel, stride, i, v % kVectors * kLanes);
+      }
+    }
+    multiplyAdd<kRows, kWidth>(x + at, even, acc.sum);
+  }
+  acc.store(args, col, cols);
+}
+
+template <class Format, int kRows>
+void panelProduct(const PanelArgs& args) {
+  constexpr int kPanels = panelsAtOnce(kRows);
+  int64_t col = 0;
+  for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
+    panelBlock<Format, kRows, kPanels>(args, col);
+  }
+  if constexpr (kPanels > 1) {
+    for (; col < args.cols; col += kPanelCols) panelBlock<Format, kRows, 1>(args, col);
+  }
+}
+
+inline void applyPart(const float* v, float scale, const float* magnitude, float* y, int64_t count) {
+  const F32 d;
+  const VF scales = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    VF sum = hn::MulAdd(scales, hn::LoadU(d, v + i), hn::LoadU(d, y + i));
+    if (magnitude != nullptr) sum = hn::Mul(sum, hn::LoadU(d, magnitude + i));
+    hn::StoreU(sum, d, y + i);
+  }
+  if (i == count) return;
+  // The tail takes the vector operations too: where a range is cut must not change an element's bits.
+  HWY_ALIGN float tail[3][kLanes] = {};
+  std::copy(v + i, v + count, tail[0]);
+  std::copy(y + i, y + count, tail[1]);
+  VF sum = hn::MulAdd(scales, hn::Load(d, tail[0]), hn::Load(d, tail[1]));
+  if (magnitude != nullptr) {
+    std::copy(magnitude + i, magnitude + count, tail[2]);
+    sum = hn::Mul(sum, hn::Load(d, tail[2]));
+  }
+  hn::Store(sum, d, tail[0]);
+  std::copy(tail[0], tail[0] + (count - i), y + i);
+}
+
+template <class Format, int... kRows>
+PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
+  kernels.apply_part = &applyPart;
+  return kernels;
+}
+
+template <class Format>
+const PanelKernels* formatKernels() {
+  static const PanelKernels kernels = makeKernels<Format>(std::make_integer_sequence<int, kTileRows>());
+  return &kernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace chorus
+HWY_AFTER_NAMESPACE();
+#endif

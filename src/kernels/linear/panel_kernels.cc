@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "kernels/linear/panel_formats.h"
+
+namespace chorus {
+
+void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
+  // A cache line of every row at a time: rows far apart would otherwise evict each other.
+  constexpr int64_t kLine = 16;
+  const int64_t whole = inputs / 4 * 4;
+  for (int64_t i0 = 0; i0 < whole; i0 += kLine) {
+    const int64_t i1 = std::min(whole, i0 + kLine);
+    for (int r = 0; r < count; ++r) {
+      for (int64_t i = i0; i < i1; i += 4)
+        std::memcpy(dst + i * count + r * 4, rows[r] + i, 4 * sizeof(float));
+    }
+  }
+  if (whole == inputs) return;
+  for (int r = 0; r < count; ++r) {
+    float* last = dst + whole * count + r * 4;
+    std::fill(last, last + 4, 0.0f);
+    std::copy(rows[r] + whole, rows[r] + inputs, last);
+  }
+}
+
+const PanelKernels& panelKernels(Isa isa, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return *f32PanelKernels(isa);
+    case DType::kFloat16:
+      return *f16PanelKernels(isa);
+    case DType::kBFloat16:
+      return *bf16PanelKernels(isa);
+    default:
+      fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(dtype));
+  }
+}
+
+}  // namespace chorus

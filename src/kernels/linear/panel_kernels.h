@@ -1,0 +1,45 @@
+// The inner product of every linear and of attention: a few packed rows times panels of 16 columns.
+#pragma once
+
+#include <cstdint>
+
+#include "base/cpu_features.h"
+#include "base/dtype.h"
+
+namespace chorus {
+
+inline constexpr int kMaxTileRows = 16;
+
+// y[r][c] = x[r] . panels[c], each element one chain of multiply-adds over ascending inputs in one
+// accumulator (from zero, or from what stands in y), so that a result depends neither on the number of rows
+// nor on a split of the inputs into several calls at multiples of 4.
+struct PanelArgs {
+  const float* x = nullptr;  // packed tile, see packTile
+  int64_t inputs = 0;
+  const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
+  int64_t panel_stride = 0;      // bytes from a panel to the next
+  int64_t input_stride = 0;      // bytes from an input (bfloat16: an input pair) to the next within a panel
+  float* const* y = nullptr;     // for every row, its first column
+  int64_t cols = 0;              // the last panel may be partial: no column past cols is touched
+  bool accumulate = false;
+};
+using PanelFunction = void (*)(const PanelArgs& args);
+
+// The kernels of one weight format on one instruction set.
+struct PanelKernels {
+  int max_rows = 0;                          // of a tile
+  PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
+  // y = y + scale * v, then times magnitude if given; count elements.
+  void (*apply_part)(const float* v, float scale, const float* magnitude, float* y, int64_t count) = nullptr;
+};
+const PanelKernels& panelKernels(Isa isa, DType dtype);
+
+// Bytes from an input (or pair) to the next in a packed weight.
+inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
+
+// Writes `rows` rows of `inputs` floats as a tile: [ceil(inputs / 4)][rows][4], the last quad padded with
+// zeros. One row is its own tile when inputs is a multiple of 4. dst must not overlap the rows.
+void packTile(const float* const* rows, int count, int64_t inputs, float* dst);
+inline int64_t tileFloats(int rows, int64_t inputs) { return (inputs + 3) / 4 * 4 * rows; }
+
+}  // namespace chorus

@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "kernels/test_util.h"
+
+namespace chorus {
+namespace {
+
+using kernel_test::Values;
+
+struct Weight {
+  AlignedBuffer memory;
+  PackedWeight view;
+};
+
+Weight makeWeight(Values& values, DType dtype, int64_t out, int64_t in) {
+  Weight weight;
+  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(dtype, out, in))));
+  const auto rows = kernel_test::asDtype(values.reals(out * in), dtype);
+  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
+  weight.view = {weight.memory.data(), dtype, out, in};
+  return weight;
+}
+
+std::vector<float> unpackAll(const PackedWeight& weight) {
+  std::vector<float> all(static_cast<size_t>(weight.out * weight.in));
+  for (int64_t o = 0; o < weight.out; ++o) unpackRow(weight, o, all.data() + o * weight.in);
+  return all;
+}
+
+// The same weight with every element's absolute value, float32.
+Weight absolute(const PackedWeight& weight) {
+  std::vector<float> all = unpackAll(weight);
+  for (float& value : all) value = std::abs(value);
+  Weight result;
+  result.memory = AlignedBuffer(static_cast<size_t>(packedBytes(DType::kFloat32, weight.out, weight.in)));
+  packRows(all.data(), DType::kFloat32, weight.out, weight.in, 0, result.memory.data());
+  result.view = {result.memory.data(), DType::kFloat32, weight.out, weight.in};
+  return result;
+}
+
+// Adapters and the groups that use them, with storage that outlives the calls.
+struct Adapters {
+  std::vector<Weight> weights;
+  std::vector<std::vector<float>> magnitudes;
+  std::vector<std::vector<LinearPart>> parts;
+
+  void add(Values& values, DType dtype, int64_t in, int64_t out, const std::vector<int64_t>& ranks) {
+    std::vector<LinearPart> list;
+    for (const int64_t rank : ranks) {
+      LinearPart part;
+      part.out_begin = values.integer(0, out - 1);
+      const int64_t features = values.integer(1, out - part.out_begin);
+      weights.push_back(makeWeight(values, dtype, rank, in));
+      part.a = weights.back().view;
+      weights.push_back(makeWeight(values, dtype, features, rank));
+      part.b = weights.back().view;
+      part.scale = values.real(0.25f, 2.0f);
+      if (values.integer(0, 1) == 1) {
+        magnitudes.push_back(values.reals(features, 0.5f, 1.5f));
+        part.magnitude = magnitudes.back().data();
+      }
+      list.push_back(part);
+    }
+    parts.push_back(list);
+  }
+};
+
+struct Assignment {
+  std::vector<std::vector<RowRange>> ranges;
+  std::vector<RowGroup> groups;
+
+  // adapter_of[row]: index into adapters.parts, or -1.
+  Assignment(const std::vector<int>& adapter_of, const Adapters& adapters) : ranges(adapters.parts.size()) {
+    for (size_t row = 0; row < adapter_of.size(); ++row) {
+      if (adapter_of[row] < 0) continue;
+      auto& list = ranges[static_cast<size_t>(adapter_of[row])];
+      const auto r = static_cast<int32_t>(row);
+      if (!list.empty() && list.back().end == r) {
+        list.back().end = r + 1;
+      } else {
+        list.push_back({r, r + 1});
+      }
+    }
+    for (size_t g = 0; g < ranges.size(); ++g) {
+      if (!ranges[g].empty()) groups.push_back({ranges[g], adapters.parts[g]});
+    }
+  }
+};
+
+std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeight& weight,
+                       std::span<const RowGroup> groups = {}) {
+  const auto rows = static_cast<int64_t>(x.size()) / weight.in;
+  std::vector<float> y(static_cast<size_t>(rows * weight.out), std::numeric_limits<float>::quiet_NaN());
+  const auto context = backend.createContext();
+  backend.linear(
+      {kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, weight.out), groups},
+      *context, {});
+  return y;
+}
+
+// What rounding can do to each element: epsilon times the number of roundings times the sum of absolute
+// products.
+std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight,
+                             const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) {
+  for (float& value : x) value = std::abs(value);
+  const Weight w = absolute(weight);
+  Adapters abs_adapters;
+  int64_t roundings = weight.in + 4;
+  if (adapters != nullptr) {
+    abs_adapters.parts = adapters->parts;
+    for (auto& parts : abs_adapters.parts) {
+      for (LinearPart& part : parts) {
+        abs_adapters.weights.push_back(absolute(part.a));
+        part.a = abs_adapters.weights.back().view;
+        abs_adapters.weights.push_back(absolute(part.b));
+        part.b = abs_adapters.weights.back().view;
+        part.scale = std::abs(part.scale);
+        roundings += part.a.out + part.a.in + 4;
+      }
+    }
+  }
+  const Assignment assignment(adapter_of, abs_adapters);
+  auto result = run(*createBackend({.name = "reference"}), x, w.view, assignment.groups);
+  for (float& value : result) value *= static_cast<float>(roundings) * std::numeric_limits<float>::epsilon();
+  return result;
+}
+
+constexpr DType kDtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
+  Values values;
+  for (const DType dtype : kDtypes) {
+    for (const int64_t out : {1, 15, 16, 17, 31, 48, 100}) {
+      for (const int64_t in : {1, 2, 3, 7, 64, 65, 130}) {
+        const auto source = values.reals(out * in);
+        const auto rows = kernel_test::asDtype(source, dtype);
+        AlignedBuffer memory(static_cast<size_t>(packedBytes(dtype, out, in)));
+        std::memset(memory.data(), 0xff, memory.size());
+        // In two pieces, the first ending anywhere: appended sources share a panel.
+        const int64_t split = values.integer(0, out);
+        packRows(rows.data(), dtype, split, in, 0, memory.data());
+        packRows(rows.data() + static_cast<size_t>(split * in) * dtypeSize(dtype), dtype, out - split, in,
+                 split, memory.data());
+        const PackedWeight weight{memory.data(), dtype, out, in};
+        const auto all = unpackAll(weight);
+        for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], loadAsFloat(rows.data(), dtype, i));
+        // Features past out and the second half of a last pair are zero.
+        const PackedWeight padded{memory.data(), dtype, (out + 15) / 16 * 16, in};
+        std::vector<float> feature(static_cast<size_t>(in));
+        for (int64_t o = out; o < padded.out; ++o) {
+          unpackRow(padded, o, feature.data());
+          for (const float value : feature) ASSERT_EQ(value, 0.0f);
+        }
+      }
+    }
+  }
+}
+
+using LinearTest = kernel_test::EveryIsa;
+
+TEST_P(LinearTest, MatchesTheReferenceAtEveryEdge) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const auto reference = createBackend({.name = "reference"});
+  for (const DType dtype : kDtypes) {
+    for (const int64_t out : {1, 15, 16, 17, 31, 48, 100}) {
+      for (const int64_t in : {1, 2, 3, 7, 15, 16, 17, 64, 65, 100, 257}) {
+        const Weight weight = makeWeight(values, dtype, out, in);
+        for (const int64_t rows : {0, 1, 2, 3, 5, 8, 13, 16, 17, 33, 70}) {
+          auto x = values.reals(rows * in);
+          kernel_test::expectNear(run(*backend, x, weight.view), run(*reference, x, weight.view),
+                                  tolerance(x, weight.view),
+                                  fmt::format("{} rows {} out {} in {}", dtypeName(dtype), rows, out, in));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearTest, LongInputsAndManyRowsCrossEveryBlock) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const auto reference = createBackend({.name = "reference"});
+  const Weight weight = makeWeight(values, DType::kBFloat16, 150, 2051);
+  auto x = values.reals(251 * weight.view.in);
+  const auto y = run(*backend, x, weight.view);
+  kernel_test::expectNear(y, run(*reference, x, weight.view), tolerance(x, weight.view), "251 rows");
+  for (const int64_t row : {0, 119, 120, 250}) {
+    std::vector<float> one(x.begin() + row * weight.view.in, x.begin() + (row + 1) * weight.view.in);
+    kernel_test::expectSameBits(run(*backend, one, weight.view).data(), y.data() + row * weight.view.out,
+                                weight.view.out, fmt::format("row {} alone", row));
+  }
+}
+
+TEST_P(LinearTest, AdapterPartsMatchTheReference) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const auto reference = createBackend({.name = "reference"});
+  for (const DType dtype : kDtypes) {
+    for (const int64_t rows : {1, 2, 13, 33, 140}) {
+      const int64_t in = rows % 2 == 0 ? 100 : 65, out = 150;
+      const Weight weight = makeWeight(values, dtype, out, in);
+      Adapters adapters;
+      for (const int64_t rank : {1, 3, 8, 16, 17, 64}) adapters.add(values, dtype, in, out, {rank});
+      adapters.add(values, dtype, in, out, {4, 16, 33});
+      std::vector<int> adapter_of;
+      for (int64_t r = 0; r < rows; ++r) {
+        adapter_of.push_back(r > 0 && values.integer(0, 2) > 0 ? adapter_of.back()
+                                                               : static_cast<int>(values.integer(-1, 6)));
+      }
+      const Assignment assignment(adapter_of, adapters);
+      auto x = values.reals(rows * in);
+      kernel_test::expectNear(run(*backend, x, weight.view, assignment.groups),
+                              run(*reference, x, weight.view, assignment.groups),
+                              tolerance(x, weight.view, adapter_of, &adapters),
+                              fmt::format("{} rows {}", dtypeName(dtype), rows));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Whatever else is in the call, however many threads run it: a row's bits are those of its solo call.
+TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
+  Values values;
+  const auto solo = kernel_test::cpuBackend(GetParam(), 1);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const int threads : {1, 2, 3}) backends.push_back(kernel_test::cpuBackend(GetParam(), threads));
+  for (const DType dtype : kDtypes) {
+    const int64_t in = 131, out = 2 * 64 * 16 + 77;
+    const Weight weight = makeWeight(values, dtype, out, in);
+    Adapters adapters;
+    for (const int64_t rank : {1, 8, 17}) adapters.add(values, dtype, in, out, {rank, 3});
+    for (int round = 0; round < 12; ++round) {
+      const int64_t rows = values.integer(1, round % 3 == 0 ? 150 : 20);
+      auto x = values.reals(rows * in);
+      std::vector<int> adapter_of;
+      for (int64_t r = 0; r < rows; ++r) adapter_of.push_back(static_cast<int>(values.integer(-1, 2)));
+      const Assignment mixed(adapter_of, adapters);
+      std::vector<std::vector<float>> results;
+      for (const auto& backend : backends) results.push_back(run(*backend, x, weight.view, mixed.groups));
+      for (size_t b = 1; b < results.size(); ++b) {
+        kernel_test::expectSameBits(results[b].data(), results[0].data(), rows * out, "threads");
+      }
+      for (int probe = 0; probe < 4; ++probe) {
+        const int64_t row = values.integer(0, rows - 1);
+        std::vector<float> one(x.begin() + row * in, x.begin() + (row + 1) * in);
+        const Assignment alone({adapter_of[static_cast<size_t>(row)]}, adapters);
+        kernel_test::expectSameBits(results[0].data() + row * out,
+                                    run(*solo, one, weight.view, alone.groups).data(), out,
+                                    fmt::format("row {} of {}", row, rows));
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const Weight weight = makeWeight(values, DType::kBFloat16, 37, 19);
+  auto x = values.reals(7 * 40);
+  std::vector<float> y(7 * 64, -5.0f);
+  const auto context = backend->createContext();
+  backend->linear({{x.data() + 3, 7, 19, 40}, weight.view, {y.data() + 5, 7, 37, 64}, {}}, *context, {});
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t col = i % 64;
+    if (col >= 5 && col < 42) continue;
+    ASSERT_EQ(y[i], -5.0f) << i;
+  }
+}
+
+CHORUS_FOR_EVERY_ISA(LinearTest);
+}  // namespace
+}  // namespace chorus

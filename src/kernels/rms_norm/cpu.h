@@ -1,0 +1,11 @@
+// The CPU's norm: rows over threads.
+#pragma once
+
+#include "kernels/cpu/workspace.h"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace chorus {
+
+void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace);
+
+}  // namespace chorus

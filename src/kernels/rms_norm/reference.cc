@@ -1,0 +1,24 @@
+#include <cmath>
+
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace chorus::reference {
+
+void rmsNorm(const RmsNormArgs& args) {
+  const int64_t cols = args.residual.cols;
+  for (int64_t r = 0; r < args.residual.rows; ++r) {
+    float* residual = args.residual.data + r * args.residual.stride;
+    for (int64_t c = 0; args.delta.data != nullptr && c < cols; ++c) {
+      const float delta = args.delta.data[r * args.delta.stride + c];
+      residual[c] += args.bias != nullptr ? delta + args.bias[c] : delta;
+    }
+    if (args.y.data == nullptr) continue;
+    float sum = 0;
+    for (int64_t c = 0; c < cols; ++c) sum += residual[c] * residual[c];
+    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
+    for (int64_t c = 0; c < cols; ++c)
+      args.y.data[r * args.y.stride + c] = residual[c] * scale * args.weight[c];
+  }
+}
+
+}  // namespace chorus::reference

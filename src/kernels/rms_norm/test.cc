@@ -1,0 +1,80 @@
+#include <limits>
+
+#include "kernels/test_util.h"
+
+namespace chorus {
+namespace {
+
+using kernel_test::Values;
+using RmsNormTest = kernel_test::EveryIsa;
+
+struct Call {
+  int64_t rows, cols;
+  std::vector<float> residual, delta, bias, weight, y;
+
+  Call(Values& values, int64_t r, int64_t c)
+      : rows(r),
+        cols(c),
+        residual(values.reals(r * c)),
+        delta(values.reals(r * c)),
+        bias(values.reals(c)),
+        weight(values.reals(c)),
+        y(static_cast<size_t>(r * c)) {}
+  RmsNormArgs args(bool with_delta, bool with_bias, bool with_y) {
+    RmsNormArgs a;
+    a.residual = kernel_test::view(residual, rows, cols);
+    if (with_delta) a.delta = kernel_test::view(delta, rows, cols);
+    if (with_bias) a.bias = bias.data();
+    a.weight = weight.data();
+    if (with_y) a.y = kernel_test::view(y, rows, cols);
+    return a;
+  }
+};
+
+TEST_P(RmsNormTest, MatchesTheReference) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
+  const auto context = backend->createContext();
+  for (const int64_t rows : {0, 1, 2, 5, 33}) {
+    for (const int64_t cols : {1, 3, 15, 16, 17, 64, 65, 100, 2048}) {
+      for (int form = 0; form < 8; ++form) {
+        Call call(values, rows, cols);
+        Call expected = call;
+        backend->rmsNorm(call.args(form & 1, form & 2, form & 4), *context, {});
+        reference::rmsNorm(expected.args(form & 1, form & 2, form & 4));
+        kernel_test::expectSameBits(call.residual.data(), expected.residual.data(), rows * cols, "residual");
+        std::vector<float> tolerance;
+        const auto roundings = static_cast<float>(cols + 8);
+        for (const float y : expected.y) {
+          tolerance.push_back(std::abs(y) * roundings * std::numeric_limits<float>::epsilon());
+        }
+        kernel_test::expectNear(call.y, expected.y, tolerance,
+                                fmt::format("{} x {} form {}", rows, cols, form));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(RmsNormTest, OutputMayAliasDeltaAndMatesDoNotMatter) {
+  Values values;
+  const auto backend = kernel_test::cpuBackend(GetParam(), 3);
+  const auto context = backend->createContext();
+  Call many(values, 60, 1030);
+  Call aliased = many;
+  backend->rmsNorm(many.args(true, true, true), *context, {});
+  RmsNormArgs args = aliased.args(true, true, true);
+  args.y = kernel_test::view(aliased.delta, 60, 1030);
+  backend->rmsNorm(args, *context, {});
+  kernel_test::expectSameBits(aliased.delta.data(), many.y.data(), 60 * 1030, "aliased");
+  Call alone = many;
+  args = many.args(false, false, true);
+  args.residual = {many.residual.data() + 7 * 1030, 1, 1030, 1030};
+  args.y = {alone.y.data(), 1, 1030, 1030};
+  backend->rmsNorm(args, *context, {});
+  kernel_test::expectSameBits(alone.y.data(), many.y.data() + 7 * 1030, 1030, "alone");
+}
+
+CHORUS_FOR_EVERY_ISA(RmsNormTest);
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,110 @@
+#include "kernels/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rope_cache/cpu.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/rope_cache/cpu.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace chorus {
+namespace HWY_NAMESPACE {
+namespace {
+
+void addBias(const float* bias, float* row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] += bias[i];
+}
+
+void rotateHalves(const float* cos, const float* sin, int64_t half, float* head) {
+  const Floats d;
+  int64_t i = 0;
+  for (; i + kFloatLanes <= half; i += kFloatLanes) {
+    const FloatVec a = hn::LoadU(d, head + i), b = hn::LoadU(d, head + half + i);
+    const FloatVec c = hn::LoadU(d, cos + i), s = hn::LoadU(d, sin + i);
+    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, head + i);
+    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + half + i);
+  }
+  for (; i < half; ++i) {
+    const float a = head[i], b = head[half + i];
+    head[i] = a * cos[i] - b * sin[i];
+    head[half + i] = b * cos[i] + a * sin[i];
+  }
+}
+
+void rotatePairs(const float* cos, const float* sin, int64_t half, float* head) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = a * cos[i] - b * sin[i];
+    head[2 * i + 1] = b * cos[i] + a * sin[i];
+  }
+}
+
+template <typename T>
+void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t position, const float* k,
+                const float* v) {
+  T* block = reinterpret_cast<T*>(kvBlock(kv, block_table, position));
+  for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
+    T* key = block + keyIndex(kv, head, position, 0);
+    T* value = block + valueIndex(kv, head, position, 0);
+    for (int64_t d = 0; d < kv.head_size; ++d) {
+      key[d * kv.tokens_per_block] = fromFloat<T>(k[head * kv.head_size + d]);
+      value[d] = fromFloat<T>(v[head * kv.head_size + d]);
+    }
+  }
+}
+
+void ropeCacheRows(const RopeCacheArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
+  const KvLayer& kv = args.kv;
+  const int64_t head_size = kv.head_size;
+  const int64_t rotated_heads = int64_t{args.num_heads} + kv.num_kv_heads;
+  const int64_t half = args.rope.rotary_dim / 2;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t position = sequence.first_position + i;
+    float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
+    if (args.bias != nullptr) addBias(args.bias, row, (rotated_heads + kv.num_kv_heads) * head_size);
+    const float* cos = args.rope.cos + position * half;
+    const float* sin = args.rope.sin + position * half;
+    const auto rotate = args.rope.interleaved ? &rotatePairs : &rotateHalves;
+    for (int64_t head = 0; half > 0 && head < rotated_heads; ++head)
+      rotate(cos, sin, half, row + head * head_size);
+    const float* k = row + args.num_heads * head_size;
+    const float* v = row + rotated_heads * head_size;
+    switch (kv.dtype) {
+      case DType::kBFloat16:
+        writeCache<bf16>(kv, sequence.block_table, position, k, v);
+        break;
+      case DType::kFloat16:
+        writeCache<f16>(kv, sequence.block_table, position, k, v);
+        break;
+      default:
+        writeCache<float>(kv, sequence.block_table, position, k, v);
+    }
+  }
+}
+
+using RopeCacheRows = void (*)(const RopeCacheArgs&, const SequenceSpan&, int64_t, int64_t);
+RopeCacheRows rows() { return &ropeCacheRows; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace chorus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace chorus {
+namespace {
+using RopeCacheRows = void (*)(const RopeCacheArgs&, const SequenceSpan&, int64_t, int64_t);
+RopeCacheRows select(Isa isa) { CHORUS_SELECT_ISA(isa, rows); }
+}  // namespace
+
+void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
+  const RopeCacheRows run = select(workspace.isa);
+  workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end) {
+    for (const SequenceSpan& sequence : batch.sequences) {
+      const int64_t from = std::max<int64_t>(begin - sequence.row_begin, 0);
+      const int64_t to = std::min<int64_t>(end - sequence.row_begin, sequence.num_rows);
+      if (from < to) run(args, sequence, from, to);
+    }
+  });
+}
+}  // namespace chorus
+#endif

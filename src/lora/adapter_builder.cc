@@ -1,0 +1,113 @@
+#include "lora/adapter_builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+namespace chorus {
+namespace {
+
+// Widens the exponent check to any float type: all exponent bits set means infinite or NaN.
+template <typename Bits>
+bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
+  bool finite = true;
+  for (size_t i = 0; i + sizeof(Bits) <= bytes.size(); i += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i, sizeof(Bits));
+    finite &= (bits & exponent) != exponent;
+  }
+  return finite;
+}
+
+template <typename Matches>
+std::optional<ModulePlace> findTarget(const WeightTable& table, Matches matches) {
+  for (const WeightRow& row : table) {
+    for (const LoraTarget& target : row.lora_targets) {
+      if (matches(target)) return ModulePlace{&row, &target};
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<std::byte> allocate(size_t bytes) {
+  return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1))), [](std::byte* p) { ::operator delete(p); }};
+}
+}  // namespace
+
+std::optional<ModulePlace> findModule(const WeightTable& table, std::string_view module_name) {
+  return findTarget(table, [&](const LoraTarget& target) { return target.module_name == module_name; });
+}
+std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id) {
+  return findTarget(table, [&](const LoraTarget& target) { return target.module_id == module_id; });
+}
+
+std::string moduleNames(const WeightTable& table) {
+  std::string names;
+  for (const WeightRow& row : table) {
+    for (const LoraTarget& target : row.lora_targets) {
+      if (!names.empty()) names += ", ";
+      names += target.module_name;
+    }
+  }
+  return names;
+}
+
+bool isAdapterDType(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
+}
+
+bool allFinite(std::span<const std::byte> bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return finiteBits<uint32_t>(bytes, 0x7f800000u);
+    case DType::kFloat16: return finiteBits<uint16_t>(bytes, 0x7c00u);
+    case DType::kBFloat16: return finiteBits<uint16_t>(bytes, 0x7f80u);
+    case DType::kFloat64: return finiteBits<uint64_t>(bytes, 0x7ff0000000000000u);
+    default: return true;
+  }
+}
+
+std::vector<float> toFloats(const TensorView& tensor) {
+  const auto aligned = allocate(tensor.bytes.size());
+  if (!tensor.bytes.empty()) std::memcpy(aligned.get(), tensor.bytes.data(), tensor.bytes.size());
+  std::vector<float> values(static_cast<size_t>(tensor.elements()));
+  convertElements(aligned.get(), tensor.dtype, values.data(), DType::kFloat32, values.size());
+  return values;
+}
+
+const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
+  const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtypeSize(tensor.dtype) == 0;
+  if (aligned && tensor.dtype == dtype) return tensor.bytes.data();
+  const auto count = static_cast<size_t>(tensor.elements());
+  const auto source = allocate(tensor.bytes.size());
+  std::memcpy(source.get(), tensor.bytes.data(), tensor.bytes.size());
+  if (tensor.dtype == dtype) {
+    keep(source);
+    return source.get();
+  }
+  const auto converted = allocate(count * dtypeSize(dtype));
+  convertElements(source.get(), tensor.dtype, converted.get(), dtype, count);
+  keep(converted);
+  return converted.get();
+}
+
+void AdapterBuilder::add(AdapterModule module, const TensorView& a, const TensorView& b) {
+  const bool keeps_type = a.dtype == b.dtype && a.dtype != DType::kFloat64;
+  module.dtype = keeps_type ? a.dtype : DType::kFloat32;
+  module.a = place(a, module.dtype);
+  module.b = place(b, module.dtype);
+  adapter_.max_rank = std::max(adapter_.max_rank, module.rank);
+  adapter_.uses_dora = adapter_.uses_dora || !module.magnitude.empty();
+  adapter_.modules.push_back(std::move(module));
+}
+
+Adapter AdapterBuilder::finish(std::string content_hash) {
+  std::sort(adapter_.modules.begin(), adapter_.modules.end(), [](const AdapterModule& x, const AdapterModule& y) {
+    return std::tie(x.layer, x.module_id) < std::tie(y.layer, y.module_id);
+  });
+  adapter_.content_hash = std::move(content_hash);
+  return std::move(adapter_);
+}
+
+}  // namespace chorus

@@ -1,0 +1,53 @@
+// What all adapter sources share: finding a module's place in the model, and turning tensors into AdapterModules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/weight_table.h"
+#include "formats/safetensors.h"
+#include "lora/adapter.h"
+
+namespace chorus {
+
+// A module that the model offers to adapters.
+struct ModulePlace {
+  const WeightRow* row = nullptr;
+  const LoraTarget* target = nullptr;
+  int64_t in() const { return row->shape[1]; }
+  int64_t out() const { return target->rows; }
+};
+// The table must outlive the results. nullopt when the model has no such module.
+std::optional<ModulePlace> findModule(const WeightTable& table, std::string_view module_name);
+std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id);
+// All module names of the model, for error lines.
+std::string moduleNames(const WeightTable& table);
+
+// float32, float16, bfloat16 and float64.
+bool isAdapterDType(DType dtype);
+// Whether all values are finite. dtype is one of isAdapterDType; bytes may be unaligned.
+bool allFinite(std::span<const std::byte> bytes, DType dtype);
+// The tensor's values; dtype is one of isAdapterDType, bytes may be unaligned.
+std::vector<float> toFloats(const TensorView& tensor);
+
+class AdapterBuilder {
+ public:
+  explicit AdapterBuilder(std::string name) { adapter_.name = std::move(name); }
+
+  // Adds a module. a and b stay where they are when they are of one dtype that adapters keep and aligned, else they
+  // are copied (float64 and mixed types as float32). Both are of adapter dtypes and of the module's shapes.
+  void add(AdapterModule module, const TensorView& a, const TensorView& b);
+  // Keeps the memory that tensors passed to add point into.
+  void keep(std::shared_ptr<const void> memory) { adapter_.storage.push_back(std::move(memory)); }
+  // Sorts and returns the adapter.
+  Adapter finish(std::string content_hash);
+
+ private:
+  const std::byte* place(const TensorView& tensor, DType dtype);
+  Adapter adapter_;
+};
+
+}  // namespace chorus

@@ -1,0 +1,33 @@
+// A PEFT adapter of any bytes is refused with an Error or fits the model. Input: two bytes of little-endian length,
+// adapter_config.json of that length, adapter_model.safetensors.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "lora/source_peft.h"
+#include "lora/test_model.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const chorus::TestModel model;
+  chorus::log::set_level(chorus::log::level::off);
+  if (size < 2) return 0;
+  const size_t length = std::min<size_t>(data[0] | data[1] << 8, size - 2);
+  const std::string_view config(reinterpret_cast<const char*>(data) + 2, length);
+  try {
+    const auto weights = chorus::Safetensors::parse(std::as_bytes(std::span(data + 2 + length, size - 2 - length)), "w");
+    const chorus::Adapter adapter =
+        chorus::readPeftAdapter(config, "c", weights, "fuzz", {model.config, model.table, 64});
+    for (const chorus::AdapterModule& module : adapter.modules) {
+      if (module.rank < 1 || module.rank > 64 || module.a == nullptr || module.b == nullptr) std::abort();
+      for (size_t i = 0; i < module.aBytes() / chorus::dtypeSize(module.dtype); ++i) {
+        if (!(chorus::loadAsFloat(module.a, module.dtype, i) == chorus::loadAsFloat(module.a, module.dtype, i))) {
+          std::abort();
+        }
+      }
+    }
+  } catch (const chorus::Error&) {
+  }
+  return 0;
+}

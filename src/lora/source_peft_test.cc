@@ -1,0 +1,238 @@
+#include "lora/source_peft.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "lora/module_pattern.h"
+#include "lora/test_model.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kLayer0 = "base_model.model.model.layers.0.";
+const std::string kLayer1 = "base_model.model.model.layers.1.";
+
+std::string errorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+class PeftTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "peft.XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+    config_ = Json::parse(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "use_dora": false,
+      "target_modules": ["q_proj", "down_proj"], "lora_dropout": 0.1, "task_type": "CAUSAL_LM", "rank_pattern": {},
+      "alpha_pattern": {}, "modules_to_save": null, "loftq_config": {}, "peft_version": "0.21.2"})");
+    put(kLayer0 + "self_attn.q_proj.lora_A.weight", {2, 4});
+    put(kLayer0 + "self_attn.q_proj.lora_B.weight", {4, 2});
+    put(kLayer1 + "mlp.down_proj.lora_A.weight", {2, 6});
+    put(kLayer1 + "mlp.down_proj.lora_B.weight", {4, 2});
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  void put(const std::string& name, const std::vector<int64_t>& shape) {
+    std::vector<float> values(static_cast<size_t>(
+        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
+    std::iota(values.begin(), values.end(), static_cast<float>(tensors_.size()));
+    tensors_[name] = {shape, values};
+  }
+  void save() {
+    writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
+    std::vector<SafetensorsWriter::Declaration> declarations;
+    for (const auto& [name, tensor] : tensors_) declarations.push_back({name, DType::kFloat32, tensor.first});
+    SafetensorsWriter writer(dir_ / "adapter_model.safetensors", declarations);
+    for (const auto& [name, tensor] : tensors_) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
+    writer.finish();
+  }
+  Adapter read(int64_t max_rank = 0) {
+    save();
+    return readPeftAdapter(dir_, "a", {model_.config, model_.table, max_rank});
+  }
+  std::string refusal(int64_t max_rank = 0) {
+    return errorOf([&] { read(max_rank); });
+  }
+  std::string refusalOf(const std::string& field, const Json& value) {
+    const Json old = config_;
+    config_[field] = value;
+    const std::string text = refusal();
+    config_ = old;
+    return text;
+  }
+
+  fs::path dir_;
+  TestModel model_;
+  Json config_;
+  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
+};
+
+TEST_F(PeftTest, ReadsModulesWithoutCopyingThem) {
+  const Adapter adapter = read();
+  EXPECT_EQ(adapter.name, "a");
+  EXPECT_EQ(adapter.max_rank, 2);
+  EXPECT_FALSE(adapter.uses_dora);
+  ASSERT_EQ(adapter.modules.size(), 2u);
+  const AdapterModule& q = adapter.modules[0];
+  EXPECT_EQ(q.module_id, kAttnQ);
+  EXPECT_EQ(q.module_name, "self_attn.q_proj");
+  EXPECT_EQ(q.layer, 0);
+  EXPECT_EQ(q.rank, 2);
+  EXPECT_EQ(q.in, 4);
+  EXPECT_EQ(q.out, 4);
+  EXPECT_EQ(q.scale, 3.0f);
+  EXPECT_EQ(loadAsFloat(q.b, q.dtype, 7), 8.0f);
+  const AdapterModule& down = adapter.modules[1];
+  EXPECT_EQ(down.layer, 1);
+  EXPECT_EQ(down.in, 6);
+  EXPECT_EQ(loadAsFloat(down.a, down.dtype, 0), 2.0f);
+  EXPECT_EQ(adapter.storage.size(), 1u);
+}
+
+TEST_F(PeftTest, AcceptsNamesWithTheAdapterInThem) {
+  tensors_.clear();
+  put(kLayer0 + "self_attn.q_proj.lora_A.default.weight", {2, 4});
+  put(kLayer0 + "self_attn.q_proj.lora_B.default.weight", {4, 2});
+  EXPECT_EQ(read().modules.size(), 1u);
+}
+
+TEST_F(PeftTest, ScalesAndRanksFollowThePatterns) {
+  config_["use_rslora"] = true;
+  EXPECT_FLOAT_EQ(read().modules[0].scale, 6.0f / std::sqrt(2.0f));
+  config_["use_rslora"] = false;
+  config_["rank_pattern"] = {{"layers.1.mlp.down_proj", 3}, {"k_proj", 9}};
+  config_["alpha_pattern"] = {{"q_proj", 1}};
+  put(kLayer1 + "mlp.down_proj.lora_A.weight", {3, 6});
+  put(kLayer1 + "mlp.down_proj.lora_B.weight", {4, 3});
+  const Adapter adapter = read();
+  EXPECT_EQ(adapter.modules[0].scale, 0.5f);
+  EXPECT_EQ(adapter.modules[1].rank, 3);
+  EXPECT_EQ(adapter.modules[1].scale, 2.0f);
+  EXPECT_EQ(adapter.max_rank, 3);
+}
+
+TEST_F(PeftTest, ReadsMagnitudesInBothSpellings) {
+  config_["use_dora"] = true;
+  EXPECT_THAT(refusal(), HasSubstr("no lora_magnitude_vector"));
+  put(kLayer0 + "self_attn.q_proj.lora_magnitude_vector", {4});
+  put(kLayer1 + "mlp.down_proj.lora_magnitude_vector.weight", {4});
+  const Adapter adapter = read();
+  EXPECT_TRUE(adapter.uses_dora);
+  EXPECT_THAT(adapter.modules[0].magnitude, ElementsAre(4, 5, 6, 7));
+  EXPECT_FALSE(adapter.modules[0].magnitude_is_normalised);
+  config_["use_dora"] = false;
+  EXPECT_THAT(refusal(), HasSubstr("does not say use_dora"));
+}
+
+TEST_F(PeftTest, ContentHashFollowsWeightsAndConfig) {
+  const std::string first = read().content_hash;
+  EXPECT_EQ(read().content_hash, first);
+  config_["lora_alpha"] = 7;
+  EXPECT_NE(read().content_hash, first);
+  config_["lora_alpha"] = 6;
+  tensors_.begin()->second.second[0] += 1.0f;
+  EXPECT_NE(read().content_hash, first);
+}
+
+TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
+  const auto original = tensors_;
+  const std::string q = kLayer0 + "self_attn.q_proj.";
+  put(q + "lora_A.weight", {2, 5});
+  EXPECT_THAT(refusal(), HasSubstr("'" + q + "lora_A.weight' has shape [2, 5], expected [2, 4]"));
+  tensors_ = original;
+  put(q + "lora_B.weight", {4, 3});
+  EXPECT_THAT(refusal(), HasSubstr("has shape [4, 3], expected [4, 2]"));
+  tensors_ = original;
+  tensors_.erase(q + "lora_B.weight");
+  EXPECT_THAT(refusal(), HasSubstr("lora_B is missing"));
+  tensors_ = original;
+  put("base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("layer 2, the model has 2 layers"));
+  tensors_ = original;
+  put(kLayer0 + "self_attn.z_proj.lora_A.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("offers self_attn.qkv_proj, self_attn.q_proj"));
+  tensors_ = original;
+  put("base_model.model.lm_head.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("lm_head"));
+  tensors_ = original;
+  put(kLayer0 + "self_attn.k_proj.lora_A.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  tensors_ = original;
+  put(q + "lora_A.default.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("the same weights"));
+  tensors_ = original;
+  for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    tensors_[q + "lora_A.weight"].second[3] = bad;
+    EXPECT_THAT(refusal(), HasSubstr("lora_A.weight' holds values that are not finite"));
+  }
+  tensors_ = original;
+  EXPECT_THAT(refusal(1), HasSubstr("rank 2, above the maximum of 1"));
+  EXPECT_EQ(refusal(2), "");
+  tensors_.clear();
+  EXPECT_THAT(refusal(), HasSubstr("no LoRA tensors"));
+}
+
+TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
+  EXPECT_THAT(refusalOf("peft_type", "IA3"), HasSubstr("'peft_type' IA3"));
+  EXPECT_THAT(refusalOf("r", 0), HasSubstr("'r'"));
+  EXPECT_THAT(refusalOf("bias", "all"), HasSubstr("'bias' is supported only at its default \"none\""));
+  EXPECT_THAT(refusalOf("modules_to_save", {{"lm_head", 1}}), HasSubstr("'modules_to_save'"));
+  EXPECT_THAT(refusalOf("init_lora_weights", "pissa_niter_4"), HasSubstr("'init_lora_weights' pissa_niter_4"));
+  EXPECT_THAT(refusalOf("rank_pattern", {{"q_proj", 0}}), HasSubstr("'q_proj'"));
+  EXPECT_THAT(refusalOf("target_modules", 3), HasSubstr("'target_modules'"));
+  for (const char* field : {"fan_in_fan_out", "lora_bias", "use_qalora"}) {
+    EXPECT_THAT(refusalOf(field, true), HasSubstr(field));
+  }
+  const Json something = {{"a", 1}};
+  for (const char* field : {"layer_replication", "megatron_config", "target_parameters", "trainable_token_indices",
+                            "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
+                            "use_bdlora"}) {
+    EXPECT_THAT(refusalOf(field, something), HasSubstr(field));
+    EXPECT_EQ(refusalOf(field, nullptr), "");
+  }
+  for (const char* field : {"init_lora_weights", "a_field_of_next_year", "auto_mapping", "eva_config"}) {
+    EXPECT_EQ(refusalOf(field, something), "") << field;
+  }
+}
+
+TEST_F(PeftTest, NamesMissingFiles) {
+  const auto open = [&] { readPeftAdapter(dir_, "a", {model_.config, model_.table}); };
+  writeFileAtomically(dir_ / "adapter_model.bin", "x");
+  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: only safetensors"));
+  save();
+  EXPECT_EQ(errorOf(open), "");
+  fs::remove(dir_ / "adapter_config.json");
+  EXPECT_THAT(errorOf(open), HasSubstr("adapter_config.json"));
+}
+
+TEST(ModulePatternTest, MatchesWholeNameParts) {
+  const auto matches = [](const char* pattern, const char* module) { return ModulePattern(pattern, "c").matches(module); };
+  EXPECT_TRUE(matches("q_proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_TRUE(matches("layers.1.self_attn.q_proj", "model.layers.1.self_attn.q_proj"));
+  EXPECT_FALSE(matches("layers.1.self_attn.q_proj", "model.layers.11.self_attn.q_proj"));
+  EXPECT_FALSE(matches("proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_TRUE(matches("model.layers.0.q", "model.layers.0.q"));
+}
+
+}  // namespace
+}  // namespace chorus

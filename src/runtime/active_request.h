@@ -1,0 +1,99 @@
+// A request on its way through the executor: what was asked, what is known, what it holds, what was answered.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chorus/executor.h"
+#include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/sampler.h"
+#include "runtime/scheduler.h"
+#include "runtime/step_builder.h"
+
+namespace chorus {
+
+// Made by the caller's thread, then owned by the step thread.
+class ActiveRequest {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // maxTokens is cut, with a warning, to what max_seq_len leaves beside the prompt.
+  ActiveRequest(executor::IdType id, const executor::Request& request, executor::Executor::ResponseCallback callback,
+                int32_t max_seq_len);
+
+  const executor::IdType id;
+  const executor::Executor::ResponseCallback callback;  // null: the response is awaited
+  const std::optional<executor::LoraConfig> lora;       // the task id; its tensors are in lora_source
+  std::shared_ptr<const AdapterSource> lora_source;     // of the tensors, null without them
+  std::string refusal;                                  // what it is answered with at once, unless empty
+  QueuePosition position;
+  const std::optional<Clock::time_point> deadline;
+
+  // What it holds, as the scheduler sees it.
+  RequestView view() const;
+  int32_t slot = -1;  // of the KV block tables, while running
+  int32_t num_cached = 0;
+  int32_t blocks_held = 0;
+  bool generating = false;
+  bool was_paused = false;
+  int32_t times_bypassed = 0;
+  AdapterTicket adapter;
+
+  // Gives up all computed context; the known tokens stay.
+  void pause();
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int32_t numTokens() const { return static_cast<int32_t>(tokens_.size()); }
+  int32_t numGenerated() const { return numTokens() - prompt_length_; }
+
+  // Which logits it wants of its next `count` rows.
+  LogitsWanted logitsOfNext(int32_t count, bool samples) const;
+  // Keeps its share of a step's logits [rows, vocab], as far as it asked for them. first_row: the logits' first row,
+  // counted in positions of the sequence.
+  void keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples);
+  SampleInput sampleInput(std::span<const float> last_row) const;
+
+  // Appends a sampled token; returns why the request ends with it, or kNOT_FINISHED.
+  executor::FinishReason append(const SampleOutput& sample, Clock::time_point now);
+  // Marks the first step and counts steps.
+  void stepped(Clock::time_point now);
+
+  // Streaming with new tokens to send, or `reason` says that it ended.
+  bool streaming() const { return streaming_; }
+  executor::Response response(executor::FinishReason reason);
+  executor::Response errorResponse(std::string message) const { return {id, std::move(message), client_id_}; }
+
+ private:
+  executor::FinishReason finishReason(int32_t token) const;
+  bool endsWithStopWord() const;
+  void addLogits(executor::Result& result, bool last);
+
+  std::optional<executor::IdType> client_id_;
+  bool streaming_;
+  bool return_all_generated_;
+  executor::OutputConfig output_;
+  SamplingParams sampling_;
+  executor::VecTokens end_ids_;
+  std::vector<executor::VecTokens> stop_words_;
+  int32_t min_tokens_;
+  int32_t prompt_length_;
+  int32_t max_new_tokens_;
+
+  std::vector<int32_t> tokens_;  // prompt and generated
+  int32_t num_sent_ = 0;         // generated tokens that were streamed
+  std::vector<float> log_probs_;
+  double cum_log_prob_ = 0;
+  executor::Tensor context_logits_;  // [prompt, vocab]
+  int32_t context_logits_kept_ = 0;
+  bool context_logits_sent_ = false;
+  std::vector<float> generation_logits_;  // those not yet sent
+  int32_t vocab_size_ = 0;
+  int32_t decoding_iter_ = 0;
+  executor::RequestPerfMetrics metrics_;
+};
+
+}  // namespace chorus

@@ -1,0 +1,315 @@
+#include "runtime/executor_core.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/sha256.h"
+
+namespace chorus {
+namespace {
+
+using executor::FinishReason;
+using executor::IdType;
+using executor::Response;
+
+// Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue to move.
+constexpr size_t kLookahead = 1024;
+
+void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
+  hash.update(std::as_bytes(std::span(tensor.getShape())));
+  const int type = static_cast<int>(tensor.getDataType());
+  hash.update(std::as_bytes(std::span(&type, 1)));
+  hash.update(std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes()));
+}
+
+std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, int64_t element_bytes) {
+  if (!lora.getWeights()) return nullptr;
+  auto source = std::make_shared<AdapterSource>();
+  source->weights = lora.getWeights();
+  source->config = lora.getConfig();
+  source->bytes = static_cast<int64_t>(lora.getWeights()->getSize()) * element_bytes;
+  Sha256 hash;
+  hashTensor(hash, *source->weights);
+  hashTensor(hash, *source->config);
+  source->content_hash = hash.hex();
+  return source;
+}
+
+}  // namespace
+
+ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load)
+    : options_(options),
+      runner_(std::move(runner)),
+      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
+              options.requests.max_seq_len),
+      builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
+      sampler_(options.requests.vocab_size, options.sampler_threads),
+      free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
+      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load), options.adapter_workers,
+                                               [this] { ring(); })) {
+  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
+  thread_ = std::thread([this] { loop(); });
+}
+
+ExecutorCore::~ExecutorCore() { shutdown(); }
+
+ExecutorCore::RequestPtr ExecutorCore::makeRequest(IdType id, const executor::Request& request,
+                                                   const Callback& callback) const {
+  auto active = std::make_unique<ActiveRequest>(id, request, callback, options_.requests.max_seq_len);
+  if (auto refusal = refusalOf(request, options_.requests)) active->refusal = std::move(*refusal);
+  else if (request.getLoraConfig()) {
+    active->lora_source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
+  }
+  return active;
+}
+
+std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests, const Callback& callback) {
+  const auto count = static_cast<int32_t>(requests.size());
+  std::vector<IdType> ids(requests.size());
+  {
+    const std::lock_guard lock(mutex_);
+    if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
+    if (options_.max_queue_size && queued_ + count > *options_.max_queue_size) {
+      fail(ErrorCode::kExhausted, "Maximum queue size of {} has been reached, please try again later",
+           *options_.max_queue_size);
+    }
+    queued_ += count;
+    for (auto& id : ids) id = next_id_++;
+  }
+  // Checking a prompt and hashing an adapter's tensors takes time: not under the lock.
+  std::vector<RequestPtr> made;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    made.push_back(makeRequest(ids[i], requests[i], callback));
+    if (callback == nullptr) responses_.open(ids[i]);
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto& request : made) inbox_.emplace_back(std::move(request));
+  rung_ = true;
+  bell_.notify_one();
+  return ids;
+}
+
+void ExecutorCore::post(Command command) {
+  const std::lock_guard lock(mutex_);
+  inbox_.push_back(std::move(command));
+  rung_ = true;
+  bell_.notify_one();
+}
+
+void ExecutorCore::ring() {
+  const std::lock_guard lock(mutex_);
+  rung_ = true;
+  bell_.notify_one();
+}
+
+void ExecutorCore::cancel(IdType id) { post(Cancel{id}); }
+
+void ExecutorCore::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSource> source) {
+  post(SetAdapter{task_id, std::move(source)});
+}
+
+void ExecutorCore::unregisterAdapter(IdType task_id) { post(SetAdapter{task_id, nullptr}); }
+
+void ExecutorCore::shutdown() {
+  {
+    const std::lock_guard lock(mutex_);
+    shutdown_ = true;
+    bell_.notify_one();
+  }
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+bool ExecutorCore::acceptsRequests() const {
+  const std::lock_guard lock(mutex_);
+  return !shutdown_ && (!options_.max_queue_size || queued_ < *options_.max_queue_size);
+}
+
+std::vector<executor::IterationStats> ExecutorCore::takeStats() {
+  const std::lock_guard lock(stats_mutex_);
+  std::vector<executor::IterationStats> stats(stats_.begin(), stats_.end());
+  stats_.clear();
+  return stats;
+}
+
+void ExecutorCore::loop() {
+  while (waitForWork()) {
+    takeInbox();
+    takeLoadedAdapters();
+    endOverdue();
+    claimAdapters();
+    plan();
+    idle_ = !runStep();
+    deliver();
+  }
+  takeInbox();
+  endAll();
+  deliver();
+  responses_.close();
+}
+
+bool ExecutorCore::waitForWork() {
+  std::unique_lock lock(mutex_);
+  const auto awake = [this] { return rung_ || shutdown_; };
+  if (idle_ && with_deadline_ > 0) {
+    auto first = Clock::time_point::max();
+    for (const auto& [_, request] : waiting_) first = std::min(first, request->deadline.value_or(first));
+    bell_.wait_until(lock, first, awake);
+  } else if (idle_) {
+    bell_.wait(lock, awake);
+  }
+  rung_ = false;
+  taken_.swap(inbox_);
+  return !shutdown_;
+}
+
+void ExecutorCore::takeInbox() {
+  for (auto& command : taken_) {
+    if (auto* request = std::get_if<RequestPtr>(&command)) {
+      admit(std::move(*request));
+    } else if (const auto* cancelled = std::get_if<Cancel>(&command)) {
+      cancelNow(cancelled->id);
+    } else {
+      auto& adapter = std::get<SetAdapter>(command);
+      if (adapter.source != nullptr) adapters_->registerSource(adapter.task_id, std::move(adapter.source));
+      else adapters_->unregister(adapter.task_id);
+      claims_changed_ = true;
+    }
+  }
+  taken_.clear();
+}
+
+void ExecutorCore::admit(RequestPtr request) {
+  not_begun_.insert(request->id);
+  if (request->refusal.empty() && request->lora) {
+    try {
+      request->adapter = adapters_->ticket(*request->lora, std::move(request->lora_source));
+      claims_changed_ = true;
+    } catch (const std::exception& error) {
+      request->refusal = error.what();
+    }
+  }
+  if (!request->refusal.empty()) {
+    respond(*request, request->errorResponse(request->refusal));
+    leftQueue(*request);
+    return;
+  }
+  if (request->deadline) ++with_deadline_;
+  const QueuePosition position = request->position;
+  waiting_.emplace(position, std::move(request));
+}
+
+void ExecutorCore::cancelNow(IdType id) {
+  for (const auto& request : running_) {
+    if (request->id == id) return end(*request, request->response(FinishReason::kCANCELLED));
+  }
+  for (const auto& [_, request] : waiting_) {
+    if (request->id == id) return end(*request, request->response(FinishReason::kCANCELLED));
+  }
+}
+
+void ExecutorCore::takeLoadedAdapters() {
+  for (const auto& load : adapters_->takeLoaded()) {
+    claims_changed_ = true;
+    std::vector<ActiveRequest*> failed;
+    for (const auto& [_, request] : waiting_) {
+      AdapterTicket& ticket = request->adapter;
+      if (!ticket.claimed || ticket.key != load.key || ticket.parts != nullptr) continue;
+      ticket.parts = load.parts;
+      ticket.source.reset();
+      if (load.parts == nullptr) failed.push_back(request.get());
+    }
+    if (!failed.empty()) log::warn("{}", load.error);
+    for (ActiveRequest* request : failed) {
+      adapters_->drop(request->adapter);
+      end(*request, request->errorResponse(load.error));
+    }
+  }
+}
+
+void ExecutorCore::endOverdue() {
+  if (with_deadline_ == 0) return;
+  const auto now = Clock::now();
+  std::vector<ActiveRequest*> overdue;
+  const auto look = [&](ActiveRequest* request) {
+    if (request->deadline && *request->deadline <= now) overdue.push_back(request);
+  };
+  for (const auto& request : running_) look(request.get());
+  for (const auto& [_, request] : waiting_) look(request.get());
+  for (ActiveRequest* request : overdue) end(*request, request->response(FinishReason::kTIMED_OUT));
+}
+
+void ExecutorCore::claimAdapters() {
+  if (!claims_changed_) return;
+  claims_changed_ = false;
+  adapters_->beginClaims();
+  std::vector<std::pair<ActiveRequest*, std::string>> impossible;
+  size_t seen = 0;
+  for (const auto& [_, request] : waiting_) {
+    if (++seen > kLookahead) break;
+    try {
+      adapters_->claim(request->adapter, request->times_bypassed, options_.scheduler.max_bypasses);
+    } catch (const std::exception& error) {
+      impossible.emplace_back(request.get(), error.what());
+    }
+  }
+  for (const auto& [request, error] : impossible) end(*request, request->errorResponse(error));
+}
+
+void ExecutorCore::endAll() {
+  while (!running_.empty()) end(*running_.back(), running_.back()->response(FinishReason::kCANCELLED));
+  while (!waiting_.empty()) {
+    ActiveRequest& request = *waiting_.begin()->second;
+    end(request, request.response(FinishReason::kCANCELLED));
+  }
+}
+
+void ExecutorCore::respond(ActiveRequest& request, Response response) {
+  if (request.callback != nullptr) calls_.emplace_back(request.callback, std::move(response));
+  else outgoing_.push_back(std::move(response));
+}
+
+void ExecutorCore::deliver() {
+  responses_.push(outgoing_);
+  for (const auto& [callback, response] : calls_) {
+    try {
+      callback(response);
+    } catch (const std::exception& error) {
+      log::error("a response callback of request {} threw: {}", response.getRequestId(), error.what());
+    }
+  }
+  calls_.clear();
+}
+
+void ExecutorCore::releaseResources(ActiveRequest& request) {
+  if (request.slot >= 0) {
+    blocks_.release(request.slot);
+    free_slots_.push_back(request.slot);
+    request.slot = -1;
+  }
+  if (request.adapter.used) {
+    adapters_->release(request.adapter);
+    claims_changed_ = true;
+  }
+}
+
+void ExecutorCore::leftQueue(const ActiveRequest& request) {
+  if (not_begun_.erase(request.id) == 0) return;
+  const std::lock_guard lock(mutex_);
+  --queued_;
+}
+
+void ExecutorCore::end(ActiveRequest& request, Response response) {
+  respond(request, std::move(response));
+  if (request.deadline) --with_deadline_;
+  leftQueue(request);
+  const bool runs = request.slot >= 0;
+  releaseResources(request);
+  if (runs) std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });
+  else waiting_.erase(request.position);
+}
+
+}  // namespace chorus

@@ -1,0 +1,147 @@
+// The executor's loop over any StepRunner: requests come in, share steps, and leave with their responses.
+//
+// Threads: callers put commands into an inbox; one step thread owns everything else (requests, blocks, adapters) and
+// takes the inbox between steps. Loader workers put loaded adapters into the loader and ring the inbox's bell.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+#include <variant>
+#include <vector>
+
+#include "chorus/executor.h"
+#include "runtime/active_request.h"
+#include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/kv_cache/block_manager.h"
+#include "runtime/request_checks.h"
+#include "runtime/response_queue.h"
+#include "runtime/sampler.h"
+#include "runtime/scheduler.h"
+#include "runtime/step_builder.h"
+#include "runtime/step_runner.h"
+
+namespace chorus {
+
+struct CoreOptions {
+  RequestLimits requests;
+  SchedulerLimits scheduler;
+  std::optional<int32_t> max_queue_size;  // requests that wait for their first step
+  int32_t iter_stats_max = 1000;
+  int sampler_threads = 1;
+  int64_t adapter_cache_bytes = 0;
+  int64_t adapter_element_bytes = 2;      // of a packed weight, to size adapters that come as tensors
+  int adapter_workers = 1;
+};
+
+class ExecutorCore {
+ public:
+  using Callback = executor::Executor::ResponseCallback;
+
+  // runner outlives no one: the core owns it. load is called on loader threads until the core is gone.
+  ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load);
+  ~ExecutorCore();
+
+  // As the methods of executor::Executor that these serve. Thread-safe.
+  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests, const Callback& callback);
+  void cancel(executor::IdType id);
+  void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
+  void unregisterAdapter(executor::IdType task_id);
+  void shutdown();
+  bool acceptsRequests() const;
+  ResponseQueue& responses() { return responses_; }
+  std::vector<executor::IterationStats> takeStats();
+  const CoreOptions& options() const { return options_; }
+
+ private:
+  using Clock = ActiveRequest::Clock;
+  using RequestPtr = std::unique_ptr<ActiveRequest>;
+  struct Cancel {
+    executor::IdType id;
+  };
+  struct SetAdapter {
+    executor::IdType task_id;
+    std::shared_ptr<const AdapterSource> source;  // null: unregister
+  };
+  using Command = std::variant<RequestPtr, Cancel, SetAdapter>;
+
+  RequestPtr makeRequest(executor::IdType id, const executor::Request& request, const Callback& callback) const;
+  void post(Command command);
+  void ring();
+
+  // The step thread, in the order of a round. executor_core.cc: what comes in and who goes.
+  void loop();
+  bool waitForWork();
+  void takeInbox();
+  void admit(RequestPtr request);
+  void cancelNow(executor::IdType id);
+  void takeLoadedAdapters();
+  void endOverdue();
+  void claimAdapters();
+  void endAll();
+  // executor_step.cc: one step.
+  void plan();
+  void applyPlan();
+  void pause(ActiveRequest* request);
+  bool runStep();
+  void buildSequences();
+  void sampleAndRespond(std::span<const float> logits);
+  void failRunning(const std::string& error);
+  void recordStats(Clock::time_point begin);
+
+  void respond(ActiveRequest& request, executor::Response response);
+  void deliver();
+  void releaseResources(ActiveRequest& request);
+  void leftQueue(const ActiveRequest& request);
+  // Answers and forgets a request of running_ or waiting_.
+  void end(ActiveRequest& request, executor::Response response);
+
+  const CoreOptions options_;
+  std::unique_ptr<StepRunner> runner_;
+  ResponseQueue responses_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable bell_;
+  std::vector<Command> inbox_;
+  bool rung_ = false;
+  bool shutdown_ = false;
+  executor::IdType next_id_ = 1;
+  int32_t queued_ = 0;  // enqueued and not yet begun
+
+  mutable std::mutex stats_mutex_;
+  std::deque<executor::IterationStats> stats_;
+
+  // Owned by the step thread.
+  BlockManager blocks_;
+  StepBuilder builder_;
+  Sampler sampler_;
+  std::vector<int32_t> free_slots_;
+  std::vector<RequestPtr> running_;              // in the order they started
+  std::map<QueuePosition, RequestPtr> waiting_;  // in queue order
+  std::unordered_set<executor::IdType> not_begun_;
+  int32_t with_deadline_ = 0;
+  bool claims_changed_ = false;  // a claim that failed may succeed now
+  bool idle_ = true;             // the last round had nothing to run
+  int64_t iterations_ = 0;
+  std::vector<executor::Response> outgoing_;
+  std::vector<std::pair<Callback, executor::Response>> calls_;
+  // Of the step in hand, kept for their memory.
+  std::vector<Command> taken_;
+  std::vector<ActiveRequest*> candidates_;  // what the plan's indices mean
+  std::vector<RequestView> views_;
+  SchedulerPlan plan_;
+  std::vector<StepSequence> sequences_;
+  std::vector<size_t> sampling_;            // sequences that sample
+  std::vector<SampleInput> sample_inputs_;
+  std::vector<SampleOutput> sample_outputs_;
+
+  std::mutex join_mutex_;
+  std::unique_ptr<AdapterStore> adapters_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace chorus

@@ -1,0 +1,62 @@
+#include "golden_case.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "formats/safetensors.h"
+
+namespace chorus::test {
+namespace {
+std::filesystem::path goldens() { return std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama"; }
+}  // namespace
+
+std::vector<int32_t> GoldenRow::fed() const {
+  std::vector<int32_t> all = prompt;
+  all.insert(all.end(), tokens.begin(), tokens.end() - 1);
+  return all;
+}
+
+std::vector<std::string> goldenNames() {
+  return readJsonFile(goldens() / "manifest.json").at("variants").get<std::vector<std::string>>();
+}
+
+GoldenCase loadGolden(const std::string& name, DType dtype) {
+  GoldenCase golden;
+  golden.name = name;
+  golden.dtype = dtype;
+  golden.directory = goldens() / name;
+  golden.vocab_size = readJsonFile(golden.directory / "config.json").at("vocab_size").get<int64_t>();
+  const Json json = readJsonFile(golden.directory / "case.json");
+  golden.adapters = json.at("adapters").get<std::vector<std::string>>();
+  const Safetensors expected = Safetensors::open(golden.directory / "expected.safetensors");
+  const std::string dtype_name(dtypeName(dtype));
+  for (const Json& from : json.at("rows")) {
+    GoldenRow row;
+    if (const Json& adapter = from.at("adapter"); !adapter.is_null()) {
+      const auto at = std::find(golden.adapters.begin(), golden.adapters.end(), adapter.get<std::string>());
+      row.adapter = static_cast<size_t>(at - golden.adapters.begin());
+    }
+    row.prompt = from.at("prompt").get<std::vector<int32_t>>();
+    row.tokens = from.at("expected").at(dtype_name).at("tokens").get<std::vector<int32_t>>();
+    row.first_position = from.at("first_logits_position").get<int64_t>();
+    const TensorView* logits = expected.find(dtype_name + "." + std::to_string(golden.rows.size()));
+    row.logits.resize(static_cast<size_t>(logits->elements()));
+    convertElements(logits->bytes.data(), logits->dtype, row.logits.data(), DType::kFloat32, row.logits.size());
+    golden.rows.push_back(std::move(row));
+  }
+  return golden;
+}
+
+size_t decidedTokens(const GoldenRow& row, int64_t vocab_size, double tolerance) {
+  const size_t vocab = static_cast<size_t>(vocab_size);
+  const float* logits = row.logits.data() + row.logits.size() - row.tokens.size() * vocab;
+  for (size_t i = 0; i < row.tokens.size(); ++i, logits += vocab) {
+    const size_t chosen = static_cast<size_t>(row.tokens[i]);
+    for (size_t token = 0; token < vocab; ++token) {
+      if (token != chosen && logits[chosen] - logits[token] <= 2 * tolerance) return i;
+    }
+  }
+  return row.tokens.size();
+}
+
+}  // namespace chorus::test

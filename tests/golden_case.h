@@ -1,0 +1,46 @@
+// One golden of tests/goldens/llama: a tiny model with adapters, prompts, and what the oracle answered to them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace chorus::test {
+
+struct GoldenRow {
+  std::optional<size_t> adapter;  // index into GoldenCase::adapters; the base without
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> tokens;    // the greedy continuation
+  int64_t first_position = 0;     // of the first row of logits
+  std::vector<float> logits;      // [prompt + tokens - 1 - first_position, vocab]: the last row chose the last token
+
+  // What a teacher-forced pass is fed: the prompt and all tokens but the last.
+  std::vector<int32_t> fed() const;
+};
+
+struct GoldenCase {
+  std::string name;
+  DType dtype = DType::kFloat32;  // what the oracle's weights were rounded to
+  std::filesystem::path directory;
+  std::vector<std::string> adapters;
+  std::vector<GoldenRow> rows;
+  int64_t vocab_size = 0;
+
+  std::filesystem::path adapterDirectory(size_t adapter) const { return directory / "adapters" / adapters[adapter]; }
+};
+
+inline constexpr DType kGoldenDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+// Every golden that manifest.json lists.
+std::vector<std::string> goldenNames();
+GoldenCase loadGolden(const std::string& name, DType dtype);
+
+// How many leading tokens of a row an engine whose logits are off by at most `tolerance` must agree on: those up to
+// the first whose margin over the second best is not more than twice that.
+size_t decidedTokens(const GoldenRow& row, int64_t vocab_size, double tolerance);
+
+}  // namespace chorus::test

@@ -1,0 +1,89 @@
+// Every golden in one mixed batch under every hostile configuration: tokens stay, and within one instruction set and
+// backend every bit of the logits stays.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/cpu_features.h"
+#include "engine/session.h"
+#include "executor_runs.h"
+#include "golden_case.h"
+#include "hostile_config.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+
+// Bytes of the golden's largest adapter as the engine holds it.
+size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& engine_dir) {
+  const auto engine = Engine::load(engine_dir);
+  Session session(engine, createBackend({.threads = 1}), {.kv_blocks = 1});
+  size_t largest = 0;
+  for (const auto& directory : adapterDirectories(golden)) {
+    largest = std::max(largest, session.prepareAdapter(readTestAdapter(directory, *engine))->bytes());
+  }
+  return largest;
+}
+
+class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  void compare(const GoldenCase& golden, const HostileConfig& config, executor::ExecutorConfig run) {
+    const auto requests = goldenRequests(golden);
+    executor::ExecutorConfig plain;
+    plain.backend = run.backend;
+    plain.isa = run.isa;
+    const auto usual =
+        runAlone(*openExecutor(testEngine(golden.directory, golden.dtype), plain, adapterDirectories(golden)), requests);
+
+    const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build);
+    if (config.one_adapter_cache) {
+      run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden, engine_dir);
+    }
+    const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden));
+    const auto hostile = runTogether(*executor, requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE("row " + std::to_string(i));
+      if (golden.dtype == DType::kFloat32) {
+        EXPECT_EQ(usual[i].tokens, golden.rows[i].tokens);
+      }
+      EXPECT_EQ(hostile[i].tokens, usual[i].tokens);
+      EXPECT_EQ(hostile[i].logits_hash, usual[i].logits_hash);
+    }
+
+    int32_t context_steps = 0, most_adapters = 0;
+    for (const auto& step : executor->getLatestIterationStats()) {
+      context_steps += step.numContextRequests;
+      most_adapters = std::max(most_adapters, step.numAdapters);
+    }
+    EXPECT_GT(context_steps, config.context_steps_over) << "the setting did not bite";
+    if (config.adapters_apart) {
+      EXPECT_LT(most_adapters, static_cast<int32_t>(golden.adapters.size())) << "the setting did not bite";
+    }
+  }
+};
+
+TEST_P(GoldenConfigs, ChangeNothing) {
+  const auto& [config_name, golden_name] = GetParam();
+  const HostileConfig config = loadHostileConfig(config_name);
+  for (const DType dtype : kGoldenDTypes) {
+    SCOPED_TRACE(std::string(dtypeName(dtype)));
+    const GoldenCase golden = loadGolden(golden_name, dtype);
+    if (!config.each_isa) {
+      compare(golden, config, config.executor);
+      continue;
+    }
+    for (const Isa isa : availableIsas()) {
+      SCOPED_TRACE(std::string(isaName(isa)));
+      executor::ExecutorConfig run = config.executor;
+      run.isa = std::string(isaName(isa));
+      compare(golden, config, run);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
+                         testing::Combine(testing::ValuesIn(hostileConfigNames()), testing::ValuesIn(goldenNames())),
+                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+
+}  // namespace
+}  // namespace chorus::test

@@ -1,0 +1,62 @@
+// Every golden through the Executor: rows alone and all together, with other adapters and lengths beside them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "executor_runs.h"
+#include "golden_case.h"
+#include "golden_tolerance.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+
+class GoldenTokens : public testing::TestWithParam<std::tuple<std::string, DType>> {};
+
+TEST_P(GoldenTokens, AloneAndInOneMixedBatch) {
+  const auto& [name, dtype] = GetParam();
+  const GoldenCase golden = loadGolden(name, dtype);
+  const std::filesystem::path engine_dir = testEngine(golden.directory, dtype);
+  const ModelConfig model = Engine::load(engine_dir)->config();
+  const auto requests = goldenRequests(golden);
+
+  const auto alone = runAlone(*openExecutor(engine_dir, {}, adapterDirectories(golden)), requests);
+  const auto executor = openExecutor(engine_dir, {}, adapterDirectories(golden));
+  loadAdapters(*executor, golden.adapters.size());
+  const auto mixed = runTogether(*executor, requests);
+
+  size_t decided = 0;
+  for (size_t i = 0; i < golden.rows.size(); ++i) {
+    SCOPED_TRACE("row " + std::to_string(i));
+    const GoldenRow& row = golden.rows[i];
+    const auto largest = std::max_element(row.logits.begin(), row.logits.end(),
+                                          [](float a, float b) { return std::abs(a) < std::abs(b); });
+    const double tolerance = goldenTolerance(dtype, model, static_cast<int64_t>(row.fed().size()), std::abs(*largest));
+    const size_t count = dtype == DType::kFloat32 ? row.tokens.size()
+                                                  : decidedTokens(row, golden.vocab_size, tolerance);
+    decided += count;
+    ASSERT_EQ(alone[i].tokens.size(), row.tokens.size());
+    for (size_t k = 0; k < count; ++k) EXPECT_EQ(alone[i].tokens[k], row.tokens[k]) << "token " << k;
+    EXPECT_EQ(mixed[i].tokens, alone[i].tokens);
+    EXPECT_EQ(mixed[i].logits_hash, alone[i].logits_hash);
+  }
+  // The goldens' margins are wide enough for the comparison to mean something in 16 bits too.
+  EXPECT_GE(decided, golden.rows.size() * golden.rows[0].tokens.size() / 2);
+  RecordProperty("decided_tokens", static_cast<int>(decided));
+
+  const auto steps = executor->getLatestIterationStats();
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [&](const executor::IterationStats& step) {
+    return step.numGenRequests == static_cast<int32_t>(requests.size()) &&
+           step.numAdapters == static_cast<int32_t>(golden.adapters.size());
+  })) << "the rows never shared a step";
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, GoldenTokens,
+                         testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));
+                         });
+
+}  // namespace
+}  // namespace chorus::test

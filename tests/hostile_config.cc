@@ -1,0 +1,78 @@
+#include "hostile_config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+using executor::CapacitySchedulerPolicy;
+using Setter = std::function<void(const Json& value)>;
+
+std::filesystem::path configs() { return std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/configs"; }
+
+void apply(const Json& object, const std::string& where, const std::map<std::string, Setter>& setters) {
+  for (const auto& [key, value] : object.items()) {
+    const auto setter = setters.find(key);
+    if (setter == setters.end()) fail(ErrorCode::kInvalidArgument, "{}: unknown key {}", where, key);
+    setter->second(value);
+  }
+}
+
+CapacitySchedulerPolicy policyFromName(const std::string& name) {
+  if (name == "MAX_UTILIZATION") return CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  if (name == "GUARANTEED_NO_EVICT") return CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
+  if (name == "STATIC_BATCH") return CapacitySchedulerPolicy::kSTATIC_BATCH;
+  fail(ErrorCode::kInvalidArgument, "unknown policy {}", name);
+}
+}  // namespace
+
+std::vector<std::string> hostileConfigNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(configs())) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+HostileConfig loadHostileConfig(const std::string& name) {
+  HostileConfig config{.name = name, .build = testBuildConfig()};
+  BuildConfig& build = config.build;
+  executor::ExecutorConfig& run = config.executor;
+  const std::string where = name + ".json";
+  apply(readJsonFile(configs() / where), where,
+        {{"why", [](const Json&) {}},
+         {"build", [&](const Json& object) {
+            apply(object, where,
+                  {{"max_batch_size", [&](const Json& v) { v.get_to(build.max_batch_size); }},
+                   {"max_num_tokens", [&](const Json& v) { v.get_to(build.max_num_tokens); }},
+                   {"tokens_per_block", [&](const Json& v) { v.get_to(build.tokens_per_block); }}});
+          }},
+         {"executor", [&](const Json& object) {
+            apply(object, where,
+                  {{"backend", [&](const Json& v) { v.get_to(run.backend); }},
+                   {"block_reuse", [&](const Json& v) { v.get_to(run.kvCacheConfig.enableBlockReuse); }},
+                   {"chunked_context", [&](const Json& v) { v.get_to(run.enableChunkedContext); }},
+                   {"each_isa", [&](const Json& v) { v.get_to(config.each_isa); }},
+                   {"kv_tokens", [&](const Json& v) { run.kvCacheConfig.maxTokens = v.get<int32_t>(); }},
+                   {"one_adapter_cache", [&](const Json& v) { v.get_to(config.one_adapter_cache); }},
+                   {"policy", [&](const Json& v) {
+                      run.schedulerConfig.capacitySchedulerPolicy = policyFromName(v.get<std::string>());
+                    }},
+                   {"threads", [&](const Json& v) { v.get_to(run.numThreads); }}});
+          }},
+         {"expect", [&](const Json& object) {
+            apply(object, where,
+                  {{"adapters_apart", [&](const Json& v) { v.get_to(config.adapters_apart); }},
+                   {"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }}});
+          }}});
+  return config;
+}
+
+}  // namespace chorus::test

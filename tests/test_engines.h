@@ -1,0 +1,37 @@
+// Engines for system tests: made by the real converter and builder in a directory that goes with the process.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/dtype.h"
+#include "engine/engine.h"
+#include "lora/adapter.h"
+
+namespace chorus::test {
+
+// A new directory under the system's temporary one, removed with the object.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Limits for goldens and the demo: small, with LoRA and DoRA.
+BuildConfig testBuildConfig();
+
+// Converts a Hugging Face directory to `dtype` and builds it. Returns the engine directory; the same arguments give
+// the same directory without doing it again.
+std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype,
+                                 const BuildConfig& config = testBuildConfig());
+
+// A PEFT directory as the engine's adapter.
+Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine);
+
+}  // namespace chorus::test
