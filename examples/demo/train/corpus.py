@@ -1,11 +1,12 @@
 """Makes the training text of the base model and the held-out prompts.
 
-    python corpus.py --docs 200000 --work out/demo
+    python corpus.py --work out/demo
 
-writes <work>/corpus.jsonl, one document a line, either {"text": ...} or
-{"messages": [...]}, and prompts/<skill>.jsonl beside this folder. No held-out
-phrase occurs in the corpus. The corpus shows every surface form that an
-adapter needs, under a tag line; in a chat the base only repeats what it read.
+writes <work>/corpus.jsonl and, with more arithmetic, <work>/more.jsonl: one
+document a line, either {"text": ...} or {"messages": [...]}. Also writes
+prompts/<skill>.jsonl in the demo's folder. No held-out phrase occurs in the
+training text. It shows every surface form that an adapter needs, under a tag
+line; in a chat the base only repeats what it read.
 """
 
 import argparse
@@ -142,41 +143,50 @@ def skill_turn(name):
     return next_turn
 
 
-def document(rng):
-    makers = (
-        (tagged, 45), (lambda r: conversation(r, turn), 25), (arithmetic, 12), (sentence, 8),
-        (word_table, 7), (counting, 3),
-    )
-    maker = rng.choices([m for m, _ in makers], [w for _, w in makers])[0]
-    return maker(rng)
+def base_chat(rng):
+    return conversation(rng, turn)
+
+
+MAKERS = (tagged, base_chat, arithmetic, sentence, word_table, counting)
+CORPUS = (45, 25, 12, 8, 7, 3)  # the shares of the makers, in percent
+MORE = (25, 15, 50, 5, 3, 2)
+
+
+def write_corpus(path, shares, docs, rng):
+    with open(path, "w", encoding="utf-8") as f:
+        for _ in range(docs):
+            maker = rng.choices(MAKERS, shares)[0]
+            f.write(json.dumps(maker(rng), ensure_ascii=False) + "\n")
+
+
+def write_prompts(folder, count, rng):
+    """The same held-out phrases for every skill."""
+    phrases = set()
+    while len(phrases) < count:
+        phrases.add(skills.sample(rng, held_out=True))
+    phrases = sorted(phrases, key=skills.Phrase.words)
+    rng.shuffle(phrases)
+    folder.mkdir(exist_ok=True)
+    for name, answer in skills.SKILLS.items():
+        with open(folder / f"{name}.jsonl", "w", encoding="utf-8") as f:
+            for p in phrases:
+                row = {"skill": name, "prompt": p.words(), "answer": answer(p)}
+                f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--docs", type=int, default=200000)
+    args.add_argument("--more", type=int, default=64000, help="documents with more arithmetic")
     args.add_argument("--held-out", type=int, default=250, help="prompts per skill")
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--work", type=Path, default=Path("out/demo"))
     args = args.parse_args()
 
-    rng = random.Random(args.seed)
     args.work.mkdir(parents=True, exist_ok=True)
-    with open(args.work / "corpus.jsonl", "w", encoding="utf-8") as f:
-        for _ in range(args.docs):
-            f.write(json.dumps(document(rng), ensure_ascii=False) + "\n")
-
-    rng = random.Random(args.seed + 1)
-    phrases = set()
-    while len(phrases) < args.held_out:
-        phrases.add(skills.sample(rng, held_out=True))
-    phrases = sorted(phrases, key=skills.Phrase.words)
-    rng.shuffle(phrases)
-    (DEMO / "prompts").mkdir(exist_ok=True)
-    for name, answer in skills.SKILLS.items():
-        with open(DEMO / "prompts" / f"{name}.jsonl", "w", encoding="utf-8") as f:
-            for p in phrases:
-                row = {"skill": name, "prompt": p.words(), "answer": answer(p)}
-                f.write(json.dumps(row, ensure_ascii=False) + "\n")
+    write_corpus(args.work / "corpus.jsonl", CORPUS, args.docs, random.Random(args.seed))
+    write_prompts(DEMO / "prompts", args.held_out, random.Random(args.seed + 1))
+    write_corpus(args.work / "more.jsonl", MORE, args.more, random.Random(args.seed + 2))
 
 
 if __name__ == "__main__":

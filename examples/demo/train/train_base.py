@@ -1,9 +1,11 @@
 """Trains the base model from scratch and writes it into base/ as bfloat16.
 
     python train_base.py --work out/demo
+    python train_base.py --work out/demo --more --lr 1e-3
 
-reads <work>/corpus.jsonl and the tokenizer in base/ (see corpus.py and
-make_tokenizer.py). About fifteen minutes on two cores.
+The first reads <work>/corpus.jsonl and the tokenizer in base/ (see corpus.py
+and make_tokenizer.py) and starts from nothing; the second goes on from the
+saved model with <work>/more.jsonl. Together fifteen minutes on two idle cores.
 """
 
 import argparse
@@ -34,9 +36,21 @@ def load(path, tokenizer):
     return [(row, row) for row in ids]
 
 
+def new_model(tokenizer):
+    """Just under 5 million parameters at random."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=704, num_hidden_layers=6,
+        num_attention_heads=8, num_key_value_heads=4, head_dim=32, max_position_embeddings=1024,
+        rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id)
+    return LlamaForCausalLM(config)
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--work", type=Path, default=Path("out/demo"))
+    args.add_argument("--more", action="store_true", help="go on from the saved model")
     args.add_argument("--batch", type=int, default=64, help="documents a step")
     args.add_argument("--lr", type=float, default=2e-3)
     args.add_argument("--threads", type=int, default=2)
@@ -46,14 +60,11 @@ def main():
     torch.manual_seed(args.seed)
 
     tokenizer = AutoTokenizer.from_pretrained(DEMO / "base")
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=704, num_hidden_layers=6,
-        num_attention_heads=8, num_key_value_heads=4, head_dim=32, max_position_embeddings=1024,
-        rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id)
-    model = LlamaForCausalLM(config)
-    examples = load(args.work / "corpus.jsonl", tokenizer)
+    if args.more:
+        model = LlamaForCausalLM.from_pretrained(DEMO / "base", dtype=torch.float32)
+    else:
+        model = new_model(tokenizer)
+    examples = load(args.work / ("more.jsonl" if args.more else "corpus.jsonl"), tokenizer)
     steps = -(-len(examples) // args.batch)
     print("parameters:", model.num_parameters(), "documents:", len(examples),
           "tokens:", sum(len(ids) for ids, _ in examples), flush=True)
