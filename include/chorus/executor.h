@@ -29,7 +29,7 @@ struct PeftCacheConfig {
   SizeType32 numPutWorkers = 1;
   SizeType32 numEnsureWorkers = 1;
   std::optional<FloatType> deviceCachePercent;
-  std::optional<std::size_t> hostCacheSize;            // bytes; unset: 1 GiB
+  std::optional<std::size_t> hostCacheSize;            // bytes; unset: 1 GiB, at most a quarter of what is free
 };
 
 struct ExecutorConfig {

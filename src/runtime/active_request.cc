@@ -25,7 +25,9 @@ std::optional<executor::LoraConfig> taskOf(const executor::Request& request) {
 }
 
 std::optional<ActiveRequest::Clock::time_point> deadlineOf(const executor::Request& request) {
-  if (!request.getAllottedTimeMs()) return std::nullopt;
+  // Longer is as good as none, and could not be added to a time.
+  constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
+  if (!request.getAllottedTimeMs() || *request.getAllottedTimeMs() > kForever) return std::nullopt;
   return ActiveRequest::Clock::now() + *request.getAllottedTimeMs();
 }
 

@@ -15,9 +15,6 @@ using executor::FinishReason;
 using executor::IdType;
 using executor::Response;
 
-// Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue to move.
-constexpr size_t kLookahead = 1024;
-
 void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
   hash.update(std::as_bytes(std::span(tensor.getShape())));
   const int type = static_cast<int>(tensor.getDataType());
@@ -86,6 +83,7 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
     if (callback == nullptr) responses_.open(ids[i]);
   }
   const std::lock_guard lock(mutex_);
+  if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
   for (auto& request : made) inbox_.emplace_back(std::move(request));
   rung_ = true;
   bell_.notify_one();
@@ -155,7 +153,7 @@ bool ExecutorCore::waitForWork() {
   std::unique_lock lock(mutex_);
   const auto awake = [this] { return rung_ || shutdown_; };
   if (idle_ && with_deadline_ > 0) {
-    auto first = Clock::time_point::max();
+    auto first = Clock::now() + std::chrono::hours(24);
     for (const auto& [_, request] : waiting_) first = std::min(first, request->deadline.value_or(first));
     bell_.wait_until(lock, first, awake);
   } else if (idle_) {

@@ -41,6 +41,8 @@ struct CoreOptions {
 class ExecutorCore {
  public:
   using Callback = executor::Executor::ResponseCallback;
+  // Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue to move.
+  static constexpr size_t kLookahead = 1024;
 
   // runner outlives no one: the core owns it. load is called on loader threads until the core is gone.
   ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load);
@@ -91,7 +93,8 @@ class ExecutorCore {
   void buildSequences();
   void sampleAndRespond(std::span<const float> logits);
   void failRunning(const std::string& error);
-  void recordStats(Clock::time_point begin);
+  void beginStats();
+  void endStats(Clock::time_point begin);
 
   void respond(ActiveRequest& request, executor::Response response);
   void deliver();
@@ -138,6 +141,8 @@ class ExecutorCore {
   std::vector<size_t> sampling_;            // sequences that sample
   std::vector<SampleInput> sample_inputs_;
   std::vector<SampleOutput> sample_outputs_;
+  executor::IterationStats step_stats_;
+  std::vector<uint64_t> step_adapters_;
 
   std::mutex join_mutex_;
   std::unique_ptr<AdapterStore> adapters_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "runtime/executor_core.h"
 
@@ -20,7 +21,7 @@ void ExecutorCore::plan() {
   // No more can start than there are slots: the rest of the queue need not be looked at.
   size_t ready = 0;
   for (const auto& [_, request] : waiting_) {
-    if (ready >= free_slots_.size() || candidates_.size() >= running_.size() + 1024) break;
+    if (ready >= free_slots_.size() || candidates_.size() >= running_.size() + kLookahead) break;
     add(*request);
     if (request->adapter.ready()) ++ready;
   }
@@ -61,11 +62,17 @@ bool ExecutorCore::runStep() {
   for (const auto& planned : plan_.sequences) candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
   try {
     buildSequences();
-    sampleAndRespond(runner_->run(builder_.build(sequences_)));
+    beginStats();
+    const StepInput& input = builder_.build(sequences_);
+    const auto logits = runner_->run(input);
+    if (logits.size() != input.logits_rows.size() * static_cast<size_t>(options_.requests.vocab_size)) {
+      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
+    }
+    sampleAndRespond(logits);
   } catch (const std::exception& error) {
     failRunning(error.what());
   }
-  recordStats(begin);
+  endStats(begin);
   return true;
 }
 
@@ -129,12 +136,14 @@ void ExecutorCore::failRunning(const std::string& error) {
   while (!running_.empty()) end(*running_.back(), running_.back()->errorResponse(message));
 }
 
-void ExecutorCore::recordStats(Clock::time_point begin) {
-  executor::IterationStats stats;
+void ExecutorCore::beginStats() {
+  executor::IterationStats& stats = step_stats_;
+  stats = {};
   stats.iter = iterations_++;
   stats.numActiveRequests = static_cast<int32_t>(running_.size());
   stats.numQueuedRequests = static_cast<int32_t>(waiting_.size());
-  std::vector<uint64_t> adapters;
+  std::vector<uint64_t>& adapters = step_adapters_;
+  adapters.clear();
   for (const auto& planned : plan_.sequences) {
     (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
     if (planned.context) stats.numCtxTokens += planned.num_tokens;
@@ -145,9 +154,12 @@ void ExecutorCore::recordStats(Clock::time_point begin) {
   stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
   stats.usedKvBlocks = blocks_.usedBlocks();
   stats.maxKvBlocks = blocks_.numBlocks();
-  stats.iterLatencyMS = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+void ExecutorCore::endStats(Clock::time_point begin) {
+  step_stats_.iterLatencyMS = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   const std::lock_guard lock(stats_mutex_);
-  stats_.push_back(stats);
+  stats_.push_back(step_stats_);
   while (stats_.size() > static_cast<size_t>(std::max(0, options_.iter_stats_max))) stats_.pop_front();
 }
 

@@ -1,0 +1,209 @@
+// The public Executor: loads an engine, sizes its caches, and hands requests to the core.
+#include "chorus/executor.h"
+
+#include <algorithm>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/session.h"
+#include "runtime/engine_adapters.h"
+#include "runtime/executor_core.h"
+#include "runtime/kv_cache/kv_budget.h"
+
+namespace chorus::executor {
+namespace {
+
+constexpr int64_t kDefaultHostCacheSize = int64_t{1} << 30;
+
+// A limit of the engine, or a lower one that the configuration asks for.
+SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field, const char* flag) {
+  if (!asked) return engine;
+  if (*asked <= 0) fail(ErrorCode::kInvalidArgument, "{} {} must be positive", field, *asked);
+  if (*asked > engine) {
+    fail(ErrorCode::kInvalidArgument, "{} {} is larger than the engine's {} {}", field, *asked, flag, engine);
+  }
+  return *asked;
+}
+
+void check(const ExecutorConfig& config, ModelType model_type, const Engine& engine) {
+  if (model_type != ModelType::kDECODER_ONLY) {
+    fail(ErrorCode::kUnsupported, "modelType: only kDECODER_ONLY is supported");
+  }
+  if (config.maxBeamWidth <= 0 || config.maxBeamWidth > engine.buildConfig().max_beam_width) {
+    fail(ErrorCode::kInvalidArgument, "maxBeamWidth {} is not within the engine's max_beam_width {}",
+         config.maxBeamWidth, engine.buildConfig().max_beam_width);
+  }
+  if (config.maxQueueSize && *config.maxQueueSize <= 0) {
+    fail(ErrorCode::kInvalidArgument, "maxQueueSize {} must be positive", *config.maxQueueSize);
+  }
+}
+
+BackendOptions backendOptions(const ExecutorConfig& config) {
+  BackendOptions options;
+  options.name = config.backend;
+  options.threads = config.numThreads;
+  if (config.isa) {
+    options.isa = isaFromName(*config.isa);
+    if (!options.isa) fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
+  }
+  return options;
+}
+
+// The engine's limits and the configuration's, as far as they do not depend on memory.
+CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
+  const BuildConfig& build = engine.buildConfig();
+  CoreOptions core;
+  auto& scheduler = core.scheduler;
+  scheduler.policy = config.batchingType == BatchingType::kSTATIC ? CapacitySchedulerPolicy::kSTATIC_BATCH
+                                                                  : config.schedulerConfig.capacitySchedulerPolicy;
+  scheduler.chunking_policy =
+      config.schedulerConfig.contextChunkingPolicy.value_or(ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED);
+  scheduler.chunked_context = config.enableChunkedContext;
+  scheduler.max_batch_size = limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
+  scheduler.max_num_tokens = limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
+  scheduler.tokens_per_block = build.tokens_per_block;
+  const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
+    fail(ErrorCode::kInvalidArgument, "maxNumTokens {} is less than tokens_per_block {}: chunks of a context are whole "
+         "blocks", scheduler.max_num_tokens, scheduler.tokens_per_block);
+  }
+  core.requests = {build.max_input_len, build.max_seq_len, scheduler.max_num_tokens, config.maxBeamWidth,
+                   static_cast<int32_t>(engine.config().vocab_size), scheduler.chunked_context};
+  core.max_queue_size = config.maxQueueSize;
+  core.iter_stats_max = config.iterStatsMaxIterations;
+  core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
+  core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype));
+  return core;
+}
+
+class SessionRunner : public StepRunner {
+ public:
+  explicit SessionRunner(std::unique_ptr<Session> owned) : session(std::move(owned)) {}
+  std::span<const float> run(const StepInput& input) override { return session->run(input); }
+  const std::unique_ptr<Session> session;
+};
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  Impl(const std::filesystem::path& engine_dir, ModelType model_type, const ExecutorConfig& config) {
+    const auto engine = Engine::load(engine_dir);
+    check(config, model_type, *engine);
+    CoreOptions options = coreOptions(config, *engine);
+    sizeCaches(config, *engine, options);
+    SessionOptions session_options;
+    session_options.max_batch_size = options.scheduler.max_batch_size;
+    session_options.max_num_tokens = options.scheduler.max_num_tokens;
+    session_options.tokens_per_block = options.scheduler.tokens_per_block;
+    session_options.kv_blocks = options.scheduler.kv_blocks;
+    auto runner = std::make_unique<SessionRunner>(
+        std::make_unique<Session>(engine, createBackend(backendOptions(config)), session_options));
+    adapters_ = std::make_unique<EngineAdapters>(*runner->session);
+    core_ = std::make_unique<ExecutorCore>(options, std::move(runner), [this](const AdapterSource& source) {
+      return adapters_->load(source);
+    });
+    log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
+              options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
+              options.scheduler.max_num_tokens);
+  }
+
+  ExecutorCore& core() { return *core_; }
+  const EngineAdapters& adapters() const { return *adapters_; }
+
+ private:
+  // On the CPU the packed form in the host cache is what steps read: a device slot is a counted reference to it, so
+  // unless asked for less the device level holds all that the host level does.
+  static void sizeAdapterCache(const PeftCacheConfig& peft, const Engine& engine, int64_t free_bytes,
+                               CoreOptions& options) {
+    if (peft.numPutWorkers <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
+    if (peft.numHostModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
+    if (peft.numDeviceModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+    if (peft.deviceCachePercent && !(*peft.deviceCachePercent > 0 && *peft.deviceCachePercent <= 1)) {
+      fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.deviceCachePercent);
+    }
+    const int64_t unit = widestModuleLayerBytes(engine);
+    options.adapter_workers = peft.numPutWorkers;
+    options.adapter_cache_bytes = peft.numHostModuleLayer > 0 ? peft.numHostModuleLayer * unit
+                                  : peft.hostCacheSize        ? static_cast<int64_t>(*peft.hostCacheSize)
+                                                       : std::min(kDefaultHostCacheSize, free_bytes / 4);
+    int64_t& device = options.scheduler.adapter_budget;
+    device = options.adapter_cache_bytes;
+    if (peft.numDeviceModuleLayer > 0) device = std::min(device, peft.numDeviceModuleLayer * unit);
+    else if (peft.deviceCachePercent) {
+      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
+    }
+  }
+
+  static void sizeCaches(const ExecutorConfig& config, const Engine& engine, CoreOptions& options) {
+    const auto free_bytes = static_cast<int64_t>(availableMemory());
+    sizeAdapterCache(config.peftCacheConfig.value_or(PeftCacheConfig()), engine, free_bytes, options);
+    KvBudget budget;
+    budget.block_bytes = Session::kvBlockBytes(engine.config(), options.scheduler.tokens_per_block);
+    budget.tokens_per_block = options.scheduler.tokens_per_block;
+    budget.max_batch_size = options.scheduler.max_batch_size;
+    budget.max_seq_len = options.requests.max_seq_len;
+    budget.max_tokens = config.kvCacheConfig.maxTokens;
+    budget.fraction = config.kvCacheConfig.freeGpuMemoryFraction;
+    budget.free_bytes = free_bytes - (engine.buildConfig().lora_plugin ? options.adapter_cache_bytes : 0);
+    options.scheduler.kv_blocks = kvBlocks(budget);
+  }
+
+  std::unique_ptr<EngineAdapters> adapters_;
+  std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
+};
+
+Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig)
+    : impl_(std::make_unique<Impl>(modelPath, modelType, executorConfig)) {}
+
+Executor::~Executor() = default;
+
+IdType Executor::enqueueRequest(const Request& request) { return impl_->core().enqueue({&request, 1}, nullptr)[0]; }
+
+IdType Executor::enqueueRequest(const Request& request, ResponseCallback callback) {
+  return impl_->core().enqueue({&request, 1}, callback)[0];
+}
+
+std::vector<IdType> Executor::enqueueRequests(const std::vector<Request>& requests) {
+  return impl_->core().enqueue(requests, nullptr);
+}
+
+std::vector<Response> Executor::awaitResponses(const std::optional<std::chrono::milliseconds>& timeout) {
+  return impl_->core().responses().awaitAny(timeout);
+}
+
+std::vector<Response> Executor::awaitResponses(const IdType& requestId,
+                                               const std::optional<std::chrono::milliseconds>& timeout) {
+  return impl_->core().responses().awaitOne(requestId, timeout);
+}
+
+std::vector<std::vector<Response>> Executor::awaitResponses(const std::vector<IdType>& requestIds,
+                                                            const std::optional<std::chrono::milliseconds>& timeout) {
+  return impl_->core().responses().awaitEach(requestIds, timeout);
+}
+
+SizeType32 Executor::getNumResponsesReady(const std::optional<IdType>& requestId) const {
+  return impl_->core().responses().numReady(requestId);
+}
+
+void Executor::cancelRequest(IdType requestId) { impl_->core().cancel(requestId); }
+
+void Executor::shutdown() { impl_->core().shutdown(); }
+
+bool Executor::canEnqueueRequests() const { return impl_->core().acceptsRequests(); }
+
+std::vector<IterationStats> Executor::getLatestIterationStats() { return impl_->core().takeStats(); }
+
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));
+}
+
+void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }
+
+SizeType32 Executor::getMaxInputLen() const { return impl_->core().options().requests.longestPrompt(); }
+SizeType32 Executor::getMaxSeqLen() const { return impl_->core().options().requests.max_seq_len; }
+SizeType32 Executor::getMaxBatchSize() const { return impl_->core().options().scheduler.max_batch_size; }
+SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
+
+}  // namespace chorus::executor

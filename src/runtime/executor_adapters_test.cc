@@ -1,0 +1,213 @@
+// Adapters through the executor's loop: by directory, by tensors, loading, eviction, generations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "runtime/testing/core_fixture.h"
+
+namespace chorus {
+namespace {
+
+using executor::DataType;
+using executor::LoraConfig;
+using executor::Request;
+using executor::Tensor;
+using testing::CoreFixture;
+using testing::expectedTokens;
+using testing::fakeSource;
+using testing::Gate;
+
+class ExecutorAdaptersTest : public CoreFixture {
+ protected:
+  static Request withAdapter(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id) {
+    Request r = request(std::move(prompt), max_tokens);
+    r.setLoraConfig(LoraConfig(task_id));
+    return r;
+  }
+  // Tensors whose content, in the fixture's reading, is "tensors<number>".
+  static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id, int32_t number) {
+    const int32_t rows[] = {1, 0, 2};
+    Request r = request(std::move(prompt), max_tokens);
+    r.setLoraConfig(LoraConfig(task_id, Tensor::of(DataType::kINT32, &number, {1, 1}),
+                               Tensor::of(DataType::kINT32, rows, {1, 3})));
+    return r;
+  }
+  executor::VecTokens answer(const Request& r) { return resultOf(enqueue(r)).outputTokenIds.at(0); }
+};
+
+TEST_F(ExecutorAdaptersTest, RequestsForDifferentAdaptersShareSteps) {
+  Gate gate;
+  gate.close();
+  int most_adapters = 0;
+  before_step = [&](int step, const StepInput& input) {
+    if (step == 0) gate.pass();
+    most_adapters = std::max(most_adapters, static_cast<int>(input.adapters.size()));
+  };
+  start();
+  core->registerAdapter(0, fakeSource("red"));
+  core->registerAdapter(1, fakeSource("blue"));
+  const auto base = enqueue(request({1, 2}, 20));
+  gate.awaitArrivals(1);
+  const auto red = enqueue(withAdapter({1, 2}, 20, 0)), blue = enqueue(withAdapter({1, 2}, 20, 1));
+  while (loads < 2) std::this_thread::yield();
+  gate.open();
+  EXPECT_EQ(resultOf(base).outputTokenIds[0], expectedTokens({1, 2}, 20, kVocab));
+  EXPECT_EQ(resultOf(red).outputTokenIds[0], expectedTokens({1, 2}, 20, kVocab, "red"));
+  EXPECT_EQ(resultOf(blue).outputTokenIds[0], expectedTokens({1, 2}, 20, kVocab, "blue"));
+  core->shutdown();
+  EXPECT_EQ(most_adapters, 2);
+}
+
+TEST_F(ExecutorAdaptersTest, AnUnknownTaskIsRefusedWithTheExactText) {
+  start();
+  EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 77))),
+            "LoRA task 77 not found in cache. Please send LoRA weights with request");
+  core->registerAdapter(77, fakeSource("red"));
+  EXPECT_EQ(answer(withAdapter({1}, 2, 77)), expectedTokens({1}, 2, kVocab, "red"));
+  core->unregisterAdapter(77);
+  EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 77))),
+            "LoRA task 77 not found in cache. Please send LoRA weights with request");
+}
+
+TEST_F(ExecutorAdaptersTest, TensorsAreCachedUnderTheirTask) {
+  start();
+  EXPECT_EQ(answer(withTensors({1}, 3, 5, 11)), expectedTokens({1}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(answer(withAdapter({2}, 3, 5)), expectedTokens({2}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(answer(withTensors({3}, 3, 5, 11)), expectedTokens({3}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(loads, 1) << "the same tensors again are the same adapter";
+  EXPECT_EQ(answer(withTensors({3}, 3, 5, 12)), expectedTokens({3}, 3, kVocab, "tensors12"));
+  EXPECT_EQ(answer(withAdapter({2}, 3, 5)), expectedTokens({2}, 3, kVocab, "tensors12"));
+}
+
+TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
+  options.adapter_element_bytes = 1;
+  options.adapter_cache_bytes = 2;
+  start();
+  answer(withTensors({1}, 1, 1, 1));
+  answer(withTensors({1}, 1, 2, 2));
+  answer(withTensors({1}, 1, 3, 3));
+  EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 1, 1))),
+            "LoRA task 1 not found in cache. Please send LoRA weights with request");
+  EXPECT_EQ(answer(withAdapter({1}, 2, 3)), expectedTokens({1}, 2, kVocab, "tensors3"));
+}
+
+TEST_F(ExecutorAdaptersTest, DirectoriesAreLoadedAgainAfterEviction) {
+  options.adapter_cache_bytes = 2;
+  start();
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("a" + std::to_string(id)));
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t id = 1; id <= 3; ++id) {
+      EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, "a" + std::to_string(id)));
+    }
+  }
+  EXPECT_EQ(loads, 9);
+}
+
+TEST_F(ExecutorAdaptersTest, LoadingBlocksNobodyElse) {
+  Gate gate;
+  gate.close();
+  const auto plain = load;
+  load = [&, plain](const AdapterSource& source) {
+    if (source.directory == "slow") gate.pass();
+    return plain(source);
+  };
+  options.adapter_workers = 2;
+  start();
+  core->registerAdapter(1, fakeSource("slow"));
+  core->registerAdapter(2, fakeSource("quick"));
+  const auto slow = enqueue(withAdapter({1}, 2, 1));
+  EXPECT_EQ(answer(request({1}, 5)), expectedTokens({1}, 5, kVocab));
+  EXPECT_EQ(answer(withAdapter({1}, 5, 2)), expectedTokens({1}, 5, kVocab, "quick"));
+  EXPECT_EQ(core->responses().numReady(slow), 0);
+  gate.open();
+  EXPECT_EQ(resultOf(slow).outputTokenIds[0], expectedTokens({1}, 2, kVocab, "slow"));
+}
+
+TEST_F(ExecutorAdaptersTest, AFailedLoadFailsOnlyThoseWhoWaitForIt) {
+  Gate gate;
+  gate.close();
+  const auto plain = load;
+  load = [&, plain](const AdapterSource& source) {
+    if (source.directory == "broken") {
+      gate.pass();
+      fail(ErrorCode::kCorrupt, "adapter_model.safetensors is truncated");
+    }
+    return plain(source);
+  };
+  start();
+  core->registerAdapter(1, fakeSource("broken"));
+  core->registerAdapter(2, fakeSource("whole"));
+  const auto first = enqueue(withAdapter({1}, 2, 1)), second = enqueue(withAdapter({2}, 2, 1));
+  const auto other = enqueue(withAdapter({1}, 2, 2));
+  gate.open();
+  const std::string text = "Error storing task=1 in PEFT cache -- adapter_model.safetensors is truncated";
+  EXPECT_EQ(errorOf(first), text);
+  EXPECT_EQ(errorOf(second), text);
+  EXPECT_EQ(resultOf(other).outputTokenIds[0], expectedTokens({1}, 2, kVocab, "whole"));
+}
+
+TEST_F(ExecutorAdaptersTest, AnAdapterLargerThanTheCacheIsRefused) {
+  start();
+  core->registerAdapter(1, fakeSource("huge-101"));
+  EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 1))), "PEFT Cache is full. Could not store taskId=1");
+}
+
+TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
+  Gate gate;
+  gate.close();
+  before_step = [&](int step, const StepInput&) {
+    if (step == 0) gate.pass();
+  };
+  options.adapter_cache_bytes = options.scheduler.adapter_budget = 10;
+  start();
+  core->registerAdapter(1, fakeSource("most-8"));
+  core->registerAdapter(2, fakeSource("some-5"));
+  const auto first = enqueue(withAdapter({1}, 30, 1));
+  const auto waits = enqueue(withAdapter({2}, 3, 2));
+  const auto passes = enqueue(request({3}, 3)), shares = enqueue(withAdapter({4}, 3, 1));
+  gate.awaitArrivals(1);
+  gate.open();
+  EXPECT_EQ(resultOf(passes).outputTokenIds[0], expectedTokens({3}, 3, kVocab));
+  EXPECT_EQ(resultOf(shares).outputTokenIds[0], expectedTokens({4}, 3, kVocab, "most-8"));
+  EXPECT_EQ(resultOf(waits).outputTokenIds[0], expectedTokens({2}, 3, kVocab, "some-5"));
+  EXPECT_EQ(resultOf(first).outputTokenIds[0], expectedTokens({1}, 30, kVocab, "most-8"));
+}
+
+TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {
+  Gate gate;
+  gate.close();
+  before_step = [&](int step, const StepInput&) {
+    if (step == 1) gate.pass();
+  };
+  start();
+  core->registerAdapter(1, fakeSource("old"));
+  const auto before = enqueue(withAdapter({1}, 20, 1));
+  gate.awaitArrivals(1);
+  core->registerAdapter(1, fakeSource("new"));
+  const auto after = enqueue(withAdapter({1}, 20, 1));
+  gate.open();
+  EXPECT_EQ(resultOf(before).outputTokenIds[0], expectedTokens({1}, 20, kVocab, "old"));
+  EXPECT_EQ(resultOf(after).outputTokenIds[0], expectedTokens({1}, 20, kVocab, "new"));
+}
+
+TEST_F(ExecutorAdaptersTest, CancellingWhileLoading) {
+  Gate gate;
+  gate.close();
+  const auto plain = load;
+  load = [&, plain](const AdapterSource& source) {
+    gate.pass();
+    return plain(source);
+  };
+  start();
+  core->registerAdapter(1, fakeSource("a"));
+  const auto waiting = enqueue(withAdapter({1}, 2, 1));
+  gate.awaitArrivals(1);
+  core->cancel(waiting);
+  EXPECT_EQ(resultOf(waiting).finishReasons.at(0), executor::FinishReason::kCANCELLED);
+  gate.open();
+  EXPECT_EQ(answer(withAdapter({1}, 2, 1)), expectedTokens({1}, 2, kVocab, "a"));
+  EXPECT_EQ(loads, 1);
+}
+
+}  // namespace
+}  // namespace chorus

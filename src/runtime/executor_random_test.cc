@@ -1,0 +1,113 @@
+// Random loads under random limits through the executor's loop: every answer is the one the request gets alone.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "runtime/testing/core_fixture.h"
+
+namespace chorus {
+namespace {
+
+using executor::CapacitySchedulerPolicy;
+using executor::ContextChunkingPolicy;
+using testing::CoreFixture;
+using testing::expectedTokens;
+using testing::fakeSource;
+
+class ExecutorRandomTest : public CoreFixture {};
+
+TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937 random(seed);
+    const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+    auto& scheduler = options.scheduler;
+    scheduler.policy = static_cast<CapacitySchedulerPolicy>(pick(0, 2));
+    scheduler.chunking_policy = static_cast<ContextChunkingPolicy>(pick(0, 1));
+    scheduler.chunked_context = pick(0, 3) != 0;
+    scheduler.tokens_per_block = 1 << pick(0, 4);
+    scheduler.max_batch_size = pick(1, 16);
+    scheduler.max_num_tokens = pick(scheduler.chunked_context ? 16 : 40, 60);
+    scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block * pick(1, 4);
+    options.adapter_cache_bytes = scheduler.adapter_budget = pick(2, 6);
+    scheduler.max_bypasses = pick(0, 10);
+    start();
+    constexpr int kAdapters = 5;
+    for (int i = 0; i < kAdapters; ++i) {
+      core->registerAdapter(static_cast<uint64_t>(i), fakeSource(fmt::format("a{}-{}", i, 1 + i % 2)));
+    }
+    struct Asked {
+      executor::IdType id;
+      executor::VecTokens expected;
+      bool cancelled;
+    };
+    std::vector<Asked> asked;
+    for (int i = 0; i < 40; ++i) {
+      executor::VecTokens prompt(static_cast<size_t>(pick(1, 40)));
+      for (auto& token : prompt) token = pick(0, kVocab - 1);
+      const int count = pick(1, 64 - static_cast<int>(prompt.size()));
+      auto r = request(prompt, count);
+      std::string adapter;
+      if (pick(0, 2) != 0) {
+        const int id = pick(0, kAdapters - 1);
+        adapter = fmt::format("a{}-{}", id, 1 + id % 2);
+        r.setLoraConfig(executor::LoraConfig(static_cast<uint64_t>(id)));
+      }
+      r.setPriority(static_cast<float>(pick(0, 2)) / 2);
+      const auto id = enqueue(r);
+      asked.push_back({id, expectedTokens(prompt, count, kVocab, adapter), pick(0, 9) == 0});
+      if (asked.back().cancelled) core->cancel(id);
+      if (pick(0, 4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(pick(1, 300)));
+    }
+    for (const auto& one : asked) {
+      const auto result = resultOf(one.id);
+      if (result.outputTokenIds.empty()) return;
+      const auto& got = result.outputTokenIds[0];
+      if (one.cancelled) {
+        ASSERT_LE(got.size(), one.expected.size());
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), one.expected.begin())) << "request " << one.id;
+      } else {
+        ASSERT_EQ(got, one.expected) << "request " << one.id;
+      }
+    }
+    core->shutdown();
+    const auto stats = core->takeStats();
+    for (const auto& step : stats) {
+      ASSERT_LE(step.numContextRequests + step.numGenRequests, scheduler.max_batch_size);
+      ASSERT_LE(step.numCtxTokens + step.numGenRequests, scheduler.max_num_tokens);
+      ASSERT_LE(step.usedKvBlocks, step.maxKvBlocks);
+    }
+  }
+}
+
+// Sampled tokens depend on seed and position alone, so the same request gives the same answer in any company.
+TEST_F(ExecutorRandomTest, SampledAnswersDoNotDependOnMates) {
+  const auto sampled = [](uint64_t seed) {
+    auto r = request({1, 2, 3}, 30);
+    executor::SamplingConfig config;
+    config.setTemperature(1.5f);
+    config.setTopP(0.95f);
+    config.setSeed(seed);
+    r.setSamplingConfig(config);
+    return r;
+  };
+  start();
+  const auto alone = resultOf(enqueue(sampled(5))).outputTokenIds.at(0);
+  options.scheduler.policy = CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  options.scheduler.kv_blocks = 17;
+  start();
+  std::vector<executor::IdType> ids;
+  for (uint64_t seed = 0; seed < 12; ++seed) ids.push_back(enqueue(sampled(seed)));
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const auto tokens = resultOf(ids[seed]).outputTokenIds.at(0);
+    if (seed == 5) {
+      EXPECT_EQ(tokens, alone);
+    } else {
+      EXPECT_NE(tokens, alone);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,108 @@
+// An executor core over the fake network, with fake adapters: an adapter's content is the name of its directory, its
+// size the number after the last '-' of that name (1 without one).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "runtime/executor_core.h"
+#include "runtime/testing/fake_network.h"
+
+namespace chorus::testing {
+
+inline int64_t fakeAdapterBytes(const std::string& name) {
+  const auto dash = name.rfind('-');
+  return dash == std::string::npos ? 1 : std::stoll(name.substr(dash + 1));
+}
+
+inline std::shared_ptr<const AdapterSource> fakeSource(const std::string& name) {
+  auto source = std::make_shared<AdapterSource>();
+  source->directory = name;
+  source->content_hash = name;
+  source->bytes = fakeAdapterBytes(name);
+  return source;
+}
+
+inline std::shared_ptr<const AdapterParts> fakeParts(const std::string& name) {
+  auto parts = std::make_shared<AdapterParts>(0);
+  parts->content_hash = name;
+  parts->own(DeviceBuffer(nullptr, nullptr, static_cast<size_t>(fakeAdapterBytes(name))));
+  return parts;
+}
+
+class CoreFixture : public ::testing::Test {
+ protected:
+  static constexpr int32_t kVocab = 50;
+
+  CoreFixture() {
+    options.requests = {40, 64, 24, 1, kVocab, true};
+    options.scheduler.max_batch_size = 4;
+    options.scheduler.max_num_tokens = 24;
+    options.scheduler.tokens_per_block = 4;
+    options.scheduler.kv_blocks = 32;
+    options.scheduler.adapter_budget = 100;
+    options.adapter_cache_bytes = 100;
+    // Tensor adapters are named by their first weight.
+    load = [this](const AdapterSource& source) {
+      ++loads;
+      if (source.reloadable()) return fakeParts(source.directory.string());
+      return fakeParts("tensors" + std::to_string(*static_cast<const int32_t*>(source.weights->getData())));
+    };
+  }
+
+  ExecutorCore& start() {
+    options.requests.max_num_tokens = options.scheduler.max_num_tokens;
+    options.requests.chunked_context = options.scheduler.chunked_context;
+    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.tokens_per_block);
+    network = made.get();
+    network->before_step = before_step;
+    network->after_row = after_row;
+    core = std::make_unique<ExecutorCore>(options, std::move(made), load);
+    return *core;
+  }
+
+  executor::IdType enqueue(const executor::Request& request) { return core->enqueue({&request, 1}, nullptr)[0]; }
+
+  // Awaits all responses of a request.
+  std::vector<executor::Response> finish(executor::IdType id) {
+    std::vector<executor::Response> all;
+    for (;;) {
+      auto responses = core->responses().awaitOne(id, std::chrono::seconds(20));
+      if (responses.empty()) {
+        ADD_FAILURE() << "request " << id << " did not answer in time";
+        return all;
+      }
+      for (auto& response : responses) all.push_back(std::move(response));
+      if (all.back().hasError() || all.back().getResult().isFinal) return all;
+    }
+  }
+  executor::Result resultOf(executor::IdType id) {
+    const auto all = finish(id);
+    if (all.empty() || all.back().hasError()) {
+      ADD_FAILURE() << "request " << id << ": " << (all.empty() ? "no answer" : all.back().getErrorMsg());
+      return {};
+    }
+    return all.back().getResult();
+  }
+  std::string errorOf(executor::IdType id) {
+    const auto all = finish(id);
+    return !all.empty() && all.back().hasError() ? all.back().getErrorMsg() : "";
+  }
+
+  static executor::Request request(executor::VecTokens prompt, int32_t max_tokens, bool streaming = false) {
+    executor::OutputConfig output;
+    output.excludeInputFromOutput = true;
+    return executor::Request(std::move(prompt), max_tokens, streaming, executor::SamplingConfig(), output);
+  }
+
+  CoreOptions options;
+  LoadAdapter load;
+  std::atomic<int> loads{0};
+  std::function<void(int, const StepInput&)> before_step;
+  std::function<void(const std::vector<int32_t>&, std::span<float>)> after_row;
+  FakeNetwork* network = nullptr;
+  std::unique_ptr<ExecutorCore> core;
+};
+
+}  // namespace chorus::testing

@@ -1,0 +1,150 @@
+// A network for tests of the executor: tokens stand in the KV blocks themselves, and the logits of a row follow from a
+// hash of every token before it, read back through the block table. A wrong table, position, chunk or adapter gives
+// other tokens than expectedTokens().
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/step_runner.h"
+
+namespace chorus::testing {
+
+inline uint64_t hashStep(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x100000001b3u;
+  return hash ^ (hash >> 29);
+}
+
+inline uint64_t hashAdapter(const AdapterParts* adapter) {
+  uint64_t hash = 7;
+  if (adapter != nullptr) {
+    for (const char c : adapter->content_hash) hash = hashStep(hash, static_cast<uint64_t>(c));
+  }
+  return hash;
+}
+
+// Logit of every token after a history: a small hash value each.
+inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, std::span<float> logits) {
+  uint64_t hash = 0xcbf29ce484222325u ^ adapter;
+  for (const int32_t token : history) hash = hashStep(hash, static_cast<uint64_t>(token));
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = static_cast<float>(hashStep(hash, i) % 1000) / 100.0f;
+  }
+}
+
+// What greedy generation gives.
+inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int count, int32_t vocab,
+                                           const std::string& adapter = "") {
+  AdapterParts parts(0);
+  parts.content_hash = adapter;
+  const uint64_t hash = hashAdapter(adapter.empty() ? nullptr : &parts);
+  std::vector<float> logits(static_cast<size_t>(vocab));
+  std::vector<int32_t> generated;
+  for (int i = 0; i < count; ++i) {
+    fakeLogits(history, hash, logits);
+    const auto token = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    generated.push_back(token);
+    history.push_back(token);
+  }
+  return generated;
+}
+
+class FakeNetwork : public StepRunner {
+ public:
+  FakeNetwork(int32_t vocab, int32_t blocks, int32_t tokens_per_block)
+      : vocab_(vocab), tokens_per_block_(tokens_per_block),
+        cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block), -1) {}
+
+  // Called before every step, with its number; may throw or wait.
+  std::function<void(int step, const StepInput&)> before_step;
+  // Changes a finished row of logits.
+  std::function<void(const std::vector<int32_t>& history, std::span<float>)> after_row;
+
+  std::span<const float> run(const StepInput& input) override {
+    if (before_step) before_step(steps_, input);
+    ++steps_;
+    logits_.assign(input.logits_rows.size() * static_cast<size_t>(vocab_), 0.0f);
+    size_t out = 0;
+    int32_t next_row = 0;
+    for (const auto& sequence : input.sequences) {
+      if (sequence.row_begin != next_row) throw std::logic_error("rows are not packed");
+      next_row += sequence.num_rows;
+      for (int32_t i = 0; i < sequence.num_rows; ++i) {
+        const int32_t row = sequence.row_begin + i;
+        const int32_t position = sequence.first_position + i;
+        at(sequence, position) = input.tokens.at(static_cast<size_t>(row));
+        if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
+        std::vector<int32_t> history;
+        for (int32_t p = 0; p <= position; ++p) history.push_back(at(sequence, p));
+        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
+        fakeLogits(history, hashAdapter(adapterOf(input, row)), logits);
+        if (after_row) after_row(history, logits);
+        ++out;
+      }
+    }
+    if (out != input.logits_rows.size()) throw std::logic_error("logits rows are not ascending rows of the step");
+    return logits_;
+  }
+
+ private:
+  int32_t& at(const SequenceSpan& sequence, int32_t position) {
+    const int32_t block = sequence.block_table[static_cast<size_t>(position / tokens_per_block_)];
+    return cache_.at(static_cast<size_t>(block * tokens_per_block_ + position % tokens_per_block_));
+  }
+  static const AdapterParts* adapterOf(const StepInput& input, int32_t row) {
+    const AdapterParts* found = nullptr;
+    for (const auto& group : input.adapters) {
+      for (const auto& range : group.ranges) {
+        if (row < range.begin || row >= range.end) continue;
+        if (found != nullptr) throw std::logic_error("a row in two groups");
+        found = group.adapter;
+      }
+    }
+    return found;
+  }
+
+  int32_t vocab_;
+  int32_t tokens_per_block_;
+  int steps_ = 0;
+  std::vector<int32_t> cache_;
+  std::vector<float> logits_;
+};
+
+// Holds the step thread until the test lets it go on.
+class Gate {
+ public:
+  void close() {
+    const std::lock_guard lock(mutex_);
+    open_ = false;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++arrived_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  // Until somebody has come to pass at least n times.
+  void awaitArrivals(int n) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return arrived_ >= n; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = true;
+  int arrived_ = 0;
+};
+
+}  // namespace chorus::testing
