@@ -34,8 +34,8 @@ class DetokenizedStream : public TextStream {
 
 class TokenizerCodec : public TextCodec {
  public:
-  TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat)
-      : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
+  explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
 
   std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
     return tokenizer_->encode(text, addSpecialTokens);
@@ -48,23 +48,24 @@ class TokenizerCodec : public TextCodec {
   }
   int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
-  bool hasChatTemplate() const override { return chat_ != nullptr; }
+  bool hasChatTemplate() const override { return !chat_.empty(); }
   std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const override {
-    return chat_->render({.messages = messages, .tools = tools, .add_generation_prompt = true});
+    ChatTemplateInput input;
+    input.messages = messages;
+    input.tools = tools;
+    input.add_generation_prompt = true;
+    return chat_.render(std::move(input));
   }
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::shared_ptr<const ChatTemplate> chat_;
+  ChatTemplates chat_;
 };
 
 }  // namespace
 
 std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory) {
-  auto tokenizer = Tokenizer::load(directory);
-  std::shared_ptr<const ChatTemplate> chat;
-  if (!tokenizer->chatTemplates().empty()) chat = ChatTemplate::load(directory);
-  return std::make_shared<TokenizerCodec>(std::move(tokenizer), std::move(chat));
+  return std::make_shared<TokenizerCodec>(Tokenizer::load(directory));
 }
 
 }  // namespace chorus::server
