@@ -8,7 +8,6 @@
 #include "server/errors.h"
 #include "server/generation_writer.h"
 #include "server/models.h"
-#include "server/version.h"
 
 namespace chorus::server {
 namespace {
@@ -92,7 +91,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   if (!reads) throw ApiError::methodNotAllowed(request.method, path, "GET, HEAD");
   if (path == "/v1/health/live") return exchange->respond(health("Service is live."));
   if (path == "/v1/version") {
-    return exchange->respond({.body = toText(OrderedJson{{"release", kVersion}, {"api", "1.0.0"}})});
+    return exchange->respond({.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})});
   }
   const auto context = readyContext();
   if (path == "/v1/health/ready") return exchange->respond(health("Service is ready."));

@@ -13,12 +13,14 @@ namespace chorus::server {
 class WorkerPool {
  public:
   explicit WorkerPool(int threads);
-  ~WorkerPool();  // runs what is queued, then joins
+  ~WorkerPool();  // as finish()
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Any thread. Tasks start in order and must not throw.
+  // Any thread. Tasks start in order and must not throw. After finish() they are dropped.
   void post(std::function<void()> task);
+  // Runs what is queued, also what those tasks post, and joins. Idempotent; one caller at a time.
+  void finish();
 
  private:
   void work();
@@ -26,7 +28,8 @@ class WorkerPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
-  bool stop_ = false;
+  bool finishing_ = false;
+  bool finished_ = false;
   std::vector<std::thread> threads_;
 };
 

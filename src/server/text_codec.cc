@@ -1,0 +1,71 @@
+#include "server/text_codec.h"
+
+#include "base/error.h"
+#include "text/chat_template.h"
+#include "text/incremental_detokenizer.h"
+#include "text/stop_matcher.h"
+#include "text/tokenizer.h"
+
+namespace chorus::server {
+namespace {
+
+class DetokenizedStream : public TextStream {
+ public:
+  DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const std::vector<std::string>& stops)
+      : detokenizer_(std::move(tokenizer), true), matcher_(stops) {}
+
+  Piece push(int32_t token) override { return piece(matcher_.feed(detokenizer_.feed(token))); }
+
+  Piece finish() override {
+    std::string text = matcher_.feed(detokenizer_.flush());
+    if (!matcher_.stopped()) text += matcher_.flush();
+    return piece(std::move(text));
+  }
+
+ private:
+  Piece piece(std::string text) const {
+    if (!matcher_.stopped()) return {std::move(text), std::nullopt};
+    return {std::move(text), matcher_.matchedStop()};
+  }
+
+  IncrementalDetokenizer detokenizer_;
+  StopMatcher matcher_;
+};
+
+class TokenizerCodec : public TextCodec {
+ public:
+  explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
+
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
+    return tokenizer_->encode(text, addSpecialTokens);
+  }
+  std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const override {
+    return tokenizer_->decode(tokens, skipSpecialTokens);
+  }
+  std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const override {
+    return std::make_unique<DetokenizedStream>(tokenizer_, stops);
+  }
+  int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
+  std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
+  bool hasChatTemplate() const override { return !chat_.empty(); }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const override {
+    ChatTemplateInput input;
+    input.messages = messages;
+    input.tools = tools;
+    input.add_generation_prompt = true;
+    return chat_.render(std::move(input));
+  }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  ChatTemplates chat_;
+};
+
+}  // namespace
+
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory) {
+  return std::make_shared<TokenizerCodec>(Tokenizer::load(directory));
+}
+
+}  // namespace chorus::server

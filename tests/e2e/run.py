@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""The server as its users see it: the demo model over HTTP with the real openai client.
+
+    run.py --chorus build/release/bin/chorus --demo examples/demo [unittest arguments]
+"""
+
+import argparse
+import sys
+import unittest
+from pathlib import Path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chorus", required=True, type=Path, help="the program")
+    parser.add_argument("--demo", required=True, type=Path, help="examples/demo: base/, adapters/, prompts/")
+    arguments, rest = parser.parse_known_args()
+    try:
+        import openai  # noqa: F401
+    except ImportError:
+        sys.exit("the openai package is missing: pip install -r tests/e2e/requirements.txt")
+    sys.path.insert(0, str(Path(__file__).parent))
+    import setting
+    setting.chorus = str(arguments.chorus.resolve())
+    setting.demo = arguments.demo.resolve()
+
+    import test_answers
+    import test_lifecycle
+    import test_refusals
+    suite = unittest.TestSuite()
+    loader = unittest.TestLoader()
+    for module in (test_answers, test_refusals, test_lifecycle):
+        suite.addTests(loader.loadTestsFromModule(module))
+    if rest:
+        names = [name for name in rest if not name.startswith("-")]
+        chosen = [test for group in suite for case in group for test in case
+                  if not names or any(name in test.id() for name in names)]
+        suite = unittest.TestSuite(chosen)
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    sys.exit(0 if result.wasSuccessful() else 1)
+
+
+if __name__ == "__main__":
+    main()

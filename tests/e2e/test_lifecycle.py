@@ -1,0 +1,183 @@
+"""Start, adapters that come and are broken, overload, cancellation, stop."""
+
+import concurrent.futures
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import openai
+
+import setting
+from server_process import ServerProcess
+
+LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "extra_body": {"ignore_eos": True}}
+
+
+def error_line(arguments, preexec=None):
+    """Exit status and the last line on stderr of a server that does not start."""
+    done = subprocess.run([setting.chorus, "serve", *map(str, arguments), "--port", "0"], capture_output=True,
+                          text=True, timeout=120, preexec_fn=preexec)
+    lines = [line for line in done.stderr.splitlines() if "error" in line]
+    return done.returncode, lines[-1] if lines else done.stderr
+
+
+def copy_of_base(name):
+    target = setting.scratch() / name
+    shutil.copytree(setting.demo / "base", target)
+    return target
+
+
+class Start(unittest.TestCase):
+    def test_health_is_answered(self):
+        server = setting.shared_server()
+        self.assertEqual(server.request("GET", "/v1/health/live")[0], 200)
+        self.assertEqual(server.request("GET", "/v1/health/ready")[0], 200)
+        self.assertIn("release", server.request("GET", "/v1/version")[2])
+        self.assertIn("weights", server.log)
+
+    def test_engine_is_built_once(self):
+        cache = setting.scratch() / "once"
+        arguments = [setting.demo / "base", "--cache_dir", cache]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            servers = list(pool.map(lambda _: ServerProcess(setting.chorus, arguments), range(2)))
+        self.assertEqual(sum("prepared in" in server.log for server in servers), 1)
+        for server in servers:
+            self.assertEqual(server.stop(), 0)
+        engines = [path for path in (cache / "engines").iterdir() if path.is_dir()]
+        self.assertEqual(len(engines), 1)
+        rank = engines[0] / "engine" / "rank0.engine"
+        data = bytearray(rank.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        rank.write_bytes(data)
+        with ServerProcess(setting.chorus, arguments) as server:
+            self.assertIn("building again", server.log)
+
+    def test_full_disk(self):
+        cache = setting.scratch() / "full"
+        limit = 1 << 20
+        code, line = error_line([setting.demo / "base", "--cache_dir", cache],
+                                lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertEqual(code, 1)
+        self.assertIn("--cache_dir", line)
+        self.assertEqual([path.name for path in (cache / "engines").iterdir() if path.is_dir()], [])
+
+    def test_bad_input_is_one_line(self):
+        broken = copy_of_base("truncated")
+        weights = broken / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1000])
+        cache = ["--cache_dir", setting.scratch() / "bad"]
+        for arguments in ([broken, *cache], [setting.scratch() / "nothing", *cache], ["--no_such_flag"], [],
+                          [setting.demo / "base", *cache, "--lora_dir", "/nowhere"],
+                          [setting.demo / "base", *cache, "--isa", "z80"]):
+            with self.subTest(arguments=arguments):
+                code, line = error_line(arguments)
+                self.assertEqual(code, 1)
+                self.assertTrue(line.startswith("chorus: error: "), line)
+
+
+class Adapters(unittest.TestCase):
+    def test_new_ones_are_found_and_broken_ones_left_out(self):
+        source = setting.scratch() / "adapters"
+        names = setting.adapter_names()
+        shutil.copytree(setting.demo / "adapters" / names[0], source / names[0])
+        shutil.copytree(setting.demo / "adapters" / names[1], source / "broken")
+        (source / "broken" / "adapter_model.safetensors").write_bytes(b"not weights")
+        arguments = [setting.demo / "base", "--cache_dir", setting.scratch() / "cache", "--dtype", "float32"]
+        env = {"NIM_PEFT_SOURCE": str(source), "NIM_PEFT_REFRESH_INTERVAL": "1"}
+        with ServerProcess(setting.chorus, arguments, env=env) as server:
+            def served():
+                return [model["id"] for model in server.request("GET", "/v1/models")[2]["data"]]
+            self.assertEqual(served(), ["base", names[0]])
+            self.assertIn("adapter left out", server.log)
+            staged = setting.scratch() / "staged"
+            shutil.copytree(setting.demo / "adapters" / names[2], staged)
+            staged.rename(source / "late")
+            deadline = time.monotonic() + 20
+            while "late" not in served() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            row = next(row for row in setting.expected() if row["adapter"] == names[2])
+            answer = setting.client(server).chat.completions.create(
+                model="late", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
+            self.assertEqual(answer.choices[0].message.content, row["text"])
+
+
+class Load(unittest.TestCase):
+    def test_queue_limit_and_cancellation(self):
+        arguments = [*setting.demo_arguments(), "--max_queue_size", "2", "--max_batch_size", "1"]
+        with ServerProcess(setting.chorus, arguments) as server:
+            client = setting.client(server)
+            streams = [client.completions.create(**LONG, stream=True)]
+            next(iter(streams[0]))
+            refused = None
+            for _ in range(8):
+                try:
+                    streams.append(client.completions.create(**LONG, stream=True))
+                except openai.RateLimitError as error:
+                    refused = error
+                    break
+            self.assertIsNotNone(refused)
+            self.assertEqual(refused.type, "rate_limit_error")
+            self.assertIn("retry-after-ms", refused.response.headers)
+            for stream in streams:
+                stream.close()
+            begin = time.monotonic()
+            answer = setting.client(server).with_options(max_retries=10).completions.create(
+                model="base", prompt="two dogs", max_tokens=4, temperature=0)
+            self.assertEqual(answer.usage.completion_tokens, 4)
+            self.assertLess(time.monotonic() - begin, 5, "left streams give up their places")
+
+    def test_many_left_streams(self):
+        server = setting.shared_server()
+        client = setting.client(server)
+        for _ in range(40):
+            stream = client.completions.create(**LONG, stream=True)
+            next(iter(stream))
+            stream.close()
+        row = setting.expected(1)[0]
+        answer = client.completions.create(model="base", prompt=row["prompt_ids"], max_tokens=64, temperature=0)
+        self.assertEqual(answer.choices[0].text, row["text"])
+
+
+class Stop(unittest.TestCase):
+    def drained(self, signals, arguments=()):
+        """Sends signals while a long stream runs: exit status, chunks, error of the stream."""
+        with ServerProcess(setting.chorus, [*setting.demo_arguments(), *arguments]) as server:
+            stream = iter(setting.client(server).completions.create(**LONG, stream=True))
+            chunks, failure = [next(stream)], []
+
+            def read():
+                try:
+                    chunks.extend(stream)
+                except Exception as error:  # noqa: BLE001 whatever ends the stream is looked at below
+                    failure.append(error)
+            reader = threading.Thread(target=read)
+            reader.start()
+            for number in signals:
+                server.signal(number)
+                time.sleep(0.2)
+            code = server.wait_exit()
+            reader.join(timeout=30)
+            return code, chunks, failure
+
+    def test_term_lets_running_requests_finish(self):
+        code, chunks, failure = self.drained([signal.SIGTERM])
+        self.assertEqual(code, 0)
+        self.assertEqual(failure, [])
+        self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
+
+    def test_interrupt_of_an_idle_server(self):
+        server = ServerProcess(setting.chorus, setting.demo_arguments())
+        begin = time.monotonic()
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait_exit(), 0)
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_grace_period_ends(self):
+        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0"])
+        self.assertEqual(code, 0)
+        if failure:
+            self.assertIsInstance(failure[0], openai.APIError)
