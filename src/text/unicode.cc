@@ -119,6 +119,10 @@ bool isNumber(uint32_t code) {
   static const CategoryTable table("N");
   return table.contains(code);
 }
+bool isDecimalDigit(uint32_t code) {
+  static const CategoryTable table("Nd");
+  return table.contains(code);
+}
 bool isWordCharacter(uint32_t code) {
   static const CategoryTable alphabetic("Alphabetic"), mark("M"), digit("Nd"), connector("Pc");
   const bool joiner = code == 0x200C || code == 0x200D;

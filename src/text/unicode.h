@@ -40,6 +40,7 @@ bool isUnicodeSpace(uint32_t code);
 // The categories \p{L} and \p{N} as the regular expression library sees them.
 bool isLetter(uint32_t code);
 bool isNumber(uint32_t code);
+bool isDecimalDigit(uint32_t code);
 // What \w means to Unicode: alphabetic, marks, decimal digits, connectors and joiners.
 bool isWordCharacter(uint32_t code);
 // General categories P*, and all of ASCII's punctuation and symbols.

@@ -1,0 +1,64 @@
+// Chat templates: the Jinja that Hugging Face models carry, rendered as transformers renders it.
+#pragma once
+
+#include <ctime>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace chorus {
+
+class Tokenizer;
+
+struct ChatTemplateInput {
+  // Ordered, because templates print objects with their keys in the order in which they came.
+  OrderedJson messages = OrderedJson::array();
+  OrderedJson tools;  // null: none
+  bool add_generation_prompt = false;
+  // Names like "bos_token" that the template may print.
+  std::map<std::string, std::string> special_tokens;
+  // More variables (chat_template_kwargs), an object; they take precedence over special_tokens.
+  OrderedJson variables = OrderedJson::object();
+  // What strftime_now sees; nothing is the present.
+  std::optional<std::time_t> now;
+};
+
+// Compiled once, rendered from any thread. Templates reach nothing outside themselves, and the steps, text, depth and
+// ranges of one rendering are bounded.
+class ChatTemplate {
+ public:
+  // Throws Error(kInvalidArgument) with source and line on a template that doesn't parse.
+  static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source);
+  ~ChatTemplate();
+
+  // Throws Error(kInvalidArgument) with source, line and the reason, which may be the template's own raise_exception.
+  std::string render(const ChatTemplateInput& input) const;
+
+ private:
+  struct State;
+  explicit ChatTemplate(std::unique_ptr<const State> state);
+  std::unique_ptr<const State> state_;
+};
+
+// The templates of a model, compiled.
+class ChatTemplates {
+ public:
+  // Throws as ChatTemplate::compile does; source names the model in errors.
+  ChatTemplates(const Tokenizer& tokenizer, std::string source);
+
+  bool empty() const { return templates_.empty(); }
+  // "tool_use" where there is one and tools are given, else "default". Throws Error(kInvalidArgument) when the model
+  // has none. input.special_tokens are filled in from the tokenizer.
+  std::string render(ChatTemplateInput input) const;
+
+ private:
+  std::string source_;
+  std::map<std::string, std::string> special_tokens_;
+  std::map<std::string, std::shared_ptr<const ChatTemplate>> templates_;
+};
+
+}  // namespace chorus

@@ -1,0 +1,166 @@
+// Renderings equal to those of transformers, which tests/oracle/text_chat_goldens.py has written down.
+#include "text/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "text/tokenizer.h"
+
+namespace chorus {
+namespace {
+
+const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/chat/";
+
+std::vector<OrderedJson> readLines(const std::string& name) {
+  std::ifstream in(kGoldens + name);
+  std::vector<OrderedJson> rows;
+  for (std::string line; std::getline(in, line);) rows.push_back(parseOrderedJson(line, name));
+  EXPECT_FALSE(rows.empty()) << name;
+  return rows;
+}
+
+std::string errorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// The rendering, or "error: " and its line.
+std::string attempt(const std::string& text, const ChatTemplateInput& input) {
+  try {
+    return ChatTemplate::compile(text, "test")->render(input);
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    return std::string("error: ") + e.what();
+  }
+}
+
+// Python prints an address here, so a rendering can't be compared.
+bool printsAnAddress(const std::string& text) {
+  return text.find(" at 0x") != std::string::npos || text.find("<built-in") != std::string::npos;
+}
+
+TEST(ChatTemplateTest, EverySnippet) {
+  ChatTemplateInput input;
+  input.variables = readLines("context.json")[0];
+  int compared = 0;
+  for (const OrderedJson& row : readLines("snippets.jsonl")) {
+    const std::string text = row["template"];
+    const std::string result = attempt(text, input);
+    if (row.contains("error")) {
+      EXPECT_TRUE(result.starts_with("error: ")) << text << " gives " << result << " instead of " << row["error"];
+    } else if (!printsAnAddress(row["output"])) {
+      EXPECT_EQ(result, row["output"].get<std::string>()) << text;
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 500);
+}
+
+TEST(ChatTemplateTest, EveryConversation) {
+  std::map<std::string, std::string> templates;
+  for (const OrderedJson& row : readLines("templates.jsonl")) templates[row["name"]] = row["template"];
+  const auto conversations = readLines("conversations.jsonl");
+  for (const OrderedJson& row : readLines("renderings.jsonl")) {
+    const OrderedJson& conversation = conversations[row["conversation"].get<size_t>()];
+    ChatTemplateInput input;
+    input.messages = conversation["messages"];
+    input.tools = conversation["tools"];
+    input.add_generation_prompt = row["add_generation_prompt"];
+    input.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}};
+    const std::string result = attempt(templates.at(row["template"]), input);
+    SCOPED_TRACE(row["template"].get<std::string>() + " " + std::to_string(row["conversation"].get<int>()));
+    if (row.contains("error")) EXPECT_TRUE(result.starts_with("error: ")) << result << row["error"];
+    else EXPECT_EQ(result, row["output"].get<std::string>());
+  }
+}
+
+TEST(ChatTemplateTest, ErrorsNameTheLine) {
+  EXPECT_EQ(attempt("a\n{% if %}", {}), "error: test: chat template line 2: Expected an expression, got 'end of statement block'");
+  EXPECT_EQ(attempt("a\n\n{{ raise_exception('only\nuser') }}", {}), "error: test: chat template line 3: only user");
+  EXPECT_EQ(attempt("{% include 'x' %}", {}),
+            "error: test: chat template line 1: the statement 'include' is not supported in chat templates");
+}
+
+// Each of these would take minutes or gigabytes.
+TEST(ChatTemplateTest, HostileTemplatesStop) {
+  std::string deep = "{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}";
+  std::string sum = "{{ 1";
+  for (int i = 0; i < 5000; ++i) sum += "+1";
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string& text : {
+           std::string("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"),
+           std::string("{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"),
+           std::string("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"),
+           std::string("{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
+           std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+           std::string("{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}"),
+           std::string("{{ 'a' * 10000000000 }}"), std::string("{{ [1] * 1000000000 }}"), std::string("{{ range(10 ** 9) }}"),
+           std::string("{{ 10 ** 10 ** 10 }}"), std::string("{{ 'a'.center(10 ** 15) }}"), std::string("{{ '%999999999d' % 1 }}"),
+           std::string("{{ ('a' * 1000000).replace('a', 'b' * 1000000) }}"), std::string("{{ ('ab' * 100000) | indent('x' * 100000, true) ~ ('\\n' * 100000) | indent('x' * 100000, true, true) }}"),
+           deep, sum + " }}", blocks, "{{ " + std::string(5000, '-') + "1 }}", "{{ " + std::string(5000, '[') }) {
+    EXPECT_TRUE(attempt(text, {}).starts_with("error: ")) << text.substr(0, 80);
+  }
+  // A chain of namespaces is not an error, but must not be freed by recursion.
+  EXPECT_EQ(attempt("{% set first = namespace() %}{% set top = namespace(x=first) %}{% for i in range(100000) %}{% set n = namespace() %}"
+                    "{% set top.x.n = n %}{% set top.x = n %}{% endfor %}ok", {}), "ok");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST(ChatTemplateTest, KnowsTheTime) {
+  ChatTemplateInput input;
+  input.now = 86400 * 365;
+  EXPECT_EQ(attempt("{{ strftime_now('%Y') }}", input), "1971");
+}
+
+TEST(ChatTemplateTest, ThreadsShareATemplate) {
+  const auto chat = ChatTemplate::compile("{% for m in messages %}{{ m.content }};{% endfor %}", "t");
+  ChatTemplateInput input;
+  for (int i = 0; i < 50; ++i) input.messages.push_back({{"content", i}});
+  const std::string expected = chat->render(input);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(chat->render(input), expected);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(ChatTemplateTest, RefusesWrongShapes) {
+  ChatTemplateInput input;
+  input.messages = OrderedJson::parse(R"(["x"])");
+  EXPECT_THAT(attempt("", input), testing::HasSubstr("'messages'"));
+  input.messages = OrderedJson::array();
+  input.tools = OrderedJson::object();
+  EXPECT_THAT(attempt("", input), testing::HasSubstr("'tools'"));
+}
+
+TEST(ChatTemplatesTest, ChoosesByTools) {
+  Json config = Json::parse(R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},
+                                {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
+  const std::string path = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/gpt2.json";
+  const Json tokenizer = readJsonFile(path);
+  const ChatTemplates both(*Tokenizer::fromJson(tokenizer, config, "t"), "t");
+  ChatTemplateInput input;
+  EXPECT_EQ(both.render(input), "D<|endoftext|>");
+  input.tools = OrderedJson::parse("[{}]");
+  EXPECT_EQ(both.render(input), "T1");
+  const ChatTemplates none(*Tokenizer::fromJson(tokenizer, Json(), "t"), "the model");
+  EXPECT_TRUE(none.empty());
+  EXPECT_THAT(errorOf([&] { none.render(input); }), testing::HasSubstr("the model has no chat template"));
+}
+
+}  // namespace
+}  // namespace chorus

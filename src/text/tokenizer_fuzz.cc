@@ -1,0 +1,27 @@
+// The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "text/incremental_detokenizer.h"
+#include "text/tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace chorus;
+  try {
+    const Json document = parseJson({reinterpret_cast<const char*>(data), size}, "input");
+    const auto tokenizer = Tokenizer::fromJson(document, document, "input");
+    for (const char* text : {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81", "<s>hi</s> <|endoftext|>"}) {
+      const auto ids = tokenizer->encode(text, true);
+      const std::string whole = tokenizer->decode(ids, false);
+      IncrementalDetokenizer detokenizer(tokenizer, false);
+      std::string pieces;
+      for (const int32_t id : ids) pieces += detokenizer.feed(id);
+      if (pieces + detokenizer.flush() != whole) __builtin_trap();
+    }
+    tokenizer->decode(std::vector<int32_t>{-1, 0, 1, 2, 200, 1 << 30}, true);
+  } catch (const Error&) {
+  }
+  return 0;
+}
