@@ -27,7 +27,9 @@ TEST(DTypeTest, EveryHalfSurvivesTheRoundTrip) {
       EXPECT_EQ(toF16(wide).bits, bits);
     }
     const bf16 brain{static_cast<uint16_t>(bits)};
-    if (!std::isnan(toFloat(brain))) EXPECT_EQ(toBf16(toFloat(brain)).bits, bits);
+    if (!std::isnan(toFloat(brain))) {
+      EXPECT_EQ(toBf16(toFloat(brain)).bits, bits);
+    }
   }
 }
 

@@ -39,7 +39,9 @@ TEST_F(FileTest, MapsRegularFilesOnly) {
 
 TEST_F(FileTest, AFailedWriteLeavesTheOldFile) {
   EXPECT_THROW(writeFileAtomically(dir_ / "no" / "such", "x"), Error);
-  if (std::filesystem::exists("/dev/full")) EXPECT_THROW(writeFileAtomically("/proc/chorus", "x"), Error);
+  if (std::filesystem::exists("/dev/full")) {
+    EXPECT_THROW(writeFileAtomically("/proc/chorus", "x"), Error);
+  }
 }
 
 }  // namespace

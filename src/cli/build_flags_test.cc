@@ -20,7 +20,9 @@ TEST(BuildFlagsTest, NamesAreUniqueAndInTheTable) {
   for (const BuildFlag& flag : buildFlags()) {
     EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
     EXPECT_NE(table.find(flag.name), std::string::npos);
-    if (flag.fate == FlagFate::kRefused) EXPECT_FALSE(flag.note.empty()) << flag.name;
+    if (flag.fate == FlagFate::kRefused) {
+      EXPECT_FALSE(flag.note.empty()) << flag.name;
+    }
   }
 }
 

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "chorus/executor.h"
 #include "cli/prompt_files.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "server/generation_defaults.h"
+#include "server/text_codec.h"
 
 namespace chorus {
 namespace {
@@ -36,22 +36,20 @@ struct Row {
   std::string error;
 };
 
-std::vector<Row> readRows(const RunArgs& args, const Tokenizer* tokenizer) {
+std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_codec) {
   std::vector<Row> rows;
   if (!args.input_file.empty()) {
     for (auto& prompt : readTokenFile(args.input_file)) rows.push_back({.prompt = std::move(prompt)});
     return rows;
   }
-  if (tokenizer == nullptr) fail(ErrorCode::kInvalidArgument, "--input_text needs --tokenizer_dir");
-  std::shared_ptr<const ChatTemplate> chat;
-  if (args.apply_chat_template) chat = ChatTemplate::load(args.tokenizer_dir);
+  if (text_codec == nullptr) fail(ErrorCode::kInvalidArgument, "--input_text needs --tokenizer_dir");
   for (const std::string& text : args.input_text) {
     Row row{.text = text};
-    if (chat != nullptr) {
-      const Json messages = Json::array({{{"role", "user"}, {"content", text}}});
-      row.prompt = tokenizer->encode(chat->render({.messages = messages, .add_generation_prompt = true}), false);
+    if (args.apply_chat_template) {
+      const OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", text}}});
+      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr), false);
     } else {
-      row.prompt = tokenizer->encode(text, true);
+      row.prompt = text_codec->encode(text, true);
     }
     rows.push_back(std::move(row));
   }
@@ -114,12 +112,12 @@ void collect(executor::Executor& executor, const std::vector<executor::IdType>& 
   }
 }
 
-void report(const std::vector<Row>& rows, const Tokenizer* tokenizer, executor::Executor& executor) {
+void report(const std::vector<Row>& rows, const server::TextCodec* text_codec, executor::Executor& executor) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].error.empty()) continue;
-    if (tokenizer != nullptr) {
+    if (text_codec != nullptr) {
       if (!rows[i].text.empty()) std::printf("Input [Text %zu]: \"%s\"\n", i, rows[i].text.c_str());
-      std::printf("Output [Text %zu Beam 0]: \"%s\"\n", i, tokenizer->decode(rows[i].answer, true).c_str());
+      std::printf("Output [Text %zu Beam 0]: \"%s\"\n", i, text_codec->decode(rows[i].answer, true).c_str());
     } else {
       std::printf("Output [Tokens %zu Beam 0]:", i);
       for (const int32_t token : rows[i].answer) std::printf(" %d", token);
@@ -142,9 +140,9 @@ void runRun(const RunArgs& args) {
   if (args.input_text.empty() == args.input_file.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either --input_text or --input_file");
   }
-  std::shared_ptr<const Tokenizer> tokenizer;
-  if (!args.tokenizer_dir.empty()) tokenizer = Tokenizer::load(args.tokenizer_dir);
-  std::vector<Row> rows = readRows(args, tokenizer.get());
+  std::shared_ptr<const server::TextCodec> text_codec;
+  if (!args.tokenizer_dir.empty()) text_codec = server::loadTextCodec(args.tokenizer_dir);
+  std::vector<Row> rows = readRows(args, text_codec.get());
   if (args.max_input_length > 0) {  // as TensorRT-LLM's run.py: the end of a longer prompt is kept
     for (Row& row : rows) {
       const auto keep = static_cast<size_t>(args.max_input_length);
@@ -161,12 +159,15 @@ void runRun(const RunArgs& args) {
   for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);
 
   std::vector<int32_t> end_ids;
-  if (args.end_id) end_ids = {*args.end_id};
-  else if (tokenizer != nullptr) end_ids = tokenizer->endIds();
+  if (args.end_id) {
+    end_ids = {*args.end_id};
+  } else if (text_codec != nullptr) {
+    end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).endIds;
+  }
   std::vector<executor::Request> requests;
   for (size_t i = 0; i < rows.size(); ++i) requests.push_back(makeRequest(args, rows[i], i, end_ids));
   collect(executor, executor.enqueueRequests(requests), rows);
-  report(rows, tokenizer.get(), executor);
+  report(rows, text_codec.get(), executor);
 
   std::vector<std::vector<int32_t>> answers;
   std::vector<std::vector<float>> logits;

@@ -32,4 +32,12 @@ inline std::optional<std::string_view> loraModuleName(int64_t id) {
   return kLoraModuleNames[static_cast<size_t>(id)];
 }
 
+// nullopt for a name that is none of them.
+inline std::optional<int32_t> loraModuleId(std::string_view name) {
+  for (size_t id = 0; id < kLoraModuleNames.size(); ++id) {
+    if (kLoraModuleNames[id] == name) return static_cast<int32_t>(id);
+  }
+  return std::nullopt;
+}
+
 }  // namespace chorus
