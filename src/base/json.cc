@@ -52,6 +52,15 @@ class UniqueKeys {
   std::vector<std::unordered_set<std::string>> open_;
 };
 
+[[noreturn]] void failAt(std::string_view text, size_t position, std::string_view source) {
+  size_t line = 1, column = 1;
+  for (size_t i = 0; i < std::min(position, text.size()); ++i) {
+    if (text[i] == '\n') ++line, column = 1;
+    else ++column;
+  }
+  fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
+}
+
 template <typename J>
 J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
@@ -59,6 +68,8 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
          limits.max_bytes);
   }
   checkDepth(text, source, limits.max_depth);
+  // The parser takes a NUL byte for the end and would ignore what follows.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) failAt(text, nul, source);
   try {
     if (!limits.unique_keys) return J::parse(text.begin(), text.end());
     UniqueKeys unique(source);
@@ -66,13 +77,7 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
       return unique.template operator()<J>(depth, event, value);
     });
   } catch (const nlohmann::json::parse_error& e) {
-    const size_t end = std::min(e.byte == 0 ? size_t{0} : e.byte - 1, text.size());
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < end; ++i) {
-      if (text[i] == '\n') ++line, column = 1;
-      else ++column;
-    }
-    fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
+    failAt(text, e.byte == 0 ? size_t{0} : e.byte - 1, source);
   } catch (const nlohmann::json::exception&) {
     fail(ErrorCode::kCorrupt, "{}: JSON holds a number that no double can hold", source);
   }

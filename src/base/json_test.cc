@@ -28,6 +28,10 @@ TEST(JsonTest, RefusesDepthAndSize) {
   EXPECT_THAT(errorOf([] { parseJson("[1,2,3]", "x", {.max_bytes = 3}); }), testing::HasSubstr("limit of 3"));
 }
 
+TEST(JsonTest, RefusesTextAfterANulByte) {
+  EXPECT_EQ(errorOf([] { parseJson(std::string_view("{}\0\n[", 5), "x"); }), "x: malformed JSON at line 1 column 3");
+}
+
 TEST(JsonTest, RefusesNumbersBeyondADouble) {
   EXPECT_THAT(errorOf([] { parseJson("{\"a\": 1e999}", "x"); }), testing::HasSubstr("no double"));
 }

@@ -1,21 +1,26 @@
-// A key of PEFT's rank_pattern or alpha_pattern.
+// The regular expressions over module names in PEFT's adapter_config.json.
 #pragma once
 
-#include <string>
 #include <string_view>
+
+#include "text/regex.h"
 
 namespace chorus {
 
-// Matches a module name as PEFT does: the regular expression `(.*\.)?(pattern)$` from the name's beginning. Patterns
-// of letters, digits, '_', '-' and '.' are supported, '.' standing for any character; throws Error(kUnsupported) that
-// names source for others.
 class ModulePattern {
  public:
-  ModulePattern(std::string_view pattern, std::string_view source);
+  // A key of rank_pattern or alpha_pattern: the pattern takes the whole name or its end after a dot, as PEFT's
+  // `(.*\.)?(pattern)$` does. Throws Error(kCorrupt) that names source when the pattern doesn't compile.
+  static ModulePattern ofNameEnd(std::string_view pattern, std::string_view source);
+  // target_modules given as one string: the pattern takes the whole name.
+  static ModulePattern ofWholeName(std::string_view pattern, std::string_view source);
+
+  // Throws Error(kExhausted) for a pattern that backtracks without end.
   bool matches(std::string_view module) const;
 
  private:
-  std::string pattern_;
+  explicit ModulePattern(Regex regex) : regex_(std::move(regex)) {}
+  Regex regex_;
 };
 
 }  // namespace chorus

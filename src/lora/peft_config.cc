@@ -1,6 +1,7 @@
 #include "lora/peft_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 
@@ -103,7 +104,7 @@ std::vector<std::pair<ModulePattern, T>> readPatterns(const OrderedJson& json, c
   }
   const std::string where = fmt::format("{}: {}", source, field);
   for (const auto& [pattern, value] : it->items()) {
-    patterns.emplace_back(ModulePattern(pattern, where), read(Json(value), pattern, where));
+    patterns.emplace_back(ModulePattern::ofNameEnd(pattern, where), read(Json(value), pattern, where));
   }
   return patterns;
 }
@@ -114,6 +115,25 @@ T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::stri
     if (pattern.matches(module)) return value;
   }
   return fallback;
+}
+void readTargets(const Json& json, std::string_view source, PeftConfig& config) {
+  const auto targets = json.find("target_modules");
+  if (targets == json.end() || targets->is_null()) return;
+  if (targets->is_string()) {
+    auto pattern = targets->get<std::string>();
+    std::string lower = pattern;
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (lower == "all-linear") return;
+    config.target_pattern = ModulePattern::ofWholeName(pattern, fmt::format("{}: target_modules", source));
+    return;
+  }
+  if (!targets->is_array()) {
+    fail(ErrorCode::kInvalidArgument, "{}: 'target_modules' must be a list of names or a pattern", source);
+  }
+  for (const Json& target : *targets) {
+    if (!target.is_string()) fail(ErrorCode::kInvalidArgument, "{}: 'target_modules' must hold names", source);
+    config.target_modules.push_back(target.get<std::string>());
+  }
 }
 }  // namespace
 
@@ -135,15 +155,7 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   config.use_dora = jsonGetOr(json, "use_dora", false, source);
   config.rank_pattern = readPatterns<int64_t>(ordered, "rank_pattern", source, readRank);
   config.alpha_pattern = readPatterns<double>(ordered, "alpha_pattern", source, readAlpha);
-  const auto targets = json.find("target_modules");
-  if (targets != json.end() && targets->is_array()) {
-    for (const Json& target : *targets) {
-      if (!target.is_string()) fail(ErrorCode::kInvalidArgument, "{}: 'target_modules' must hold names", source);
-      config.target_modules.push_back(target.get<std::string>());
-    }
-  } else if (targets != json.end() && !targets->is_string() && !targets->is_null()) {
-    fail(ErrorCode::kInvalidArgument, "{}: 'target_modules' must be a list of names or a pattern", source);
-  }
+  readTargets(json, source, config);
   return config;
 }
 
@@ -156,6 +168,7 @@ float PeftConfig::scaleOf(std::string_view module) const {
 }
 
 bool PeftConfig::targets(std::string_view module) const {
+  if (target_pattern) return target_pattern->matches(module);
   if (target_modules.empty()) return true;
   return std::any_of(target_modules.begin(), target_modules.end(), [&](const std::string& target) {
     if (module == target) return true;

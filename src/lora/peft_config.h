@@ -2,6 +2,7 @@
 // name unless at its default.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +20,8 @@ struct PeftConfig {
   bool use_dora = false;
   std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
-  std::vector<std::string> target_modules;  // names; empty when the file gives a pattern or nothing
+  std::vector<std::string> target_modules;      // whole names or their ends after a dot
+  std::optional<ModulePattern> target_pattern;  // target_modules given as one string; both empty: any module
 
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);

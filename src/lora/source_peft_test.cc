@@ -225,13 +225,29 @@ TEST_F(PeftTest, NamesMissingFiles) {
   EXPECT_THAT(errorOf(open), HasSubstr("adapter_config.json"));
 }
 
-TEST(ModulePatternTest, MatchesWholeNameParts) {
-  const auto matches = [](const char* pattern, const char* module) { return ModulePattern(pattern, "c").matches(module); };
+TEST_F(PeftTest, TargetModulesMayBeOnePattern) {
+  config_["target_modules"] = "all-linear";
+  EXPECT_EQ(refusal(), "");
+  config_["target_modules"] = R"(model\.layers\.\d+\.(self_attn\.q|mlp\.down)_proj)";
+  EXPECT_EQ(refusal(), "");
+  config_["target_modules"] = "q_proj";
+  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  config_["target_modules"] = "(";
+  EXPECT_THAT(refusal(), HasSubstr("target_modules"));
+}
+
+TEST(ModulePatternTest, MatchesAsPeftDoes) {
+  const auto matches = [](const char* pattern, const char* module) {
+    return ModulePattern::ofNameEnd(pattern, "c").matches(module);
+  };
   EXPECT_TRUE(matches("q_proj", "model.layers.0.self_attn.q_proj"));
   EXPECT_TRUE(matches("layers.1.self_attn.q_proj", "model.layers.1.self_attn.q_proj"));
   EXPECT_FALSE(matches("layers.1.self_attn.q_proj", "model.layers.11.self_attn.q_proj"));
   EXPECT_FALSE(matches("proj", "model.layers.0.self_attn.q_proj"));
-  EXPECT_TRUE(matches("model.layers.0.q", "model.layers.0.q"));
+  EXPECT_TRUE(matches("^model.layers.0.q", "model.layers.0.q"));
+  EXPECT_TRUE(matches(R"(layers\.(0|2)\..*)", "model.layers.2.self_attn.q_proj"));
+  EXPECT_FALSE(matches(R"(layers\.(0|2)\..*)", "model.layers.1.self_attn.q_proj"));
+  EXPECT_TRUE(matches("k_proj|q_proj", "model.layers.1.self_attn.q_proj"));
 }
 
 }  // namespace
