@@ -29,10 +29,6 @@ void gatherKeysAs(const KvLayer& kv, std::span<const int32_t> block_table, int64
       widen(from + d * kv.tokens_per_block, count, to + d * kAttentionRun);
     position += count;
   }
-  const int64_t filled = run_end - run;
-  for (int64_t d = 0; d < head_size; ++d) {
-    std::fill(keys + d * kAttentionRun + filled, keys + (d + 1) * kAttentionRun, 0.0f);
-  }
 }
 
 template <typename T>
@@ -44,9 +40,7 @@ void gatherValuesAs(const KvLayer& kv, std::span<const int32_t> block_table, int
     const T* block = reinterpret_cast<const T*>(kvBlock(kv, block_table, position));
     float* to = values + (position - run) * value_stride;
     widen(block + valueIndex(kv, kv_head, position, 0), head_size, to);
-    std::fill(to + head_size, to + value_stride, 0.0f);
   }
-  std::fill(values + (run_end - run) * value_stride, values + kAttentionRun * value_stride, 0.0f);
 }
 
 void gatherKeys(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
@@ -115,12 +109,16 @@ void fold(float* scores, int64_t valid, float scale, SoftmaxState& state, float*
 }
 
 void finish(const SoftmaxState& state, float* out, int64_t head_size) {
-  for (int64_t i = 0; i < head_size; i += kFloatLanes) {
-    const int64_t count = std::min(kFloatLanes, head_size - i);
-    const FloatVec mean = hn::Div(loadSome(out + i, count), hn::Set(Floats(), state.sum));
-    // A masked slot may have turned an underflow's -0 into +0; adding +0 gives both one form.
-    storeSome(hn::Add(mean, hn::Zero(Floats())), count, out + i);
+  const Floats d;
+  const FloatVec sum = hn::Set(d, state.sum);
+  // A masked slot may have turned an underflow's -0 into +0; adding +0 gives both one form.
+  const FloatVec zero = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kFloatLanes <= head_size; i += kFloatLanes) {
+    hn::StoreU(hn::Add(hn::Div(hn::LoadU(d, out + i), sum), zero), d, out + i);
   }
+  const int64_t left = head_size - i;
+  if (left > 0) storeSome(hn::Add(hn::Div(loadSome(out + i, left), sum), zero), left, out + i);
 }
 
 const FoldKernels* kernels() {

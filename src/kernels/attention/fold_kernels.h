@@ -17,9 +17,9 @@ struct SoftmaxState {
 };
 
 struct FoldKernels {
-  // Keys or values of positions [run, run + kAttentionRun) of one KV head, widened. Positions from `end` on
-  // are zero. keys: [head_size][kAttentionRun]. values: [kAttentionRun][value_stride], value_stride a
-  // multiple of 16.
+  // Keys or values of positions [run, min(run + kAttentionRun, end)) of one KV head, widened. Slots of later
+  // positions and value columns past head_size are left as they are: nothing that is kept depends on them.
+  // keys: [head_size][kAttentionRun]. values: [kAttentionRun][value_stride], value_stride a multiple of 16.
   void (*gather_keys)(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
                       int64_t end, float* keys);
   void (*gather_values)(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,

@@ -11,6 +11,27 @@ namespace {
 // Inputs that a block of rows meets before the next panel is taken; a multiple of 4.
 constexpr int64_t kInputBlock = 1024;
 
+// Spreads the fetch of the next kPanelsInTurn panels over the tiles that still work on these.
+struct Prefetch {
+  const std::byte* panels;
+  int64_t stride;
+  int64_t lines_of_panel;  // 0: nothing to fetch
+
+  void share(int64_t tile, int64_t tiles, int64_t passes, PanelArgs& args) const {
+    args.next = nullptr;
+    args.next_lines = 0;
+    const int64_t steps = args.inputs / 4 * passes;
+    if (lines_of_panel == 0 || steps == 0) return;
+    const int64_t total = lines_of_panel * kPanelsInTurn;
+    int64_t lines = 1;
+    while (lines * steps * tiles < total && lines < 8) lines *= 2;
+    const int64_t first = tile * steps * lines;
+    if (first >= total) return;
+    args.next = panels + first / lines_of_panel * stride + first % lines_of_panel * 64;
+    args.next_lines = static_cast<int>(lines);
+  }
+};
+
 // One call: everything its tasks share.
 struct Call {
   const LinearArgs& args;
@@ -72,30 +93,39 @@ void Call::multiplyA(const AdapterTask& task, float* packed, const AdapterTile*&
 void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const {
   const PackedWeight& w = args.weight;
   const int32_t tile_begin = plan.block_begin[static_cast<size_t>(block)];
-  const int32_t tile_end = plan.block_begin[static_cast<size_t>(block) + 1];
-  const int64_t input_block = tile_end - tile_begin == 1 ? padded_inputs : kInputBlock;
-  const int64_t panels_end = (cols + kPanelCols - 1) / kPanelCols;
+  const int32_t tiles = plan.block_begin[static_cast<size_t>(block) + 1] - tile_begin;
+  const int64_t stride = panelBytes(w.dtype, w.in);
+  const int64_t input_stride = packedInputStride(w.dtype);
+  const auto* data = static_cast<const std::byte*>(w.data) + panel_begin * stride;
+  const int64_t inputs_per_stride = w.dtype == DType::kBFloat16 ? 2 : 1;
+  const int64_t panels = (cols + kPanelCols - 1) / kPanelCols;
+  // One tile streams through all panels at once; several take a few in turn and share a block of inputs.
+  const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
+  const int64_t input_block = tiles == 1 ? padded_inputs : kInputBlock;
   float* y[kMaxTileRows];
   PanelArgs panel;
-  panel.panel_stride = panelBytes(w.dtype, w.in);
-  panel.input_stride = packedInputStride(w.dtype);
+  panel.panel_stride = stride;
+  panel.input_stride = input_stride;
   panel.y = y;
-  const int64_t inputs_per_stride = w.dtype == DType::kBFloat16 ? 2 : 1;
-  // One tile takes all panels at once; several take a few panels in turn, which stay in L1 or L2 meanwhile.
-  const int64_t panels_in_turn = tile_end - tile_begin == 1 ? panels_end : 8;
+  panel.stream = tiles == 1;
   for (int64_t i = 0; i < w.in; i += input_block) {
+    const std::byte* slab = data + i / inputs_per_stride * input_stride;
     panel.inputs = std::min(input_block, w.in - i);
     panel.accumulate = i > 0;
-    for (int64_t p = 0; p < panels_end; p += panels_in_turn) {
-      panel.panels = static_cast<const std::byte*>(w.data) + (panel_begin + p) * panel.panel_stride +
-                     i / inputs_per_stride * panel.input_stride;
+    for (int64_t p = 0; p < panels; p += panels_in_turn) {
+      panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
-      for (int32_t tile = tile_begin; tile < tile_end; ++tile) {
-        const int32_t row = plan.tile_begin[static_cast<size_t>(tile)];
-        const int rows = plan.tile_begin[static_cast<size_t>(tile) + 1] - row;
+      const bool last = p + panels_in_turn >= panels;
+      Prefetch prefetch{
+          last ? slab + input_block / inputs_per_stride * input_stride : slab + (p + panels_in_turn) * stride,
+          stride, panel.inputs / inputs_per_stride * input_stride / 64};
+      if (tiles == 1 || (last && i + input_block >= w.in)) prefetch.lines_of_panel = 0;
+      for (int32_t t = 0; t < tiles; ++t) {
+        const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
+        const int rows = plan.tile_begin[static_cast<size_t>(tile_begin + t) + 1] - row;
         for (int r = 0; r < rows; ++r) y[r] = yRow(row + r) + (panel_begin + p) * kPanelCols;
-        panel.x = args.x.rows == 1 ? args.x.data : x + row * padded_inputs;
-        panel.x += i * rows;
+        panel.x = (args.x.rows == 1 ? args.x.data : x + row * padded_inputs) + i * rows;
+        prefetch.share(t, tiles, kernels.passes[rows], panel);
         kernels.run[rows](panel);
       }
     }

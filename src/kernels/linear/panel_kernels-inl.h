@@ -25,13 +25,11 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kVectors = static_cast<int>(kPanelCols) / kLanes;  // of one panel
 
 // Rows of a tile, and panels that it takes at once: accumulators, a few weights and a broadcast fill the
-// registers.
+// registers, and at least eight accumulators hide the latency of a multiply-add. More than four streams would
+// outrun the prefetchers.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 12;
-constexpr int panelsAtOnce(int rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
-#elif HWY_TARGET == HWY_AVX2
-constexpr int kTileRows = 6;
-constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
 #else
 constexpr int kTileRows = 6;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
@@ -39,6 +37,12 @@ constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
 
 // A format loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel.
 struct Float32Panels {
+  static constexpr int64_t kInputsPerStride = 1;
+  // The lines that hold inputs i and i + 1.
+  static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
+    __builtin_prefetch(panel + i * stride);
+    __builtin_prefetch(panel + (i + 1) * stride);
+  }
   static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
                               VF& odd) {
     even = hn::LoadU(F32(), reinterpret_cast<const float*>(panel + i * stride) + lane);
@@ -50,6 +54,11 @@ struct Float32Panels {
 };
 
 struct Float16Panels {
+  static constexpr int64_t kInputsPerStride = 1;
+  // The lines that hold inputs i and i + 1.
+  static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
+    __builtin_prefetch(panel + i * stride);
+  }
   static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
     const hn::Rebind<hwy::float16_t, F32> d;
     return hn::PromoteTo(F32(),
@@ -63,6 +72,11 @@ struct Float16Panels {
 };
 
 struct Bfloat16Panels {
+  static constexpr int64_t kInputsPerStride = 2;
+  // The lines that hold inputs i and i + 1.
+  static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
+    __builtin_prefetch(panel + i / 2 * stride);
+  }
   static HWY_INLINE auto pair(const std::byte* panel, int64_t stride, int64_t i, int lane) {
     const hn::RebindToUnsigned<F32> d;
     return hn::LoadU(d, reinterpret_cast<const uint32_t*>(panel + i / 2 * stride) + lane);
@@ -121,10 +135,37 @@ HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRo
   }
 }
 
+// Inputs [begin, end), whole quads, of kPanels panels. ahead: from a weight to the one to prefetch with it,
+// or 0.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
+                              int64_t ahead, const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
+  constexpr int kWidth = kPanels * kVectors;
+  const int64_t stride = args.input_stride;
+  const float* x = args.x + begin * kRows;
+  VF even[kWidth], odd[kWidth];
+  for (int64_t i = begin; i < end; i += 4, x += 4 * kRows) {
+    for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
+#pragma GCC unroll 2
+    for (int pair = 0; pair < 4; pair += 2) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kWidth; ++v) {
+        const std::byte* panel = panels + v / kVectors * args.panel_stride;
+        if (ahead != 0 && v % kVectors == 0) Format::prefetch(panel + ahead, stride, i + pair);
+        Format::load(panel, stride, i + pair, v % kVectors * kLanes, even[v], odd[v]);
+      }
+      multiplyAdd<kRows, kWidth>(x + pair, even, sum);
+      multiplyAdd<kRows, kWidth>(x + pair + 1, odd, sum);
+    }
+  }
+}
+
 // kPanels panels from column col on.
 template <class Format, int kRows, int kPanels>
-HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col) {
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   constexpr int kWidth = kPanels * kVectors;
+  // Bytes that a stream is prefetched ahead: together the streams keep about 8 KB on the way.
+  constexpr int64_t kAhead = 8192 / kPanels;
   Accumulators<kRows, kPanels> acc;
   const int64_t cols = args.cols - col;
   if (args.accumulate) {
@@ -135,23 +176,22 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col) {
     }
   }
   const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
-  const float* x = args.x;
   const int64_t stride = args.input_stride;
-  VF even[kWidth], odd[kWidth];
-  int64_t i = 0;
-  for (; i + 4 <= args.inputs; i += 4, x += 4 * kRows) {
-#pragma GCC unroll 2
-    for (int pair = 0; pair < 4; pair += 2) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kWidth; ++v) {
-        Format::load(panels + v / kVectors * args.panel_stride, stride, i + pair, v % kVectors * kLanes,
-                     even[v], odd[v]);
-      }
-      multiplyAdd<kRows, kWidth>(x + pair, even, acc.sum);
-      multiplyAdd<kRows, kWidth>(x + pair + 1, odd, acc.sum);
-    }
+  const int64_t quads_end = args.inputs / 4 * 4;
+  if (args.stream) {
+    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    const int64_t near_end =
+        std::max<int64_t>(0, quads_end - kAhead / stride * Format::kInputsPerStride) / 4 * 4;
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
+    multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end,
+                                          kAhead + (kPanels - 1) * args.panel_stride, next, acc.sum);
+  } else {
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
   }
-  for (int64_t at = 0; i < args.inputs; ++i, ++at) {
+  const float* x = args.x + quads_end * kRows;
+  VF even[kWidth], odd[kWidth];
+  for (int64_t i = quads_end; i < args.inputs; ++i) {
+    const int64_t at = i - quads_end;
     for (int v = 0; v < kWidth; ++v) {
       const std::byte* panel = panels + v / kVectors * args.panel_stride;
       if (at == 1) {
@@ -170,11 +210,12 @@ template <class Format, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kPanels = panelsAtOnce(kRows);
   int64_t col = 0;
+  auto* next = static_cast<const std::byte*>(args.next);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    panelBlock<Format, kRows, kPanels>(args, col);
+    panelBlock<Format, kRows, kPanels>(args, col, next);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) panelBlock<Format, kRows, 1>(args, col);
+    for (; col < args.cols; col += kPanelCols) panelBlock<Format, kRows, 1>(args, col, next);
   }
 }
 
@@ -206,6 +247,7 @@ PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
   ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
   kernels.apply_part = &applyPart;
   return kernels;
 }

@@ -9,6 +9,8 @@
 namespace chorus {
 
 inline constexpr int kMaxTileRows = 16;
+// Panels that several tiles take in turn while they stay in a cache.
+inline constexpr int kPanelsInTurn = 2;
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds over ascending inputs in one
 // accumulator (from zero, or from what stands in y), so that a result depends neither on the number of rows
@@ -22,12 +24,19 @@ struct PanelArgs {
   float* const* y = nullptr;     // for every row, its first column
   int64_t cols = 0;              // the last panel may be partial: no column past cols is touched
   bool accumulate = false;
+  // Hints about memory. stream: these panels come from memory and, as the ones that follow them there, are
+  // read once. next: lines to prefetch meanwhile, next_lines of 64 bytes for every 4 inputs of every pass
+  // over the tile.
+  bool stream = false;
+  const void* next = nullptr;
+  int next_lines = 0;
 };
 using PanelFunction = void (*)(const PanelArgs& args);
 
 // The kernels of one weight format on one instruction set.
 struct PanelKernels {
   int max_rows = 0;                          // of a tile
+  int passes[kMaxTileRows + 1] = {};         // over a tile of so many rows for kPanelsInTurn panels
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
   // y = y + scale * v, then times magnitude if given; count elements.
   void (*apply_part)(const float* v, float scale, const float* magnitude, float* y, int64_t count) = nullptr;

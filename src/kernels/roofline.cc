@@ -1,0 +1,152 @@
+#include "kernels/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/roofline.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/roofline.h"
+#include "kernels/roofline_kernels.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "base/error.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace chorus {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Reads `bytes` (a multiple of 64 * kStreams) as kStreams sequential streams; the sum keeps the loads alive.
+template <int kStreams, bool kPrefetch>
+float readStreams(const std::byte* data, size_t bytes) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kAhead = 4096;
+  const Floats d;
+  const size_t length = bytes / kStreams;
+  FloatVec sums[kStreams];
+  for (FloatVec& sum : sums) sum = hn::Zero(d);
+  for (size_t at = 0; at < length; at += kLine) {
+    for (int s = 0; s < kStreams; ++s) {
+      const std::byte* line = data + s * length + at;
+      if (kPrefetch) __builtin_prefetch(line + kAhead);
+      for (size_t i = 0; i < kLine; i += kFloatLanes * sizeof(float)) {
+        sums[s] = hn::Add(sums[s], hn::LoadU(d, reinterpret_cast<const float*>(line + i)));
+      }
+    }
+  }
+  float total = 0;
+  for (const FloatVec& sum : sums) total += hn::GetLane(hn::SumOfLanes(d, sum));
+  return total;
+}
+
+// `rounds` rounds of kChains independent multiply-adds.
+constexpr int kChains = 12;
+float multiplyAddChains(int64_t rounds, float start) {
+  const Floats d;
+  FloatVec sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(d, start + static_cast<float>(i));
+  const FloatVec a = hn::Set(d, 0.999f + start), b = hn::Set(d, start);
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(sums[i], a, b);
+  }
+  FloatVec total = sums[0];
+  for (int i = 1; i < kChains; ++i) total = hn::Add(total, sums[i]);
+  return hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+const RooflineKernels* kernels() {
+  static const RooflineKernels table = {
+      {&readStreams<1, false>, &readStreams<1, true>, &readStreams<2, false>, &readStreams<2, true>,
+       &readStreams<4, false>, &readStreams<4, true>},
+      &multiplyAddChains,
+      2.0 * kChains * static_cast<double>(kFloatLanes)};
+  return &table;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace chorus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace chorus {
+namespace {
+
+const RooflineKernels* select(Isa isa) { CHORUS_SELECT_ISA(isa, kernels); }
+
+// Written by every measurement: what nobody reads the compiler may drop.
+std::atomic<float> sink{0};
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Anonymous memory with every page present, ordinary or (where the kernel grants them) huge.
+class Pages {
+ public:
+  Pages(size_t bytes, bool huge, ThreadPool& pool) : bytes_(bytes) {
+    void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) fail(ErrorCode::kExhausted, "cannot allocate {} bytes to measure memory", bytes);
+    data_ = static_cast<std::byte*>(data);
+    ::madvise(data, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    constexpr int64_t kPage = 4096;
+    pool.run(pool.size(), [&](int64_t part, int) {
+      const auto pages = static_cast<int64_t>(bytes) / kPage;
+      for (int64_t i = pages * part / pool.size(); i < pages * (part + 1) / pool.size(); ++i) {
+        data_[i * kPage] = std::byte{1};
+      }
+    });
+  }
+  ~Pages() { ::munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  const std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_;
+};
+
+double readOnce(ThreadPool& pool, float (*read)(const std::byte*, size_t), const std::byte* data,
+                size_t bytes) {
+  const size_t part_bytes = bytes / static_cast<size_t>(pool.size()) / 4096 * 4096;
+  const auto start = std::chrono::steady_clock::now();
+  pool.run(pool.size(), [&](int64_t part, int) {
+    sink.store(read(data + static_cast<size_t>(part) * part_bytes, part_bytes), std::memory_order_relaxed);
+  });
+  return static_cast<double>(part_bytes) * pool.size() / secondsSince(start);
+}
+}  // namespace
+
+double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
+  const RooflineKernels& kernels = *select(availableIsas().back());
+  double best = 0;
+  for (const bool huge : {false, true}) {
+    const Pages pages(bytes, huge, pool);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (const auto read : kernels.read) best = std::max(best, readOnce(pool, read, pages.data(), bytes));
+    }
+  }
+  return best;
+}
+
+double measureMatmulPeak(ThreadPool& pool, Isa isa) {
+  constexpr int64_t kRounds = 1 << 20;
+  constexpr int kPasses = 12;
+  const RooflineKernels& kernels = *select(isa);
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(pool.size(), [&](int64_t part, int) {
+      sink.store(kernels.multiply_add(kRounds, static_cast<float>(part)), std::memory_order_relaxed);
+    });
+    best = std::max(best, kernels.flops_per_round * kRounds * pool.size() / secondsSince(start));
+  }
+  return best;
+}
+
+}  // namespace chorus
+#endif
