@@ -190,6 +190,44 @@ TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {
   EXPECT_EQ(resultOf(after).outputTokenIds[0], expectedTokens({1}, 20, kVocab, "new"));
 }
 
+// Small adapters that are always in use would keep a large one out for ever.
+TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
+  Gate gate;
+  gate.close();
+  before_step = [&](int step, const StepInput&) {
+    if (step == 0) gate.pass();
+  };
+  options.adapter_cache_bytes = options.scheduler.adapter_budget = 4;
+  options.scheduler.max_bypasses = 8;
+  start();
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("small" + std::to_string(id)));
+  core->registerAdapter(9, fakeSource("large-4"));
+  std::mutex mutex;
+  std::condition_variable done;
+  std::vector<bool> order;  // of ends: true is the large one
+  const auto add = [&](uint64_t task_id) {
+    const Request r = withAdapter({1, 2, 3}, 5, task_id);
+    core->enqueue({&r, 1}, [&, task_id](const executor::Response& response) {
+      const std::lock_guard lock(mutex);
+      EXPECT_FALSE(response.hasError());
+      order.push_back(task_id == 9);
+      done.notify_one();
+    });
+  };
+  constexpr size_t kSmall = 100;
+  const auto first = enqueue(request({1}, 2));
+  gate.awaitArrivals(1);
+  for (size_t i = 0; i < kSmall; ++i) {
+    add(1 + i % 3);
+    if (i == 4) add(9);
+  }
+  gate.open();
+  resultOf(first);
+  std::unique_lock lock(mutex);
+  done.wait(lock, [&] { return order.size() == kSmall + 1; });
+  EXPECT_LT(std::find(order.begin(), order.end(), true) - order.begin(), 40);
+}
+
 TEST_F(ExecutorAdaptersTest, CancellingWhileLoading) {
   Gate gate;
   gate.close();

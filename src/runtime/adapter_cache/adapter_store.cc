@@ -1,5 +1,6 @@
 #include "runtime/adapter_cache/adapter_store.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "base/error.h"
@@ -55,8 +56,10 @@ void AdapterStore::beginClaims() { may_load_ = may_claim_ = true; }
 
 void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses) {
   if (!ticket.used || ticket.claimed || !may_claim_) return;
-  const int64_t bytes =
-      ticket.parts != nullptr ? static_cast<int64_t>(ticket.parts->bytes()) : ticket.source->bytes;
+  int64_t bytes = 0;
+  if (ticket.parts != nullptr) bytes = static_cast<int64_t>(ticket.parts->bytes());
+  else if (ticket.source->reloadable()) bytes = ticket.source->bytes;
+  else bytes = std::min(ticket.source->bytes, cache_.budgetBytes());  // loading will tell
   switch (cache_.claim(ticket.key, bytes, may_load_)) {
     case AdapterCache::Claim::kReady:
       ticket.claimed = true;
