@@ -23,8 +23,8 @@ uint64_t randomSeed() {
 ApiError fromExecutor(const std::string& text) {
   const std::string message = clientMessage(text);
   const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
-  if (says("full") || says("capacity")) return ApiError::overloaded(message);
-  if (says("shut down") || says("shutdown")) return ApiError::unavailable(message);
+  if (says("PEFT Cache is full")) return ApiError::overloaded("Too many adapters are in use; try again soon.");
+  if (says("forwardAsync") || says("not finite")) return ApiError::internal(message);
   return ApiError::invalid(message);
 }
 
@@ -105,6 +105,11 @@ void Generation::enqueue() {
       ids_.push_back(id);
       if (cancelled_) break;
     }
+  } catch (const Error& e) {
+    cancel();
+    // The executor's word for having been shut down.
+    if (e.code() == ErrorCode::kUnsupported) throw ApiError::unavailable("The server is shutting down.");
+    throw currentApiError();
   } catch (...) {
     cancel();
     throw currentApiError();

@@ -271,8 +271,10 @@ TEST_F(RoutesTest, Refusals) {
 }
 
 TEST_F(RoutesTest, EngineErrors) {
-  engine.errorText = "adapter cache is full";
+  engine.errorText = "PEFT Cache is full. Could not store taskId=1";
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
+  engine.errorText = "Encountered an error in forwardAsync function: /srv/x: gone";
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
   engine.errorText = "token 5 is unknown, see /srv/x/tokens";
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
   const auto stream =

@@ -59,8 +59,8 @@ void serve(const ServeOptions& options) {
   std::fflush(stdout);
 
   const std::unique_ptr<LoadedModel> model = load(options);
-  routes.serve(model->context());
   signal.becomeGraceful();
+  routes.serve(model->context());
   log::info("ready at {}\n{}", server.url(), model->summary());
 
   serveUntilSignal(options, *model, signal);
