@@ -30,6 +30,9 @@ constexpr int kVectors = static_cast<int>(kPanelCols) / kLanes;  // of one panel
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 12;
 constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kTileRows = 5;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #else
 constexpr int kTileRows = 6;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }

@@ -7,7 +7,7 @@ namespace chorus {
 namespace {
 
 // A block's slice of kInputBlock inputs stays in L2 while panels stream past it.
-constexpr int64_t kBlockRows = 120;
+constexpr int64_t kBlockRows = 72;
 
 void cutBase(int64_t rows, int max_rows, LinearPlan& plan) {
   const int64_t tiles = (rows + max_rows - 1) / max_rows;
