@@ -154,10 +154,11 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   const bool only_new = streaming_ && !return_all_generated_;
   const int32_t first_generated = only_new ? num_sent_ : 0;
   const bool with_prompt = !streaming_ && !output_.excludeInputFromOutput;
-  result.outputTokenIds = {{tokens_.begin() + (with_prompt ? 0 : prompt_length_ + first_generated), tokens_.end()}};
+  result.outputTokenIds.emplace_back(tokens_.begin() + (with_prompt ? 0 : prompt_length_ + first_generated),
+                                     tokens_.end());
   if (output_.returnLogProbs) {
-    result.logProbs = {{log_probs_.begin() + first_generated, log_probs_.end()}};
-    result.cumLogProbs = {static_cast<float>(cum_log_prob_)};
+    result.logProbs.emplace().emplace_back(log_probs_.begin() + first_generated, log_probs_.end());
+    result.cumLogProbs.emplace().push_back(static_cast<float>(cum_log_prob_));
   }
   addLogits(result, result.isFinal);
   result.finishReasons = {reason};

@@ -63,7 +63,7 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     for (const auto& one : asked) {
       const auto result = resultOf(one.id);
       if (result.outputTokenIds.empty()) return;
-      const auto& got = result.outputTokenIds[0];
+      const auto& got = result.outputTokenIds.at(0);
       if (one.cancelled) {
         ASSERT_LE(got.size(), one.expected.size());
         ASSERT_TRUE(std::equal(got.begin(), got.end(), one.expected.begin())) << "request " << one.id;

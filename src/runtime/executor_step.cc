@@ -35,7 +35,11 @@ void ExecutorCore::applyPlan() {
   for (const int32_t i : plan_.bypassed) ++at(i)->times_bypassed;
   if (plan_.started.empty()) return;
   for (size_t i = running_.size(); i < static_cast<size_t>(plan_.started.back()); ++i) {
-    if (candidates_[i]->adapter.no_room) ++candidates_[i]->times_bypassed;
+    if (!candidates_[i]->adapter.no_room) continue;
+    candidates_[i]->times_bypassed += static_cast<int32_t>(
+        std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
+          return static_cast<size_t>(started) > i && at(started)->adapter.used;
+        }));
   }
   for (const int32_t i : plan_.started) {
     ActiveRequest* request = at(i);

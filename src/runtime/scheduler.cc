@@ -92,12 +92,13 @@ class Pass {
       }
     }
     int32_t running = last_running_;
+    bool adapters_wait = false;  // for a request that was overtaken often enough
     for (int32_t i = num_running_; i < count() && running < maxRunning() && tokens > 0; ++i) {
       const RequestView& r = at(i);
-      if (r.adapter != 0 && !r.adapter_ready) continue;
+      if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
       const bool new_adapter = takesRoom(r);
       if (new_adapter && adapter_cost + r.adapter_cost > limits_.adapter_budget) {
-        if (r.times_bypassed >= limits_.max_bypasses) break;
+        adapters_wait = r.times_bypassed >= limits_.max_bypasses;
         skipped_.push_back(i);
         continue;
       }
@@ -170,8 +171,12 @@ class Pass {
       sequence.samples = r.num_cached + sequence.num_tokens == r.num_tokens;
       if (!r.running) plan_.started.push_back(sequence.request_index);
     }
+    int32_t last_with_adapter = -1;
+    for (const int32_t i : plan_.started) {
+      if (at(i).adapter != 0) last_with_adapter = i;
+    }
     for (const int32_t i : skipped_) {
-      if (!plan_.started.empty() && plan_.started.back() > i) plan_.bypassed.push_back(i);
+      if (last_with_adapter > i) plan_.bypassed.push_back(i);
     }
   }
 

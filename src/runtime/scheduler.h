@@ -22,7 +22,7 @@ struct SchedulerLimits {
   int32_t tokens_per_block = 1;
   int32_t kv_blocks = 1;         // the whole pool; holds at least one request to its end
   int64_t adapter_budget = 0;    // cost that the distinct adapters of running requests may reach
-  int32_t max_bypasses = 64;     // later starts that a request whose adapter does not fit suffers before all wait
+  int32_t max_bypasses = 64;     // steps in which later adapters overtake one that does not fit, before they wait
 };
 
 // A request as the scheduler sees it.
@@ -51,7 +51,7 @@ struct PlannedSequence {
 struct SchedulerPlan {
   std::vector<int32_t> paused;             // give blocks and slot back; known tokens stay, num_cached becomes 0
   std::vector<int32_t> started;            // take a slot
-  std::vector<int32_t> bypassed;           // skipped for want of adapter room, while a later request started
+  std::vector<int32_t> bypassed;           // skipped for want of adapter room, while a later one with an adapter started
   std::vector<PlannedSequence> sequences;  // packed order: contexts, then generation, each by adapter (none first)
 };
 

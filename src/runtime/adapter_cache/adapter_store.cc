@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 #include "base/error.h"
 
@@ -52,10 +53,14 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shar
   fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
 }
 
-void AdapterStore::beginClaims() { may_load_ = may_claim_ = true; }
+void AdapterStore::beginClaims() {
+  may_load_ = true;
+  claims_left_ = std::numeric_limits<int32_t>::max();
+}
 
 void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses) {
-  if (!ticket.used || ticket.claimed || !may_claim_) return;
+  if (ticket.claimed && !may_load_) --claims_left_;
+  if (!ticket.used || ticket.claimed || claims_left_ <= 0) return;
   int64_t bytes = 0;
   if (ticket.parts != nullptr) bytes = static_cast<int64_t>(ticket.parts->bytes());
   else if (ticket.source->reloadable()) bytes = ticket.source->bytes;
@@ -83,13 +88,14 @@ void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t 
     case AdapterCache::Claim::kAbsent:
       ticket.no_room = true;
       may_load_ = false;
-      if (times_bypassed >= max_bypasses) may_claim_ = false;
+      claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
       break;
     case AdapterCache::Claim::kTooLarge:
       fail(ErrorCode::kExhausted, "PEFT Cache is full. Could not store taskId={}", ticket.key.task_id);
   }
   if (ticket.claimed) {
     ticket.no_room = false;
+    if (!may_load_) --claims_left_;
     // The weights' last copy outside the cache would double their memory.
     if (ticket.parts != nullptr) ticket.source.reset();
   }

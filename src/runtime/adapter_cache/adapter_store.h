@@ -44,9 +44,9 @@ class AdapterStore {
   // id is not known.
   AdapterTicket ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
 
-  // Tries to claim for waiting requests; call claim() in queue order between beginClaims() and the next change of
-  // the queue. Those ahead in the queue get room first: once one of them finds none, later requests may share what is
-  // resident but load nothing; once one of them was overtaken max_bypasses times, later requests claim nothing.
+  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(). Those ahead in the
+  // queue get room first: behind one that finds none, requests may share what is resident but load nothing, and only
+  // so many hold a claim that it is overtaken at most max_bypasses times; times_bypassed of these have happened.
   // Throws Error when the adapter can never fit.
   void beginClaims();
   void claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses);
@@ -78,7 +78,7 @@ class AdapterStore {
   std::map<AdapterKey, std::shared_ptr<const AdapterParts>> parts_;
   uint64_t numbers_ = 0;
   bool may_load_ = true;
-  bool may_claim_ = true;
+  int32_t claims_left_ = 0;  // of those behind a request that found no room
   AdapterLoader loader_;  // last: its workers end before the rest goes
 };
 

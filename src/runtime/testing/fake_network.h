@@ -67,8 +67,8 @@ class FakeNetwork : public StepRunner {
   std::function<void(const std::vector<int32_t>& history, std::span<float>)> after_row;
 
   std::span<const float> run(const StepInput& input) override {
-    if (before_step) before_step(steps_, input);
-    ++steps_;
+    const int step = steps_++;
+    if (before_step) before_step(step, input);
     logits_.assign(input.logits_rows.size() * static_cast<size_t>(vocab_), 0.0f);
     size_t out = 0;
     int32_t next_row = 0;
