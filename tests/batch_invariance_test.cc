@@ -30,6 +30,7 @@ std::unique_ptr<executor::Executor> open(const GoldenCase& golden, const Setting
   BuildConfig build = testBuildConfig();
   executor::ExecutorConfig config;
   config.numThreads = setting.threads;
+  config.iterStatsMaxIterations = 1 << 20;
   if (setting.tight) {
     build.max_num_tokens = 40;
     build.tokens_per_block = 16;
@@ -47,9 +48,16 @@ executor::Request randomMate(const GoldenCase& golden, std::mt19937_64& rng) {
                        adapter == 0 ? std::nullopt : std::optional<size_t>(adapter - 1));
 }
 
-// Enqueues the watched request at a random place among 1 to 16 mates, at random times, and returns its hash.
+int64_t contextTokens(executor::Executor& executor) {
+  int64_t tokens = 0;
+  for (const auto& step : executor.getLatestIterationStats()) tokens += step.numCtxTokens;
+  return tokens;
+}
+
+// Enqueues the watched request at a random place among 1 to 16 mates, at random times, and returns its hash. Counts
+// the prompts' tokens.
 std::string runSchedule(executor::Executor& executor, const GoldenCase& golden, const executor::Request& watched,
-                        uint64_t seed) {
+                        uint64_t seed, int64_t& prompt_tokens) {
   std::mt19937_64 rng(seed);
   const uint64_t mates = 1 + rng() % kMaxMates;
   const uint64_t place = rng() % (mates + 1);
@@ -60,6 +68,7 @@ std::string runSchedule(executor::Executor& executor, const GoldenCase& golden, 
     const executor::IdType id = executor.enqueueRequest(request);
     if (i == place) watched_id = id;
     running.emplace_back(id, request.getInputTokenIds().size());
+    prompt_tokens += static_cast<int64_t>(request.getInputTokenIds().size());
     std::this_thread::sleep_for(std::chrono::microseconds(rng() % 1500));
   }
   std::string hash;
@@ -84,13 +93,18 @@ TEST(BatchInvariance, OneHashOverRandomSchedules) {
     const auto executor = open(golden, setting);
     std::printf("%s: alone, then seeds %llu to %llu\n", setting.name, static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(seed + kSchedulesPerSetting - 1));
+    int64_t prompt_tokens = 0;
     for (size_t w = 0; w < watched.size(); ++w) {
+      prompt_tokens += static_cast<int64_t>(watched[w].getInputTokenIds().size());
       hashes[w].insert(runAlone(*executor, {watched[w]})[0].logits_hash);
     }
     for (int i = 0; i < kSchedulesPerSetting; ++i, ++seed) {
       const size_t w = seed % watched.size();
-      hashes[w].insert(runSchedule(*executor, golden, watched[w], seed));
+      hashes[w].insert(runSchedule(*executor, golden, watched[w], seed, prompt_tokens));
       ASSERT_EQ(hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
+    }
+    if (setting.tight) {
+      EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": nothing was ever paused";
     }
   }
   EXPECT_NE(*hashes[0].begin(), *hashes[1].begin());

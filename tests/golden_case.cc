@@ -1,6 +1,7 @@
 #include "golden_case.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/json.h"
 #include "formats/safetensors.h"
@@ -47,16 +48,19 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
   return golden;
 }
 
-size_t decidedTokens(const GoldenRow& row, int64_t vocab_size, double tolerance) {
+std::vector<float> tokenMargins(const GoldenRow& row, int64_t vocab_size) {
   const size_t vocab = static_cast<size_t>(vocab_size);
   const float* logits = row.logits.data() + row.logits.size() - row.tokens.size() * vocab;
-  for (size_t i = 0; i < row.tokens.size(); ++i, logits += vocab) {
-    const size_t chosen = static_cast<size_t>(row.tokens[i]);
+  std::vector<float> margins;
+  for (const int32_t chosen : row.tokens) {
+    float second = -std::numeric_limits<float>::infinity();
     for (size_t token = 0; token < vocab; ++token) {
-      if (token != chosen && logits[chosen] - logits[token] <= 2 * tolerance) return i;
+      if (token != static_cast<size_t>(chosen)) second = std::max(second, logits[token]);
     }
+    margins.push_back(logits[chosen] - second);
+    logits += vocab;
   }
-  return row.tokens.size();
+  return margins;
 }
 
 }  // namespace chorus::test

@@ -39,8 +39,7 @@ inline constexpr DType kGoldenDTypes[] = {DType::kFloat32, DType::kBFloat16, DTy
 std::vector<std::string> goldenNames();
 GoldenCase loadGolden(const std::string& name, DType dtype);
 
-// How many leading tokens of a row an engine whose logits are off by at most `tolerance` must agree on: those up to
-// the first whose margin over the second best is not more than twice that.
-size_t decidedTokens(const GoldenRow& row, int64_t vocab_size, double tolerance);
+// For each token of the row, how far its logit stands above the second best.
+std::vector<float> tokenMargins(const GoldenRow& row, int64_t vocab_size);
 
 }  // namespace chorus::test

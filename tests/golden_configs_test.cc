@@ -50,12 +50,18 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
       EXPECT_EQ(hostile[i].logits_hash, usual[i].logits_hash);
     }
 
+    size_t prompt_tokens = 0, context_tokens = 0;
+    for (const auto& request : requests) prompt_tokens += request.getInputTokenIds().size();
     int32_t context_steps = 0, most_adapters = 0;
     for (const auto& step : executor->getLatestIterationStats()) {
       context_steps += step.numContextRequests;
+      context_tokens += static_cast<size_t>(step.numCtxTokens);
       most_adapters = std::max(most_adapters, step.numAdapters);
     }
     EXPECT_GT(context_steps, config.context_steps_over) << "the setting did not bite";
+    if (config.recomputed) {
+      EXPECT_GT(context_tokens, prompt_tokens) << "the setting did not bite";
+    }
     if (config.adapters_apart) {
       EXPECT_LT(most_adapters, static_cast<int32_t>(golden.adapters.size())) << "the setting did not bite";
     }

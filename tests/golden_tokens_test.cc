@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "engine/engine.h"
 #include "executor_runs.h"
@@ -33,17 +34,22 @@ TEST_P(GoldenTokens, AloneAndInOneMixedBatch) {
     const auto largest = std::max_element(row.logits.begin(), row.logits.end(),
                                           [](float a, float b) { return std::abs(a) < std::abs(b); });
     const double tolerance = goldenTolerance(dtype, model, static_cast<int64_t>(row.fed().size()), std::abs(*largest));
-    const size_t count = dtype == DType::kFloat32 ? row.tokens.size()
-                                                  : decidedTokens(row, golden.vocab_size, tolerance);
-    decided += count;
+    const std::vector<float> margins = tokenMargins(row, golden.vocab_size);
     ASSERT_EQ(alone[i].tokens.size(), row.tokens.size());
-    for (size_t k = 0; k < count; ++k) EXPECT_EQ(alone[i].tokens[k], row.tokens[k]) << "token " << k;
+    for (size_t k = 0; k < row.tokens.size(); ++k) {
+      if (dtype == DType::kFloat32 || margins[k] > 2 * tolerance) {
+        EXPECT_EQ(alone[i].tokens[k], row.tokens[k]) << "token " << k;
+        ++decided;
+      }
+      if (alone[i].tokens[k] != row.tokens[k]) break;  // from here on the two answer different texts
+    }
     EXPECT_EQ(mixed[i].tokens, alone[i].tokens);
     EXPECT_EQ(mixed[i].logits_hash, alone[i].logits_hash);
   }
   // The goldens' margins are wide enough for the comparison to mean something in 16 bits too.
-  EXPECT_GE(decided, golden.rows.size() * golden.rows[0].tokens.size() / 2);
-  RecordProperty("decided_tokens", static_cast<int>(decided));
+  const size_t all = golden.rows.size() * golden.rows[0].tokens.size();
+  EXPECT_GE(decided, all * 3 / 4);
+  std::printf("%s %s: %zu of %zu tokens decided\n", name.c_str(), std::string(dtypeName(dtype)).c_str(), decided, all);
 
   const auto steps = executor->getLatestIterationStats();
   EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [&](const executor::IterationStats& step) {

@@ -52,6 +52,7 @@ HostileConfig loadHostileConfig(const std::string& name) {
             apply(object, where,
                   {{"max_batch_size", [&](const Json& v) { v.get_to(build.max_batch_size); }},
                    {"max_num_tokens", [&](const Json& v) { v.get_to(build.max_num_tokens); }},
+                   {"max_seq_len", [&](const Json& v) { v.get_to(build.max_seq_len); }},
                    {"tokens_per_block", [&](const Json& v) { v.get_to(build.tokens_per_block); }}});
           }},
          {"executor", [&](const Json& object) {
@@ -70,7 +71,8 @@ HostileConfig loadHostileConfig(const std::string& name) {
          {"expect", [&](const Json& object) {
             apply(object, where,
                   {{"adapters_apart", [&](const Json& v) { v.get_to(config.adapters_apart); }},
-                   {"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }}});
+                   {"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }},
+                   {"recomputed", [&](const Json& v) { v.get_to(config.recomputed); }}});
           }}});
   return config;
 }

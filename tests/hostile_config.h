@@ -16,6 +16,7 @@ struct HostileConfig {
   bool each_isa = false;                 // run once on every instruction set of this machine
   bool one_adapter_cache = false;        // host cache that holds the largest adapter and no second one
   int32_t context_steps_over = 0;        // the run is void unless context phases took more steps than this
+  bool recomputed = false;               // ... unless a pause had context tokens computed again
   bool adapters_apart = false;           // ... and void if one step held all of the golden's adapters
 };
 
