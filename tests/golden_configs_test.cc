@@ -40,6 +40,8 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
       run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden, engine_dir);
     }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden));
+    loadAdapters(*executor, golden.adapters.size());
+    executor->getLatestIterationStats();  // those of loading are not looked at
     const auto hostile = runTogether(*executor, requests);
     for (size_t i = 0; i < requests.size(); ++i) {
       SCOPED_TRACE("row " + std::to_string(i));

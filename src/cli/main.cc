@@ -39,6 +39,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
+    // CLI11 would say that a subcommand is missing, not which word is none.
+    if (argc > 1 && app.get_subcommands().empty()) {
+      return report(fmt::format("{}: no such command or flag; chorus --help lists them", argv[1]).c_str());
+    }
     return report(e.what());
   } catch (const std::exception& e) {
     return report(e.what());
