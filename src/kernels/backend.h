@@ -53,6 +53,8 @@ class StepContext {
   virtual ~StepContext() = default;
 };
 
+// Ops and prepare() are called by one thread at a time: the backend's own threads and scratch serve every
+// context.
 class Backend {
  public:
   virtual ~Backend() = default;

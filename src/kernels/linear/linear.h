@@ -38,9 +38,11 @@ struct LinearArgs {
   std::span<const RowGroup> groups;
 };
 
-// Packs a row-major [out, in] weight of `dtype` (row stride in elements) into dst of packedBytes(...) bytes,
-// zeroing the padding. Host to host; used at build time and for adapters. Appends of several sources into one
-// weight go through row_begin: source row r becomes output feature row_begin + r.
+// Packs num_rows contiguous rows of `in` elements of `dtype` into dst, the start of a whole packed weight of
+// packedBytes(...) bytes: source row r becomes output feature row_begin + r, so several sources are appended
+// by calls in ascending order. Input padding is zeroed, and the features of the last panel past the rows
+// given are too. Calls may run at the same time when each begins at a multiple of kPanelCols. Host to host;
+// used at build time and for adapters.
 void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
 // The reverse, for DoRA norms and tests: feature `row` of a packed weight as floats.
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);
