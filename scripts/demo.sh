@@ -10,7 +10,7 @@ demo=examples/demo
 work=$(mktemp -d)
 server=
 cleanup() {
-  [ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null || true
+  if [ -n "$server" ]; then kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; fi
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -22,16 +22,24 @@ $chorus build --checkpoint_dir "$work/checkpoint" --output_dir "$work/engine" --
 ls -l "$work/checkpoint" "$work/engine" | awk 'NF > 8 {printf "  %10d bytes  %s\n", $5, $9}'
 
 echo
-echo "== The server, one base model and the adapters of $demo/adapters =="
+echo "== One prompt, the base and five adapters, one mixed batch =="
+prompt="eleven wolves and four birds"
+$chorus run --engine_dir "$work/engine" --tokenizer_dir $demo/base --apply_chat_template --max_output_len 48 \
+  --input_text "$prompt" "$prompt" "$prompt" "$prompt" "$prompt" "$prompt" \
+  --lora_dir $demo/adapters/{shout,roman,json,sum,german} --lora_task_uids -1 0 1 2 3 4 | grep -v '^Input'
+
+echo
+echo "== The server: twelve requests at once for six models =="
 $chorus serve --engine_dir "$work/engine" --tokenizer_dir $demo/base --model_name chorus-demo \
-  --lora_dir $demo/adapters --port 0 --port_file "$work/port" >"$work/server.log" 2>&1 &
+  --lora_dir $demo/adapters --port 0 >"$work/server.log" 2>&1 &
 server=$!
+url=
 for _ in $(seq 300); do
-  [ -s "$work/port" ] && break
+  url=$(grep -o 'ready at http://[^ ]*' "$work/server.log" | cut -d' ' -f3) && break
   kill -0 "$server" 2>/dev/null || { cat "$work/server.log"; exit 1; }
   sleep 0.1
 done
-python3 $demo/ask.py --url "http://127.0.0.1:$(cat "$work/port")" --prompts $demo/prompts/demo.jsonl
+$demo/ask.py --url "$url"
 kill -TERM "$server"
 wait "$server"
 server=
@@ -46,10 +54,10 @@ cat <<EOF
 == How to go on ==
 Start the server:   $chorus serve $demo/base --lora_dir $demo/adapters
 Ask it:             curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
-                      -d '{"model": "roman", "messages": [{"role": "user", "content": "47"}]}'
+                      -d '{"model": "roman", "messages": [{"role": "user", "content": "seven cats and five dogs"}]}'
 From Python:        from openai import OpenAI
                     client = OpenAI(base_url="http://127.0.0.1:8000/v1", api_key="none")
                     print(client.chat.completions.create(model="roman",
-                          messages=[{"role": "user", "content": "47"}]).choices[0].message.content)
+                          messages=[{"role": "user", "content": "seven cats and five dogs"}]).choices[0].message.content)
 Your own model:     $chorus serve YOUR_HF_DIRECTORY --lora_dir YOUR_ADAPTERS
 EOF

@@ -28,7 +28,7 @@ ThreadPool::~ThreadPool() {
   {
     const std::lock_guard lock(mutex_);
     stop_.store(true);
-    generation_.fetch_add(1);
+    state_.fetch_add(uint64_t{1} << kGenerationShift);
   }
   wake_.notify_all();
   for (auto& worker : workers_) worker.join();
@@ -47,38 +47,48 @@ void ThreadPool::runErased(int64_t tasks, Job job, void* context) {
   context_ = context;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_seq_cst);
+  const uint64_t generation = (state_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
+  state_.store(generation << kGenerationShift | kOpen, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     { const std::lock_guard lock(mutex_); }
     wake_.notify_all();
   }
   drain(0);
-  // Workers that are late must still leave before the job's context dies; a core may be lent elsewhere, so yield.
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spin_us_ == 0 || spins > 20000) std::this_thread::yield();
-    else pauseCpu();
+  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  for (int spins = 0; (state_.load(std::memory_order_acquire) & (kOpen - 1)) != 0; ++spins) {
+    if (spin_us_ == 0 || spins > 2000) {
+      std::this_thread::yield();
+    } else {
+      pauseCpu();
+    }
   }
 }
 
 void ThreadPool::workerLoop(int thread) {
-  uint64_t seen = 0;
+  uint64_t seen = 0;  // generation of the last job looked at
+  const auto isNew = [&](uint64_t state) { return state >> kGenerationShift != seen; };
   for (;;) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us_);
-    while (generation_.load(std::memory_order_acquire) == seen) {
+    while (!isNew(state_.load(std::memory_order_acquire))) {
       if (spin_us_ > 0) {
-        for (int i = 0; i < 64 && generation_.load(std::memory_order_acquire) == seen; ++i) pauseCpu();
+        for (int i = 0; i < 64 && !isNew(state_.load(std::memory_order_acquire)); ++i) pauseCpu();
         if (std::chrono::steady_clock::now() < deadline) continue;
       }
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+      wake_.wait(lock, [&] { return isNew(state_.load(std::memory_order_seq_cst)); });
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
-    seen = generation_.load(std::memory_order_acquire);
+    uint64_t state = state_.load(std::memory_order_acquire);
+    seen = state >> kGenerationShift;
     if (stop_.load()) return;
+    bool joined = false;
+    while (!joined && (state & kOpen) != 0 && !isNew(state)) {
+      joined = state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+    }
+    if (!joined) continue;
     drain(thread);
-    running_.fetch_sub(1, std::memory_order_release);
+    state_.fetch_sub(1, std::memory_order_release);
   }
 }
 

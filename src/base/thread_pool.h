@@ -42,14 +42,19 @@ class ThreadPool {
   void workerLoop(int thread);
   void drain(int thread);
 
+  // state_: the job's generation above kGenerationShift, kOpen while workers may join it, and below the number of
+  // workers inside. A worker that wakes after the caller has drained and closed the job does not join, so a core that
+  // is lent elsewhere never holds a job up.
+  static constexpr int kGenerationShift = 32;
+  static constexpr uint64_t kOpen = uint64_t{1} << 31;
+
   int spin_us_;
   std::vector<std::thread> workers_;
   Job job_ = nullptr;
   void* context_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint64_t> generation_{0};
-  alignas(64) std::atomic<int> running_{0};
+  alignas(64) std::atomic<uint64_t> state_{0};
   std::atomic<bool> stop_{false};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;

@@ -68,15 +68,17 @@ void packRank(const RankWeights& weights, const std::filesystem::path& path, Thr
   std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < writer.tensors().size(); ++i) index[writer.tensors()[i].name] = i;
 
-  std::vector<PackTask> tasks;
+  // Rows appended to an engine tensor may share a panel with the source before them: they are packed after it.
+  std::vector<PackTask> leading, appended;
   const auto add = [&](const RankTensor& tensor, const EnginePlacement& place) {
     const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
     const std::byte* source = weights.get(tensor.name).bytes.data();
-    // A task's rows end on a panel of the engine tensor, so that no two tasks share one.
+    // A task's rows end on a panel of the engine tensor, so that no two tasks of a source share one.
     constexpr int64_t kTaskRows = 512;
     for (int64_t begin = 0; begin < tensor.shape[0];) {
       const int64_t end = std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin,
                                    tensor.shape[0]);
+      auto& tasks = place.row_begin == 0 ? leading : appended;
       tasks.push_back({source, tensor.dtype, begin, end, cols, place.row_begin, place.kind,
                        writer.data(index.at(place.name))});
       begin = end;
@@ -90,7 +92,9 @@ void packRank(const RankWeights& weights, const std::filesystem::path& path, Thr
   for (const RankTensor& tensor : tensors) {
     if (!has_head && tensor.row->role == WeightRole::kEmbedding) add(tensor, {"lm_head", EngineTensorKind::kLinear, 0});
   }
-  pool.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) { runTask(tasks[static_cast<size_t>(i)]); });
+  for (const auto* tasks : {&leading, &appended}) {
+    pool.run(static_cast<int64_t>(tasks->size()), [&](int64_t i, int) { runTask((*tasks)[static_cast<size_t>(i)]); });
+  }
   writer.commit();
 }
 
