@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "cli/throughput.h"
 #include "engine/engine.h"
 #include "kernels/roofline.h"
@@ -28,9 +30,20 @@ struct Roof {
   double matmul_flops = 0;
 };
 
+Isa chosenIsa(const BenchArgs& args) {
+  if (args.isa.empty()) return availableIsas().back();
+  const auto isa = isaFromName(args.isa);
+  const auto& available = availableIsas();
+  if (!isa || std::find(available.begin(), available.end(), *isa) == available.end()) {
+    fail(ErrorCode::kInvalidArgument, "--isa {}: this machine has no such instruction set", args.isa);
+  }
+  return *isa;
+}
+
+// On threads of its own, so that the executor's sleep meanwhile.
 Roof measureRoof(const BenchArgs& args) {
-  const RooflineOptions options{.threads = args.threads, .isa = args.isa};
-  return {measureReadBandwidth(options), measureMatmulPeak(options)};
+  ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, chosenIsa(args))};
 }
 
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
@@ -46,7 +59,9 @@ std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
 
 // Bytes of A and B at the engine's dtype.
 size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
-  const Adapter adapter = loadPeftAdapter(dir, engine.config(), engine.buildConfig().max_lora_rank);
+  const WeightTable table = engine.architecture().weightTable(engine.config());
+  const Adapter adapter = readPeftAdapter(dir, dir.filename().string(),
+                                          {engine.config(), table, engine.buildConfig().max_lora_rank});
   size_t elements = 0;
   for (const AdapterModule& module : adapter.modules) {
     elements += static_cast<size_t>(module.rank * (module.in + module.out));
