@@ -38,8 +38,8 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
     executor::ExecutorConfig plain;
     plain.backend = run.backend;
     plain.isa = run.isa;
-    const auto usual =
-        runAlone(*openExecutor(testEngine(golden.directory, golden.dtype), plain, adapterDirectories(golden)), requests);
+    const auto usual_dir = testEngine(golden.directory, golden.dtype);
+    const auto usual = runAlone(*openExecutor(usual_dir, plain, adapterDirectories(golden)), requests);
 
     const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build);
     if (config.one_adapter_cache) {
