@@ -193,7 +193,8 @@ TEST_F(BadInput, TruncatedEngine) {
 
 TEST_F(BadInput, AdapterOfAnotherShape) {
   const GoldenCase other = loadGolden("tied_bias", DType::kFloat32);
-  refuses(runWithAdapter(plainEngine(), other.directory / "adapters/all_r8_f32"), {"all_r8_f32", "mlp.down_proj", "[8, 100]", "[8, 148]"});
+  refuses(runWithAdapter(plainEngine(), other.directory / "adapters/all_r8_f32"),
+          {"all_r8_f32", "mlp.down_proj", "[8, 100]", "[8, 148]"});
 }
 
 TEST_F(BadInput, TruncatedAdapter) {

@@ -4,10 +4,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+
+namespace chorus {
+
+// How GoogleTest shows a dtype.
+inline void PrintTo(DType dtype, std::ostream* out) { *out << dtypeName(dtype); }
+
+}  // namespace chorus
 
 namespace chorus::test {
 

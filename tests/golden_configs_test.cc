@@ -28,12 +28,18 @@ size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& eng
 class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   void compare(const GoldenCase& golden, const HostileConfig& config, executor::ExecutorConfig run) {
-    const auto requests = goldenRequests(golden);
+    auto requests = goldenRequests(golden);
+    // The longest prompt first, the shortest after it: what fits together at the start no longer does when both grow.
+    const auto longest = std::max_element(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
+      return a.getInputTokenIds().size() < b.getInputTokenIds().size();
+    });
+    const size_t first = static_cast<size_t>(longest - requests.begin());
+    std::rotate(requests.begin(), longest, requests.end());
     executor::ExecutorConfig plain;
     plain.backend = run.backend;
     plain.isa = run.isa;
-    const auto usual =
-        runAlone(*openExecutor(testEngine(golden.directory, golden.dtype), plain, adapterDirectories(golden)), requests);
+    const auto usual_dir = testEngine(golden.directory, golden.dtype);
+    const auto usual = runAlone(*openExecutor(usual_dir, plain, adapterDirectories(golden)), requests);
 
     const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build);
     if (config.one_adapter_cache) {
@@ -46,7 +52,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
     for (size_t i = 0; i < requests.size(); ++i) {
       SCOPED_TRACE("row " + std::to_string(i));
       if (golden.dtype == DType::kFloat32) {
-        EXPECT_EQ(usual[i].tokens, golden.rows[i].tokens);
+        EXPECT_EQ(usual[i].tokens, golden.rows[(first + i) % requests.size()].tokens);
       }
       EXPECT_EQ(hostile[i].tokens, usual[i].tokens);
       EXPECT_EQ(hostile[i].logits_hash, usual[i].logits_hash);

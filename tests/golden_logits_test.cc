@@ -61,7 +61,8 @@ TEST_P(GoldenLogits, AreTheOracles) {
     SCOPED_TRACE(where.name());
     const std::shared_ptr<Backend> backend =
         createBackend({.name = where.backend, .threads = 2, .isa = where.isa});
-    Session session(engine, backend, {.max_batch_size = 256, .tokens_per_block = kTokensPerBlock, .kv_blocks = kBlocks});
+    Session session(engine, backend,
+                    {.max_batch_size = 256, .tokens_per_block = kTokensPerBlock, .kv_blocks = kBlocks});
     std::vector<std::shared_ptr<const AdapterParts>> adapters;
     for (size_t i = 0; i < golden.adapters.size(); ++i) {
       adapters.push_back(session.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), *engine)));
