@@ -1,7 +1,7 @@
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/fold_kernels.cc"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 #include "kernels/attention/attention.h"
 #include "kernels/attention/fold_kernels.h"
 #include "kernels/cpu/math-inl.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {

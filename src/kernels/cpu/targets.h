@@ -7,7 +7,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
 #include "base/cpu_features.h"
-#include "hwy/detect_targets.h"
+#include <hwy/detect_targets.h>
 
 #if HWY_TARGETS & HWY_AVX3
 #define CHORUS_TRY_AVX512(isa, function) \

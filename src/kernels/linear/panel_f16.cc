@@ -1,7 +1,7 @@
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear/panel_f16.cc"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 #include "kernels/linear/panel_formats.h"
 #include "kernels/linear/panel_kernels-inl.h"
 

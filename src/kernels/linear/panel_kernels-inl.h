@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "kernels/linear/panel_kernels.h"
 #include "kernels/tensor.h"
 

@@ -1,7 +1,7 @@
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rope_cache/cpu.cc"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 #include "kernels/cpu/math-inl.h"
 #include "kernels/rope_cache/cpu.h"
 
