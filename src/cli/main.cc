@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/bench_command.h"
 #include "cli/build_command.h"
 #include "cli/convert_command.h"
@@ -21,6 +22,7 @@ int report(const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  chorus::initLogging("info");  // until a command's --log_level says otherwise: stderr, never stdout
   CLI::App app{"Chorus: one base model, many LoRA adapters, every batch shared"};
   app.require_subcommand(1);
   app.set_version_flag("--version", CHORUS_VERSION);
