@@ -25,7 +25,8 @@ class ExecutorAdaptersTest : public CoreFixture {
     return r;
   }
   // Tensors whose content, in the fixture's reading, is "tensors<number>".
-  static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id, int32_t number) {
+  static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id,
+                             int32_t number) {
     const int32_t rows[] = {1, 0, 2};
     Request r = request(std::move(prompt), max_tokens);
     r.setLoraConfig(LoraConfig(task_id, Tensor::of(DataType::kINT32, &number, {1, 1}),

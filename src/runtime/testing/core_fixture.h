@@ -1,5 +1,5 @@
-// An executor core over the fake network, with fake adapters: an adapter's content is the name of its directory, its
-// size the number after the last '-' of that name (1 without one).
+// An executor core over the fake network, with fake adapters: an adapter's content is the name of its
+// directory, its size the number after the last '-' of that name (1 without one).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,8 @@ class CoreFixture : public ::testing::Test {
   ExecutorCore& start() {
     options.requests.max_num_tokens = options.scheduler.max_num_tokens;
     options.requests.chunked_context = options.scheduler.chunked_context;
-    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.tokens_per_block);
+    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks,
+                                              options.scheduler.tokens_per_block);
     network = made.get();
     network->before_step = before_step;
     network->after_row = after_row;
@@ -62,7 +63,9 @@ class CoreFixture : public ::testing::Test {
     return *core;
   }
 
-  executor::IdType enqueue(const executor::Request& request) { return core->enqueue({&request, 1}, nullptr)[0]; }
+  executor::IdType enqueue(const executor::Request& request) {
+    return core->enqueue({&request, 1}, nullptr)[0];
+  }
 
   // Awaits all responses of a request.
   std::vector<executor::Response> finish(executor::IdType id) {
