@@ -1,5 +1,6 @@
 // Adapters through the executor's loop: by directory, by tensors, loading, eviction, generations.
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -96,10 +97,10 @@ TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
 TEST_F(ExecutorAdaptersTest, DirectoriesAreLoadedAgainAfterEviction) {
   options.adapter_cache_bytes = 2;
   start();
-  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("a" + std::to_string(id)));
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}", id)));
   for (int round = 0; round < 3; ++round) {
     for (uint64_t id = 1; id <= 3; ++id) {
-      EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, "a" + std::to_string(id)));
+      EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, fmt::format("a{}", id)));
     }
   }
   EXPECT_EQ(loads, 9);
@@ -202,7 +203,7 @@ TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   options.adapter_cache_bytes = options.scheduler.adapter_budget = 4;
   options.scheduler.max_bypasses = 8;
   start();
-  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("small" + std::to_string(id)));
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("small{}", id)));
   core->registerAdapter(9, fakeSource("large-4"));
   std::mutex mutex;
   std::condition_variable done;

@@ -2,6 +2,7 @@
 // directory, its size the number after the last '-' of that name (1 without one).
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -47,7 +48,7 @@ class CoreFixture : public ::testing::Test {
     load = [this](const AdapterSource& source) {
       ++loads;
       if (source.reloadable()) return fakeParts(source.directory.string());
-      return fakeParts("tensors" + std::to_string(*static_cast<const int32_t*>(source.weights->getData())));
+      return fakeParts(fmt::format("tensors{}", *static_cast<const int32_t*>(source.weights->getData())));
     };
   }
 
