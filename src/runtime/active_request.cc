@@ -53,8 +53,9 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
       tokens_(request.getInputTokenIds()) {
   metrics_.arrivalTime = Clock::now();
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
-    log::warn("request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
-              prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
+    log::warn(
+        "request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
+        prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
     max_new_tokens_ = max_seq_len - prompt_length_;
   }
 }
@@ -91,7 +92,8 @@ LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {
   return samples ? LogitsWanted::kLastRow : LogitsWanted::kNone;
 }
 
-void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples) {
+void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
+                               bool samples) {
   vocab_size_ = vocab_size;
   const auto width = static_cast<size_t>(vocab_size);
   if (output_.returnContextLogits && context_logits_kept_ < prompt_length_) {

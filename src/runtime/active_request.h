@@ -22,8 +22,8 @@ class ActiveRequest {
   using Clock = std::chrono::steady_clock;
 
   // maxTokens is cut, with a warning, to what max_seq_len leaves beside the prompt.
-  ActiveRequest(executor::IdType id, const executor::Request& request, executor::Executor::ResponseCallback callback,
-                int32_t max_seq_len);
+  ActiveRequest(executor::IdType id, const executor::Request& request,
+                executor::Executor::ResponseCallback callback, int32_t max_seq_len);
 
   const executor::IdType id;
   const executor::Executor::ResponseCallback callback;  // null: the response is awaited
@@ -52,8 +52,8 @@ class ActiveRequest {
 
   // Which logits it wants of its next `count` rows.
   LogitsWanted logitsOfNext(int32_t count, bool samples) const;
-  // Keeps its share of a step's logits [rows, vocab], as far as it asked for them. first_row: the logits' first row,
-  // counted in positions of the sequence.
+  // Keeps its share of a step's logits [rows, vocab], as far as it asked for them. first_row: the logits'
+  // first row, counted in positions of the sequence.
   void keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples);
   SampleInput sampleInput(std::span<const float> last_row) const;
 

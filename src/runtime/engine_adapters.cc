@@ -13,11 +13,16 @@ namespace {
 
 DType dtypeOf(const executor::Tensor& tensor) {
   switch (tensor.getDataType()) {
-    case executor::DataType::kFP32: return DType::kFloat32;
-    case executor::DataType::kFP16: return DType::kFloat16;
-    case executor::DataType::kBF16: return DType::kBFloat16;
-    case executor::DataType::kINT32: return DType::kInt32;
-    default: fail(ErrorCode::kInvalidArgument, "Expected lora weights to be the same data type as base model");
+    case executor::DataType::kFP32:
+      return DType::kFloat32;
+    case executor::DataType::kFP16:
+      return DType::kFloat16;
+    case executor::DataType::kBF16:
+      return DType::kBFloat16;
+    case executor::DataType::kINT32:
+      return DType::kInt32;
+    default:
+      fail(ErrorCode::kInvalidArgument, "Expected lora weights to be the same data type as base model");
   }
 }
 
@@ -31,7 +36,8 @@ int64_t packedSize(const Adapter& adapter, DType dtype) {
   const auto lines = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
   int64_t bytes = 0;
   for (const auto& module : adapter.modules) {
-    bytes += lines(packedBytes(dtype, module.rank, module.in)) + lines(packedBytes(dtype, module.out, module.rank));
+    bytes += lines(packedBytes(dtype, module.rank, module.in)) +
+             lines(packedBytes(dtype, module.out, module.rank));
     bytes += lines(static_cast<int64_t>(module.magnitude.size() * sizeof(float)));
   }
   return bytes;
@@ -45,12 +51,15 @@ EngineAdapters::EngineAdapters(const Session& session)
 Adapter EngineAdapters::read(const AdapterSource& source) const {
   const Engine& engine = session_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
-  if (source.reloadable()) return readPeftAdapter(source.directory, source.directory.filename().string(), target);
-  const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
+  if (source.reloadable())
+    return readPeftAdapter(source.directory, source.directory.filename().string(), target);
+  const auto owner =
+      std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
 
-std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory) const {
+std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
+    const std::filesystem::path& directory) const {
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
@@ -61,7 +70,8 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
   }
   const Adapter adapter = read(*source);
   if (adapter.uses_dora && !build.dora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin", adapter.name);
+    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin",
+         adapter.name);
   }
   source->content_hash = adapter.content_hash;
   source->bytes = packedSize(adapter, session_.engine().config().dtype);
@@ -75,7 +85,8 @@ std::shared_ptr<const AdapterParts> EngineAdapters::load(const AdapterSource& so
 int64_t widestModuleLayerBytes(const Engine& engine) {
   int64_t widest = 0;
   for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
+    for (const LoraTarget& target : row.lora_targets)
+      widest = std::max(widest, target.rows + row.shape.back());
   }
   return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }

@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kDefaultHostCacheSize = int64_t{1} << 30;
 
 // A limit of the engine, or a lower one that the configuration asks for.
-SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field, const char* flag) {
+SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field,
+                   const char* flag) {
   if (!asked) return engine;
   if (*asked <= 0) fail(ErrorCode::kInvalidArgument, "{} {} must be positive", field, *asked);
   if (*asked > engine) {
@@ -45,7 +46,8 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   options.threads = config.numThreads;
   if (config.isa) {
     options.isa = isaFromName(*config.isa);
-    if (!options.isa) fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
+    if (!options.isa)
+      fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
   }
   return options;
 }
@@ -55,21 +57,31 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const BuildConfig& build = engine.buildConfig();
   CoreOptions core;
   auto& scheduler = core.scheduler;
-  scheduler.policy = config.batchingType == BatchingType::kSTATIC ? CapacitySchedulerPolicy::kSTATIC_BATCH
-                                                                  : config.schedulerConfig.capacitySchedulerPolicy;
+  scheduler.policy = config.batchingType == BatchingType::kSTATIC
+                         ? CapacitySchedulerPolicy::kSTATIC_BATCH
+                         : config.schedulerConfig.capacitySchedulerPolicy;
   scheduler.chunking_policy =
       config.schedulerConfig.contextChunkingPolicy.value_or(ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED);
   scheduler.chunked_context = config.enableChunkedContext;
-  scheduler.max_batch_size = limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
-  scheduler.max_num_tokens = limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
+  scheduler.max_batch_size =
+      limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
+  scheduler.max_num_tokens =
+      limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
   scheduler.tokens_per_block = build.tokens_per_block;
-  const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  const bool may_chunk =
+      scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
   if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
-    fail(ErrorCode::kInvalidArgument, "maxNumTokens {} is less than tokens_per_block {}: chunks of a context are whole "
-         "blocks", scheduler.max_num_tokens, scheduler.tokens_per_block);
+    fail(ErrorCode::kInvalidArgument,
+         "maxNumTokens {} is less than tokens_per_block {}: chunks of a context are whole "
+         "blocks",
+         scheduler.max_num_tokens, scheduler.tokens_per_block);
   }
-  core.requests = {build.max_input_len, build.max_seq_len, scheduler.max_num_tokens, config.maxBeamWidth,
-                   static_cast<int32_t>(engine.config().vocab_size), scheduler.chunked_context};
+  core.requests = {build.max_input_len,
+                   build.max_seq_len,
+                   scheduler.max_num_tokens,
+                   config.maxBeamWidth,
+                   static_cast<int32_t>(engine.config().vocab_size),
+                   scheduler.chunked_context};
   core.max_queue_size = config.maxQueueSize;
   core.iter_stats_max = config.iterStatsMaxIterations;
   core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
@@ -101,25 +113,26 @@ class Executor::Impl {
     auto runner = std::make_unique<SessionRunner>(
         std::make_unique<Session>(engine, createBackend(backendOptions(config)), session_options));
     adapters_ = std::make_unique<EngineAdapters>(*runner->session);
-    core_ = std::make_unique<ExecutorCore>(options, std::move(runner), [this](const AdapterSource& source) {
-      return adapters_->load(source);
-    });
+    core_ = std::make_unique<ExecutorCore>(
+        options, std::move(runner), [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
-              options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
-              options.scheduler.max_num_tokens);
+              options.scheduler.kv_blocks, options.scheduler.tokens_per_block,
+              options.scheduler.max_batch_size, options.scheduler.max_num_tokens);
   }
 
   ExecutorCore& core() { return *core_; }
   const EngineAdapters& adapters() const { return *adapters_; }
 
  private:
-  // On the CPU the packed form in the host cache is what steps read: a device slot is a counted reference to it, so
-  // unless asked for less the device level holds all that the host level does.
+  // On the CPU the packed form in the host cache is what steps read: a device slot is a counted reference to
+  // it, so unless asked for less the device level holds all that the host level does.
   static void sizeAdapterCache(const PeftCacheConfig& peft, const Engine& engine, int64_t free_bytes,
                                CoreOptions& options) {
     if (peft.numPutWorkers <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
-    if (peft.numHostModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-    if (peft.numDeviceModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+    if (peft.numHostModuleLayer < 0)
+      fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
+    if (peft.numDeviceModuleLayer < 0)
+      fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
     if (peft.deviceCachePercent && !(*peft.deviceCachePercent > 0 && *peft.deviceCachePercent <= 1)) {
       fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.deviceCachePercent);
     }
@@ -130,9 +143,11 @@ class Executor::Impl {
                                                        : std::min(kDefaultHostCacheSize, free_bytes / 4);
     int64_t& device = options.scheduler.adapter_budget;
     device = options.adapter_cache_bytes;
-    if (peft.numDeviceModuleLayer > 0) device = std::min(device, peft.numDeviceModuleLayer * unit);
+    if (peft.numDeviceModuleLayer > 0)
+      device = std::min(device, peft.numDeviceModuleLayer * unit);
     else if (peft.deviceCachePercent) {
-      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
+      device =
+          std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
     }
   }
 
@@ -154,12 +169,15 @@ class Executor::Impl {
   std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
 };
 
-Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig)
+Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType,
+                   const ExecutorConfig& executorConfig)
     : impl_(std::make_unique<Impl>(modelPath, modelType, executorConfig)) {}
 
 Executor::~Executor() = default;
 
-IdType Executor::enqueueRequest(const Request& request) { return impl_->core().enqueue({&request, 1}, nullptr)[0]; }
+IdType Executor::enqueueRequest(const Request& request) {
+  return impl_->core().enqueue({&request, 1}, nullptr)[0];
+}
 
 IdType Executor::enqueueRequest(const Request& request, ResponseCallback callback) {
   return impl_->core().enqueue({&request, 1}, callback)[0];
@@ -178,8 +196,8 @@ std::vector<Response> Executor::awaitResponses(const IdType& requestId,
   return impl_->core().responses().awaitOne(requestId, timeout);
 }
 
-std::vector<std::vector<Response>> Executor::awaitResponses(const std::vector<IdType>& requestIds,
-                                                            const std::optional<std::chrono::milliseconds>& timeout) {
+std::vector<std::vector<Response>> Executor::awaitResponses(
+    const std::vector<IdType>& requestIds, const std::optional<std::chrono::milliseconds>& timeout) {
   return impl_->core().responses().awaitEach(requestIds, timeout);
 }
 

@@ -1,5 +1,6 @@
 // Adapters through the executor's loop: by directory, by tensors, loading, eviction, generations.
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -25,7 +26,8 @@ class ExecutorAdaptersTest : public CoreFixture {
     return r;
   }
   // Tensors whose content, in the fixture's reading, is "tensors<number>".
-  static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id, int32_t number) {
+  static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id,
+                             int32_t number) {
     const int32_t rows[] = {1, 0, 2};
     Request r = request(std::move(prompt), max_tokens);
     r.setLoraConfig(LoraConfig(task_id, Tensor::of(DataType::kINT32, &number, {1, 1}),
@@ -95,10 +97,10 @@ TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
 TEST_F(ExecutorAdaptersTest, DirectoriesAreLoadedAgainAfterEviction) {
   options.adapter_cache_bytes = 2;
   start();
-  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("a" + std::to_string(id)));
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}", id)));
   for (int round = 0; round < 3; ++round) {
     for (uint64_t id = 1; id <= 3; ++id) {
-      EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, "a" + std::to_string(id)));
+      EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, fmt::format("a{}", id)));
     }
   }
   EXPECT_EQ(loads, 9);
@@ -201,7 +203,7 @@ TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   options.adapter_cache_bytes = options.scheduler.adapter_budget = 4;
   options.scheduler.max_bypasses = 8;
   start();
-  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource("small" + std::to_string(id)));
+  for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("small{}", id)));
   core->registerAdapter(9, fakeSource("large-4"));
   std::mutex mutex;
   std::condition_variable done;

@@ -40,13 +40,13 @@ std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, 
 ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load)
     : options_(options),
       runner_(std::move(runner)),
-      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
-              options.requests.max_seq_len),
+      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block,
+              options.scheduler.max_batch_size, options.requests.max_seq_len),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
-      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load), options.adapter_workers,
-                                               [this] { ring(); })) {
+      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load),
+                                               options.adapter_workers, [this] { ring(); })) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   thread_ = std::thread([this] { loop(); });
 }
@@ -56,14 +56,16 @@ ExecutorCore::~ExecutorCore() { shutdown(); }
 ExecutorCore::RequestPtr ExecutorCore::makeRequest(IdType id, const executor::Request& request,
                                                    const Callback& callback) const {
   auto active = std::make_unique<ActiveRequest>(id, request, callback, options_.requests.max_seq_len);
-  if (auto refusal = refusalOf(request, options_.requests)) active->refusal = std::move(*refusal);
+  if (auto refusal = refusalOf(request, options_.requests))
+    active->refusal = std::move(*refusal);
   else if (request.getLoraConfig()) {
     active->lora_source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
   }
   return active;
 }
 
-std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests, const Callback& callback) {
+std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests,
+                                          const Callback& callback) {
   const auto count = static_cast<int32_t>(requests.size());
   std::vector<IdType> ids(requests.size());
   {
@@ -172,8 +174,10 @@ void ExecutorCore::takeInbox() {
       cancelNow(cancelled->id);
     } else {
       auto& adapter = std::get<SetAdapter>(command);
-      if (adapter.source != nullptr) adapters_->registerSource(adapter.task_id, std::move(adapter.source));
-      else adapters_->unregister(adapter.task_id);
+      if (adapter.source != nullptr)
+        adapters_->registerSource(adapter.task_id, std::move(adapter.source));
+      else
+        adapters_->unregister(adapter.task_id);
       claims_changed_ = true;
     }
   }
@@ -266,8 +270,10 @@ void ExecutorCore::endAll() {
 }
 
 void ExecutorCore::respond(ActiveRequest& request, Response response) {
-  if (request.callback != nullptr) calls_.emplace_back(request.callback, std::move(response));
-  else outgoing_.push_back(std::move(response));
+  if (request.callback != nullptr)
+    calls_.emplace_back(request.callback, std::move(response));
+  else
+    outgoing_.push_back(std::move(response));
 }
 
 void ExecutorCore::deliver() {
@@ -306,8 +312,10 @@ void ExecutorCore::end(ActiveRequest& request, Response response) {
   leftQueue(request);
   const bool runs = request.slot >= 0;
   releaseResources(request);
-  if (runs) std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });
-  else waiting_.erase(request.position);
+  if (runs)
+    std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });
+  else
+    waiting_.erase(request.position);
 }
 
 }  // namespace chorus

@@ -1,7 +1,8 @@
 // The executor's loop over any StepRunner: requests come in, share steps, and leave with their responses.
 //
-// Threads: callers put commands into an inbox; one step thread owns everything else (requests, blocks, adapters) and
-// takes the inbox between steps. Loader workers put loaded adapters into the loader and ring the inbox's bell.
+// Threads: callers put commands into an inbox; one step thread owns everything else (requests, blocks,
+// adapters) and takes the inbox between steps. Loader workers put loaded adapters into the loader and ring
+// the inbox's bell.
 #pragma once
 
 #include <condition_variable>
@@ -34,14 +35,15 @@ struct CoreOptions {
   int32_t iter_stats_max = 1000;
   int sampler_threads = 1;
   int64_t adapter_cache_bytes = 0;
-  int64_t adapter_element_bytes = 2;      // of a packed weight, to size adapters that come as tensors
+  int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
   int adapter_workers = 1;
 };
 
 class ExecutorCore {
  public:
   using Callback = executor::Executor::ResponseCallback;
-  // Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue to move.
+  // Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue
+  // to move.
   static constexpr size_t kLookahead = 1024;
 
   // runner outlives no one: the core owns it. load is called on loader threads until the core is gone.
@@ -49,7 +51,8 @@ class ExecutorCore {
   ~ExecutorCore();
 
   // As the methods of executor::Executor that these serve. Thread-safe.
-  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests, const Callback& callback);
+  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests,
+                                        const Callback& callback);
   void cancel(executor::IdType id);
   void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
   void unregisterAdapter(executor::IdType task_id);
@@ -71,7 +74,8 @@ class ExecutorCore {
   };
   using Command = std::variant<RequestPtr, Cancel, SetAdapter>;
 
-  RequestPtr makeRequest(executor::IdType id, const executor::Request& request, const Callback& callback) const;
+  RequestPtr makeRequest(executor::IdType id, const executor::Request& request,
+                         const Callback& callback) const;
   void post(Command command);
   void ring();
 
@@ -138,7 +142,7 @@ class ExecutorCore {
   std::vector<RequestView> views_;
   SchedulerPlan plan_;
   std::vector<StepSequence> sequences_;
-  std::vector<size_t> sampling_;            // sequences that sample
+  std::vector<size_t> sampling_;  // sequences that sample
   std::vector<SampleInput> sample_inputs_;
   std::vector<SampleOutput> sample_outputs_;
   executor::IterationStats step_stats_;

@@ -15,9 +15,9 @@ using executor::OutputConfig;
 using executor::Request;
 using executor::SamplingConfig;
 using testing::CoreFixture;
+using ::testing::ElementsAre;
 using testing::expectedTokens;
 using testing::Gate;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using ExecutorCoreTest = CoreFixture;
@@ -127,11 +127,13 @@ TEST_F(ExecutorCoreTest, RefusesWhatItCannotServeInOneLine) {
   options.scheduler.chunked_context = false;
   start();
   EXPECT_EQ(errorOf(enqueue(request(executor::VecTokens(41, 1), 1))),
-            "Prompt length (41) exceeds maximum input length (40). Set log level to info and check TRTGptModel logs for "
+            "Prompt length (41) exceeds maximum input length (40). Set log level to info and check "
+            "TRTGptModel logs for "
             "how maximum input length is set");
   EXPECT_EQ(errorOf(enqueue(request(executor::VecTokens(25, 1), 1))),
             "The number of context tokens (25) exceeds the limit value (24)");
-  EXPECT_EQ(errorOf(enqueue(request({1, 50}, 1))), "Token 50 at position 1 of the prompt is not within the vocabulary [0, 50)");
+  EXPECT_EQ(errorOf(enqueue(request({1, 50}, 1))),
+            "Token 50 at position 1 of the prompt is not within the vocabulary [0, 50)");
   Request bad_end = request({1}, 1);
   bad_end.setEndId(50);
   EXPECT_EQ(errorOf(enqueue(bad_end)), "EndId (50) is not within acceptable range [-1, 50).");
@@ -144,9 +146,12 @@ TEST_F(ExecutorCoreTest, RefusesWhatItCannotServeInOneLine) {
     r.setSamplingConfig(config);
     return errorOf(enqueue(r));
   };
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, 1.2f)), HasSubstr("repetitionPenalty"));
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)), HasSubstr("presencePenalty"));
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)), HasSubstr("frequencyPenalty"));
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, 1.2f)),
+              HasSubstr("repetitionPenalty"));
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)),
+              HasSubstr("presencePenalty"));
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)),
+              HasSubstr("frequencyPenalty"));
   EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, 0.5f)), HasSubstr("topPDecay"));
   // What changes nothing is no reason to refuse.
   EXPECT_EQ(refused(SamplingConfig(1, {}, {}, {}, {}, 1.0f, {}, {}, {}, {}, 1.0f, 0.0f, 0.0f)), "");
@@ -205,7 +210,8 @@ TEST_F(ExecutorCoreTest, AFailedStepFailsThoseWhoRanAndTheLoopGoesOn) {
   };
   options.scheduler.max_batch_size = 2;
   start();
-  const auto first = enqueue(request({1}, 8)), second = enqueue(request({2}, 8)), third = enqueue(request({3}, 8));
+  const auto first = enqueue(request({1}, 8)), second = enqueue(request({2}, 8)),
+             third = enqueue(request({3}, 8));
   gate.open();
   EXPECT_EQ(errorOf(first), "Encountered an error in forwardAsync function: the network broke");
   const std::string second_error = errorOf(second);
@@ -220,7 +226,8 @@ TEST_F(ExecutorCoreTest, CancelsRunningAndQueued) {
   before_step = [&](int, const StepInput&) { gate.pass(); };
   options.scheduler.max_batch_size = 1;
   start();
-  const auto running = enqueue(request({1}, 30)), queued = enqueue(request({2}, 30)), other = enqueue(request({3}, 2));
+  const auto running = enqueue(request({1}, 30)), queued = enqueue(request({2}, 30)),
+             other = enqueue(request({3}, 2));
   gate.awaitArrivals(1);
   core->cancel(running);
   core->cancel(queued);
@@ -302,7 +309,8 @@ TEST_F(ExecutorCoreTest, AwaitingAFinishedRequest) {
   resultOf(id);
   const auto again = core->responses().awaitOne(id, std::nullopt);
   ASSERT_EQ(again.size(), 1u);
-  EXPECT_EQ(again[0].getErrorMsg(), "ReqId " + std::to_string(id) + " has already been processed and was terminated.");
+  EXPECT_EQ(again[0].getErrorMsg(),
+            "ReqId " + std::to_string(id) + " has already been processed and was terminated.");
 }
 
 TEST_F(ExecutorCoreTest, AwaitsAnyAndSeveral) {

@@ -1,4 +1,5 @@
-// Random loads under random limits through the executor's loop: every answer is the one the request gets alone.
+// Random loads under random limits through the executor's loop: every answer is the one the request gets
+// alone.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,9 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(seed);
-    const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+    const auto pick = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
     auto& scheduler = options.scheduler;
     scheduler.policy = static_cast<CapacitySchedulerPolicy>(pick(0, 2));
     scheduler.chunking_policy = static_cast<ContextChunkingPolicy>(pick(0, 1));

@@ -36,8 +36,8 @@ void ExecutorCore::applyPlan() {
   if (plan_.started.empty()) return;
   for (size_t i = running_.size(); i < static_cast<size_t>(plan_.started.back()); ++i) {
     if (!candidates_[i]->adapter.no_room) continue;
-    candidates_[i]->times_bypassed += static_cast<int32_t>(
-        std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
+    candidates_[i]->times_bypassed +=
+        static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
           return static_cast<size_t>(started) > i && at(started)->adapter.used;
         }));
   }
@@ -55,7 +55,8 @@ void ExecutorCore::pause(ActiveRequest* request) {
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
   request->pause();
-  const auto owner = std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
+  const auto owner =
+      std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
   waiting_.emplace(request->position, std::move(*owner));
   running_.erase(owner);
 }
@@ -63,14 +64,16 @@ void ExecutorCore::pause(ActiveRequest* request) {
 bool ExecutorCore::runStep() {
   if (plan_.sequences.empty()) return false;
   const auto begin = Clock::now();
-  for (const auto& planned : plan_.sequences) candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
+  for (const auto& planned : plan_.sequences)
+    candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
   try {
     buildSequences();
     beginStats();
     const StepInput& input = builder_.build(sequences_);
     const auto logits = runner_->run(input);
     if (logits.size() != input.logits_rows.size() * static_cast<size_t>(options_.requests.vocab_size)) {
-      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
+      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(),
+           input.logits_rows.size());
     }
     sampleAndRespond(logits);
   } catch (const std::exception& error) {
@@ -92,7 +95,8 @@ void ExecutorCore::buildSequences() {
     sequences_.push_back({request.tokens().subspan(static_cast<size_t>(request.num_cached),
                                                    static_cast<size_t>(planned.num_tokens)),
                           request.num_cached, table.first(static_cast<size_t>(blocks_.blocksFor(end))),
-                          request.adapter.parts.get(), request.logitsOfNext(planned.num_tokens, planned.samples)});
+                          request.adapter.parts.get(),
+                          request.logitsOfNext(planned.num_tokens, planned.samples)});
   }
 }
 
@@ -111,7 +115,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;
-    const auto own = logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
+    const auto own =
+        logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
     request.keepLogits(own, vocab, request.num_cached - rows, planned.samples);
     if (!planned.samples) continue;
     sampling_.push_back(i);
@@ -124,13 +129,16 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
   for (size_t s = 0; s < sampling_.size(); ++s) {
     ActiveRequest& request = requestOf(sampling_[s]);
     if (sample_outputs_[s].token < 0) {
-      end(request, request.errorResponse("The model's logits are not finite numbers: no token can be chosen"));
+      end(request,
+          request.errorResponse("The model's logits are not finite numbers: no token can be chosen"));
       continue;
     }
     request.generating = true;
     const FinishReason reason = request.append(sample_outputs_[s], now);
-    if (reason != FinishReason::kNOT_FINISHED) end(request, request.response(reason));
-    else if (request.streaming()) respond(request, request.response(reason));
+    if (reason != FinishReason::kNOT_FINISHED)
+      end(request, request.response(reason));
+    else if (request.streaming())
+      respond(request, request.response(reason));
   }
 }
 

@@ -7,7 +7,9 @@ namespace {
 
 using executor::SamplingConfig;
 
-std::string notServed(const char* field) { return fmt::format("{} is not supported yet: leave it unset", field); }
+std::string notServed(const char* field) {
+  return fmt::format("{} is not supported yet: leave it unset", field);
+}
 
 // A value that changes nothing is as good as none.
 std::optional<std::string> unservedSampling(const SamplingConfig& config) {
@@ -31,17 +33,19 @@ std::optional<std::string> refusalOf(const executor::Request& request, const Req
   const auto length = static_cast<int64_t>(prompt.size());
   if (length > limits.longestPrompt()) {
     return fmt::format(
-        "Prompt length ({}) exceeds maximum input length ({}). Set log level to info and check TRTGptModel logs for how "
+        "Prompt length ({}) exceeds maximum input length ({}). Set log level to info and check TRTGptModel "
+        "logs for how "
         "maximum input length is set",
         length, limits.longestPrompt());
   }
   if (!limits.chunked_context && length > limits.max_num_tokens) {
-    return fmt::format("The number of context tokens ({}) exceeds the limit value ({})", length, limits.max_num_tokens);
+    return fmt::format("The number of context tokens ({}) exceeds the limit value ({})", length,
+                       limits.max_num_tokens);
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] < 0 || prompt[i] >= limits.vocab_size) {
-      return fmt::format("Token {} at position {} of the prompt is not within the vocabulary [0, {})", prompt[i], i,
-                         limits.vocab_size);
+      return fmt::format("Token {} at position {} of the prompt is not within the vocabulary [0, {})",
+                         prompt[i], i, limits.vocab_size);
     }
   }
   const auto bad_end = [&](int32_t id) {
@@ -57,8 +61,8 @@ std::optional<std::string> refusalOf(const executor::Request& request, const Req
   }
   const auto& sampling = request.getSamplingConfig();
   if (sampling.getBeamWidth() > limits.max_beam_width) {
-    return fmt::format("Requested beam width {} is larger than configured max beam width {}", sampling.getBeamWidth(),
-                       limits.max_beam_width);
+    return fmt::format("Requested beam width {} is larger than configured max beam width {}",
+                       sampling.getBeamWidth(), limits.max_beam_width);
   }
   if (request.getOutputConfig().returnEncoderOutput) return "returnEncoderOutput needs an encoder";
   return unservedSampling(sampling);

@@ -46,8 +46,10 @@ ResponseQueue::Deadline ResponseQueue::deadlineOf(const Timeout& timeout) {
 template <typename Ready>
 void ResponseQueue::wait(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready) {
   const auto done = [&] { return closed_ || ready(); };
-  if (deadline) arrived_.wait_until(lock, *deadline, done);
-  else arrived_.wait(lock, done);
+  if (deadline)
+    arrived_.wait_until(lock, *deadline, done);
+  else
+    arrived_.wait(lock, done);
 }
 
 std::vector<Response> ResponseQueue::take(std::map<IdType, Open>::iterator open) {
@@ -85,7 +87,8 @@ std::vector<Response> ResponseQueue::awaitOne(IdType id, const Timeout& timeout)
   return awaitUntil(id, deadlineOf(timeout));
 }
 
-std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids, const Timeout& timeout) {
+std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids,
+                                                            const Timeout& timeout) {
   const Deadline deadline = deadlineOf(timeout);
   std::vector<std::vector<Response>> all;
   for (const IdType id : ids) all.push_back(awaitUntil(id, deadline));

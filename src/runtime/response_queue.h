@@ -25,7 +25,8 @@ class ResponseQueue {
   // No response will come any more: those who wait return.
   void close();
 
-  // Block until there is a response (of any request, of that one), the time has passed, or close(). Empty then.
+  // Block until there is a response (of any request, of that one), the time has passed, or close(). Empty
+  // then.
   std::vector<executor::Response> awaitAny(const Timeout& timeout);
   // An id whose last response was taken, or that was never opened, gives one error response at once.
   std::vector<executor::Response> awaitOne(executor::IdType id, const Timeout& timeout);

@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kLanes = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// exp(x) for x <= 0, to about one part in 10^7, 0 below -87. Written out so that loops over it use vectors and give
-// the same bits on every instruction set.
+// exp(x) for x <= 0, to about one part in 10^7, 0 below -87. Written out so that loops over it use vectors
+// and give the same bits on every instruction set.
 inline float expNonPositive(float x) {
   const float clamped = x < -87.0f ? -87.0f : x;
   constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
@@ -59,7 +59,8 @@ double softmaxWeights(std::span<const float> x, float most, float scale, float* 
   std::array<double, kLanes> sums{};
   size_t i = 0;
   for (; i + kLanes <= x.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) weights[i + lane] = expNonPositive((x[i + lane] - most) * scale);
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      weights[i + lane] = expNonPositive((x[i + lane] - most) * scale);
     for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
   }
   for (; i < x.size(); ++i) {
@@ -76,10 +77,13 @@ struct Candidate {
   int32_t id = 0;
 };
 // The order of all filters.
-bool before(const Candidate& a, const Candidate& b) { return a.value != b.value ? a.value > b.value : a.id < b.id; }
+bool before(const Candidate& a, const Candidate& b) {
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
+}
 bool byId(const Candidate& a, const Candidate& b) { return a.id < b.id; }
 
-// The k first by (logit, id), in order of id. Keeps at most 2k candidates at a time; nothing is sorted by value.
+// The k first by (logit, id), in order of id. Keeps at most 2k candidates at a time; nothing is sorted by
+// value.
 void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
   out.clear();
   float threshold = -kInfinity;
@@ -153,7 +157,7 @@ double uniformAt(uint64_t seed, uint64_t position) {
 }
 
 struct Sampler::Scratch {
-  std::vector<float> masked;          // logits with banned tokens at minus infinity
+  std::vector<float> masked;  // logits with banned tokens at minus infinity
   std::vector<float> weights;
   std::vector<Candidate> candidates;
   std::vector<Candidate> nucleus;
@@ -236,7 +240,8 @@ struct Sampler::Scratch {
 };
 
 Sampler::Sampler(int64_t vocab_size, int threads) : vocab_size_(vocab_size), pool_(threads, 0) {
-  for (int i = 0; i < pool_.size(); ++i) scratch_.push_back(std::make_unique<Scratch>(static_cast<size_t>(vocab_size)));
+  for (int i = 0; i < pool_.size(); ++i)
+    scratch_.push_back(std::make_unique<Scratch>(static_cast<size_t>(vocab_size)));
 }
 
 Sampler::~Sampler() = default;

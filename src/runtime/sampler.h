@@ -1,11 +1,12 @@
 // From a row of logits to the next token.
 //
-// Filters run in this order, as vLLM and TensorRT-LLM do: banned tokens, temperature, min-p, top-k, top-p; then one
-// draw. Each filter keeps a prefix of the tokens ordered by (logit descending, id ascending), so ties always go to the
-// lowest id. top-p counts its mass over what min-p and top-k left, renormalised, and keeps the token that reaches it.
+// Filters run in this order, as vLLM and TensorRT-LLM do: banned tokens, temperature, min-p, top-k, top-p;
+// then one draw. Each filter keeps a prefix of the tokens ordered by (logit descending, id ascending), so
+// ties always go to the lowest id. top-p counts its mass over what min-p and top-k left, renormalised, and
+// keeps the token that reaches it.
 //
-// The draw is keyed by (seed, position) and nothing else: a token depends on its own logits, parameters, seed and
-// position, never on batch mates, on pauses or on threads.
+// The draw is keyed by (seed, position) and nothing else: a token depends on its own logits, parameters, seed
+// and position, never on batch mates, on pauses or on threads.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,16 @@ struct SamplingParams {
   float min_p = 0.0f;
   uint64_t seed = 0;
 
-  // Greedy with topK 1, with temperature 0, and when none of temperature, topK (above 0), topP, minP is given.
+  // Greedy with topK 1, with temperature 0, and when none of temperature, topK (above 0), topP, minP is
+  // given.
   static SamplingParams from(const executor::SamplingConfig& config);
 };
 
 struct SampleInput {
-  std::span<const float> logits;            // [vocab], read only
+  std::span<const float> logits;  // [vocab], read only
   const SamplingParams* params = nullptr;
-  uint64_t position = 0;                    // of the token to come, counted from the start of the prompt
-  std::span<const int32_t> banned;          // tokens that must not be chosen
+  uint64_t position = 0;            // of the token to come, counted from the start of the prompt
+  std::span<const int32_t> banned;  // tokens that must not be chosen
   bool want_log_prob = false;
 };
 

@@ -40,7 +40,8 @@ int32_t plainSample(const std::vector<float>& logits, const SamplingParams& para
   const double most = x[static_cast<size_t>(order[0])];
   std::vector<double> weights;
   for (const int32_t id : order) {
-    const double weight = std::exp((x[static_cast<size_t>(id)] - most) / static_cast<double>(params.temperature));
+    const double weight =
+        std::exp((x[static_cast<size_t>(id)] - most) / static_cast<double>(params.temperature));
     if (weight < std::exp(-87.0) || weight < static_cast<double>(params.min_p)) break;
     if (params.top_k > 0 && weights.size() == static_cast<size_t>(params.top_k)) break;
     weights.push_back(weight);
@@ -48,7 +49,8 @@ int32_t plainSample(const std::vector<float>& logits, const SamplingParams& para
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
   size_t kept = 0;
-  while (kept < weights.size() && (kept == 0 || sum < static_cast<double>(params.top_p) * total)) sum += weights[kept++];
+  while (kept < weights.size() && (kept == 0 || sum < static_cast<double>(params.top_p) * total))
+    sum += weights[kept++];
   std::vector<std::pair<int32_t, double>> nucleus;
   for (size_t i = 0; i < kept; ++i) nucleus.emplace_back(order[i], weights[i]);
   std::sort(nucleus.begin(), nucleus.end());
@@ -139,7 +141,9 @@ TEST(Sampler, EqualsThePlainDefinition) {
   for (unsigned seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(seed);
-    const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+    const auto pick = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
     const auto vocab = static_cast<size_t>(pick(0, 4) == 0 ? pick(5000, 40000) : pick(2, 300));
     const auto logits = randomLogits(random, vocab, static_cast<float>(pick(1, 40)) / 8, pick(0, 3) == 0);
     SamplingParams params;
@@ -155,8 +159,8 @@ TEST(Sampler, EqualsThePlainDefinition) {
     for (uint64_t position = 0; position < (vocab > 1000 ? 3 : 20); ++position) {
       ASSERT_EQ(sampleOne(sampler, {logits, &params, position, banned}).token,
                 plainSample(logits, params, position, banned))
-          << "position " << position << " vocab " << vocab << " temperature " << params.temperature << " top_k "
-          << params.top_k << " top_p " << params.top_p << " min_p " << params.min_p;
+          << "position " << position << " vocab " << vocab << " temperature " << params.temperature
+          << " top_k " << params.top_k << " top_p " << params.top_p << " min_p " << params.min_p;
     }
   }
 }

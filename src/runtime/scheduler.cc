@@ -42,7 +42,8 @@ class Pass {
   int32_t blocksFor(int32_t tokens) const {
     return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block;
   }
-  // Blocks for the next token: a context takes those of all its tokens when it starts, so that no chunk of it fails.
+  // Blocks for the next token: a context takes those of all its tokens when it starts, so that no chunk of it
+  // fails.
   int32_t blocksNow(const RequestView& r) const { return std::max(blocksFor(r.num_tokens), r.blocks_held); }
   int32_t blocksAtEnd(const RequestView& r) const {
     return std::max({blocksFor(r.final_cached), blocksFor(r.num_tokens), r.blocks_held});

@@ -1,8 +1,8 @@
 // What the next step computes: a pure function of requests and budgets. No clock, no I/O, no tensors.
 //
-// Two decisions, made together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's policies). Micro
-// batch: how many of their tokens fit this step. Running requests are never overtaken for lack of tokens: the first
-// context that gets none ends the search, so nobody behind it can keep it waiting.
+// Two decisions, made together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's
+// policies). Micro batch: how many of their tokens fit this step. Running requests are never overtaken for
+// lack of tokens: the first context that gets none ends the search, so nobody behind it can keep it waiting.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,13 @@ struct SchedulerLimits {
   executor::CapacitySchedulerPolicy policy = executor::CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
   executor::ContextChunkingPolicy chunking_policy = executor::ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED;
   bool chunked_context = true;
-  int32_t max_batch_size = 1;    // requests that run at once
-  int32_t max_num_tokens = 1;    // rows of a step; at least tokens_per_block where a context can need chunks
+  int32_t max_batch_size = 1;  // requests that run at once
+  int32_t max_num_tokens = 1;  // rows of a step; at least tokens_per_block where a context can need chunks
   int32_t tokens_per_block = 1;
-  int32_t kv_blocks = 1;         // the whole pool; holds at least one request to its end
-  int64_t adapter_budget = 0;    // cost that the distinct adapters of running requests may reach
-  int32_t max_bypasses = 64;     // steps in which later adapters overtake one that does not fit, before they wait
+  int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end
+  int64_t adapter_budget = 0;  // cost that the distinct adapters of running requests may reach
+  int32_t max_bypasses =
+      64;  // steps in which later adapters overtake one that does not fit, before they wait
 };
 
 // A request as the scheduler sees it.
@@ -31,10 +32,10 @@ struct RequestView {
   int32_t num_cached = 0;    // of these, tokens whose keys and values stand in the cache
   int32_t final_cached = 0;  // tokens in the cache at the latest possible end: prompt + maxTokens - 1
   int32_t blocks_held = 0;
-  bool running = false;      // was started and not paused
-  bool generating = false;   // its context is done: one token a step
-  bool was_paused = false;   // recomputes a context that may have outgrown max_num_tokens: always chunkable
-  uint64_t adapter = 0;      // 0: none; equal numbers are one adapter
+  bool running = false;     // was started and not paused
+  bool generating = false;  // its context is done: one token a step
+  bool was_paused = false;  // recomputes a context that may have outgrown max_num_tokens: always chunkable
+  uint64_t adapter = 0;     // 0: none; equal numbers are one adapter
   bool adapter_ready = true;
   int64_t adapter_cost = 0;
   int32_t times_bypassed = 0;
@@ -44,19 +45,22 @@ struct PlannedSequence {
   int32_t request_index = 0;  // into the views
   int32_t num_tokens = 0;     // rows of this step, from num_cached on
   bool context = false;
-  bool samples = false;       // its last row gives the next token
+  bool samples = false;  // its last row gives the next token
 };
 
 // Indices are positions in the views. Apply in this order: paused, started, sequences.
 struct SchedulerPlan {
-  std::vector<int32_t> paused;             // give blocks and slot back; known tokens stay, num_cached becomes 0
-  std::vector<int32_t> started;            // take a slot
-  std::vector<int32_t> bypassed;           // skipped for want of adapter room, while a later one with an adapter started
-  std::vector<PlannedSequence> sequences;  // packed order: contexts, then generation, each by adapter (none first)
+  std::vector<int32_t> paused;   // give blocks and slot back; known tokens stay, num_cached becomes 0
+  std::vector<int32_t> started;  // take a slot
+  std::vector<int32_t>
+      bypassed;  // skipped for want of adapter room, while a later one with an adapter started
+  std::vector<PlannedSequence>
+      sequences;  // packed order: contexts, then generation, each by adapter (none first)
 };
 
-// requests: the running ones in the order they started, then the waiting ones in queue order. Every sequence of the
-// plan then needs blocks for all its known tokens, which the pool has. Overwrites plan; reuses its memory.
+// requests: the running ones in the order they started, then the waiting ones in queue order. Every sequence
+// of the plan then needs blocks for all its known tokens, which the pool has. Overwrites plan; reuses its
+// memory.
 void schedule(const SchedulerLimits& limits, std::span<const RequestView> requests, SchedulerPlan& plan);
 
 // Queue order: higher priority first, then earlier arrival. A paused request keeps its arrival number.

@@ -1,5 +1,5 @@
-// Random loads under random limits: no budget is ever exceeded (the simulation checks every step), every request
-// finishes, and equals start in the order they came.
+// Random loads under random limits: no budget is ever exceeded (the simulation checks every step), every
+// request finishes, and equals start in the order they came.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,8 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   limits.kv_blocks = random.between(full, 4 * full);
   limits.max_batch_size = random.between(1, 8);
   limits.chunked_context = random.chance(70);
-  const int32_t least = limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
+  const int32_t least =
+      limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
   limits.max_num_tokens = random.between(least, least + 40);
   load.adapters = random.chance(60) ? random.between(1, 6) : 0;
   limits.adapter_budget = random.between(3, 9);
@@ -86,7 +87,8 @@ void playOne(unsigned seed) {
     ASSERT_LT(simulation.steps(), budget) << "somebody starves";
   }
   ASSERT_EQ(simulation.finished().size(), static_cast<size_t>(load.requests));
-  // Among requests that never wait for an adapter and have one priority, nobody starts before an earlier arrival.
+  // Among requests that never wait for an adapter and have one priority, nobody starts before an earlier
+  // arrival.
   if (load.adapters > 0 || load.priorities) return;
   auto finished = simulation.finished();
   std::sort(finished.begin(), finished.end(),
@@ -95,7 +97,8 @@ void playOne(unsigned seed) {
     EXPECT_LE(finished[i - 1].first_step, finished[i].first_step) << "arrival " << i << " was overtaken";
   }
   if (simulation.limits.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION) return;
-  for (const auto& request : finished) EXPECT_EQ(request.starts, 1) << "paused under a policy that never does";
+  for (const auto& request : finished)
+    EXPECT_EQ(request.starts, 1) << "paused under a policy that never does";
 }
 
 TEST(SchedulerRandom, BudgetsOrderAndTermination) {

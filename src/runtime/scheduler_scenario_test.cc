@@ -21,16 +21,26 @@ void configure(SchedulerLimits& limits, const ScenarioLine& line) {
       {"FIRST_COME_FIRST_SERVED", ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED},
       {"EQUAL_PROGRESS", ContextChunkingPolicy::kEQUAL_PROGRESS}};
   for (const auto& [key, value] : line.values) {
-    if (key == "policy") limits.policy = kPolicies.at(value);
-    else if (key == "chunking") limits.chunking_policy = kChunking.at(value);
-    else if (key == "chunked_context") limits.chunked_context = value == "on";
-    else if (key == "max_batch_size") limits.max_batch_size = std::stoi(value);
-    else if (key == "max_num_tokens") limits.max_num_tokens = std::stoi(value);
-    else if (key == "tokens_per_block") limits.tokens_per_block = std::stoi(value);
-    else if (key == "kv_blocks") limits.kv_blocks = std::stoi(value);
-    else if (key == "adapter_budget") limits.adapter_budget = std::stoi(value);
-    else if (key == "max_bypasses") limits.max_bypasses = std::stoi(value);
-    else throw std::runtime_error("unknown setting " + key);
+    if (key == "policy")
+      limits.policy = kPolicies.at(value);
+    else if (key == "chunking")
+      limits.chunking_policy = kChunking.at(value);
+    else if (key == "chunked_context")
+      limits.chunked_context = value == "on";
+    else if (key == "max_batch_size")
+      limits.max_batch_size = std::stoi(value);
+    else if (key == "max_num_tokens")
+      limits.max_num_tokens = std::stoi(value);
+    else if (key == "tokens_per_block")
+      limits.tokens_per_block = std::stoi(value);
+    else if (key == "kv_blocks")
+      limits.kv_blocks = std::stoi(value);
+    else if (key == "adapter_budget")
+      limits.adapter_budget = std::stoi(value);
+    else if (key == "max_bypasses")
+      limits.max_bypasses = std::stoi(value);
+    else
+      throw std::runtime_error("unknown setting " + key);
   }
 }
 

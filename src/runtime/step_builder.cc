@@ -54,8 +54,10 @@ void StepBuilder::addAdapterRows(const AdapterParts* adapter, RowRange rows) {
     }
     group = input_.adapters.insert(group, AdapterRows{adapter, std::move(ranges)});
   }
-  if (!group->ranges.empty() && group->ranges.back().end == rows.begin) group->ranges.back().end = rows.end;
-  else group->ranges.push_back(rows);
+  if (!group->ranges.empty() && group->ranges.back().end == rows.begin)
+    group->ranges.back().end = rows.end;
+  else
+    group->ranges.push_back(rows);
 }
 
 }  // namespace chorus

@@ -25,11 +25,12 @@ class StepBuilder {
  public:
   StepBuilder(int32_t max_batch_size, int32_t max_num_tokens);
 
-  // The result is valid until the next build. Sequences of one adapter need not be neighbours, but where they are
-  // they share a row range.
+  // The result is valid until the next build. Sequences of one adapter need not be neighbours, but where they
+  // are they share a row range.
   const StepInput& build(std::span<const StepSequence> sequences);
 
-  // Where the logits of sequence i of the last build stand among the rows that the step returns: [begin, end).
+  // Where the logits of sequence i of the last build stand among the rows that the step returns: [begin,
+  // end).
   RowRange logitsOf(size_t i) const { return logits_[i]; }
 
  private:

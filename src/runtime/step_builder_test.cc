@@ -52,9 +52,9 @@ TEST(StepBuilder, AnAdapterHasOneGroupOfAscendingRanges) {
     return StepSequence{tokens, 0, table, adapter, LogitsWanted::kLastRow};
   };
   // Contexts: none, one, one, two. Generation: none, one, two.
-  const std::vector<StepSequence> sequences = {sequence(pair, nullptr), sequence(pair, &one),    sequence(pair, &one),
-                                               sequence(pair, &two),    sequence(single, nullptr), sequence(single, &one),
-                                               sequence(single, &two)};
+  const std::vector<StepSequence> sequences = {
+      sequence(pair, nullptr),   sequence(pair, &one),   sequence(pair, &one),  sequence(pair, &two),
+      sequence(single, nullptr), sequence(single, &one), sequence(single, &two)};
   for (int repeat = 0; repeat < 2; ++repeat) {
     const StepInput& input = builder.build(sequences);
     ASSERT_EQ(input.adapters.size(), 2u);

@@ -1,4 +1,5 @@
-// What the executor needs of a network: one step. A session runs it; tests put a small deterministic network here.
+// What the executor needs of a network: one step. A session runs it; tests put a small deterministic network
+// here.
 #pragma once
 
 #include <span>
@@ -10,8 +11,8 @@ namespace chorus {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Logits [input.logits_rows, vocab] in host memory, valid until the next run. Called on the step thread alone. What
-  // it throws fails the requests that run.
+  // Logits [input.logits_rows, vocab] in host memory, valid until the next run. Called on the step thread
+  // alone. What it throws fails the requests that run.
   virtual std::span<const float> run(const StepInput& input) = 0;
 };
 

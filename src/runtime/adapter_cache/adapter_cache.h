@@ -1,7 +1,8 @@
-// Which adapters are resident: bytes, users and eviction order. Pure bookkeeping: no weights, no clock, no I/O.
+// Which adapters are resident: bytes, users and eviction order. Pure bookkeeping: no weights, no clock, no
+// I/O.
 //
-// An entry is pinned while it loads and while somebody uses it. When room is needed the least recently completed
-// entries go first (completed: the last user left), and only if they free enough.
+// An entry is pinned while it loads and while somebody uses it. When room is needed the least recently
+// completed entries go first (completed: the last user left), and only if they free enough.
 #pragma once
 
 #include <compare>
@@ -26,20 +27,20 @@ class AdapterCache {
   explicit AdapterCache(int64_t budget_bytes) : budget_(budget_bytes) {}
 
   enum class Claim {
-    kReady,      // resident; one more user
-    kLoading,    // being loaded for another user; one more user
-    kMustLoad,   // room was made; one user; the caller loads it and reports loaded() or failed()
-    kNoRoom,     // what is not in use does not free enough; nothing changed
-    kTooLarge,   // larger than the whole budget; nothing changed
-    kAbsent      // not resident, and may_load was false; nothing changed
+    kReady,     // resident; one more user
+    kLoading,   // being loaded for another user; one more user
+    kMustLoad,  // room was made; one user; the caller loads it and reports loaded() or failed()
+    kNoRoom,    // what is not in use does not free enough; nothing changed
+    kTooLarge,  // larger than the whole budget; nothing changed
+    kAbsent     // not resident, and may_load was false; nothing changed
   };
   // bytes: what the entry will take, where it is not there yet.
   Claim claim(AdapterKey key, int64_t bytes, bool may_load);
   // Undoes one claim. The last user's release completes the entry.
   void release(AdapterKey key);
 
-  // The load that kMustLoad asked for is done, with its true size. False when that does not fit: the entry stays
-  // loading, and the caller reports failed().
+  // The load that kMustLoad asked for is done, with its true size. False when that does not fit: the entry
+  // stays loading, and the caller reports failed().
   bool loaded(AdapterKey key, int64_t bytes);
   // The load failed: the entry and its claims are gone.
   void failed(AdapterKey key);

@@ -15,12 +15,18 @@ using Claim = AdapterCache::Claim;
 
 const char* claimName(Claim claim) {
   switch (claim) {
-    case Claim::kReady: return "ready";
-    case Claim::kLoading: return "loading";
-    case Claim::kMustLoad: return "must load";
-    case Claim::kNoRoom: return "no room";
-    case Claim::kTooLarge: return "too large";
-    case Claim::kAbsent: return "absent";
+    case Claim::kReady:
+      return "ready";
+    case Claim::kLoading:
+      return "loading";
+    case Claim::kMustLoad:
+      return "must load";
+    case Claim::kNoRoom:
+      return "no room";
+    case Claim::kTooLarge:
+      return "too large";
+    case Claim::kAbsent:
+      return "absent";
   }
   return "?";
 }
@@ -74,7 +80,8 @@ TEST(AdapterCacheScenarios, Files) {
         cache = AdapterCache(std::stoi(line.words.at(0)));
         continue;
       }
-      EXPECT_EQ(play(cache, line), line.expected) << file.filename().string() << ":" << line.number << ": " << line.text;
+      EXPECT_EQ(play(cache, line), line.expected)
+          << file.filename().string() << ":" << line.number << ": " << line.text;
     }
   }
 }

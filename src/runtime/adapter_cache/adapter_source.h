@@ -15,11 +15,12 @@ namespace chorus {
 
 // Immutable once made. Requests that wait for it keep it alive; a directory is also kept by its registration.
 struct AdapterSource {
-  std::filesystem::path directory;          // empty: the tensors
+  std::filesystem::path directory;  // empty: the tensors
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
-  std::string content_hash;                 // equal hashes are one adapter
-  int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  std::string content_hash;  // equal hashes are one adapter
+  int64_t bytes =
+      0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
 
   bool reloadable() const { return !directory.empty(); }
 };

@@ -8,7 +8,8 @@
 
 namespace chorus {
 
-AdapterStore::AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers, std::function<void()> on_loaded)
+AdapterStore::AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers,
+                           std::function<void()> on_loaded)
     : cache_(budget_bytes), loader_(std::move(load), workers, std::move(on_loaded)) {}
 
 void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
@@ -30,13 +31,16 @@ void AdapterStore::unregister(uint64_t task_id) {
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
 }
 
-AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
+AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config,
+                                   std::shared_ptr<const AdapterSource> source) {
   const uint64_t task_id = config.getTaskId();
   if (source != nullptr) {
     const Task& task = tasks_[task_id];
     // The same weights sent again are the same adapter.
-    if (!task.known || task.content_hash != source->content_hash) renew(task_id, source);
-    else tasks_[task_id].tensors = source;
+    if (!task.known || task.content_hash != source->content_hash)
+      renew(task_id, source);
+    else
+      tasks_[task_id].tensors = source;
   }
   AdapterTicket ticket;
   ticket.used = true;
@@ -50,7 +54,8 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shar
     if (ticket.source == nullptr) ticket.parts = parts(task.key);
     if (ticket.source != nullptr || ticket.parts != nullptr) return ticket;
   }
-  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
+  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request",
+       task_id);
 }
 
 void AdapterStore::beginClaims() {
@@ -62,9 +67,12 @@ void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t 
   if (ticket.claimed && !may_load_) --claims_left_;
   if (!ticket.used || ticket.claimed || claims_left_ <= 0) return;
   int64_t bytes = 0;
-  if (ticket.parts != nullptr) bytes = static_cast<int64_t>(ticket.parts->bytes());
-  else if (ticket.source->reloadable()) bytes = ticket.source->bytes;
-  else bytes = std::min(ticket.source->bytes, cache_.budgetBytes());  // loading will tell
+  if (ticket.parts != nullptr)
+    bytes = static_cast<int64_t>(ticket.parts->bytes());
+  else if (ticket.source->reloadable())
+    bytes = ticket.source->bytes;
+  else
+    bytes = std::min(ticket.source->bytes, cache_.budgetBytes());  // loading will tell
   switch (cache_.claim(ticket.key, bytes, may_load_)) {
     case AdapterCache::Claim::kReady:
       ticket.claimed = true;

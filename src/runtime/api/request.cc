@@ -12,16 +12,18 @@ namespace {
 constexpr SizeType32 kMaxBeamWidth = 1024;
 constexpr std::size_t kMaxBeamWidthArrayLength = 8;
 
-// TensorRT-LLM reports a failed check as "Assertion failed: " and the condition; the value is added for the reader.
+// TensorRT-LLM reports a failed check as "Assertion failed: " and the condition; the value is added for the
+// reader.
 template <typename T>
 void check(bool condition, const char* text, const char* field, T value) {
-  if (!condition) throw std::invalid_argument(fmt::format("Assertion failed: {} ({} is {})", text, field, value));
+  if (!condition)
+    throw std::invalid_argument(fmt::format("Assertion failed: {} ({} is {})", text, field, value));
 }
 
 // NaN fails every comparison, so conditions state what must hold.
-#define CHORUS_CHECK_OPTIONAL(field, condition)                                    \
-  do {                                                                             \
-    if (field.has_value()) check((condition), #condition, #field, field.value());  \
+#define CHORUS_CHECK_OPTIONAL(field, condition)                                   \
+  do {                                                                            \
+    if (field.has_value()) check((condition), #condition, #field, field.value()); \
   } while (false)
 
 void checkTopK(const std::optional<SizeType32>& topK) { CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0); }
@@ -41,16 +43,16 @@ void checkMinP(const std::optional<FloatType>& minP) {
 
 }  // namespace
 
-SamplingConfig::SamplingConfig(SizeType32 beamWidth, std::optional<SizeType32> topK, std::optional<FloatType> topP,
-                               std::optional<FloatType> topPMin, std::optional<TokenIdType> topPResetIds,
-                               std::optional<FloatType> topPDecay, std::optional<RandomSeedType> seed,
-                               std::optional<FloatType> temperature, std::optional<SizeType32> minTokens,
-                               std::optional<FloatType> beamSearchDiversityRate,
-                               std::optional<FloatType> repetitionPenalty, std::optional<FloatType> presencePenalty,
-                               std::optional<FloatType> frequencyPenalty, std::optional<FloatType> lengthPenalty,
-                               std::optional<SizeType32> earlyStopping, std::optional<SizeType32> noRepeatNgramSize,
-                               std::optional<SizeType32> numReturnSequences, std::optional<FloatType> minP,
-                               std::optional<std::vector<SizeType32>> beamWidthArray)
+SamplingConfig::SamplingConfig(
+    SizeType32 beamWidth, std::optional<SizeType32> topK, std::optional<FloatType> topP,
+    std::optional<FloatType> topPMin, std::optional<TokenIdType> topPResetIds,
+    std::optional<FloatType> topPDecay, std::optional<RandomSeedType> seed,
+    std::optional<FloatType> temperature, std::optional<SizeType32> minTokens,
+    std::optional<FloatType> beamSearchDiversityRate, std::optional<FloatType> repetitionPenalty,
+    std::optional<FloatType> presencePenalty, std::optional<FloatType> frequencyPenalty,
+    std::optional<FloatType> lengthPenalty, std::optional<SizeType32> earlyStopping,
+    std::optional<SizeType32> noRepeatNgramSize, std::optional<SizeType32> numReturnSequences,
+    std::optional<FloatType> minP, std::optional<std::vector<SizeType32>> beamWidthArray)
     : beamWidth_(beamWidth),
       topK_(topK),
       topP_(topP),
@@ -71,9 +73,10 @@ SamplingConfig::SamplingConfig(SizeType32 beamWidth, std::optional<SizeType32> t
       minP_(minP),
       beamWidthArray_(std::move(beamWidthArray)) {
   if (beamWidth <= 0) {
-    throw std::invalid_argument(fmt::format(
-        "Requested value: {} for beamWidth is invalid. To de-activate beam searching set beamWidth to 1 instead.",
-        beamWidth));
+    throw std::invalid_argument(
+        fmt::format("Requested value: {} for beamWidth is invalid. To de-activate beam searching set "
+                    "beamWidth to 1 instead.",
+                    beamWidth));
   }
   check(beamWidth <= kMaxBeamWidth, "beamWidth <= kMaxBeamWidth", "beamWidth", beamWidth);
   checkTopK(topK);
@@ -124,7 +127,8 @@ void SamplingConfig::setMinP(std::optional<FloatType> v) {
 
 LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::optional<Tensor> config)
     : taskId_(taskId), weights_(std::move(weights)), config_(std::move(config)) {
-  // The files of lora-convert have a leading batch dimension of 1, the Executor's tensors have not: both are taken.
+  // The files of lora-convert have a leading batch dimension of 1, the Executor's tensors have not: both are
+  // taken.
   const auto isTable = [](const Tensor& tensor) {
     const auto& shape = tensor.getShape();
     return shape.size() == 2 || (shape.size() == 3 && shape[0] == 1);
@@ -140,7 +144,8 @@ LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::option
     }
   }
   if (weights_) {
-    if (!config_) throw std::invalid_argument("Request for LoRA inference with lora weights must also have lora config");
+    if (!config_)
+      throw std::invalid_argument("Request for LoRA inference with lora weights must also have lora config");
     if (!isTable(*weights_)) throw std::invalid_argument("Expected weights tensor to have 2 dimensions");
     if (rows(*config_) != rows(*weights_)) {
       throw std::invalid_argument("Expected dim 0 of lora weights and lora config to have the same size");

@@ -43,7 +43,8 @@ TEST(Tensor, IsZeroedSharedAndChecked) {
 
 TEST(SamplingConfig, ChecksAsTensorRtLlmDoes) {
   EXPECT_EQ(messageOf([] { SamplingConfig config(0); }),
-            "Requested value: 0 for beamWidth is invalid. To de-activate beam searching set beamWidth to 1 instead.");
+            "Requested value: 0 for beamWidth is invalid. To de-activate beam searching set beamWidth to 1 "
+            "instead.");
   SamplingConfig config;
   EXPECT_THAT(messageOf([&] { config.setTopK(-1); }), HasSubstr("Assertion failed: topK.value() >= 0"));
   EXPECT_THAT(messageOf([&] { config.setTopP(0.0f); }), HasSubstr("Assertion failed: topP.value() > 0.f"));
@@ -52,8 +53,9 @@ TEST(SamplingConfig, ChecksAsTensorRtLlmDoes) {
   EXPECT_THAT(messageOf([&] { config.setTemperature(-0.1f); }), HasSubstr("temperature.value() >= 0.f"));
   EXPECT_THAT(messageOf([&] { config.setMinP(1.1f); }), HasSubstr("minP"));
   EXPECT_FALSE(config.getTopK() || config.getTopP() || config.getTemperature() || config.getMinP());
-  EXPECT_THAT(messageOf([] { SamplingConfig(2, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 3); }),
-              HasSubstr("numReturnSequences"));
+  EXPECT_THAT(
+      messageOf([] { SamplingConfig(2, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 3); }),
+      HasSubstr("numReturnSequences"));
   EXPECT_THAT(messageOf([] { SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.0f); }),
               HasSubstr("repetitionPenalty"));
   config.setTopK(4);
@@ -72,18 +74,28 @@ TEST(LoraConfig, TensorsComeTogether) {
   const Tensor weights = Tensor::cpu(DataType::kFP16, {3, 8}), config = Tensor::cpu(DataType::kINT32, {3, 3});
   EXPECT_EQ(LoraConfig(9).getTaskId(), 9u);
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, config); }), "");
-  EXPECT_EQ(messageOf([&] { LoraConfig(1, Tensor::cpu(DataType::kFP16, {1, 3, 8}), Tensor::cpu(DataType::kINT32, {1, 3, 4})); }), "");
+  EXPECT_EQ(
+      messageOf([&] {
+        LoraConfig(1, Tensor::cpu(DataType::kFP16, {1, 3, 8}), Tensor::cpu(DataType::kINT32, {1, 3, 4}));
+      }),
+      "");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights); }),
             "Request for LoRA inference with lora weights must also have lora config");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, std::nullopt, config); }),
             "Request for LoRA inference with lora config must also have lora weights");
-  EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT64, {3, 3})); }),
+  EXPECT_EQ(messageOf([&] {
+              LoraConfig(1, weights, Tensor::cpu(DataType::kINT64, {3, 3}));
+            }),
             "Expected lora config tensor to have type kINT32");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {9})); }),
             "Expected config tensor to have 2 dimensions");
-  EXPECT_EQ(messageOf([&] { LoraConfig(1, Tensor::cpu(DataType::kFP16, {2, 3, 8}), config); }),
+  EXPECT_EQ(messageOf([&] {
+              LoraConfig(1, Tensor::cpu(DataType::kFP16, {2, 3, 8}), config);
+            }),
             "Expected weights tensor to have 2 dimensions");
-  EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {2, 3})); }),
+  EXPECT_EQ(messageOf([&] {
+              LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {2, 3}));
+            }),
             "Expected dim 0 of lora weights and lora config to have the same size");
 }
 

@@ -12,13 +12,18 @@ std::size_t elementSize(DataType type) {
     case DataType::kBOOL:
     case DataType::kUINT8:
     case DataType::kINT8:
-    case DataType::kFP8: return 1;
+    case DataType::kFP8:
+      return 1;
     case DataType::kBF16:
-    case DataType::kFP16: return 2;
+    case DataType::kFP16:
+      return 2;
     case DataType::kINT32:
-    case DataType::kFP32: return 4;
-    case DataType::kINT64: return 8;
-    case DataType::kUNKNOWN: break;
+    case DataType::kFP32:
+      return 4;
+    case DataType::kINT64:
+      return 8;
+    case DataType::kUNKNOWN:
+      break;
   }
   throw std::invalid_argument("a tensor needs a known data type");
 }

@@ -5,7 +5,8 @@
 
 namespace chorus {
 
-BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots, int32_t max_seq_len)
+BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots,
+                           int32_t max_seq_len)
     : tokens_per_block_(tokens_per_block),
       width_(blocksFor(max_seq_len)),
       tables_(static_cast<size_t>(num_slots) * static_cast<size_t>(width_)),

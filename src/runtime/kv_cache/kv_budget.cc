@@ -15,23 +15,28 @@ int32_t kvBlocks(const KvBudget& budget) {
   if (budget.max_tokens && *budget.max_tokens <= 0) {
     fail(ErrorCode::kInvalidArgument, "KvCacheConfig maxTokens {} must be positive", *budget.max_tokens);
   }
-  const int64_t per_sequence = (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
-  const int64_t most = std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
+  const int64_t per_sequence =
+      (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
+  const int64_t most =
+      std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
   constexpr double kMiB = 1024.0 * 1024.0;
   if (budget.max_tokens) {
     const int64_t blocks = *budget.max_tokens / budget.tokens_per_block;
     if (blocks < per_sequence) {
       fail(ErrorCode::kInvalidArgument,
-           "KvCacheConfig maxTokens {} does not hold one sequence of max_seq_len {} in whole blocks of {} tokens",
+           "KvCacheConfig maxTokens {} does not hold one sequence of max_seq_len {} in whole blocks of {} "
+           "tokens",
            *budget.max_tokens, budget.max_seq_len, budget.tokens_per_block);
     }
     return static_cast<int32_t>(std::min(blocks, most));
   }
-  const auto share = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(budget.free_bytes, 0)) * fraction);
+  const auto share =
+      static_cast<int64_t>(static_cast<double>(std::max<int64_t>(budget.free_bytes, 0)) * fraction);
   const int64_t blocks = share / budget.block_bytes;
   if (blocks < per_sequence) {
     fail(ErrorCode::kExhausted,
-         "the KV cache needs {:.1f} MiB for one sequence of max_seq_len {}, but its share of the free memory is {:.1f} "
+         "the KV cache needs {:.1f} MiB for one sequence of max_seq_len {}, but its share of the free memory "
+         "is {:.1f} "
          "MiB: lower max_seq_len or hostCacheSize, or raise freeGpuMemoryFraction",
          static_cast<double>(per_sequence * budget.block_bytes) / kMiB, budget.max_seq_len,
          static_cast<double>(share) / kMiB);

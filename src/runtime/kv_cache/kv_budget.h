@@ -7,7 +7,7 @@
 namespace chorus {
 
 struct KvBudget {
-  int64_t block_bytes = 0;           // one block over all layers
+  int64_t block_bytes = 0;  // one block over all layers
   int32_t tokens_per_block = 0;
   int32_t max_batch_size = 0;
   int32_t max_seq_len = 0;
@@ -16,8 +16,8 @@ struct KvBudget {
   int64_t free_bytes = 0;             // what the engine and the adapter cache leave
 };
 
-// At most what max_batch_size sequences of max_seq_len fill. Throws Error when that is less than one sequence of
-// max_seq_len, or a setting is out of range.
+// At most what max_batch_size sequences of max_seq_len fill. Throws Error when that is less than one sequence
+// of max_seq_len, or a setting is out of range.
 int32_t kvBlocks(const KvBudget& budget);
 
 }  // namespace chorus

@@ -1,7 +1,8 @@
-// An executor core over the fake network, with fake adapters: an adapter's content is the name of its directory, its
-// size the number after the last '-' of that name (1 without one).
+// An executor core over the fake network, with fake adapters: an adapter's content is the name of its
+// directory, its size the number after the last '-' of that name (1 without one).
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -47,14 +48,15 @@ class CoreFixture : public ::testing::Test {
     load = [this](const AdapterSource& source) {
       ++loads;
       if (source.reloadable()) return fakeParts(source.directory.string());
-      return fakeParts("tensors" + std::to_string(*static_cast<const int32_t*>(source.weights->getData())));
+      return fakeParts(fmt::format("tensors{}", *static_cast<const int32_t*>(source.weights->getData())));
     };
   }
 
   ExecutorCore& start() {
     options.requests.max_num_tokens = options.scheduler.max_num_tokens;
     options.requests.chunked_context = options.scheduler.chunked_context;
-    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.tokens_per_block);
+    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks,
+                                              options.scheduler.tokens_per_block);
     network = made.get();
     network->before_step = before_step;
     network->after_row = after_row;
@@ -62,7 +64,9 @@ class CoreFixture : public ::testing::Test {
     return *core;
   }
 
-  executor::IdType enqueue(const executor::Request& request) { return core->enqueue({&request, 1}, nullptr)[0]; }
+  executor::IdType enqueue(const executor::Request& request) {
+    return core->enqueue({&request, 1}, nullptr)[0];
+  }
 
   // Awaits all responses of a request.
   std::vector<executor::Response> finish(executor::IdType id) {

@@ -1,6 +1,6 @@
-// A network for tests of the executor: tokens stand in the KV blocks themselves, and the logits of a row follow from a
-// hash of every token before it, read back through the block table. A wrong table, position, chunk or adapter gives
-// other tokens than expectedTokens().
+// A network for tests of the executor: tokens stand in the KV blocks themselves, and the logits of a row
+// follow from a hash of every token before it, read back through the block table. A wrong table, position,
+// chunk or adapter gives other tokens than expectedTokens().
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,8 @@ inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int cou
 class FakeNetwork : public StepRunner {
  public:
   FakeNetwork(int32_t vocab, int32_t blocks, int32_t tokens_per_block)
-      : vocab_(vocab), tokens_per_block_(tokens_per_block),
+      : vocab_(vocab),
+        tokens_per_block_(tokens_per_block),
         cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block), -1) {}
 
   // Called before every step, with its number; may throw or wait.
@@ -82,13 +83,15 @@ class FakeNetwork : public StepRunner {
         if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
         std::vector<int32_t> history;
         for (int32_t p = 0; p <= position; ++p) history.push_back(at(sequence, p));
-        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
+        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_),
+                                      static_cast<size_t>(vocab_));
         fakeLogits(history, hashAdapter(adapterOf(input, row)), logits);
         if (after_row) after_row(history, logits);
         ++out;
       }
     }
-    if (out != input.logits_rows.size()) throw std::logic_error("logits rows are not ascending rows of the step");
+    if (out != input.logits_rows.size())
+      throw std::logic_error("logits rows are not ascending rows of the step");
     return logits_;
   }
 

@@ -47,9 +47,12 @@ inline std::vector<ScenarioLine> readScenario(const std::filesystem::path& path)
     }
     for (std::string word; before >> word;) {
       const auto equals = word.find('=');
-      if (line.command.empty()) line.command = word;
-      else if (equals == std::string::npos) line.words.push_back(word);
-      else line.values[word.substr(0, equals)] = word.substr(equals + 1);
+      if (line.command.empty())
+        line.command = word;
+      else if (equals == std::string::npos)
+        line.words.push_back(word);
+      else
+        line.values[word.substr(0, equals)] = word.substr(equals + 1);
     }
     line.text = raw;
     if (!line.command.empty()) lines.push_back(std::move(line));

@@ -1,5 +1,5 @@
-// Plays the executor's part around the scheduler, for tests: applies plans, lets every sampling sequence produce a
-// token, and checks after each step that no budget was exceeded.
+// Plays the executor's part around the scheduler, for tests: applies plans, lets every sampling sequence
+// produce a token, and checks after each step that no budget was exceeded.
 #pragma once
 
 #include <fmt/format.h>
@@ -48,8 +48,8 @@ class SchedulerSimulation {
   bool cancel(const std::string& name);
   void setAdapterReady(uint64_t adapter, bool ready);
 
-  // One step. Returns the plan as text, "start=a context=a:4 generate=b pause=c finish=d" with empty parts left out,
-  // "idle" when nothing ran. Throws std::logic_error that says which budget or order was broken.
+  // One step. Returns the plan as text, "start=a context=a:4 generate=b pause=c finish=d" with empty parts
+  // left out, "idle" when nothing ran. Throws std::logic_error that says which budget or order was broken.
   std::string step();
 
   bool empty() const { return running_.empty() && waiting_.empty(); }
@@ -72,7 +72,6 @@ class SchedulerSimulation {
   uint64_t arrivals_ = 0;
   int32_t steps_ = 0;
 };
-
 
 inline void SchedulerSimulation::arrive(SimulatedRequest request) {
   request.position.arrival = arrivals_++;
@@ -118,7 +117,9 @@ inline std::string SchedulerSimulation::step() {
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
   std::string start, context, generate, pause, finish;
-  const auto append = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ",") + item; };
+  const auto append = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : ",") + item;
+  };
   for (const int32_t i : plan_.paused) {
     auto& r = at(i);
     r.running = r.generating = false;
@@ -151,7 +152,8 @@ inline std::string SchedulerSimulation::step() {
   order.insert(order.end(), plan_.started.begin(), plan_.started.end());
   int32_t blocks = 0;
   for (const int32_t i : order) blocks += at(i).blocks;
-  if (blocks > limits.kv_blocks) throw std::logic_error(fmt::format("{} blocks held of {}", blocks, limits.kv_blocks));
+  if (blocks > limits.kv_blocks)
+    throw std::logic_error(fmt::format("{} blocks held of {}", blocks, limits.kv_blocks));
   for (const int32_t i : order) {
     if (at(i).done()) {
       append(finish, at(i).name);
@@ -190,7 +192,8 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (end > r.num_tokens) broken("more tokens than are known");
     if (s.samples != (end == r.num_tokens)) broken("samples is wrong");
     if (end < r.num_tokens && end % limits.tokens_per_block != 0) broken("a chunk that is not whole blocks");
-    if (end < r.num_tokens && !limits.chunked_context && !r.was_paused) broken("a chunk where none is allowed");
+    if (end < r.num_tokens && !limits.chunked_context && !r.was_paused)
+      broken("a chunk where none is allowed");
     if (s.context == r.generating) broken("context and generation mixed up");
     if (r.adapter != 0 && !r.adapter_ready) broken("an adapter that is not there");
     if (i > 0) {

@@ -1,0 +1,168 @@
+// The public Executor over a real engine: limits of engine and configuration, and an adapter sent as tensors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "chorus/executor.h"
+#include "convert/huggingface.h"
+#include "engine/build.h"
+#include "engine/engine.h"
+#include "lora/source_peft.h"
+
+namespace chorus::executor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ExecutorEngineTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string name = (std::filesystem::temp_directory_path() / "chorus_executor_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    convertHuggingFace(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
+    BuildConfig config;
+    config.max_batch_size = 4;
+    config.max_num_tokens = 64;
+    config.max_seq_len = 128;
+    config.max_input_len = 100;
+    config.tokens_per_block = 16;
+    buildEngine(directory_ / "checkpoint", directory_ / "bare", config, 1);
+    config.lora_plugin = true;
+    buildEngine(directory_ / "checkpoint", directory_ / "lora", config, 1);
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(directory_); }
+
+  static ExecutorConfig small() {
+    ExecutorConfig config;
+    config.numThreads = 1;
+    config.kvCacheConfig.maxTokens = 512;
+    config.peftCacheConfig = PeftCacheConfig{.hostCacheSize = std::size_t{1} << 20};
+    return config;
+  }
+  static std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
+    try {
+      Executor executor(directory_ / "lora", type, config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static Response answer(Executor& executor, const Request& request) {
+    return executor.awaitResponses(executor.enqueueRequest(request), std::chrono::seconds(60)).at(0);
+  }
+
+  // The directory's adapter as a client would send it: scale folded into B, rows padded to the longest.
+  static LoraConfig tensorsOf(const std::filesystem::path& adapter_dir, IdType task_id) {
+    const auto engine = Engine::load(directory_ / "lora");
+    const auto table = engine->architecture().weightTable(engine->config());
+    const Adapter adapter = readPeftAdapter(adapter_dir, "adapter", {engine->config(), table, 64});
+    std::int64_t longest = 0;
+    for (const auto& module : adapter.modules)
+      longest = std::max(longest, module.rank * (module.in + module.out));
+    const auto rows = static_cast<std::int64_t>(adapter.modules.size());
+    Tensor weights = Tensor::cpu(DataType::kFP32, {rows, longest + 3}),
+           config = Tensor::cpu(DataType::kINT32, {rows, 3});
+    auto* row = static_cast<float*>(weights.getData());
+    auto* key = static_cast<std::int32_t*>(config.getData());
+    for (const auto& module : adapter.modules) {
+      const auto a = static_cast<std::size_t>(module.rank * module.in),
+                 b = static_cast<std::size_t>(module.out * module.rank);
+      for (std::size_t i = 0; i < a; ++i) row[i] = loadAsFloat(module.a, module.dtype, i);
+      for (std::size_t i = 0; i < b; ++i) row[a + i] = module.scale * loadAsFloat(module.b, module.dtype, i);
+      const std::int32_t values[] = {module.module_id, module.layer, static_cast<std::int32_t>(module.rank)};
+      std::memcpy(key, values, sizeof(values));
+      row += longest + 3;
+      key += 3;
+    }
+    return LoraConfig(task_id, weights, config);
+  }
+
+  inline static const std::filesystem::path kModel = CHORUS_SOURCE_DIR "/tests/goldens/llama/plain";
+  inline static std::filesystem::path directory_;
+};
+
+TEST_F(ExecutorEngineTest, LimitsComeFromTheEngine) {
+  Executor executor(directory_ / "lora", ModelType::kDECODER_ONLY, small());
+  EXPECT_EQ(executor.getMaxSeqLen(), 128);
+  EXPECT_EQ(executor.getMaxInputLen(), 100);
+  EXPECT_EQ(executor.getMaxBatchSize(), 4);
+  EXPECT_TRUE(executor.canEnqueueRequests());
+  EXPECT_THAT(answer(executor, Request(VecTokens(101, 1), 1)).getErrorMsg(),
+              HasSubstr("Prompt length (101)"));
+  executor.shutdown();
+  EXPECT_FALSE(executor.canEnqueueRequests());
+}
+
+TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
+  ExecutorConfig config = small();
+  EXPECT_EQ(refusal(config), "");
+  EXPECT_THAT(refusal(config, ModelType::kENCODER_ONLY), HasSubstr("modelType"));
+  config.maxBatchSize = 5;
+  EXPECT_THAT(refusal(config), HasSubstr("maxBatchSize 5 is larger than the engine's max_batch_size 4"));
+  config = small();
+  config.maxNumTokens = 8;
+  EXPECT_THAT(refusal(config), HasSubstr("maxNumTokens 8"));
+  config = small();
+  config.kvCacheConfig.maxTokens = 100;
+  EXPECT_THAT(refusal(config), HasSubstr("maxTokens 100 does not hold one sequence"));
+  config = small();
+  config.maxBeamWidth = 2;
+  EXPECT_THAT(refusal(config), HasSubstr("maxBeamWidth 2"));
+  config = small();
+  config.isa = "sse9";
+  EXPECT_THAT(refusal(config), HasSubstr("sse9"));
+  config = small();
+  config.peftCacheConfig->deviceCachePercent = 1.5f;
+  EXPECT_THAT(refusal(config), HasSubstr("deviceCachePercent"));
+}
+
+// The scale is a power of two, so that folding it into B changes no bit.
+TEST_F(ExecutorEngineTest, TensorsAnswerAsTheirDirectoryDoes) {
+  Executor executor(directory_ / "lora", ModelType::kDECODER_ONLY, small());
+  const auto adapter_dir = kModel / "adapters" / "all_r8_bf16";
+  executor.registerAdapter(1, adapter_dir);
+  OutputConfig output;
+  output.returnGenerationLogits = true;
+  const auto ask = [&](std::optional<LoraConfig> lora) {
+    Request request({5, 17, 40, 3, 99}, 12, false, SamplingConfig(), output);
+    request.setLoraConfig(std::move(lora));
+    const Response response = answer(executor, request);
+    if (response.hasError()) ADD_FAILURE() << response.getErrorMsg();
+    return response.hasError() ? Result() : response.getResult();
+  };
+  const auto logitsOf = [](const Result& result) {
+    const Tensor tensor = result.generationLogits.value_or(Tensor());
+    return std::string(static_cast<const char*>(tensor.getData()), tensor.getSizeInBytes());
+  };
+  const Result base = ask(std::nullopt), by_directory = ask(LoraConfig(1));
+  const Result by_tensors = ask(tensorsOf(adapter_dir, 2)), by_id = ask(LoraConfig(2));
+  EXPECT_NE(logitsOf(base), logitsOf(by_directory));
+  EXPECT_EQ(by_tensors.outputTokenIds, by_directory.outputTokenIds);
+  EXPECT_EQ(logitsOf(by_tensors), logitsOf(by_directory));
+  EXPECT_EQ(logitsOf(by_id), logitsOf(by_directory));
+}
+
+TEST_F(ExecutorEngineTest, AdaptersThatCannotBeServedAreNamed) {
+  const auto adapter_dir = kModel / "adapters" / "all_r8_bf16";
+  Executor with(directory_ / "lora", ModelType::kDECODER_ONLY, small());
+  EXPECT_THROW(with.registerAdapter(1, kModel / "adapters" / "none"), Error);
+  try {
+    with.registerAdapter(1, kModel / "adapters" / "dora_r4_f32/");
+    ADD_FAILURE() << "registered without --dora_plugin";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "adapter 'dora_r4_f32' uses DoRA: the engine was built without --dora_plugin");
+  }
+  Executor without(directory_ / "bare", ModelType::kDECODER_ONLY, small());
+  EXPECT_THROW(without.registerAdapter(1, adapter_dir), Error);
+  Request request({1, 2}, 2);
+  request.setLoraConfig(tensorsOf(adapter_dir, 7));
+  EXPECT_THAT(answer(without, request).getErrorMsg(), HasSubstr("built without --lora_plugin"));
+  EXPECT_FALSE(answer(without, Request({1, 2}, 2)).hasError());
+}
+
+}  // namespace
+}  // namespace chorus::executor
