@@ -113,8 +113,8 @@ TEST(ChatTemplateTest, HostileTemplatesStop) {
     EXPECT_TRUE(attempt(text, {}).starts_with("error: ")) << text.substr(0, 80);
   }
   // A chain of namespaces is not an error, but must not be freed by recursion.
-  EXPECT_EQ(attempt("{% set first = namespace() %}{% set top = namespace(x=first) %}{% for i in range(100000) %}{% set n = namespace() %}"
-                    "{% set top.x.n = n %}{% set top.x = n %}{% endfor %}ok", {}), "ok");
+  EXPECT_EQ(attempt("{% set top = namespace(last=namespace()) %}{% for i in range(90000) %}{% set n = namespace() %}"
+                    "{% set last = top.last %}{% set last.n = n %}{% set top.last = n %}{% endfor %}ok", {}), "ok");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 

@@ -464,9 +464,7 @@ lines.split('\\n')[-1]
 '%s' | format(n)
 loop
 loop.index
-self
 cycler(1)
-a.real
 """.strip("\n").split("\n")
 
 _STATEMENTS = [

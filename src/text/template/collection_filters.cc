@@ -8,8 +8,10 @@ namespace chorus::tmpl {
 namespace {
 
 // "a.b.0" or 0: attributes and subscripts one after the other, as the attribute= arguments of filters mean it.
-Value pathOf(Runtime& rt, const Value& item, const Value& path) {
-  if (path.isInteger()) return subscriptOf(rt, item, path);
+// fallback, where there is one, takes the place of every value on the way that is not there.
+Value pathOf(Runtime& rt, const Value& item, const Value& path, const Value* fallback = nullptr) {
+  const auto orFallback = [&](Value value) { return fallback != nullptr && value.isUndefined() ? *fallback : value; };
+  if (path.isInteger()) return orFallback(subscriptOf(rt, item, path));
   if (!path.isString()) raise("attribute must be a string or an integer");
   Value value = item;
   std::string_view rest = path.string();
@@ -17,7 +19,7 @@ Value pathOf(Runtime& rt, const Value& item, const Value& path) {
     const size_t dot = rest.find('.');
     const std::string part(rest.substr(0, dot));
     const bool digits = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    value = subscriptOf(rt, value, digits ? Value(static_cast<int64_t>(std::stoll(part))) : Value(part));
+    value = orFallback(subscriptOf(rt, value, digits ? Value(static_cast<int64_t>(std::stoll(part))) : Value(part)));
     if (dot == std::string_view::npos) return value;
     rest = rest.substr(dot + 1);
   }
@@ -138,9 +140,7 @@ Value mapFilter(Runtime& rt, const Value& v, CallArgs& args) {
   if (args.positional.empty()) {
     const BoundArgs a(args, "map", {"attribute", "default"}, 1);
     for (const Value& item : itemsOf(rt, v)) {
-      Value value = pathOf(rt, item, *a[0]);
-      if (value.isUndefined() && a[1] != nullptr) value = *a[1];
-      items.push_back(std::move(value));
+      items.push_back(pathOf(rt, item, *a[0], a[1] != nullptr && !a[1]->isNone() ? a[1] : nullptr));
     }
   } else {
     if (!args.positional[0].isString()) raise("map needs the name of a filter");

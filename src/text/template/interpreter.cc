@@ -84,7 +84,6 @@ Interpreter::Flow Interpreter::execFor(const Stmt& stmt, const ScopePtr& scope, 
   auto loop = std::make_shared<LoopState>();
   for (const Value& item : items) loop->depth = std::max(loop->depth, item.depth() + 1);
   loop->items = std::move(items);
-  loop->nesting = loop_nesting_++;
   ScopePtr body;
   for (; loop->index < loop->items.size(); ++loop->index) {
     rt_.step();
@@ -94,7 +93,6 @@ Interpreter::Flow Interpreter::execFor(const Stmt& stmt, const ScopePtr& scope, 
     assign(stmt.targets[0], loop->items[loop->index], body);
     if (exec(stmt.bodies[0], body, out) == Flow::kBreak) break;
   }
-  --loop_nesting_;
   return Flow::kNormal;
 }
 
@@ -164,8 +162,7 @@ Value Interpreter::makeMacro(const Stmt& stmt, const ScopePtr& scope, std::strin
 
 Value Interpreter::callMacro(const Stmt& stmt, const ScopePtr& closure, const std::string& name, CallArgs& args) {
   const ScopePtr scope = inner(closure);
-  const int line = line_, loops = loop_nesting_;
-  loop_nesting_ = 0;
+  const int line = line_;
   const size_t count = stmt.parameters.size();
   auto extra = std::make_shared<Dict>();
   for (size_t i = 0; i < std::min(count, args.positional.size()); ++i) {
@@ -206,7 +203,6 @@ Value Interpreter::callMacro(const Stmt& stmt, const ScopePtr& closure, const st
   std::string out;
   exec(stmt.bodies[0], scope, out);
   line_ = line;
-  loop_nesting_ = loops;
   return Value(std::move(out));
 }
 

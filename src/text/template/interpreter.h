@@ -45,7 +45,6 @@ class Interpreter {
 
   Runtime& rt_;
   int line_ = 1;
-  int loop_nesting_ = 0;
 };
 
 }  // namespace chorus::tmpl

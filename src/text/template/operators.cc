@@ -153,16 +153,26 @@ Value slice(Runtime& rt, const Value& object, const Value& start, const Value& s
   const int64_t low = stride > 0 ? 0 : -1, high = stride > 0 ? length : length - 1;
   const int64_t from = bound(start, stride > 0 ? 0 : length - 1, length, low, high);
   const int64_t to = bound(stop, stride > 0 ? length : -1, length, low, high);
+  if (object.isSequence() && object.sequence().flavor == Sequence::Flavor::kRange) {
+    const Sequence& range = object.sequence();
+    auto part = std::make_shared<Sequence>();
+    part->flavor = Sequence::Flavor::kRange;
+    part->start = range.start + from * range.step;
+    part->stop = range.start + to * range.step;
+    if (__builtin_mul_overflow(range.step, stride, &part->step)) overflow();
+    for (int64_t i = from; stride > 0 ? i < to : i > to;) {
+      part->items.push_back(items[static_cast<size_t>(i)]);
+      if (__builtin_add_overflow(i, stride, &i)) break;
+    }
+    return Value(std::move(part));
+  }
   std::vector<Value> picked;
   if (stride > 0) {
     for (int64_t i = from; i < to; i = stride >= length ? to : i + stride) picked.push_back(items[static_cast<size_t>(i)]);
   } else {
     for (int64_t i = from; i > to; i = stride <= -length ? to : i + stride) picked.push_back(items[static_cast<size_t>(i)]);
   }
-  if (!object.isString()) {
-    const auto flavor = object.sequence().flavor;
-    return makeSequence(flavor == Sequence::Flavor::kRange ? Sequence::Flavor::kList : flavor, std::move(picked));
-  }
+  if (!object.isString()) return makeSequence(object.sequence().flavor, std::move(picked));
   std::string text;
   for (const Value& c : picked) text += c.string();
   return Value(rt.charged(std::move(text)));

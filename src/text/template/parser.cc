@@ -214,7 +214,7 @@ class Parser {
       return target;
     }
     target.name = expectName();
-    for (const std::string_view reserved : {"true", "false", "none", "True", "False", "None", "loop"}) {
+    for (const std::string_view reserved : {"true", "false", "none", "True", "False", "None"}) {
       if (target.name == reserved) error(fmt::format("can't assign to '{}'", target.name));
     }
     if (with_namespace && skipOp(".")) target.attribute = expectName();

@@ -149,8 +149,9 @@ Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
     if (name == "first") return Value(index == 0);
     if (name == "last") return Value(index + 1 == length);
     if (name == "length") return Value(length);
-    if (name == "depth") return Value(static_cast<int64_t>(loop.nesting) + 1);
-    if (name == "depth0") return Value(static_cast<int64_t>(loop.nesting));
+    // The depth of recursive loops, of which there are none here.
+    if (name == "depth") return Value(int64_t{1});
+    if (name == "depth0") return Value(int64_t{0});
     if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined("there is no previous item");
     if (name == "nextitem") return index + 1 < length ? loop.items[loop.index + 1] : Value::undefined("there is no next item");
   } else if (object.kind() == Kind::kFunction) {

@@ -136,8 +136,7 @@ struct Function {
 struct LoopState {
   std::vector<Value> items;
   size_t index = 0;
-  int nesting = 0;               // loops around this one
-  std::vector<Value> changed;    // last arguments of loop.changed
+  std::vector<Value> changed;  // last arguments of loop.changed
   bool has_changed = false;
   int depth = 1;
 };
