@@ -157,8 +157,13 @@ Value slice(Runtime& rt, const Value& object, const Value& start, const Value& s
     const Sequence& range = object.sequence();
     auto part = std::make_shared<Sequence>();
     part->flavor = Sequence::Flavor::kRange;
-    part->start = range.start + from * range.step;
-    part->stop = range.start + to * range.step;
+    const auto boundAt = [&](int64_t index) {
+      int64_t value;
+      if (__builtin_mul_overflow(index, range.step, &value) || __builtin_add_overflow(range.start, value, &value)) overflow();
+      return value;
+    };
+    part->start = boundAt(from);
+    part->stop = boundAt(to);
     if (__builtin_mul_overflow(range.step, stride, &part->step)) overflow();
     for (int64_t i = from; stride > 0 ? i < to : i > to;) {
       part->items.push_back(items[static_cast<size_t>(i)]);
