@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs dependencies and builds the release preset: build/release/bin/chorus.
+# Installs dependencies and builds the release preset: build/release/bin/chorus. Arguments go to cmake --build
+# (--target chorus builds the program alone).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh
-cmake --preset release "$@" >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
-rm -f build-configure.log
-cmake --build --preset release
+mkdir -p build
+cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+cmake --build --preset release "$@"

@@ -3,7 +3,7 @@
 # the base and five adapters in one mixed batch, and asks a running server the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/build.sh
+scripts/build.sh --target chorus
 
 chorus=build/release/bin/chorus
 demo=examples/demo
