@@ -1,9 +1,11 @@
 #include "server/loaded_model.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/session.h"
@@ -14,10 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kDefaultAdapterCacheBytes = size_t{1} << 30;
+constexpr size_t kLargestAdapterCache = size_t{1} << 30;
 
-executor::ExecutorConfig executorConfig(const ServeOptions& options) {
+executor::ExecutorConfig executorConfig(const ServeOptions& options, size_t adapterCacheBytes) {
   executor::ExecutorConfig config;
+  config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = adapterCacheBytes};
   config.maxBatchSize = options.maxBatchSize;
   config.maxNumTokens = options.maxNumTokens;
   config.maxQueueSize = options.maxQueueSize;
@@ -52,8 +55,9 @@ std::string mebibytes(size_t bytes) { return fmt::format("{:>10.1f} MiB", static
 // One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
   auto text = loadTextCodec(engine.tokenizerDirectory);
+  adapterBytes_ = std::min(kLargestAdapterCache, availableMemory() / 4);
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
-                                                   executorConfig(options));
+                                                   executorConfig(options, adapterBytes_));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
@@ -113,7 +117,7 @@ std::string LoadedModel::summary() const {
   std::string text = fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
   text += fmt::format("  weights     {}  mapped from the engine file\n", mebibytes(weightBytes_));
   text += fmt::format("  KV cache    {}  {} tokens\n", mebibytes(kvBytes_), kvTokens_);
-  text += fmt::format("  adapters    {}  at most, filled as they are used", mebibytes(kDefaultAdapterCacheBytes));
+  text += fmt::format("  adapters    {}  at most, filled as they are used", mebibytes(adapterBytes_));
   return text;
 }
 

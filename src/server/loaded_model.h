@@ -40,6 +40,7 @@ class LoadedModel {
   size_t weightBytes_ = 0;
   size_t kvBytes_ = 0;
   size_t kvTokens_ = 0;
+  size_t adapterBytes_ = 0;
 };
 
 }  // namespace chorus::server

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The server as its users see it: the demo model over HTTP with the real openai client.
 
-    run.py --chorus build/release/bin/chorus --demo examples/demo [unittest arguments]
+    run.py --chorus build/release/bin/chorus --demo examples/demo [--only TEXT]
 """
 
 import argparse
@@ -14,7 +14,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chorus", required=True, type=Path, help="the program")
     parser.add_argument("--demo", required=True, type=Path, help="examples/demo: base/, adapters/, prompts/")
-    arguments, rest = parser.parse_known_args()
+    parser.add_argument("--only", help="only tests whose name holds this text")
+    arguments = parser.parse_args()
     try:
         import openai  # noqa: F401
     except ImportError:
@@ -31,10 +32,8 @@ def main():
     loader = unittest.TestLoader()
     for module in (test_answers, test_refusals, test_lifecycle):
         suite.addTests(loader.loadTestsFromModule(module))
-    if rest:
-        names = [name for name in rest if not name.startswith("-")]
-        chosen = [test for group in suite for case in group for test in case
-                  if not names or any(name in test.id() for name in names)]
+    if arguments.only:
+        chosen = [test for case in suite for test in case if arguments.only in test.id()]
         suite = unittest.TestSuite(chosen)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     sys.exit(0 if result.wasSuccessful() else 1)

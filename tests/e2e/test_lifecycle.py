@@ -143,10 +143,10 @@ class Load(unittest.TestCase):
 
 
 class Stop(unittest.TestCase):
-    def drained(self, signals, arguments=()):
+    def drained(self, signals, arguments=(), choices=1):
         """Sends signals while a long stream runs: exit status, chunks, error of the stream."""
         with ServerProcess(setting.chorus, [*setting.demo_arguments(), *arguments]) as server:
-            stream = iter(setting.client(server).completions.create(**LONG, stream=True))
+            stream = iter(setting.client(server).completions.create(**LONG, n=choices, stream=True))
             chunks, failure = [next(stream)], []
 
             def read():
@@ -158,7 +158,7 @@ class Stop(unittest.TestCase):
             reader.start()
             for number in signals:
                 server.signal(number)
-                time.sleep(0.2)
+                time.sleep(0.1)
             code = server.wait_exit()
             reader.join(timeout=30)
             return code, chunks, failure
@@ -169,6 +169,11 @@ class Stop(unittest.TestCase):
         self.assertEqual(failure, [])
         self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
 
+    def test_second_signal_ends_at_once(self):
+        code, chunks, failure = self.drained([signal.SIGTERM, signal.SIGTERM], choices=64)
+        self.assertEqual(code, -signal.SIGTERM)
+        self.assertEqual(len(failure), 1, "the stream breaks off")
+
     def test_interrupt_of_an_idle_server(self):
         server = ServerProcess(setting.chorus, setting.demo_arguments())
         begin = time.monotonic()
@@ -177,7 +182,7 @@ class Stop(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 5)
 
     def test_grace_period_ends(self):
-        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0"])
+        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0.05"], choices=64)
         self.assertEqual(code, 0)
-        if failure:
-            self.assertIsInstance(failure[0], openai.APIError)
+        self.assertIsInstance(failure[0], openai.APIError)
+        self.assertIn("send the request again", str(failure[0]))
