@@ -90,13 +90,16 @@ class FakeEngine : public EngineClient {
   explicit FakeEngine(std::chrono::microseconds step = std::chrono::microseconds(100)) : step_(step) {
     thread_ = std::thread([this] { run(); });
   }
-  ~FakeEngine() override {
+  ~FakeEngine() override { stop(); }
+
+  // No callback runs afterwards.
+  void stop() {
     {
       std::lock_guard lock(mutex_);
       stop_ = true;
     }
     wake_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   executor::IdType enqueue(const executor::Request& request, Callback callback) override {

@@ -19,8 +19,9 @@ using Tcp = asio::ip::tcp;
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(HttpServerOptions options, HttpHandler handler)
-      : options_(std::move(options)), handler_(std::move(handler)), io_(options_.ioThreads), acceptor_(io_),
-        retryTimer_(io_), context_{options_, handler_, [this] { return draining_.load(); }} {}
+      : options_(std::move(options)), handler_(std::move(handler)), io_(options_.ioThreads),
+        acceptor_(asio::make_strand(io_)), retryTimer_(acceptor_.get_executor()),
+        context_{options_, handler_, [this] { return draining_.load(); }} {}
 
   void start();
   void stopAccepting();
@@ -41,6 +42,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::condition_variable closed_;
   std::list<std::weak_ptr<HttpConnection>> open_;
   asio::io_context io_;
+  // Both on one strand, touched by nothing outside it once the threads run.
   Tcp::acceptor acceptor_;
   asio::steady_timer retryTimer_;
   HttpConnectionContext context_;
@@ -131,7 +133,7 @@ void HttpServer::Impl::stopAccepting() {
     std::lock_guard lock(mutex_);
     draining_ = true;
   }
-  asio::post(io_, [self = shared_from_this()] {
+  asio::post(acceptor_.get_executor(), [self = shared_from_this()] {
     error_code ignored;
     self->acceptor_.close(ignored);
     self->retryTimer_.cancel();

@@ -17,6 +17,11 @@ class RoutesTest : public ::testing::Test {
     context->defaults.temperature = 0;
     routes.serve(context);
   }
+  ~RoutesTest() override {
+    intake.finish();
+    engine.stop();
+    delivery.finish();
+  }
 
   std::shared_ptr<FakeExchange> send(const std::string& method, const std::string& path, const std::string& body = "",
                                      HttpHeaders headers = {}) {
@@ -302,6 +307,9 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
     EXPECT_EQ(engine.running(), 0u);
   }
   EXPECT_EQ(engine.cancelled, 6);
+  intake.finish();
+  engine.stop();
+  delivery.finish();
 }
 
 }  // namespace
