@@ -191,6 +191,7 @@ void EngineCache::buildEntry(const std::string& key, const fs::path& source, con
     syncPath(staging);
     fs::rename(staging, root_ / key);
     syncPath(root_);
+    for (const auto& [name, digest] : files.items()) digests_.remember(root_ / key / name, digest.get<std::string>());
   } catch (const std::exception& e) {
     const std::string reason = e.what();
     const auto* own = dynamic_cast<const Error*>(&e);

@@ -16,6 +16,9 @@ class FileDigests {
 
   // 64 hexadecimal digits. Throws Error when the file can't be read.
   std::string of(const std::filesystem::path& file);
+  // Keeps the digest of a file that this process has written and that nobody else writes, so that even a file this
+  // young need not be read again. An edit more than a clock tick (50 ms at most) after now is still noticed.
+  void remember(const std::filesystem::path& file, const std::string& digest);
   // Writes what was learned; a failure only costs time later. The newest writer wins.
   void save();
 
@@ -26,6 +29,8 @@ class FileDigests {
     std::string digest;
     bool operator==(const Entry&) const = default;
   };
+
+  static Entry describe(const std::filesystem::path& file);
 
   std::filesystem::path memo_;
   std::map<std::string, Entry> entries_;
