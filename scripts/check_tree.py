@@ -21,7 +21,11 @@ MAX_MIB = {"tests/goldens": 10, "tests/fuzz": 3, "examples/demo": 16}
 
 root = pathlib.Path(__file__).resolve().parent.parent
 listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
-files = [root / line for line in listed.stdout.splitlines() if (root / line).is_file()]
+if listed.returncode == 0:
+    files = [root / line for line in listed.stdout.splitlines() if (root / line).is_file()]
+else:  # an exported tree, or a checkout that git does not trust
+    outside = {".git", "build"}
+    files = [f for f in root.rglob("*") if f.is_file() and not outside & set(f.relative_to(root).parts)]
 errors = []
 
 

@@ -31,6 +31,8 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   // Asks the kernel to read the file ahead; returns at once.
   void willNeed() const;
+  // Takes the map's pages out of this process's memory; a later read brings them back from the file.
+  void release() const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -101,9 +103,11 @@ void runThroughput(const BenchArgs& args) {
   Roof best;
   std::printf("%8s %8s %8s %8s %16s %16s %10s\n", "batch", "prompt", "new", "adapters", "context tok/s",
               "generation tok/s", "roof share");
+  std::set<std::pair<int, int>> measured;
   for (const int mixed : args.mixed) {
     for (const int batch : args.batches) {
       const ThroughputWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
+      if (!measured.emplace(work.batch, work.adapters).second) continue;
       const Roof before = measureRoof(args);
       const ThroughputResult result = measureThroughput(executor, work, args.warmup, args.passes);
       const Roof after = measureRoof(args);

@@ -1,14 +1,19 @@
 #include "cli/build_command.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/reader.h"
 #include "cli/build_flags.h"
 #include "engine/build.h"
 #include "lora/module_ids.h"
+#include "lora/source_peft.h"
+#include "models/architecture.h"
 
 namespace chorus {
 namespace {
@@ -17,6 +22,7 @@ struct BuildArgs {
   std::string checkpoint_dir, output_dir = "engine_outputs";
   BuildConfig config;
   std::string lora_plugin = "disable", dora_plugin = "disable", log_level = "info";
+  std::vector<std::string> lora_dirs;
   int workers = 0;
   std::map<std::string, std::string> further;  // flags of the table, by name
 };
@@ -27,6 +33,21 @@ bool pluginOn(const std::string& flag, const std::string& value) {
   }
   if (value == "disable") return false;
   fail(ErrorCode::kInvalidArgument, "--{} {}: use auto|float16|float32|bfloat16|enable|disable", flag, value);
+}
+
+// The modules that these adapters have, as TensorRT-LLM infers an engine's targets.
+std::vector<std::string> modulesOf(const std::vector<std::string>& lora_dirs, const std::string& checkpoint_dir,
+                                   int64_t max_rank) {
+  const ModelConfig config = CheckpointReader::open(checkpoint_dir).config();
+  const WeightTable table = findArchitecture(config.architecture).weightTable(config);
+  std::set<int32_t> ids;
+  for (const std::string& dir : lora_dirs) {
+    const Adapter adapter = readPeftAdapter(dir, std::filesystem::path(dir).filename().string(), {config, table, max_rank});
+    for (const AdapterModule& module : adapter.modules) ids.insert(module.module_id);
+  }
+  std::vector<std::string> names;
+  for (const int32_t id : ids) names.emplace_back(*loraModuleName(id));
+  return names;
 }
 
 void runBuild(BuildArgs& args) {
@@ -47,6 +68,9 @@ void runBuild(BuildArgs& args) {
     if (given == args.further.end() || given->second.empty()) continue;
     checkBuildFlag(flag, given->second);
     args.config.recorded[given->first] = given->second;
+  }
+  if (args.config.lora_target_modules.empty() && !args.lora_dirs.empty()) {
+    args.config.lora_target_modules = modulesOf(args.lora_dirs, args.checkpoint_dir, args.config.max_lora_rank);
   }
   buildEngine(args.checkpoint_dir, args.output_dir, args.config, args.workers);
 }
@@ -78,6 +102,8 @@ void addBuildCommand(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 16))->capture_default_str();
   build->add_option("--lora_target_modules", config.lora_target_modules,
                     "Module names that adapters may target (attn_q, mlp_gate, ...); none: all of the model");
+  build->add_option("--lora_dir", args->lora_dirs,
+                    "PEFT adapters whose modules are the targets, unless --lora_target_modules names them");
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")->capture_default_str();
   build->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   for (const BuildFlag& flag : buildFlags()) {

@@ -1,4 +1,5 @@
 // Session::prepareAdapter: an adapter as read -> packed parts of this rank's linears.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -8,6 +9,7 @@
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
+#include "lora/module_ids.h"
 
 namespace chorus {
 namespace {
@@ -62,6 +64,16 @@ std::vector<float> normalisedMagnitude(const AdapterModule& module, const Packed
   return factors;
 }
 
+void checkTargets(const Adapter& adapter, const std::vector<std::string>& targets) {
+  if (targets.empty()) return;
+  for (const AdapterModule& module : adapter.modules) {
+    const auto name = loraModuleName(module.module_id);
+    if (name && std::find(targets.begin(), targets.end(), *name) != targets.end()) continue;
+    fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
+         adapter.name, module.module_name);
+  }
+}
+
 int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
@@ -73,6 +85,7 @@ std::shared_ptr<const AdapterParts> Session::prepareAdapter(const Adapter& adapt
   if (adapter.uses_dora && !build.dora_plugin) {
     fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin", adapter.name);
   }
+  checkTargets(adapter, build.lora_target_modules);
   const ModelConfig& config = engine_->config();
   const DType dtype = config.dtype;
   const WeightTable table = engine_->architecture().weightTable(config);

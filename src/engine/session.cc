@@ -51,6 +51,7 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
 DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
   const auto file = engine.weightFile();
   const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size()));
+  if (device != file.data()) engine.releasePages();
   const auto move = [&](auto*& pointer) {
     if (pointer == nullptr) return;
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());

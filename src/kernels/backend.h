@@ -67,8 +67,8 @@ class Backend {
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
-  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops. The CPU returns it
-  // as it is; another device copies it and keeps the copy as long as the backend lives.
+  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
+  // copy that the backend keeps as long as it lives.
   virtual const void* importWeights(const void* host, size_t bytes) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;

@@ -2,8 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace chorus {
@@ -15,6 +18,24 @@ DeviceBuffer HostBackend::allocate(size_t bytes) {
   // Streams of weights and cache pay a page walk every 4 KB otherwise.
   if (bytes >= (size_t{4} << 20)) ::madvise(data, bytes, MADV_HUGEPAGE);
   return DeviceBuffer(this, data, bytes);
+}
+
+const void* HostBackend::importWeights(const void* host, size_t bytes) {
+  constexpr size_t kWorthMoving = size_t{256} << 20;
+  if (bytes < kWorthMoving || bytes > availableMemory() / 2) return host;
+  AlignedBuffer copy(bytes);
+  const auto pieces = static_cast<size_t>(std::min(availableCores(), 8));
+  const size_t piece = (bytes / pieces + 4095) / 4096 * 4096;
+  std::vector<std::thread> copiers;
+  for (size_t begin = 0; begin < bytes; begin += piece) {
+    copiers.emplace_back([&, begin] {
+      std::memcpy(copy.as<std::byte>() + begin, static_cast<const std::byte*>(host) + begin,
+                  std::min(piece, bytes - begin));
+    });
+  }
+  for (std::thread& copier : copiers) copier.join();
+  weights_.push_back(std::move(copy));
+  return weights_.back().data();
 }
 
 void HostBackend::free(void* data, size_t size) { ::munmap(data, size); }

@@ -117,7 +117,7 @@ std::string LoadedModel::summary() const {
   for (size_t i = 1; i < models.size() && i <= kMostNames; ++i) names += (i > 1 ? ", " : "") + models[i]->name;
   if (models.size() > kMostNames + 1) names += fmt::format(" and {} more", models.size() - 1 - kMostNames);
   std::string text = fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
-  text += fmt::format("  weights     {}  mapped from the engine file\n", mebibytes(weightBytes_));
+  text += fmt::format("  weights     {}  mapped, or in huge pages from 256 MiB on\n", mebibytes(weightBytes_));
   text += fmt::format("  KV cache    {}  {} tokens\n", mebibytes(kvBytes_), kvTokens_);
   text += fmt::format("  adapters    {}  at most, filled as they are used", mebibytes(adapterBytes_));
   return text;
