@@ -113,7 +113,9 @@ void LoadedModel::refreshAdapters() {
 std::string LoadedModel::summary() const {
   const auto models = models_->list();
   std::string names;
-  for (size_t i = 1; i < models.size(); ++i) names += (i > 1 ? ", " : "") + models[i]->name;
+  constexpr size_t kMostNames = 20;
+  for (size_t i = 1; i < models.size() && i <= kMostNames; ++i) names += (i > 1 ? ", " : "") + models[i]->name;
+  if (models.size() > kMostNames + 1) names += fmt::format(" and {} more", models.size() - 1 - kMostNames);
   std::string text = fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
   text += fmt::format("  weights     {}  mapped, or in huge pages from 256 MiB on\n", mebibytes(weightBytes_));
   text += fmt::format("  KV cache    {}  {} tokens\n", mebibytes(kvBytes_), kvTokens_);
