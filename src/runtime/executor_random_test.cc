@@ -79,7 +79,9 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     for (const auto& step : stats) {
       ASSERT_LE(step.numContextRequests + step.numGenRequests, scheduler.max_batch_size);
       ASSERT_LE(step.numCtxTokens + step.numGenRequests, scheduler.max_num_tokens);
-      ASSERT_LE(step.usedKvBlocks, step.maxKvBlocks);
+      const auto& kv = step.kvCacheStats.value();
+      ASSERT_EQ(kv.usedNumBlocks + kv.freeNumBlocks, kv.maxNumBlocks);
+      ASSERT_LE(kv.cachedNumBlocks, kv.freeNumBlocks);
     }
   }
 }
