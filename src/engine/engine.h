@@ -18,7 +18,8 @@ namespace chorus {
 // Immutable and shared. Weights stay in the mapped file.
 class Engine {
  public:
-  // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file.
+  // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file, one
+  // without a tensor that the architecture's weight table asks for.
   static std::shared_ptr<const Engine> load(const std::filesystem::path& dir, int32_t rank = 0);
 
   const ModelConfig& config() const { return config_; }
@@ -46,6 +47,7 @@ class Engine {
   Table table(const std::string& name, int64_t rows, int64_t cols) const;
 
  private:
+  void checkComplete() const;
   const EngineTensor* find(const std::string& name, EngineTensorKind kind) const;
   const EngineTensor& get(const std::string& name, EngineTensorKind kind, int64_t rows, int64_t cols) const;
 
