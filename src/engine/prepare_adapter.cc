@@ -1,15 +1,14 @@
 // Session::prepareAdapter: an adapter as read -> packed parts of this rank's linears.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "checkpoint/weight_table.h"
+#include "engine/adapter_limits.h"
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
-#include "lora/module_ids.h"
 
 namespace chorus {
 namespace {
@@ -63,45 +62,22 @@ std::vector<float> normalisedMagnitude(const AdapterModule& module, const Packed
   }
   return factors;
 }
-
-void checkTargets(const Adapter& adapter, const std::vector<std::string>& targets) {
-  if (targets.empty()) return;
-  for (const AdapterModule& module : adapter.modules) {
-    const auto name = loraModuleName(module.module_id);
-    if (name && std::find(targets.begin(), targets.end(), *name) != targets.end()) continue;
-    fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
-         adapter.name, module.module_name);
-  }
-}
-
-int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 std::shared_ptr<const AdapterParts> Session::prepareAdapter(const Adapter& adapter) const {
-  const BuildConfig& build = engine_->buildConfig();
-  if (!build.lora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}': the engine was built without --lora_plugin", adapter.name);
-  }
-  if (adapter.uses_dora && !build.dora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin", adapter.name);
-  }
-  checkTargets(adapter, build.lora_target_modules);
+  checkServable(adapter, engine_->buildConfig());
   const ModelConfig& config = engine_->config();
   const DType dtype = config.dtype;
   const WeightTable table = engine_->architecture().weightTable(config);
 
-  int64_t total = 0;
-  for (const AdapterModule& module : adapter.modules) {
-    total += alignUp(packedBytes(dtype, module.rank, module.in)) + alignUp(packedBytes(dtype, module.out, module.rank));
-    if (!module.magnitude.empty()) total += alignUp(module.out * 4);
-  }
+  const int64_t total = packedAdapterBytes(adapter, dtype);
   DeviceBuffer memory = backend_->allocate(static_cast<size_t>(total));
   const AlignedBuffer staging(static_cast<size_t>(total));
   int64_t used = 0;
   // Takes the next piece of memory; returns its staging address, and where the device will find it.
   const auto take = [&](int64_t bytes) {
     const std::pair<std::byte*, std::byte*> piece{staging.as<std::byte>() + used, memory.as<std::byte>() + used};
-    used += alignUp(bytes);
+    used += packedPiece(bytes);
     return piece;
   };
 

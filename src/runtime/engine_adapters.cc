@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/tensor.h"
+#include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/source_peft.h"
 #include "lora/source_tensors.h"
@@ -31,18 +31,6 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// What Session::prepareAdapter will take: each piece starts on a cache line.
-int64_t packedSize(const Adapter& adapter, DType dtype) {
-  const auto lines = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
-  int64_t bytes = 0;
-  for (const auto& module : adapter.modules) {
-    bytes += lines(packedBytes(dtype, module.rank, module.in)) +
-             lines(packedBytes(dtype, module.out, module.rank));
-    bytes += lines(static_cast<int64_t>(module.magnitude.size() * sizeof(float)));
-  }
-  return bytes;
-}
-
 }  // namespace
 
 EngineAdapters::EngineAdapters(const Session& session)
@@ -64,17 +52,12 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
   const BuildConfig& build = session_.engine().buildConfig();
-  if (!build.lora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}': the engine was built without --lora_plugin",
-         source->directory.filename().string());
-  }
+  // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
+  checkServable(Adapter{.name = source->directory.filename().string()}, build);
   const Adapter adapter = read(*source);
-  if (adapter.uses_dora && !build.dora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin",
-         adapter.name);
-  }
+  checkServable(adapter, build);
   source->content_hash = adapter.content_hash;
-  source->bytes = packedSize(adapter, session_.engine().config().dtype);
+  source->bytes = packedAdapterBytes(adapter, session_.engine().config().dtype);
   return source;
 }
 
