@@ -91,12 +91,14 @@ class Backend {
   virtual void free(void* data, size_t size) = 0;
 };
 
-// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there
+// name: "cpu" or "reference". threads: 0 takes availableCores(). spin_us: how long idle threads look for work before
+// they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there
 // is. Throws Error that lists what is available.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
+  int spin_us = 50;
 };
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
 
