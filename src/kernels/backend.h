@@ -92,12 +92,13 @@ class Backend {
 };
 
 // name: "cpu"; "reference": plain float32 loops on one thread; "guarded": the CPU's ops on memory that nothing outside
-// an op, upload or download can touch. threads: 0 takes availableCores(). isa: the set to use, none for the best there
-// is.
+// an op, upload or download can touch. threads: 0 takes availableCores(). spin_us: how long idle threads look for work
+// before they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there is.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
+  int spin_us = 50;
 };
 // Throws Error that lists what is available.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
