@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/safetensors.h"
 #include "lora/module_pattern.h"
 #include "lora/test_model.h"
 
@@ -217,8 +218,10 @@ TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
 
 TEST_F(PeftTest, NamesMissingFiles) {
   const auto open = [&] { readPeftAdapter(dir_, "a", {model_.config, model_.table}); };
+  writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
+  EXPECT_THAT(errorOf(open), HasSubstr("neither adapter_model.safetensors nor adapter_model.bin"));
   writeFileAtomically(dir_ / "adapter_model.bin", "x");
-  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: only safetensors"));
+  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: not a PyTorch file"));
   save();
   EXPECT_EQ(errorOf(open), "");
   fs::remove(dir_ / "adapter_config.json");
