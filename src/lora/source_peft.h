@@ -1,4 +1,5 @@
-// Adapters as Hugging Face's PEFT saves them: a directory of adapter_config.json and adapter_model.safetensors.
+// Adapters as Hugging Face's PEFT saves them: a directory of adapter_config.json and
+// adapter_model.safetensors, else adapter_model.bin.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +7,7 @@
 #include <string_view>
 
 #include "checkpoint/weight_table.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "lora/adapter.h"
 
 namespace chorus {
@@ -24,7 +25,7 @@ struct AdapterTarget {
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
-Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const Safetensors& weights,
+Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target);
 
 }  // namespace chorus
