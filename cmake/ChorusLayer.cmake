@@ -3,7 +3,7 @@
 # One static library of every source under src/NAME, one GoogleTest program of every test beside them, and
 # with CHORUS_BENCH one Google Benchmark program. Sources are found by name, so none can be left out of a target:
 #   *_test.cc, test.cc    tests          *_bench.cc, bench.cc    benchmarks
-#   *_fuzz.cc             fuzz targets, also replayed over their corpus by a test      main.cc    the program
+#   *_fuzz.cc             fuzz targets           main.cc                  the program
 function(chorus_layer name)
   cmake_parse_arguments(ARG "" "EXECUTABLE" "DEPS;LIBS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
@@ -24,6 +24,7 @@ function(chorus_layer name)
     set(sources ${CMAKE_BINARY_DIR}/empty.cc)
   endif()
   add_library(chorus_${name} STATIC ${sources})
+  chorus_sanitize_sources(${name} ${sources})
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -39,6 +40,7 @@ function(chorus_layer name)
     target_compile_definitions(chorus_${name}_test PRIVATE CHORUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     gtest_discover_tests(chorus_${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_UNIT_TESTS chorus_${name}_test)
   endif()
   if(CHORUS_BENCH AND benches)
     find_package(benchmark REQUIRED)
@@ -51,19 +53,44 @@ function(chorus_layer name)
   endforeach()
 endfunction()
 
-# A fuzz target is libFuzzer's entry point in one file. With clang and CHORUS_SANITIZE it is a real fuzzer; in every
-# build it is also a program that replays tests/fuzz/NAME/ and 10,000 seeded mutations of those files, run by ctest.
+# Flags for the sanitizers and for libFuzzer. Boost.Beast and Asio compile to many times their size under UBSan, so a source that
+# includes them is left out of it; libFuzzer sees the branches of every layer but the kernels, which parse nothing.
+function(chorus_sanitize_sources name)
+  if(CHORUS_SANITIZE MATCHES undefined)
+    foreach(source ${ARGN})
+      file(STRINGS ${source} boost REGEX "#include (<boost/|\"server/http_connection\\.h\")")
+      if(boost)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
+      endif()
+    endforeach()
+  endif()
+  if(CHORUS_FUZZ AND NOT name STREQUAL kernels)
+    target_compile_options(chorus_${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+# A fuzz target is libFuzzer's entry point in one file. In the dev preset (clang, ASan) it is a real fuzzer; in every
+# other build it is a program that replays tests/fuzz/NAME/ and 10,000 seeded mutations of those files, run by ctest.
 function(chorus_fuzz_target name source library)
-  if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND CHORUS_SANITIZE MATCHES address)
+  if(CHORUS_FUZZ)
     add_executable(${name} ${source})
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name} PRIVATE ${library})
-  endif()
-  if(CHORUS_TESTS)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_FUZZERS ${name})
+  elseif(CHORUS_TESTS)
     add_executable(${name}_replay ${source} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     target_link_libraries(${name}_replay PRIVATE ${library})
     add_test(NAME fuzz.${name} COMMAND ${name}_replay ${PROJECT_SOURCE_DIR}/tests/fuzz/${name})
     set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_FUZZERS ${name}_replay)
   endif()
+endfunction()
+
+# The targets `fuzzers` and `unit_tests` build every fuzz target and every unit test program known so far.
+function(chorus_groups)
+  foreach(group fuzzers unit_tests)
+    string(TOUPPER CHORUS_${group} property)
+    get_property(members GLOBAL PROPERTY ${property})
+    add_custom_target(${group} DEPENDS ${members})
+  endforeach()
 endfunction()

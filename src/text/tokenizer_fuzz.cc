@@ -1,4 +1,7 @@
 // The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes.
+// parses: src/text/tokenizer.cc src/text/bpe_model.cc src/text/added_vocabulary.cc src/text/normalizer.cc
+// parses: src/text/pre_tokenizer.cc src/text/post_processor.cc src/text/decoder.cc src/text/byte_level.cc
+// parses: src/text/text_pattern.cc src/text/known_splits.cc src/text/incremental_detokenizer.cc
 #include <cstdint>
 #include <string>
 #include <vector>
