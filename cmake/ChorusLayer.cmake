@@ -24,7 +24,7 @@ function(chorus_layer name)
     set(sources ${CMAKE_BINARY_DIR}/empty.cc)
   endif()
   add_library(chorus_${name} STATIC ${sources})
-  chorus_sanitize_sources(${name} ${sources})
+  chorus_check_flags(${name} ${sources})
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -53,19 +53,23 @@ function(chorus_layer name)
   endforeach()
 endfunction()
 
-# Flags for the sanitizers and for libFuzzer. Boost.Beast and Asio compile to many times their size under UBSan, so a source that
-# includes them is left out of it; libFuzzer sees the branches of every layer but the kernels, which parse nothing.
-function(chorus_sanitize_sources name)
+# Flags of the checking builds. UBSan makes Boost.Beast and Asio, and SIMD code that is compiled for every instruction
+# set, several times as slow to compile and finds nothing there: those sources are left out of it. libFuzzer and
+# coverage see every layer but the kernels, which parse nothing.
+function(chorus_check_flags name)
   if(CHORUS_SANITIZE MATCHES undefined)
     foreach(source ${ARGN})
-      file(STRINGS ${source} boost REGEX "#include (<boost/|\"server/http_connection\\.h\")")
-      if(boost)
+      file(STRINGS ${source} large REGEX "#include (<boost/|\"server/http_connection\\.h\"|<hwy/foreach_target)")
+      if(large)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
       endif()
     endforeach()
   endif()
   if(CHORUS_FUZZ AND NOT name STREQUAL kernels)
     target_compile_options(chorus_${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  if(CHORUS_COVERAGE AND NOT name STREQUAL kernels)
+    target_compile_options(chorus_${name} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
   endif()
 endfunction()
 

@@ -2,6 +2,7 @@
 // adapter_config.json of that length, adapter_model.safetensors.
 // parses: src/lora/source_peft.cc src/lora/adapter_builder.cc
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -24,11 +25,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const chorus::Adapter adapter =
         chorus::readPeftAdapter({config.data(), config.size()}, "c", weights, "fuzz", {model.config, model.table, 64});
     for (const chorus::AdapterModule& module : adapter.modules) {
+      if (module.layer < 0 || module.layer >= model.config.num_hidden_layers) std::abort();
       if (module.rank < 1 || module.rank > 64 || module.a == nullptr || module.b == nullptr) std::abort();
       for (size_t i = 0; i < module.aBytes() / chorus::dtypeSize(module.dtype); ++i) {
-        if (!(chorus::loadAsFloat(module.a, module.dtype, i) == chorus::loadAsFloat(module.a, module.dtype, i))) {
-          std::abort();
-        }
+        if (!std::isfinite(chorus::loadAsFloat(module.a, module.dtype, i))) std::abort();
+      }
+      for (size_t i = 0; i < module.bBytes() / chorus::dtypeSize(module.dtype); ++i) {
+        if (!std::isfinite(chorus::loadAsFloat(module.b, module.dtype, i))) std::abort();
       }
     }
   } catch (const chorus::Error&) {

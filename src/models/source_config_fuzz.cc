@@ -1,6 +1,7 @@
 // Any bytes as a Hugging Face config.json: refused with an Error, or a model whose weight table and structure exist and
 // whose config a checkpoint can hold.
 // parses: src/models/source_config.cc src/models/llama.cc
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
@@ -22,6 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     config = architecture->configFromHuggingFace(json, "fuzz");
   } catch (const Error&) {
     return 0;
+  }
+  if (std::min({config.hidden_size, config.vocab_size, config.intermediate_size, config.head_size}) < 1 ||
+      std::min({config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads}) < 1) {
+    std::abort();
   }
   if (architecture->weightTable(config).empty()) std::abort();
   if (architecture->modelSpec(config).layers.size() != static_cast<size_t>(config.num_hidden_layers)) std::abort();
