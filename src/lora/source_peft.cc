@@ -188,17 +188,17 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
   return builder.finish(hash.hex());
 }
 
+TensorFile openPeftWeights(const std::filesystem::path& dir) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
+    if (std::filesystem::exists(dir / name)) return openTensorFile(dir / name);
+  }
+  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+}
+
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
   const auto config_path = dir / "adapter_config.json";
   const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
-  auto weights_path = dir / "adapter_model.safetensors";
-  if (!std::filesystem::exists(weights_path)) {
-    weights_path = dir / "adapter_model.bin";
-    if (!std::filesystem::exists(weights_path)) {
-      fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
-    }
-  }
-  const TensorFile weights = openTensorFile(weights_path);
+  const TensorFile weights = openPeftWeights(dir);
   return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
 }
 

@@ -19,6 +19,9 @@ struct AdapterTarget {
   int64_t max_rank = 0;       // of the engine (--max_lora_rank); 0: any
 };
 
+// The directory's adapter_model.safetensors or, without one, adapter_model.bin. Throws Error.
+TensorFile openPeftWeights(const std::filesystem::path& dir);
+
 // LoRA, rsLoRA and DoRA. The weights stay mapped. Throws Error with one line that names file, field or tensor and what
 // is expected: a missing file, a field that asks for something else (peft_config.h), a module, shape or layer that the
 // model does not have, A without B, a rank above the maximum, values that are not finite.
