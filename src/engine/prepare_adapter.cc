@@ -23,7 +23,7 @@ struct ModulePlace {
 ModulePlace placeOf(const AdapterModule& module, const WeightTable& table) {
   for (const WeightRow& row : table) {
     for (const LoraTarget& target : row.lora_targets) {
-      if (target.module_name != module.module_name) continue;
+      if (target.module_id != module.module_id) continue;
       const auto place = linearPlace(row, row.shape[0]);
       if (!place) break;
       const RankTensor tensor{row.name, row.shape, DType::kFloat32, &row, -1};
