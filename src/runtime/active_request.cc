@@ -94,7 +94,7 @@ RequestView ActiveRequest::view() const {
   view.was_paused = was_paused;
   view.adapter = adapter.number;
   view.adapter_ready = adapter.ready();
-  view.adapter_cost = adapter.parts != nullptr ? static_cast<int64_t>(adapter.parts->bytes()) : 0;
+  view.adapter_cost = adapter.parts != nullptr ? static_cast<int64_t>(adapter.parts->bytes) : 0;
   view.times_bypassed = times_bypassed;
   return view;
 }

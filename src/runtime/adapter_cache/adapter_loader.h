@@ -16,7 +16,7 @@ namespace chorus {
 
 struct AdapterLoad {
   AdapterKey key;
-  std::shared_ptr<const AdapterParts> parts;  // null: it failed
+  std::shared_ptr<const PreparedAdapter> parts;  // null: it failed
   std::string error;                          // one line
   ErrorCode error_code = ErrorCode::kInternal;
 };
