@@ -47,7 +47,7 @@ struct ExecutorConfig {
   SizeType32 iterStatsMaxIterations = 1000;
   // Chorus: how the CPU runs it.
   int numThreads = 0;                                  // 0: min(cores, cgroup quota)
-  std::string backend = "cpu";                         // or "reference"
+  std::string backend = "cpu";                         // or "guarded", "reference"
   std::optional<std::string> isa;                      // force an instruction set by name
 };
 

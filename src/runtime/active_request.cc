@@ -107,6 +107,11 @@ void ActiveRequest::pause() {
   was_paused = true;
 }
 
+int32_t ActiveRequest::promptRowsWanted() const {
+  if (output_.returnContextLogits) return prompt_length_;
+  return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // a row scores the token after it
+}
+
 int32_t ActiveRequest::reusableTokens() const {
   return prompt_rows_kept_ < promptRowsWanted() ? prompt_rows_kept_ : numTokens() - 1;
 }
@@ -131,11 +136,6 @@ void ActiveRequest::hold(int32_t blocks) {
   metrics_.kvCacheMetrics.numNewAllocatedBlocks += blocks - blocks_held;
   metrics_.kvCacheMetrics.numTotalAllocatedBlocks += blocks - blocks_held;
   blocks_held = blocks;
-}
-
-int32_t ActiveRequest::promptRowsWanted() const {
-  if (output_.returnContextLogits) return prompt_length_;
-  return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // a row scores the token after it
 }
 
 LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {

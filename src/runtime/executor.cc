@@ -44,11 +44,7 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   BackendOptions options;
   options.name = config.backend;
   options.threads = config.numThreads;
-  if (config.isa) {
-    options.isa = isaFromName(*config.isa);
-    if (!options.isa)
-      fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
-  }
+  if (config.isa) options.isa = requireIsa(*config.isa);
   return options;
 }
 
