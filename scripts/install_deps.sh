@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12. Uses sudo when not root. Does nothing when all is there.
+# Installs what building and testing need on Debian 12; with --ci also the clang tools of the checks. Uses sudo when
+# not root. Does nothing when all is there.
 set -euo pipefail
 
 packages=(
@@ -8,7 +9,7 @@ packages=(
   libonig-dev libutf8proc-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
-  packages+=(clang libclang-rt-14-dev)
+  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev)
 fi
 
 missing=()

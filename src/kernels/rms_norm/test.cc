@@ -75,7 +75,7 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
   }
 }
 
-TEST_P(RmsNormTest, OutputMayAliasDeltaAndMatesDoNotMatter) {
+TEST_P(RmsNormTest, OutputMayAliasInputsAndMatesDoNotMatter) {
   Values values;
   Backend& backend = newBackend(3);
   const auto context = backend.createContext();
@@ -86,6 +86,13 @@ TEST_P(RmsNormTest, OutputMayAliasDeltaAndMatesDoNotMatter) {
   args.y = kernel_test::view(aliased.delta, 60, 1030);
   backend.rmsNorm(args, *context, {});
   kernel_test::expectSameBits(aliased.delta.data(), many.y.data(), 60 * 1030, "aliased");
+  Call in_place = many;
+  args = in_place.args(false, true, true);
+  args.y = args.residual;
+  Call apart = many;
+  backend->rmsNorm(args, *context, {});
+  backend->rmsNorm(apart.args(false, true, true), *context, {});
+  kernel_test::expectSameBits(in_place.residual.data(), apart.y.data(), 60 * 1030, "in place");
   Call alone = many;
   args = many.args(false, false, true);
   args.residual = {many.residual.data() + 7 * 1030, 1, 1030, 1030};
