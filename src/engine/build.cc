@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/thread_pool.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
@@ -62,6 +63,10 @@ void runTask(const PackTask& task) {
   }
 }
 
+uint64_t sourceBytes(const PackTask& task) {
+  return static_cast<uint64_t>((task.end - task.begin) * task.cols) * dtypeSize(task.dtype);
+}
+
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
               ThreadPool& pool) {
   const std::vector<RankTensor>& tensors = weights.tensors();
@@ -94,8 +99,17 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
       add(tensor, {"lm_head", EngineTensorKind::kLinear, 0}, head.begin, head.rows);
     }
   }
+  uint64_t total = 0;
   for (const auto* tasks : {&leading, &appended}) {
-    pool.run(static_cast<int64_t>(tasks->size()), [&](int64_t i, int) { runTask((*tasks)[static_cast<size_t>(i)]); });
+    for (const PackTask& task : *tasks) total += sourceBytes(task);
+  }
+  Progress progress("packing " + path.filename().string(), total);
+  for (const auto* tasks : {&leading, &appended}) {
+    pool.run(static_cast<int64_t>(tasks->size()), [&](int64_t i, int) {
+      const PackTask& task = (*tasks)[static_cast<size_t>(i)];
+      runTask(task);
+      progress.add(sourceBytes(task));
+    });
   }
   writer.commit();
 }

@@ -5,6 +5,7 @@
 #include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "checkpoint/shard.h"
+#include "engine/adapter_limits.h"
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
@@ -19,8 +20,6 @@ std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to
   convertElements(data, from, out.data(), to, static_cast<size_t>(count));
   return out;
 }
-
-int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 Session::Place Session::placeOf(const AdapterModule& module) const {
@@ -62,26 +61,16 @@ std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const 
   return sums;
 }
 
-int64_t Session::packedAdapterBytes(const Adapter& part) const {
-  const DType dtype = engine_->config().dtype;
-  int64_t bytes = 0;
-  for (const AdapterModule& module : part.modules) {
-    bytes += alignUp(packedBytes(dtype, module.rank, module.in)) + alignUp(packedBytes(dtype, module.out, module.rank));
-    if (!module.magnitude.empty()) bytes += alignUp(module.out * 4);
-  }
-  return bytes;
-}
-
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
   const DType dtype = engine_->config().dtype;
-  const auto total = static_cast<size_t>(packedAdapterBytes(part));
+  const auto total = static_cast<size_t>(packedAdapterBytes(part, dtype));
   DeviceBuffer memory = backend_->allocate(total);
   const AlignedBuffer staging(total);
   int64_t used = 0;
   // Takes the next piece of memory; returns its staging address, and where the device will find it.
   const auto take = [&](int64_t bytes) {
     const std::pair<std::byte*, std::byte*> piece{staging.as<std::byte>() + used, memory.as<std::byte>() + used};
-    used += alignUp(bytes);
+    used += packedPiece(bytes);
     return piece;
   };
   const auto pack = [&](const std::byte* values, DType from, int64_t out, int64_t in) {

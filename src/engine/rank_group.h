@@ -54,7 +54,6 @@ class RankGroup {
   };
   void runRank(Rank& rank);
   void work(Rank& rank);
-  void checkEnabled(const Adapter& adapter) const;
 
   std::vector<std::shared_ptr<const Engine>> engines_;
   WeightTable table_;

@@ -1,12 +1,10 @@
 // RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
-#include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "engine/adapter_limits.h"
 #include "engine/rank_group.h"
 #include "lora/adapter.h"
 #include "lora/adapter_builder.h"
-#include "lora/module_ids.h"
 #include "lora/shard.h"
 
 namespace chorus {
@@ -39,26 +37,8 @@ void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* cons
 }
 }  // namespace
 
-void RankGroup::checkEnabled(const Adapter& adapter) const {
-  const BuildConfig& build = engine().buildConfig();
-  if (!build.lora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}': the engine was built without --lora_plugin", adapter.name);
-  }
-  if (adapter.uses_dora && !build.dora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin", adapter.name);
-  }
-  const std::vector<std::string>& targets = build.lora_target_modules;
-  if (targets.empty()) return;
-  for (const AdapterModule& module : adapter.modules) {
-    const auto name = loraModuleName(module.module_id);
-    if (name && std::find(targets.begin(), targets.end(), *name) != targets.end()) continue;
-    fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
-         adapter.name, module.module_name);
-  }
-}
-
 std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter) const {
-  checkEnabled(adapter);
+  checkServable(adapter, engine().buildConfig());
   const ModelConfig& config = engine().config();
   auto prepared = std::make_shared<PreparedAdapter>();
   prepared->content_hash = adapter.content_hash;
@@ -80,10 +60,10 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
 }
 
 int64_t RankGroup::preparedBytes(const Adapter& adapter) const {
-  checkEnabled(adapter);
+  checkServable(adapter, engine().buildConfig());
   int64_t bytes = 0;
   for (int32_t rank = 0; rank < size(); ++rank) {
-    bytes += session(rank).packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank));
+    bytes += packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank), engine().config().dtype);
   }
   return bytes;
 }

@@ -1,6 +1,7 @@
 #include "engine/session.h"
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "engine/engine_layout.h"
 #include "engine/rope_table.h"
 #include "models/decoder.h"
@@ -69,8 +70,13 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
 // The same weights as the backend's ops see them.
 DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
   const auto file = engine.weightFile();
-  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size()));
-  if (device != file.data()) engine.releasePages();
+  Progress progress("loading " + engine.path().filename().string(), file.size());
+  // The file's pages go as the copy grows, so that loading takes the weights' memory once.
+  const auto copied = [&](size_t begin, size_t bytes) {
+    engine.releasePages(begin, bytes);
+    progress.add(bytes);
+  };
+  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), copied));
   const auto move = [&](auto*& pointer) {
     if (pointer == nullptr) return;
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());

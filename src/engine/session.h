@@ -43,8 +43,6 @@ class Session {
 
   // Packs what shardAdapter cut for this rank; magnitudes are normalised already. Thread-safe; may run while steps do.
   std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part) const;
-  // The memory that it takes.
-  int64_t packedAdapterBytes(const Adapter& part) const;
   // For each output of a module of such a part, the sum over this rank's inputs of (W + scale B A)^2, with A and B
   // rounded as the products use them. Thread-safe.
   std::vector<double> squaredRowNorms(const AdapterModule& module) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,8 +69,10 @@ class Backend {
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
   // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
-  // copy that the backend keeps as long as it lives.
-  virtual const void* importWeights(const void* host, size_t bytes) = 0;
+  // copy that the backend keeps as long as it lives. While it copies, copied(begin, bytes) says which bytes of host
+  // are done with, piece by piece, from any thread.
+  using Copied = std::function<void(size_t begin, size_t bytes)>;
+  virtual const void* importWeights(const void* host, size_t bytes, const Copied& copied) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;
   // The batch's spans must stay valid until the step's last op returned.

@@ -13,6 +13,9 @@
 
 namespace chorus {
 
+// A larger adapter_config.json is refused unread.
+inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
+
 struct PeftConfig {
   int64_t r = 0;
   double lora_alpha = 0;

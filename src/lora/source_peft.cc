@@ -14,8 +14,6 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
-
 enum class Part { kA, kB, kMagnitude };
 
 struct TensorKey {
@@ -197,7 +195,7 @@ Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, cons
     fail(ErrorCode::kUnsupported, "{}: only safetensors is read; save the adapter with safe_serialization=True",
          (dir / "adapter_model.bin").string());
   }
-  const std::string config_text = readFile(config_path, kMaxConfigBytes);
+  const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
   const Safetensors weights = Safetensors::open(weights_path);
   return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/source_peft.h"
 #include "lora/source_tensors.h"
@@ -50,10 +51,8 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
-  if (!ranks_.engine().buildConfig().lora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}': the engine was built without --lora_plugin",
-         source->directory.filename().string());
-  }
+  // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
+  checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   const Adapter adapter = read(*source);
   source->content_hash = adapter.content_hash;
   source->bytes = ranks_.preparedBytes(adapter);

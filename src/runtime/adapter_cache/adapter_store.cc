@@ -127,6 +127,7 @@ std::vector<AdapterLoad> AdapterStore::takeLoaded() {
       }
       load.parts.reset();
       load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
+      load.error_code = ErrorCode::kExhausted;
     } else {
       load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
     }
