@@ -1,12 +1,11 @@
-// Every golden on two tensor-parallel ranks, two pipeline stages, and both: the oracle's logits, those of one rank
-// within the tolerance, and one set of bits whatever the number of stages.
+// Every golden on two tensor-parallel ranks, two pipeline stages, and both: the oracle's logits, those of one
+// rank within the tolerance, and one set of bits whatever the number of stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <map>
 
-#include "base/error.h"
 #include "golden_case.h"
 #include "golden_tolerance.h"
 #include "teacher_forced.h"
@@ -41,16 +40,18 @@ TEST_P(GoldenRanks, AnswerAsOneDoes) {
   for (const std::string backend : {"cpu", "reference"}) {
     std::map<int32_t, std::vector<std::vector<float>>> one_stage;  // by tp_size
     double worst = 0;
-    for (const auto& [tp_size, pp_size] : std::vector<std::pair<int32_t, int32_t>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}}) {
+    for (const auto& [tp_size, pp_size] :
+         std::vector<std::pair<int32_t, int32_t>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}}) {
       const Cut cut{.tp_size = tp_size, .pp_size = pp_size};
       SCOPED_TRACE(backend + " " + cut.name());
       if (const std::string refusal = cutRefusal(golden, tp_size); !refusal.empty()) {
-        EXPECT_THAT(testEngineRefusal(golden.directory, dtype, testBuildConfig(), cut), testing::EndsWith(refusal));
+        EXPECT_THAT(testEngineRefusal(golden.directory, dtype, testBuildConfig(), cut),
+                    testing::EndsWith(refusal));
         continue;
       }
       // Chunks of 11 wherever there are stages: chunking and stages together change no bit.
-      const auto logits =
-          logitsOf(golden, testEngine(golden.directory, dtype, testBuildConfig(), cut), backend, pp_size == 1 ? 1 << 20 : 11);
+      const auto logits = logitsOf(golden, testEngine(golden.directory, dtype, testBuildConfig(), cut),
+                                   backend, pp_size == 1 ? 1 << 20 : 11);
       if (pp_size == 1) one_stage[tp_size] = logits;
       for (size_t i = 0; i < golden.rows.size(); ++i) {
         SCOPED_TRACE("row " + std::to_string(i));
@@ -72,31 +73,15 @@ TEST_P(GoldenRanks, AnswerAsOneDoes) {
 INSTANTIATE_TEST_SUITE_P(Llama, GoldenRanks,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {
-                           return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));
+                           return std::get<0>(info.param) + "_" +
+                                  std::string(dtypeName(std::get<1>(info.param)));
                          });
 
 TEST(GoldenRanksCover, HalfOfTheGoldensAreCut) {
   size_t cut = 0;
-  for (const std::string& name : goldenNames()) cut += cutRefusal(loadGolden(name, DType::kFloat32), 2).empty();
+  for (const std::string& name : goldenNames())
+    cut += cutRefusal(loadGolden(name, DType::kFloat32), 2).empty();
   EXPECT_GE(2 * cut, goldenNames().size());
-}
-
-// One rank's failure is the step's, and the next step goes well.
-TEST(GoldenRanksFailure, FreesTheOtherRanks) {
-  const GoldenCase golden = loadGolden("plain", DType::kFloat32);
-  const auto dir = testEngine(golden.directory, golden.dtype, testBuildConfig(), {.tp_size = 2, .pp_size = 2});
-  RankGroup ranks(RankGroup::loadEngines(dir), {.threads = 1}, kTeacherForcedOptions);
-  const GoldenRow& row = golden.rows.back();
-  const auto expected = teacherForced(ranks, row.fed(), row.first_position, nullptr);
-  for (size_t failing = 0; failing < 4; ++failing) {
-    SCOPED_TRACE("rank " + std::to_string(failing));
-    // Parts of a wrong adapter: those of one rank are missing.
-    const auto whole = ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(0), ranks.engine()));
-    PreparedAdapter broken = *whole;
-    broken.ranks[failing] = std::make_shared<AdapterParts>(0);
-    EXPECT_THROW(teacherForced(ranks, row.fed(), row.first_position, &broken), std::exception);
-    EXPECT_EQ(teacherForced(ranks, row.fed(), row.first_position, nullptr), expected);
-  }
 }
 
 }  // namespace

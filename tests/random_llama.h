@@ -28,7 +28,8 @@ struct RandomLlama {
   std::string describe() const;
 };
 
-// heads is a multiple of 4 and mlp too, kv_heads a power of two from 1 to heads; the rest is odd where it may be.
+// heads is a multiple of 4 and mlp too, kv_heads a power of two from 1 to heads; the rest is odd where it may
+// be.
 RandomLlama randomLlamaShape(std::mt19937_64& rng);
 // Weights of a network whose activations stay near 1.
 void fillWeights(RandomLlama& model, std::mt19937_64& rng);
@@ -36,6 +37,7 @@ void fillWeights(RandomLlama& model, std::mt19937_64& rng);
 // config.json and model.safetensors.
 void writeModel(const RandomLlama& model, const std::filesystem::path& dir);
 // A PEFT directory: some or all of the linears of some or all layers; LoRA, rsLoRA or DoRA.
-void writeRandomAdapter(const RandomLlama& model, bool dora, std::mt19937_64& rng, const std::filesystem::path& dir);
+void writeRandomAdapter(const RandomLlama& model, bool dora, std::mt19937_64& rng,
+                        const std::filesystem::path& dir);
 
 }  // namespace chorus::test

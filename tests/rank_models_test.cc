@@ -1,6 +1,6 @@
-// Random small models with random adapters, cut over ranks in every way that weights can be: heads repeated where
-// there are fewer than ranks, a vocabulary that does not divide, tied and sharded embeddings. Answers are those of one
-// rank, and rows of a mixed batch have the bits of their solo runs.
+// Random small models with random adapters, cut over ranks in every way that weights can be: heads repeated
+// where there are fewer than ranks, a vocabulary that does not divide, tied and sharded embeddings. Answers
+// are those of one rank, and rows of a mixed batch have the bits of their solo runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,8 @@ Case makeCase(uint64_t seed, const std::filesystem::path& root) {
     c.adapters.push_back(c.dir / ("adapter" + std::to_string(i)));
     writeRandomAdapter(c.model, i == kAdapters - 1, rng, c.adapters.back());
   }
-  for (int i = 0; i < 45; ++i) c.tokens.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(c.model.vocab)));
+  for (int i = 0; i < 45; ++i)
+    c.tokens.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(c.model.vocab)));
   return c;
 }
 
@@ -58,12 +59,14 @@ std::vector<std::vector<float>> logitsOf(const Case& c, DType dtype, const Cut& 
 
 TEST(RankModels, AnswerAsOneRankDoes) {
   const TempDir root;
-  const Cut cuts[] = {{.tp_size = 2}, {.tp_size = 4},
-                      {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
-                      {.tp_size = 4, .use_parallel_embedding = true, .embedding_sharding_dim = 1},
-                      {.tp_size = 2, .pp_size = 3},
-                      {.tp_size = 4, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
-                      {.tp_size = 2, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}};
+  const Cut cuts[] = {
+      {.tp_size = 2},
+      {.tp_size = 4},
+      {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
+      {.tp_size = 4, .use_parallel_embedding = true, .embedding_sharding_dim = 1},
+      {.tp_size = 2, .pp_size = 3},
+      {.tp_size = 4, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
+      {.tp_size = 2, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}};
   int repeated_heads = 0;
   for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kModels; ++seed) {
     const Case c = makeCase(seed, root.path());
@@ -82,13 +85,15 @@ TEST(RankModels, AnswerAsOneRankDoes) {
         const double error = largestDifference(logits[i], one[i]);
         EXPECT_LE(error, tolerance) << (i == 0 ? "base" : c.adapters[i - 1].filename().string());
         worst = std::max(worst, error / tolerance);
-        if (i > 0) EXPECT_GT(largestDifference(logits[i], logits[0]), 10 * tolerance) << "the adapter does something";
+        if (i > 0)
+          EXPECT_GT(largestDifference(logits[i], logits[0]), 10 * tolerance) << "the adapter does something";
       }
       // How the embedding is held and where stages end changes no bit.
       const auto [known, is_new] = by_tp.emplace(cut.tp_size, logits);
       if (!is_new) EXPECT_EQ(logits, known->second);
     }
-    std::printf("seed %llu: largest difference %.2f of the tolerance\n", static_cast<unsigned long long>(seed), worst);
+    std::printf("seed %llu: largest difference %.2f of the tolerance\n",
+                static_cast<unsigned long long>(seed), worst);
   }
   EXPECT_GT(repeated_heads, 0);
 }
@@ -116,7 +121,8 @@ TEST(RankModels, RowsOfAMixedBatchHaveTheBitsOfTheirSoloRuns) {
       EXPECT_EQ(mixed[i].logits_hash, alone[i].logits_hash) << "row " << i;
     }
     const auto steps = executor->getLatestIterationStats();
-    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.numAdapters == kAdapters; }));
+    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
+                            [](const auto& step) { return step.numAdapters == kAdapters; }));
   }
 }
 

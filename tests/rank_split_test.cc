@@ -1,5 +1,6 @@
-// Rank files of the converter against a splitter of their own: plain code after TensorRT-LLM's rules, which shares
-// nothing with src/checkpoint/shard.cc. Every tensor of every rank, byte for byte, over random small models.
+// Rank files of the converter against a splitter of their own: plain code after TensorRT-LLM's rules, which
+// shares nothing with src/checkpoint/shard.cc. Every tensor of every rank, byte for byte, over random small
+// models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +58,8 @@ PlainTensor below(const PlainTensor& upper, const PlainTensor& lower) {
   return both;
 }
 
-// Key or value heads: cut like any rows, or, where there are fewer heads than ranks, each repeated for tp / heads ranks
-// that follow each other.
+// Key or value heads: cut like any rows, or, where there are fewer heads than ranks, each repeated for tp /
+// heads ranks that follow each other.
 PlainTensor heads(const PlainTensor& t, int64_t count, int64_t size, int64_t tp, int64_t which) {
   PlainTensor repeated = rows(t, 0, 0);
   const int64_t times = std::max<int64_t>(1, tp / count);
@@ -81,7 +82,7 @@ PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
   const PlainTensor& table = from.at("model.embed_tokens.weight");
   PlainTensors out;
   if (p == 0) {
-    out["transformer.vocab_embedding.weight"] = !cut.use_parallel_embedding         ? table
+    out["transformer.vocab_embedding.weight"] = !cut.use_parallel_embedding       ? table
                                                 : cut.embedding_sharding_dim == 0 ? vocabulary(table, tp, t)
                                                                                   : columns(table, tp, t);
   }
@@ -97,8 +98,10 @@ PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
     for (const std::string kind : {"weight", "bias"}) {
       if (kind == "weight" || m.attention_bias) {
         const PlainTensor q = rowPart(from.at(source + "self_attn.q_proj." + kind), tp, t);
-        const PlainTensor k = heads(from.at(source + "self_attn.k_proj." + kind), m.kv_heads, m.head_size, tp, t);
-        const PlainTensor v = heads(from.at(source + "self_attn.v_proj." + kind), m.kv_heads, m.head_size, tp, t);
+        const PlainTensor k =
+            heads(from.at(source + "self_attn.k_proj." + kind), m.kv_heads, m.head_size, tp, t);
+        const PlainTensor v =
+            heads(from.at(source + "self_attn.v_proj." + kind), m.kv_heads, m.head_size, tp, t);
         out[target + "attention.qkv." + kind] = below(below(q, k), v);
         const PlainTensor& dense = from.at(source + "self_attn.o_proj." + kind);
         out[target + "attention.dense." + kind] = kind == "bias" ? dense : columns(dense, tp, t);
@@ -142,7 +145,9 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
     tied += model.tied;
     for (const int32_t tp : {1, 2, 4}) {
       for (const int32_t pp : {1, 2, 3}) {
-        const Cut cut{.tp_size = tp, .pp_size = pp, .use_parallel_embedding = rng() % 2 == 0,
+        const Cut cut{.tp_size = tp,
+                      .pp_size = pp,
+                      .use_parallel_embedding = rng() % 2 == 0,
                       .embedding_sharding_dim = static_cast<int32_t>(rng() % 2)};
         const DType dtype = std::array{DType::kFloat32, DType::kBFloat16, DType::kFloat16}[rng() % 3];
         SCOPED_TRACE(cut.name() + " " + std::string(dtypeName(dtype)));
@@ -173,7 +178,8 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
             ++compared;
           }
         }
-        EXPECT_FALSE(std::filesystem::exists(checkpoint / ("rank" + std::to_string(tp * pp) + ".safetensors")));
+        EXPECT_FALSE(
+            std::filesystem::exists(checkpoint / ("rank" + std::to_string(tp * pp) + ".safetensors")));
       }
     }
   }
@@ -195,27 +201,39 @@ TEST(RankSplit, WhatDoesNotDivideIsRefusedByName) {
     const auto dir = root.path() / "model";
     writeModel(model, dir);
     try {
-      convertHuggingFace(dir, root.path() / "checkpoint", {.tp_size = cut.tp_size,
-                                                           .pp_size = cut.pp_size,
-                                                           .use_parallel_embedding = cut.use_parallel_embedding,
-                                                           .embedding_sharding_dim = cut.embedding_sharding_dim,
-                                                           .workers = 1});
+      convertHuggingFace(dir, root.path() / "checkpoint",
+                         {.tp_size = cut.tp_size,
+                          .pp_size = cut.pp_size,
+                          .use_parallel_embedding = cut.use_parallel_embedding,
+                          .embedding_sharding_dim = cut.embedding_sharding_dim,
+                          .workers = 1});
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string();
   };
   using testing::EndsWith;
-  EXPECT_THAT(refusal([](RandomLlama& m) { m.heads = 6; m.kv_heads = 2; }, {.tp_size = 4}),
+  EXPECT_THAT(refusal(
+                  [](RandomLlama& m) {
+                    m.heads = 6;
+                    m.kv_heads = 2;
+                  },
+                  {.tp_size = 4}),
               EndsWith("num_attention_heads 6 is not a multiple of tp_size 4"));
-  EXPECT_THAT(refusal([](RandomLlama& m) { m.heads = 6; m.kv_heads = 3; }, {.tp_size = 2}),
+  EXPECT_THAT(refusal(
+                  [](RandomLlama& m) {
+                    m.heads = 6;
+                    m.kv_heads = 3;
+                  },
+                  {.tp_size = 2}),
               EndsWith("num_key_value_heads 3 and tp_size 2: one must be a multiple of the other"));
   EXPECT_THAT(refusal([](RandomLlama& m) { m.mlp = 27; }, {.tp_size = 2}),
               EndsWith("intermediate_size 27 is not a multiple of tp_size 2"));
   EXPECT_THAT(refusal([](RandomLlama& m) { m.hidden = 21; },
                       {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}),
               EndsWith("hidden_size 21 is not a multiple of tp_size 2"));
-  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}), EndsWith("mapping.pp_size is 4, it must lie in 1 to 3"));
+  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}),
+              EndsWith("mapping.pp_size is 4, it must lie in 1 to 3"));
   EXPECT_EQ(refusal([](RandomLlama& m) { m.hidden = 21; }, {.tp_size = 2}), "");
 }
 
