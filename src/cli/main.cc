@@ -8,6 +8,7 @@
 #include "cli/bench_command.h"
 #include "cli/build_command.h"
 #include "cli/convert_command.h"
+#include "cli/inspect_command.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
 #include "cli/text_commands.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   chorus::addServeCommand(app);
   chorus::addTextCommands(app);
   chorus::addBenchCommand(app);
+  chorus::addInspectCommand(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/thread_pool.h"
 #include "checkpoint/names.h"
 #include "checkpoint/writer.h"
@@ -110,6 +111,9 @@ std::vector<Job> planJobs(const CheckpointWriter& writer, int32_t ranks) {
 
 void copyAll(const std::vector<Job>& jobs, const ModelConfig& config, const TensorSource& tensors,
              CheckpointWriter& writer, int32_t workers) {
+  uint64_t total = 0;
+  for (const Job& job : jobs) total += job.bytes;
+  Progress progress("converting", total);
   std::atomic<bool> failed{false};
   std::exception_ptr first_failure;
   std::mutex mutex;
@@ -121,6 +125,7 @@ void copyAll(const std::vector<Job>& jobs, const ModelConfig& config, const Tens
       copyRankTensor(*job.tensor, config.mapping, job.rank, tensors,
                      [&](uint64_t offset, std::span<const std::byte> bytes) {
                        writer.write(job.rank, job.tensor->name, offset, bytes);
+                       progress.add(bytes.size());
                      });
     } catch (...) {
       const std::lock_guard lock(mutex);
@@ -146,14 +151,18 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
   return config;
 }
 
+HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options) {
+  HuggingFaceModel model = {.tensors = TensorSource::open(model_dir), .config = {}, .table = {}};
+  model.config = configOfHuggingFace(model_dir, model.tensors, options);
+  const Architecture& architecture = findArchitecture(model.config.architecture);
+  model.table = architecture.weightTable(model.config);
+  checkSources(model.table, model.config, model.tensors, architecture.ignored_sources, model_dir);
+  return model;
+}
+
 void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
                         const ConvertOptions& options) {
-  const TensorSource tensors = TensorSource::open(model_dir);
-  const ModelConfig config = configOfHuggingFace(model_dir, tensors, options);
-  const Architecture& architecture = findArchitecture(config.architecture);
-  const WeightTable table = architecture.weightTable(config);
-  checkSources(table, config, tensors, architecture.ignored_sources, model_dir);
-
+  const auto [tensors, config, table] = openHuggingFace(model_dir, options);
   CheckpointWriter writer(output_dir, config, table);
   const std::vector<Job> jobs = planJobs(writer, config.mapping.worldSize());
   const auto cores = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));

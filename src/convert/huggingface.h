@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "checkpoint/config.h"
+#include "checkpoint/weight_table.h"
 #include "formats/tensor_source.h"
 
 namespace chorus {
@@ -25,7 +26,16 @@ struct ConvertOptions {
 ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
                                 const ConvertOptions& options);
 
-// Reads config.json and the safetensors weights of model_dir and writes a checkpoint to output_dir, which appears
+struct HuggingFaceModel {
+  TensorSource tensors;
+  ModelConfig config;   // of the checkpoint that it becomes
+  WeightTable table;    // of config
+};
+// Opens model_dir and checks that its tensors are those its config.json asks for. Throws Error that names the tensor
+// which is missing, not expected, of another shape or of an unusable dtype.
+HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options);
+
+// Reads config.json and the weights of model_dir (formats/tensor_source.h) and writes a checkpoint to output_dir, which appears
 // whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to nearest
 // even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing, not
 // expected, of another shape, of an unusable dtype, or whose values float16 cannot hold.

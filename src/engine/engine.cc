@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "engine/engine_layout.h"
 
 namespace chorus {
 namespace {
@@ -42,8 +43,20 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
     std::string name = tensor.name;
     engine->entries_.emplace(std::move(name), std::move(tensor));
   }
+  engine->checkComplete();
   engine->file_.willNeed();
   return engine;
+}
+
+void Engine::checkComplete() const {
+  const WeightTable table = architecture_->weightTable(config_);
+  for (const EngineTensor& expected : engineTensors(rankTensors(table, config_, rank_), config_)) {
+    const EngineTensor& tensor = get(expected.name, expected.kind, expected.rows, expected.cols);
+    if (tensor.dtype != expected.dtype) {
+      fail(ErrorCode::kCorrupt, "{}: {} is {} where the config says {}; {}", file_.path().string(), expected.name,
+           dtypeName(tensor.dtype), dtypeName(expected.dtype), kBuildAgain);
+    }
+  }
 }
 
 const EngineTensor* Engine::find(const std::string& name, EngineTensorKind kind) const {

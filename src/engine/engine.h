@@ -18,18 +18,24 @@ namespace chorus {
 // Immutable and shared. Weights stay in the mapped file.
 class Engine {
  public:
-  // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file.
+  // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file, one
+  // without a tensor that the architecture's weight table asks for.
   static std::shared_ptr<const Engine> load(const std::filesystem::path& dir, int32_t rank = 0);
 
   const ModelConfig& config() const { return config_; }
   const BuildConfig& buildConfig() const { return build_; }
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
+  // Of this rank's pipeline stage.
+  LayerRange layers() const {
+    return stageLayers(config_.num_hidden_layers, config_.mapping, config_.mapping.ppRank(rank_));
+  }
   size_t weightBytes() const { return file_.bytes().size(); }
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }
-  // For a backend that has copied the weights: the views stay valid, their pages leave this process's memory.
-  void releasePages() const { file_.release(); }
+  // For a backend that has copied bytes [begin, begin + size) of the file: the views stay valid, their pages leave
+  // this process's memory.
+  void releasePages(size_t begin, size_t size) const { file_.release(begin, size); }
   const std::filesystem::path& path() const { return file_.path(); }
 
   // Tensors by their engine name ("transformer.layers.0.attention.qkv"), in the mapped file. Throw Error(kCorrupt) when
@@ -46,6 +52,7 @@ class Engine {
   Table table(const std::string& name, int64_t rows, int64_t cols) const;
 
  private:
+  void checkComplete() const;
   const EngineTensor* find(const std::string& name, EngineTensorKind kind) const;
   const EngineTensor& get(const std::string& name, EngineTensorKind kind, int64_t rows, int64_t cols) const;
 

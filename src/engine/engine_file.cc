@@ -25,20 +25,6 @@ constexpr const char* kKindNames[] = {"linear", "table", "vector"};
 
 uint64_t alignUp(uint64_t x) { return (x + kAlignment - 1) / kAlignment * kAlignment; }
 
-uint64_t tensorBytes(const EngineTensor& tensor) {
-  constexpr int64_t kMaxExtent = int64_t{1} << 40;
-  if (tensor.rows <= 0 || tensor.cols <= 0 || tensor.rows > kMaxExtent || tensor.cols > kMaxExtent) {
-    fail(ErrorCode::kCorrupt, "{}: shape [{}, {}] is out of range", tensor.name, tensor.rows, tensor.cols);
-  }
-  const auto rows = static_cast<uint64_t>(tensor.rows);
-  const auto cols = static_cast<uint64_t>(tensor.cols);
-  if (tensor.kind != EngineTensorKind::kLinear) {
-    return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
-  }
-  const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
-  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.dtype, tensor.cols)), tensor.name.c_str());
-}
-
 std::string indexText(const std::vector<EngineTensor>& tensors) {
   Json list = Json::array();
   for (const EngineTensor& t : tensors) {
@@ -76,6 +62,20 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
   return tensor;
 }
 }  // namespace
+
+uint64_t tensorBytes(const EngineTensor& tensor) {
+  constexpr int64_t kMaxExtent = int64_t{1} << 40;
+  if (tensor.rows <= 0 || tensor.cols <= 0 || tensor.rows > kMaxExtent || tensor.cols > kMaxExtent) {
+    fail(ErrorCode::kCorrupt, "{}: shape [{}, {}] is out of range", tensor.name, tensor.rows, tensor.cols);
+  }
+  const auto rows = static_cast<uint64_t>(tensor.rows);
+  const auto cols = static_cast<uint64_t>(tensor.cols);
+  if (tensor.kind != EngineTensorKind::kLinear) {
+    return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
+  }
+  const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
+  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.dtype, tensor.cols)), tensor.name.c_str());
+}
 
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source) {
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {

@@ -33,6 +33,9 @@ struct EngineTensor {
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
 };
 
+// Bytes that a tensor of this kind, dtype and shape takes. Throws Error(kCorrupt) when they are out of range.
+uint64_t tensorBytes(const EngineTensor& tensor);
+
 // Reads the index of a whole file's bytes. Throws Error(kCorrupt) on anything that is not exactly this format:
 // magic, version, sizes that contradict shapes, offsets outside the file or unaligned, names given twice.
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source);

@@ -1,6 +1,8 @@
 #include "engine/session.h"
 
 #include "base/error.h"
+#include "base/progress.h"
+#include "engine/engine_layout.h"
 #include "engine/rope_table.h"
 #include "models/decoder.h"
 
@@ -10,7 +12,8 @@ namespace {
 // Sizes of one tensor-parallel rank.
 DecoderShape rankShape(const ModelConfig& config) {
   const int32_t tp = config.mapping.tp_size;
-  return {.hidden_size = config.hidden_size,
+  return {.vocab_size = config.vocab_size,
+          .hidden_size = config.hidden_size,
           .num_heads = config.num_attention_heads / tp,
           .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
           .head_size = config.head_size,
@@ -18,16 +21,31 @@ DecoderShape rankShape(const ModelConfig& config) {
           .norm_epsilon = static_cast<float>(config.norm_epsilon)};
 }
 
+void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
+  const ModelConfig& config = engine.config();
+  const Mapping& mapping = config.mapping;
+  weights.embedding_rows = config.vocab_size;
+  weights.embedding_cols = config.hidden_size;
+  if (config.use_parallel_embedding && config.embedding_sharding_dim == 0) {
+    weights.embedding_rows = vocabularyShare(config);
+    weights.embedding_first = mapping.tpRank(engine.rank()) * weights.embedding_rows;
+  } else if (config.use_parallel_embedding) {
+    weights.embedding_cols = config.hidden_size / mapping.tp_size;
+  }
+  const auto table =
+      engine.table("transformer.vocab_embedding", weights.embedding_rows, weights.embedding_cols);
+  weights.embedding = table.data;
+  weights.embedding_dtype = table.dtype;
+}
+
 DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
   const ModelConfig& config = engine.config();
+  const int32_t stage = config.mapping.ppRank(engine.rank());
   const int64_t heads_width = shape.num_heads * shape.head_size;
   const int64_t qkv_width = heads_width + 2 * shape.num_kv_heads * shape.head_size;
   DecoderWeights weights;
-  const auto embedding = engine.table("transformer.vocab_embedding", config.vocab_size, config.hidden_size);
-  weights.embedding = embedding.data;
-  weights.embedding_dtype = embedding.dtype;
-  weights.vocab_size = config.vocab_size;
-  for (int32_t i = 0; i < config.num_hidden_layers; ++i) {
+  if (stage == 0) loadEmbedding(engine, weights);
+  for (int32_t i = 0; i < engine.layers().count(); ++i) {
     const std::string layer = fmt::format("transformer.layers.{}.", i);
     DecoderLayerWeights w;
     w.input_norm = engine.vector(layer + "input_layernorm", shape.hidden_size);
@@ -42,16 +60,23 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
     w.proj_bias = engine.optionalVector(layer + "mlp.proj.bias", shape.hidden_size);
     weights.layers.push_back(w);
   }
-  weights.final_norm = engine.vector("transformer.ln_f", shape.hidden_size);
-  weights.lm_head = engine.linear("lm_head", config.vocab_size, config.hidden_size);
+  if (stage + 1 == config.mapping.pp_size) {
+    weights.final_norm = engine.vector("transformer.ln_f", shape.hidden_size);
+    weights.lm_head = engine.linear("lm_head", vocabularyShare(config), config.hidden_size);
+  }
   return weights;
 }
 
 // The same weights as the backend's ops see them.
 DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
   const auto file = engine.weightFile();
-  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size()));
-  if (device != file.data()) engine.releasePages();
+  Progress progress("loading " + engine.path().filename().string(), file.size());
+  // The file's pages go as the copy grows, so that loading takes the weights' memory once.
+  const auto copied = [&](size_t begin, size_t bytes) {
+    engine.releasePages(begin, bytes);
+    progress.add(bytes);
+  };
+  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), copied));
   const auto move = [&](auto*& pointer) {
     if (pointer == nullptr) return;
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
@@ -73,11 +98,12 @@ DType kvDType(const ModelConfig& config) { return config.dtype; }
 }  // namespace
 
 struct Session::State {
-  State(const Engine& engine, Backend& backend, const SessionOptions& options, DecoderShape shape_in)
-      : shape(shape_in),
-        activations(backend, shape, engine.config().vocab_size, options.max_num_tokens, options.max_batch_size),
+  State(const Engine& engine, Backend& backend, const SessionOptions& options, const RankLinks& links)
+      : shape(rankShape(engine.config())),
+        activations(backend, shape, links, options.max_num_tokens, options.max_batch_size),
         context(backend.createContext()) {
     const ModelConfig& config = engine.config();
+    const LayerRange layers = engine.layers();
     const auto upload = [&](const std::vector<float>& host) {
       DeviceBuffer buffer = backend.allocate(host.size() * sizeof(float));
       backend.upload(buffer.data(), host.data(), buffer.size(), stream);
@@ -92,17 +118,20 @@ struct Session::State {
                   .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = options.tokens_per_block};
     layer.block_stride = ::chorus::kvBlockBytes(layer);
     const int64_t layer_bytes = layer.block_stride * options.kv_blocks;
-    kv_pool = backend.allocate(static_cast<size_t>(layer_bytes * config.num_hidden_layers));
-    for (int32_t i = 0; i < config.num_hidden_layers; ++i) {
+    kv_pool = backend.allocate(static_cast<size_t>(layer_bytes * layers.count()));
+    for (int32_t i = 0; i < layers.count(); ++i) {
       layer.base = kv_pool.as<std::byte>() + layer_bytes * i;
       kv.push_back(layer);
     }
     DecoderWeights weights = loadWeights(engine, shape);
     host_layers = weights.layers;
+    std::vector<LayerSpec> specs = engine.architecture().modelSpec(config).layers;
     decoder = std::make_unique<Decoder>(
-        engine.architecture().modelSpec(config), shape, importWeights(std::move(weights), engine, backend),
+        std::vector<LayerSpec>(specs.begin() + layers.begin, specs.begin() + layers.end), shape,
+        importWeights(std::move(weights), engine, backend),
         RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
-                  config.position_embedding_type == PositionEmbedding::kRopeGptj});
+                  config.position_embedding_type == PositionEmbedding::kRopeGptj},
+        links);
   }
 
   DecoderShape shape;
@@ -117,18 +146,18 @@ struct Session::State {
   std::vector<float> host_logits;
 };
 
-Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options)
-    : engine_(std::move(engine)), backend_(std::move(backend)), options_(options) {
+Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
+                 const RankLinks& links)
+    : engine_(std::move(engine)),
+      table_(engine_->architecture().weightTable(engine_->config())),
+      backend_(std::move(backend)),
+      options_(options) {
   const BuildConfig& build = engine_->buildConfig();
-  if (engine_->config().mapping.worldSize() != 1) {
-    fail(ErrorCode::kUnsupported, "{}: the engine has {} ranks; this program runs engines of one rank",
-         engine_->path().string(), engine_->config().mapping.worldSize());
-  }
   if (options_.max_batch_size == 0) options_.max_batch_size = build.max_batch_size;
   if (options_.max_num_tokens == 0) options_.max_num_tokens = build.max_num_tokens;
   if (options_.tokens_per_block == 0) options_.tokens_per_block = build.tokens_per_block;
   if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
-  state_ = std::make_unique<State>(*engine_, *backend_, options_, rankShape(engine_->config()));
+  state_ = std::make_unique<State>(*engine_, *backend_, options_, links);
 }
 
 Session::~Session() = default;
@@ -137,7 +166,7 @@ int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_bloc
   const DecoderShape shape = rankShape(config);
   const KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
                       .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
-  return ::chorus::kvBlockBytes(layer) * config.num_hidden_layers;
+  return ::chorus::kvBlockBytes(layer) * config.num_hidden_layers * config.mapping.tp_size;
 }
 
 PackedWeight Session::linearOf(int32_t layer, LinearId linear) const {
@@ -157,6 +186,7 @@ std::span<const float> Session::run(const StepInput& input) {
                     *s.context);
   const ConstMatrix logits =
       s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream);
+  if (engine_->config().mapping.tpRank(engine_->rank()) != 0) return {};
   s.host_logits.resize(static_cast<size_t>(logits.rows * logits.cols));
   backend_->download(s.host_logits.data(), logits.data, s.host_logits.size() * sizeof(float), s.stream);
   backend_->synchronize(s.stream);

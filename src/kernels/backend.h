@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,8 +69,10 @@ class Backend {
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
   // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
-  // copy that the backend keeps as long as it lives.
-  virtual const void* importWeights(const void* host, size_t bytes) = 0;
+  // copy that the backend keeps as long as it lives. While it copies, copied(begin, bytes) says which bytes of host
+  // are done with, piece by piece, from any thread.
+  using Copied = std::function<void(size_t begin, size_t bytes)>;
+  virtual const void* importWeights(const void* host, size_t bytes, const Copied& copied) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;
   // The batch's spans must stay valid until the step's last op returned.
@@ -88,12 +91,14 @@ class Backend {
   virtual void free(void* data, size_t size) = 0;
 };
 
-// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there
+// name: "cpu" or "reference". threads: 0 takes availableCores(). spin_us: how long idle threads look for work before
+// they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there
 // is. Throws Error that lists what is available.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
+  int spin_us = 50;
 };
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
 

@@ -2,11 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace chorus {
 namespace {
@@ -56,7 +61,41 @@ TEST(BackendTest, BuffersAreZeroedAlignedAndMovable) {
   backend->synchronize({});
   EXPECT_STREQ(back, text);
   EXPECT_EQ(backend->allocate(0).data(), nullptr);
-  EXPECT_EQ(backend->importWeights(text, sizeof(text)), text);
+  EXPECT_EQ(backend->importWeights(text, sizeof(text), nullptr), text);
+}
+
+size_t residentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * 4096;
+}
+
+TEST(BackendTest, LargeWeightsTakeTheirMemoryOnceWhileTheyAreCopied) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  constexpr size_t kSize = 320 * kMiB + 12288;
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("chorus_import_{}", ::getpid());
+  std::ofstream(path) << "weights";
+  std::filesystem::resize_file(path, kSize);
+  const MappedFile file(path);
+  std::filesystem::remove(path);
+  const auto backend = createBackend({});
+  const size_t before = residentBytes();
+  std::mutex mutex;
+  size_t copied = 0, peak = 0;
+  const void* weights = backend->importWeights(file.bytes().data(), kSize, [&](size_t begin, size_t bytes) {
+    file.release(begin, bytes);
+    const std::lock_guard lock(mutex);
+    copied += bytes;
+    peak = std::max(peak, residentBytes());
+  });
+  if (weights == file.bytes().data()) {  // the machine has no room for a copy
+    EXPECT_EQ(copied, 0u);
+    return;
+  }
+  EXPECT_STREQ(static_cast<const char*>(weights), "weights");
+  EXPECT_EQ(copied, kSize);
+  EXPECT_LT(peak, before + kSize + 8 * 17 * kMiB) << "beside the copy only the pieces in work";
 }
 
 }  // namespace

@@ -20,17 +20,22 @@ DeviceBuffer HostBackend::allocate(size_t bytes) {
   return DeviceBuffer(this, data, bytes);
 }
 
-const void* HostBackend::importWeights(const void* host, size_t bytes) {
+const void* HostBackend::importWeights(const void* host, size_t bytes, const Copied& copied) {
   constexpr size_t kWorthMoving = size_t{256} << 20;
   if (bytes < kWorthMoving || bytes > availableMemory() / 2) return host;
   AlignedBuffer copy(bytes);
-  const auto pieces = static_cast<size_t>(std::min(availableCores(), 8));
-  const size_t piece = (bytes / pieces + 4095) / 4096 * 4096;
+  const auto copiers_wanted = static_cast<size_t>(std::min(availableCores(), 8));
+  const size_t share = (bytes / copiers_wanted + 4095) / 4096 * 4096;
+  constexpr size_t kPiece = size_t{16} << 20;
   std::vector<std::thread> copiers;
-  for (size_t begin = 0; begin < bytes; begin += piece) {
-    copiers.emplace_back([&, begin] {
-      std::memcpy(copy.as<std::byte>() + begin, static_cast<const std::byte*>(host) + begin,
-                  std::min(piece, bytes - begin));
+  for (size_t first = 0; first < bytes; first += share) {
+    copiers.emplace_back([&, first] {
+      const size_t end = std::min(first + share, bytes);
+      for (size_t begin = first; begin < end; begin += kPiece) {
+        const size_t size = std::min(kPiece, end - begin);
+        std::memcpy(copy.as<std::byte>() + begin, static_cast<const std::byte*>(host) + begin, size);
+        copied(begin, size);
+      }
     });
   }
   for (std::thread& copier : copiers) copier.join();

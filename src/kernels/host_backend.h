@@ -16,7 +16,7 @@ class HostBackend : public Backend {
   void synchronize(Stream) override {}
   // Weights far beyond every cache are copied to huge pages where memory allows: streamed from the 4 KB pages of a
   // mapped file they lose a tenth and more of the read bandwidth to page walks.
-  const void* importWeights(const void* host, size_t bytes) override;
+  const void* importWeights(const void* host, size_t bytes, const Copied& copied) override;
 
  private:
   void free(void* data, size_t size) override;

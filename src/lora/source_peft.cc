@@ -14,8 +14,6 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
-
 enum class Part { kA, kB, kMagnitude };
 
 struct TensorKey {
@@ -95,8 +93,8 @@ class PeftReader {
       refuse(name, fmt::format("is of layer {}, the model has {} layers; the adapter is of another model", key->layer,
                                target_.config.num_hidden_layers));
     }
-    if (!config_.targets(key->module)) {
-      refuse(name, fmt::format("is not among the target_modules of {}; the two files are of different adapters",
+    if (!config_.modules.includes(key->module)) {
+      refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
     }
     ModuleTensors& tensors = modules_[{key->layer, key->module_name}];
@@ -190,17 +188,17 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
   return builder.finish(hash.hex());
 }
 
+TensorFile openPeftWeights(const std::filesystem::path& dir) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
+    if (std::filesystem::exists(dir / name)) return openTensorFile(dir / name);
+  }
+  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+}
+
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
   const auto config_path = dir / "adapter_config.json";
-  const std::string config_text = readFile(config_path, kMaxConfigBytes);
-  auto weights_path = dir / "adapter_model.safetensors";
-  if (!std::filesystem::exists(weights_path)) {
-    weights_path = dir / "adapter_model.bin";
-    if (!std::filesystem::exists(weights_path)) {
-      fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
-    }
-  }
-  const TensorFile weights = openTensorFile(weights_path);
+  const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
+  const TensorFile weights = openPeftWeights(dir);
   return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
 }
 

@@ -24,6 +24,10 @@ struct AdapterTarget {
 // model does not have, A without B, a rank above the maximum, values that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
+// The weights of such a directory: safetensors where both files stand, as PEFT has it. Throws Error(kNotFound) and those
+// of the formats.
+TensorFile openPeftWeights(const std::filesystem::path& dir);
+
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target);

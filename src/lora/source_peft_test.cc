@@ -6,12 +6,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/safetensors.h"
@@ -27,15 +26,6 @@ using testing::HasSubstr;
 
 const std::string kLayer0 = "base_model.model.model.layers.0.";
 const std::string kLayer1 = "base_model.model.model.layers.1.";
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 class PeftTest : public testing::Test {
  protected:
@@ -177,7 +167,7 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("lm_head"));
   tensors_ = original;
   put(kLayer0 + "self_attn.k_proj.lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  EXPECT_THAT(refusal(), HasSubstr("not among the modules"));
   tensors_ = original;
   put(q + "lora_A.default.weight", {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("the same weights"));
@@ -234,7 +224,7 @@ TEST_F(PeftTest, TargetModulesMayBeOnePattern) {
   config_["target_modules"] = R"(model\.layers\.\d+\.(self_attn\.q|mlp\.down)_proj)";
   EXPECT_EQ(refusal(), "");
   config_["target_modules"] = "q_proj";
-  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  EXPECT_THAT(refusal(), HasSubstr("not among the modules"));
   config_["target_modules"] = "(";
   EXPECT_THAT(refusal(), HasSubstr("target_modules"));
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/tensor.h"
+#include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/source_peft.h"
 #include "lora/source_tensors.h"
@@ -31,25 +31,13 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// What Session::prepareAdapter will take: each piece starts on a cache line.
-int64_t packedSize(const Adapter& adapter, DType dtype) {
-  const auto lines = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
-  int64_t bytes = 0;
-  for (const auto& module : adapter.modules) {
-    bytes += lines(packedBytes(dtype, module.rank, module.in)) +
-             lines(packedBytes(dtype, module.out, module.rank));
-    bytes += lines(static_cast<int64_t>(module.magnitude.size() * sizeof(float)));
-  }
-  return bytes;
-}
-
 }  // namespace
 
-EngineAdapters::EngineAdapters(const Session& session)
-    : session_(session), table_(session.engine().architecture().weightTable(session.engine().config())) {}
+EngineAdapters::EngineAdapters(const RankGroup& ranks)
+    : ranks_(ranks), table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
 Adapter EngineAdapters::read(const AdapterSource& source) const {
-  const Engine& engine = session_.engine();
+  const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   if (source.reloadable())
     return readPeftAdapter(source.directory, source.directory.filename().string(), target);
@@ -63,23 +51,16 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
-  const BuildConfig& build = session_.engine().buildConfig();
-  if (!build.lora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}': the engine was built without --lora_plugin",
-         source->directory.filename().string());
-  }
+  // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
+  checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   const Adapter adapter = read(*source);
-  if (adapter.uses_dora && !build.dora_plugin) {
-    fail(ErrorCode::kUnsupported, "adapter '{}' uses DoRA: the engine was built without --dora_plugin",
-         adapter.name);
-  }
   source->content_hash = adapter.content_hash;
-  source->bytes = packedSize(adapter, session_.engine().config().dtype);
+  source->bytes = ranks_.preparedBytes(adapter);
   return source;
 }
 
-std::shared_ptr<const AdapterParts> EngineAdapters::load(const AdapterSource& source) const {
-  return session_.prepareAdapter(read(source));
+std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
+  return ranks_.prepareAdapter(read(source));
 }
 
 int64_t widestModuleLayerBytes(const Engine& engine) {

@@ -6,7 +6,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/session.h"
+#include "engine/rank_group.h"
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/kv_cache/kv_budget.h"
@@ -89,11 +89,13 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   return core;
 }
 
-class SessionRunner : public StepRunner {
+class RankRunner : public StepRunner {
  public:
-  explicit SessionRunner(std::unique_ptr<Session> owned) : session(std::move(owned)) {}
-  std::span<const float> run(const StepInput& input) override { return session->run(input); }
-  const std::unique_ptr<Session> session;
+  RankRunner(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
+             const SessionOptions& options)
+      : ranks(std::move(engines), backend, options) {}
+  std::span<const float> run(const StepInput& input) override { return ranks.run(input); }
+  RankGroup ranks;
 };
 
 }  // namespace
@@ -101,18 +103,18 @@ class SessionRunner : public StepRunner {
 class Executor::Impl {
  public:
   Impl(const std::filesystem::path& engine_dir, ModelType model_type, const ExecutorConfig& config) {
-    const auto engine = Engine::load(engine_dir);
-    check(config, model_type, *engine);
-    CoreOptions options = coreOptions(config, *engine);
-    sizeCaches(config, *engine, options);
+    auto engines = RankGroup::loadEngines(engine_dir);
+    const Engine& engine = *engines.front();
+    check(config, model_type, engine);
+    CoreOptions options = coreOptions(config, engine);
+    sizeCaches(config, engine, options);
     SessionOptions session_options;
     session_options.max_batch_size = options.scheduler.max_batch_size;
     session_options.max_num_tokens = options.scheduler.max_num_tokens;
     session_options.tokens_per_block = options.scheduler.tokens_per_block;
     session_options.kv_blocks = options.scheduler.kv_blocks;
-    auto runner = std::make_unique<SessionRunner>(
-        std::make_unique<Session>(engine, createBackend(backendOptions(config)), session_options));
-    adapters_ = std::make_unique<EngineAdapters>(*runner->session);
+    auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks);
     core_ = std::make_unique<ExecutorCore>(
         options, std::move(runner), [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",

@@ -1,0 +1,106 @@
+// Adapter directories: alone what they say, beside a base whether they would serve there.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/reader.h"
+#include "cli/inspect_paths.h"
+#include "convert/huggingface.h"
+#include "engine/adapter_limits.h"
+#include "engine/engine.h"
+#include "lora/peft_config.h"
+#include "lora/shard.h"
+#include "lora/source_peft.h"
+#include "models/architecture.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The model an adapter is to be served on, and the limits of its engine: those of `chorus serve` where none is built.
+struct Base {
+  ModelConfig config;
+  WeightTable table;
+  BuildConfig build;
+};
+
+Base openBase(const fs::path& path) {
+  Base base;
+  base.build.lora_plugin = true;
+  base.build.dora_plugin = true;
+  switch (directoryKind(path)) {
+    case DirectoryKind::kEngine: {
+      const auto engine = Engine::load(path);
+      base.config = engine->config();
+      base.build = engine->buildConfig();
+      break;
+    }
+    case DirectoryKind::kCheckpoint: base.config = CheckpointReader::open(path).config(); break;
+    case DirectoryKind::kHuggingFace:
+      base.config = configOfHuggingFace(path, TensorSource::open(path), {});
+      break;
+    default: fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());
+  }
+  base.table = findArchitecture(base.config.architecture).weightTable(base.config);
+  return base;
+}
+
+std::string rangeText(int64_t least, int64_t most) {
+  return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
+}
+
+void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found) {
+  std::set<std::string> modules;
+  std::set<int32_t> layers;
+  std::set<int64_t> ranks;
+  std::set<float> scales;
+  for (const AdapterModule& module : adapter.modules) {
+    modules.insert(module.module_name);
+    layers.insert(module.layer);
+    ranks.insert(module.rank);
+    scales.insert(module.scale);
+  }
+  found.addList("modules", {modules.begin(), modules.end()});
+  found.add("layers", layers, fmt::format("{} of {}", layers.size(), base.config.num_hidden_layers));
+  found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
+  found.add("scale", scales, scales.size() == 1 ? fmt::format("{}", *scales.begin())
+                                                : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
+  uint64_t largest = 0;
+  for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
+    const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
+    largest = std::max(largest, static_cast<uint64_t>(packedAdapterBytes(part, base.config.dtype)));
+  }
+  found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
+  found.add("content hash", adapter.content_hash);
+}
+}  // namespace
+
+void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& found) {
+  found.setKind("PEFT adapter");
+  const auto config_path = dir / "adapter_config.json";
+  const PeftConfig config = PeftConfig::parse(readFile(config_path, kMaxPeftConfigBytes), config_path.string());
+  found.add("kind", config.use_dora ? "DoRA" : config.use_rslora ? "rsLoRA" : "LoRA");
+  found.add("r", config.r);
+  found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
+  if (const auto& names = config.modules.targets().ends; !names.empty()) found.addList("target_modules", names);
+  const TensorFile weights = openPeftWeights(dir);
+  uint64_t bytes = 0;
+  for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
+  found.add("tensors", static_cast<int64_t>(weights.names().size()));
+  found.addBytes("bytes of tensors", bytes);
+  if (base_path.empty()) {
+    found.add("base", nullptr, "not given: --base says whether it would serve there");
+    return;
+  }
+  const Base base = openBase(base_path);
+  found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
+  const std::string name = dir.has_filename() ? dir.filename().string() : dir.parent_path().filename().string();
+  checkServable(Adapter{.name = name}, base.build);
+  const Adapter adapter = readPeftAdapter(dir, name, {base.config, base.table, base.build.max_lora_rank});
+  describeAdapter(adapter, base, found);
+  checkServable(adapter, base.build);
+}
+
+}  // namespace chorus

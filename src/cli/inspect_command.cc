@@ -1,0 +1,87 @@
+#include "cli/inspect_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/inspect_paths.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InspectArgs {
+  std::string path, base, log_level = "error";
+  bool json = false;
+};
+
+void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
+  if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
+  if (!fs::is_directory(path)) return inspectFile(path, found);
+  const DirectoryKind kind = directoryKind(path);
+  if (kind != DirectoryKind::kAdapter && !base.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
+  }
+  switch (kind) {
+    case DirectoryKind::kHuggingFace: return inspectHuggingFace(path, found);
+    case DirectoryKind::kCheckpoint: return inspectCheckpoint(path, found);
+    case DirectoryKind::kEngine: return inspectEngine(path, found);
+    case DirectoryKind::kAdapter: return inspectAdapter(path, base, found);
+    case DirectoryKind::kTokenizer: return inspectTokenizer(path, found);
+  }
+}
+
+void runInspect(const InspectArgs& args) {
+  initLogging(args.log_level);
+  Inspection found;
+  std::optional<Error> refusal;
+  try {
+    inspectPath(args.path, args.base, found);
+  } catch (const Error& error) {
+    refusal = error;
+    found.problem = error.what();
+  }
+  const std::string text = args.json ? found.json(args.path).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                                     : found.table(args.path);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  if (refusal) throw *refusal;
+}
+}  // namespace
+
+DirectoryKind directoryKind(const fs::path& dir) {
+  if (fs::exists(dir / "adapter_config.json")) return DirectoryKind::kAdapter;
+  const auto config_path = dir / "config.json";
+  if (fs::exists(config_path)) {
+    const Json config = readJsonFile(config_path);
+    for (const auto& [key, kind] : {std::pair("pretrained_config", DirectoryKind::kEngine),
+                                    std::pair("architecture", DirectoryKind::kCheckpoint),
+                                    std::pair("architectures", DirectoryKind::kHuggingFace)}) {
+      if (config.contains(key)) return kind;
+    }
+    fail(ErrorCode::kUnsupported,
+         "{}: neither a model's (architectures), a checkpoint's (architecture) nor an engine's (pretrained_config)",
+         config_path.string());
+  }
+  if (fs::exists(dir / "tokenizer.json")) return DirectoryKind::kTokenizer;
+  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json or tokenizer.json in it", dir.string());
+}
+
+void addInspectCommand(CLI::App& app) {
+  auto args = std::make_shared<InspectArgs>();
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
+  inspect->add_option("path", args->path,
+                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or engine file")
+      ->required();
+  inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
+  inspect->add_flag("--json", args->json, "For machines");
+  inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
+  inspect->footer("Exit status 1 and one line on stderr when something is missing or wrong.");
+  inspect->callback([args] { runInspect(*args); });
+}
+
+}  // namespace chorus

@@ -1,0 +1,134 @@
+// Hugging Face models, checkpoints, engines and tokenizers, through the readers that convert, build and serve use.
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "checkpoint/reader.h"
+#include "cli/inspect_paths.h"
+#include "convert/huggingface.h"
+#include "engine/engine.h"
+#include "engine/engine_layout.h"
+#include "engine/session.h"
+#include "models/architecture.h"
+#include "server/generation_defaults.h"
+#include "server/text_codec.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+void describeConfig(const ModelConfig& config, Inspection& found) {
+  found.add("architecture", config.architecture);
+  found.add("dtype", std::string(dtypeName(config.dtype)));
+  found.add("layers", config.num_hidden_layers);
+  found.add("hidden size", config.hidden_size);
+  found.add("attention heads", {{"query", config.num_attention_heads}, {"key and value", config.num_key_value_heads},
+                                {"size", config.head_size}},
+            fmt::format("{} query, {} key and value, of size {}", config.num_attention_heads,
+                        config.num_key_value_heads, config.head_size));
+  found.add("vocabulary", config.vocab_size);
+  found.add("positions", config.max_position_embeddings);
+  found.add("ranks", {{"tp_size", config.mapping.tp_size}, {"pp_size", config.mapping.pp_size}},
+            fmt::format("{} tensor parallel x {} pipeline", config.mapping.tp_size, config.mapping.pp_size));
+}
+
+int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
+  int64_t count = 0;
+  for (const WeightRow& row : table) {
+    int64_t elements = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
+    for (const int64_t extent : row.shape) elements *= extent;
+    count += elements;
+  }
+  return count;
+}
+
+uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
+  uint64_t bytes = 0;
+  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config)) bytes += tensorBytes(tensor);
+  return bytes;
+}
+
+// What each rank of an engine of this model keeps in memory.
+void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, Inspection& found) {
+  found.add("parameters", parameterCount(table, config));
+  uint64_t weights = 0;
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
+    weights = std::max(weights, packedWeightBytes(table, config, rank));
+  }
+  const BuildConfig defaults;
+  const auto kv = static_cast<uint64_t>(Session::kvBlockBytes(config, defaults.tokens_per_block)) /
+                  static_cast<uint64_t>(defaults.tokens_per_block);
+  found.addBytes("weights in memory", weights, config.mapping.worldSize() > 1 ? "the largest rank" : "");
+  found.addBytes("KV cache per token", kv);
+  found.addBytes("KV cache of a longest sequence", kv * static_cast<uint64_t>(max_seq_len));
+}
+
+// With generation_config.json, whose end tokens must be the model's.
+void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_vocabulary) {
+  const auto codec = server::loadTextCodec(dir);
+  found.add("tokenizer", codec->vocabSize(),
+            fmt::format("{} tokens, {}", codec->vocabSize(),
+                        codec->hasChatTemplate() ? "with a chat template" : "no chat template"));
+  const auto defaults = server::readGenerationDefaults(dir, *codec);
+  std::string ends;
+  for (const int32_t id : defaults.endIds) ends += (ends.empty() ? "" : ", ") + std::to_string(id);
+  found.add("end tokens", defaults.endIds, ends.empty() ? "none" : ends);
+  for (const int32_t id : defaults.endIds) {
+    if (model_vocabulary == 0 || id < model_vocabulary) continue;
+    fail(ErrorCode::kInvalidArgument, "{}: end token {} is not in the model's vocabulary of {}", dir.string(), id,
+         model_vocabulary);
+  }
+}
+}  // namespace
+
+void inspectHuggingFace(const fs::path& dir, Inspection& found) {
+  found.setKind("Hugging Face model");
+  const HuggingFaceModel model = openHuggingFace(dir, {});
+  describeConfig(model.config, found);
+  describeCost(model.table, model.config, model.config.max_position_embeddings, found);
+  if (fs::exists(dir / "tokenizer.json")) {
+    describeTokenizer(dir, found, model.config.vocab_size);
+  } else {
+    found.add("tokenizer", nullptr, "none here: serve needs --tokenizer_dir");
+  }
+}
+
+void inspectCheckpoint(const fs::path& dir, Inspection& found) {
+  found.setKind("TensorRT-LLM checkpoint");
+  const auto checkpoint = CheckpointReader::open(dir);
+  const ModelConfig& config = checkpoint.config();
+  describeConfig(config, found);
+  const WeightTable table = findArchitecture(config.architecture).weightTable(config);
+  describeCost(table, config, config.max_position_embeddings, found);
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) checkpoint.rank(rank, table);
+}
+
+void inspectEngine(const fs::path& dir, Inspection& found) {
+  found.setKind("engine");
+  const auto engine = Engine::load(dir);
+  const ModelConfig& config = engine->config();
+  const BuildConfig& build = engine->buildConfig();
+  describeConfig(config, found);
+  describeCost(engine->architecture().weightTable(config), config, build.max_seq_len, found);
+  found.add("limits",
+            {{"max_batch_size", build.max_batch_size}, {"max_num_tokens", build.max_num_tokens},
+             {"max_input_len", build.max_input_len}, {"max_seq_len", build.max_seq_len}},
+            fmt::format("{} requests and {} tokens a step, prompts of {}, sequences of {}", build.max_batch_size,
+                        build.max_num_tokens, build.max_input_len, build.max_seq_len));
+  const Json adapters = {{"lora_plugin", build.lora_plugin}, {"dora_plugin", build.dora_plugin},
+                         {"max_lora_rank", build.max_lora_rank}, {"lora_target_modules", build.lora_target_modules}};
+  const std::string modules = build.lora_target_modules.empty()
+                                  ? "any module"
+                                  : fmt::format("modules {}", fmt::join(build.lora_target_modules, ", "));
+  found.add("adapters", adapters,
+            !build.lora_plugin ? "none: built without --lora_plugin"
+                               : fmt::format("{} to rank {}, {}", build.dora_plugin ? "LoRA and DoRA" : "LoRA",
+                                             build.max_lora_rank, modules));
+  for (int32_t rank = 1; rank < config.mapping.worldSize(); ++rank) Engine::load(dir, rank);
+}
+
+void inspectTokenizer(const fs::path& dir, Inspection& found) {
+  found.setKind("tokenizer");
+  describeTokenizer(dir, found, 0);
+}
+
+}  // namespace chorus

@@ -1,0 +1,25 @@
+// The kinds of things that `chorus inspect` knows. Each function adds what it finds to the inspection as it goes, and
+// throws the Error of the reader or check that would refuse the thing in convert, build, run or serve.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cli/inspection.h"
+
+namespace chorus {
+
+void inspectHuggingFace(const std::filesystem::path& dir, Inspection& found);
+void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
+void inspectEngine(const std::filesystem::path& dir, Inspection& found);
+// base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
+void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
+void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
+// safetensors, npy and engine files, told apart by their first bytes.
+void inspectFile(const std::filesystem::path& file, Inspection& found);
+
+enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kTokenizer };
+// Throws Error(kUnsupported) that says what the directory lacks.
+DirectoryKind directoryKind(const std::filesystem::path& dir);
+
+}  // namespace chorus

@@ -1,0 +1,44 @@
+// What `chorus inspect` found out about a path: a few named facts, and what is wrong if something is.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace chorus {
+
+class Inspection {
+ public:
+  void setKind(std::string kind) { kind_ = std::move(kind); }
+  // One line of the table; value is what --json says. A name given again replaces its fact.
+  void add(std::string name, Json value, std::string text);
+  void add(std::string name, const std::string& text) { add(std::move(name), text, text); }
+  void add(std::string name, int64_t number) { add(std::move(name), number, std::to_string(number)); }
+  void addBytes(std::string name, uint64_t bytes, std::string_view note = "");
+  void addList(std::string name, const std::vector<std::string>& items);
+
+  // One line: what is missing or wrong. Unset: whole, and this program would serve or read it.
+  std::optional<std::string> problem;
+
+  std::string table(const std::filesystem::path& path) const;
+  Json json(const std::filesystem::path& path) const;
+
+ private:
+  struct Fact {
+    std::string name;
+    Json value;
+    std::string text;
+  };
+  std::string kind_;
+  std::vector<Fact> facts_;
+};
+
+// "1.5 KiB", "12.0 MiB", "3.25 GiB".
+std::string bytesText(uint64_t bytes);
+
+}  // namespace chorus

@@ -1,0 +1,185 @@
+// `chorus inspect`: what it says of whole things, and the one line for each that is not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "command.h"
+#include "convert/huggingface.h"
+#include "engine/session.h"
+#include "golden_case.h"
+#include "safetensors_edit.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Inspect : public testing::Test {
+ protected:
+  // The --json report of a whole thing.
+  static Json facts(std::vector<std::string> arguments, const std::string& kind) {
+    arguments.insert(arguments.begin(), "inspect");
+    const CommandResult table = runChorus(arguments);
+    EXPECT_EQ(table.status, 0) << table.errors;
+    EXPECT_EQ(table.errors, "");
+    EXPECT_THAT(table.out, HasSubstr(": " + kind + "\n"));
+    EXPECT_THAT(table.out, HasSubstr("whole"));
+    arguments.push_back("--json");
+    const CommandResult result = runChorus(arguments);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    const Json report = parseJson(result.out, "report");
+    EXPECT_EQ(report.at("kind"), kind);
+    EXPECT_EQ(report.at("whole"), true);
+    EXPECT_TRUE(report.at("problem").is_null());
+    return report.at("facts");
+  }
+
+  static void refuses(std::vector<std::string> arguments, const std::vector<std::string>& parts) {
+    arguments.insert(arguments.begin(), "inspect");
+    const CommandResult result = runChorus(arguments);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+    arguments.push_back("--json");
+    const CommandResult json = runChorus(arguments);
+    EXPECT_EQ(json.status, 1);
+    const Json report = parseJson(json.out, "report");
+    EXPECT_EQ(report.at("whole"), false);
+    for (const std::string& part : parts) EXPECT_THAT(report.at("problem").get<std::string>(), HasSubstr(part));
+  }
+
+  fs::path copyModel(const std::string& name) {
+    const fs::path model = dir_.path() / "model";
+    fs::copy(loadGolden(name, DType::kFloat32).directory, model, fs::copy_options::recursive);
+    return model;
+  }
+  static void editJson(const fs::path& file, const std::function<void(Json& json)>& edit) {
+    Json json = readJsonFile(file);
+    edit(json);
+    writeFileAtomically(file, json.dump());
+  }
+
+  const GoldenCase plain_ = loadGolden("plain", DType::kFloat32);
+  const TempDir dir_;
+};
+
+TEST_F(Inspect, ModelCheckpointAndEngineAgree) {
+  const fs::path checkpoint = dir_.path() / "checkpoint";
+  convertHuggingFace(plain_.directory, checkpoint, {.dtype = DType::kFloat32, .workers = 1});
+  const fs::path engine_dir = testEngine(plain_.directory, DType::kFloat32);
+  const Json model = facts({plain_.directory}, "Hugging Face model");
+  EXPECT_EQ(model.at("architecture"), "LlamaForCausalLM");
+  EXPECT_EQ(model.at("layers"), 4);
+  EXPECT_EQ(model.at("vocabulary"), 211);
+
+  // The model's own count of its parameters: what its file holds.
+  const auto engine = Engine::load(engine_dir);
+  EXPECT_EQ(model.at("parameters").get<uint64_t>() * 4,
+            facts({plain_.directory / "model.safetensors"}, "safetensors file").at("bytes of tensors"));
+  EXPECT_EQ(model.at("KV cache per token").get<int64_t>() * 64, Session::kvBlockBytes(engine->config(), 64));
+
+  for (const Json& other : {facts({checkpoint}, "TensorRT-LLM checkpoint"), facts({engine_dir}, "engine")}) {
+    for (const char* same : {"architecture", "layers", "parameters", "weights in memory", "KV cache per token"}) {
+      EXPECT_EQ(other.at(same), model.at(same)) << same;
+    }
+  }
+  uint64_t packed = 0;
+  const Json file = facts({engine_dir / "rank0.engine"}, "engine file");
+  packed = file.at("bytes of tensors");
+  EXPECT_EQ(packed, model.at("weights in memory"));
+  EXPECT_EQ(file.at("tensors").size(), 4u * 6 + 3);
+}
+
+TEST_F(Inspect, AnAdapterAloneAndOnItsBase) {
+  const fs::path adapter = plain_.directory / "adapters/pattern_f32";
+  EXPECT_EQ(facts({adapter}, "PEFT adapter").at("r"), 4);
+  const fs::path engine_dir = testEngine(plain_.directory, DType::kFloat32);
+  for (const fs::path& base : {plain_.directory, engine_dir}) {
+    const Json on_base = facts({adapter, "--base", base}, "PEFT adapter");
+    EXPECT_EQ(on_base.at("rank"), Json({4, 5, 11}));
+    EXPECT_EQ(on_base.at("modules"),
+              Json({"mlp.down_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj"}));
+    // What an engine really takes for it.
+    const auto engine = Engine::load(engine_dir);
+    Session session(engine, createBackend({.threads = 1}), {.kv_blocks = 1});
+    EXPECT_EQ(on_base.at("in memory"), session.prepareAdapter(readTestAdapter(adapter, *engine))->bytes());
+  }
+}
+
+TEST_F(Inspect, WhatAModelLacks) {
+  const fs::path model = copyModel("plain");
+  dropTensor(model / "model.safetensors", "model.layers.2.mlp.up_proj.weight");
+  refuses({model}, {"Required but not provided", "model.layers.2.mlp.up_proj.weight"});
+  truncateFile(model / "model.safetensors", 0.9);
+  refuses({model}, {"model.safetensors"});
+}
+
+TEST_F(Inspect, AMissingShardAndAnUnknownArchitecture) {
+  const fs::path model = copyModel("rope_linear");
+  fs::path shard;
+  for (const auto& entry : fs::directory_iterator(model)) {
+    if (entry.path().filename().string().starts_with("model-00002")) shard = entry.path();
+  }
+  fs::rename(shard, dir_.path() / "shard");
+  refuses({model}, {shard.filename().string(), "missing"});
+  fs::rename(dir_.path() / "shard", shard);
+  editJson(model / "config.json", [](Json& json) { json["architectures"] = {"NobodyForCausalLM"}; });
+  refuses({model}, {"NobodyForCausalLM", "LlamaForCausalLM"});
+}
+
+TEST_F(Inspect, EnginesThatAreNotWhole) {
+  const fs::path engine = dir_.path() / "engine";
+  fs::copy(testEngine(plain_.directory, DType::kFloat32), engine);
+  editJson(engine / "config.json", [](Json& json) { json["pretrained_config"]["num_hidden_layers"] = 5; });
+  refuses({engine}, {"rank0.engine", "transformer.layers.4"});
+  truncateFile(engine / "rank0.engine", 0.9);
+  refuses({engine}, {"rank0.engine"});
+  fs::remove(engine / "rank0.engine");
+  refuses({engine}, {"rank0.engine"});
+}
+
+TEST_F(Inspect, AdaptersThatWouldNotServe) {
+  BuildConfig config = testBuildConfig();
+  config.max_lora_rank = 8;
+  config.lora_target_modules = {"attn_q", "attn_v"};
+  const fs::path few = testEngine(plain_.directory, DType::kFloat32, config);
+  const fs::path adapters = plain_.directory / "adapters";
+  EXPECT_EQ(facts({adapters / "qv_r3_f32", "--base", few}, "PEFT adapter").at("rank"), Json({3}));
+  refuses({adapters / "mlp_rslora_r16_f16", "--base", few}, {"rank 16", "--max_lora_rank"});
+  refuses({adapters / "all_r8_bf16", "--base", few}, {"not enabled for this model", "--lora_target_modules"});
+  config = testBuildConfig();
+  config.dora_plugin = false;
+  refuses({adapters / "dora_r4_f32", "--base", testEngine(plain_.directory, DType::kFloat32, config)}, {"--dora_plugin"});
+  config.lora_plugin = false;
+  refuses({adapters / "qv_r3_f32", "--base", testEngine(plain_.directory, DType::kFloat32, config)}, {"--lora_plugin"});
+  refuses({adapters / "qv_r3_f32", "--base", loadGolden("tied_bias", DType::kFloat32).directory}, {"of another model"});
+  refuses({adapters / "qv_r3_f32", "--base", adapters / "qv_r3_f32"}, {"--base", "not a model"});
+  refuses({plain_.directory, "--base", few}, {"--base", "not an adapter"});
+}
+
+TEST_F(Inspect, OtherFilesAndDirectories) {
+  const fs::path demo = fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base";
+  EXPECT_EQ(facts({demo}, "Hugging Face model").at("tokenizer"), 1509);
+  fs::create_directory(dir_.path() / "tokenizer");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) fs::copy(demo / name, dir_.path() / "tokenizer");
+  EXPECT_EQ(facts({dir_.path() / "tokenizer"}, "tokenizer").at("tokenizer"), 1509);
+  writeFileAtomically(dir_.path() / "tokenizer/tokenizer.json", "{}");
+  refuses({dir_.path() / "tokenizer"}, {"tokenizer.json"});
+
+  refuses({dir_.path() / "nothing"}, {"nothing", "no such"});
+  refuses({dir_.path()}, {"no config.json"});
+  for (const char* name : {"a.safetensors", "a.npy", "a.engine", "a.txt"}) {
+    writeFileAtomically(dir_.path() / name, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+    refuses({dir_.path() / name}, {name});
+  }
+}
+
+}  // namespace
+}  // namespace chorus::test
