@@ -8,7 +8,6 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr size_t kMaxPatterns = 4096;
 
 // Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is right
@@ -70,7 +69,7 @@ T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::stri
 }  // namespace
 
 PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
-  const JsonLimits limits{.max_bytes = kMaxConfigBytes, .max_depth = 16};
+  const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
   // Of two patterns that match a module the first in the file counts.
   const OrderedJson ordered = parseOrderedJson(text, source, limits);
   const Json json = parseJson(text, source, limits);
