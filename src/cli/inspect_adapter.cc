@@ -85,7 +85,7 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   found.add("kind", config.use_dora ? "DoRA" : config.use_rslora ? "rsLoRA" : "LoRA");
   found.add("r", config.r);
   found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
-  if (!config.target_modules.empty()) found.addList("target_modules", config.target_modules);
+  if (const auto& names = config.modules.targets().ends; !names.empty()) found.addList("target_modules", names);
   const TensorFile weights = openPeftWeights(dir);
   found.add("tensors", static_cast<int64_t>(weights.names().size()));
   found.addBytes("file", weights.fileBytes().size());

@@ -167,7 +167,7 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("lm_head"));
   tensors_ = original;
   put(kLayer0 + "self_attn.k_proj.lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  EXPECT_THAT(refusal(), HasSubstr("not among the modules"));
   tensors_ = original;
   put(q + "lora_A.default.weight", {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("the same weights"));
@@ -260,7 +260,7 @@ TEST_F(PeftTest, TargetModulesMayBeOnePattern) {
   config_["target_modules"] = R"(model\.layers\.\d+\.(self_attn\.q|mlp\.down)_proj)";
   EXPECT_EQ(refusal(), "");
   config_["target_modules"] = "q_proj";
-  EXPECT_THAT(refusal(), HasSubstr("not among the target_modules"));
+  EXPECT_THAT(refusal(), HasSubstr("not among the modules"));
   config_["target_modules"] = "(";
   EXPECT_THAT(refusal(), HasSubstr("target_modules"));
 }
