@@ -1,5 +1,6 @@
-// A request's logits are the same bits whatever shares the batch, whenever it arrives, however it is chunked or
-// paused, and on any number of threads: one hash over 200 random schedules, bfloat16, best instruction set.
+// A request's logits are the same bits whatever shares the batch, whenever it arrives, however it is chunked, paused
+// or found in the cache, and on any number of threads: one hash over 204 random schedules, bfloat16, best instruction
+// set.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,25 +15,31 @@
 namespace chorus::test {
 namespace {
 
-constexpr int kSchedulesPerSetting = 50;
-constexpr int kMaxMates = 16;
+constexpr int kSchedulesPerSetting = 34;
+constexpr uint64_t kMaxMates = 64;
 constexpr uint64_t kFirstSeed = 4201;
 
 struct Setting {
   const char* name;
   int threads;
   bool tight;  // few rows a step and few blocks, so that mates chunk and pause the watched request
+  bool reuse;
+  // Where every context is computed to its end and none is reused, more tokens than the prompts have mean pauses.
+  bool provesPauses() const { return tight && !reuse; }
 };
-constexpr Setting kSettings[] = {
-    {"1 thread", 1, false}, {"2 threads", 2, false}, {"1 thread, tight", 1, true}, {"2 threads, tight", 2, true}};
+constexpr Setting kSettings[] = {{"1 thread", 1, false, true},        {"2 threads, no reuse", 2, false, false},
+                                 {"3 threads", 3, false, true},       {"1 thread, tight, no reuse", 1, true, false},
+                                 {"2 threads, tight", 2, true, true}, {"4 threads, tight", 4, true, true}};
 
 std::unique_ptr<executor::Executor> open(const GoldenCase& golden, const Setting& setting) {
   BuildConfig build = testBuildConfig();
+  build.max_batch_size = kMaxMates + 1;
   executor::ExecutorConfig config;
   config.numThreads = setting.threads;
   config.iterStatsMaxIterations = 1 << 20;
+  config.kvCacheConfig.enableBlockReuse = setting.reuse;
   if (setting.tight) {
-    build.max_num_tokens = 40;
+    build.max_num_tokens = 80;
     build.tokens_per_block = 16;
     config.schedulerConfig.capacitySchedulerPolicy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
     config.kvCacheConfig.maxTokens = 400;
@@ -40,12 +47,20 @@ std::unique_ptr<executor::Executor> open(const GoldenCase& golden, const Setting
   return openExecutor(testEngine(golden.directory, golden.dtype, build), config, adapterDirectories(golden));
 }
 
-executor::Request randomMate(const GoldenCase& golden, std::mt19937_64& rng) {
+// A third of them begin with some of the watched prompt, under its adapter or another.
+executor::Request randomMate(const GoldenCase& golden, const executor::Request& watched, std::mt19937_64& rng) {
   std::vector<int32_t> prompt(1 + rng() % 120);
   for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % static_cast<uint64_t>(golden.vocab_size));
-  const size_t adapter = rng() % (golden.adapters.size() + 1);
-  return greedyRequest(prompt, static_cast<int32_t>(1 + rng() % 24),
-                       adapter == 0 ? std::nullopt : std::optional<size_t>(adapter - 1));
+  size_t adapter = rng() % (golden.adapters.size() + 1);
+  if (rng() % 3 == 0) {
+    const auto& theirs = watched.getInputTokenIds();
+    const size_t common = 1 + rng() % std::min(prompt.size(), theirs.size());
+    std::copy_n(theirs.begin(), common, prompt.begin());
+    if (rng() % 2 == 0) adapter = watched.getLoraConfig() ? watched.getLoraConfig()->getTaskId() : 0;
+  }
+  const auto request = greedyRequest(prompt, static_cast<int32_t>(1 + rng() % 24),
+                                     adapter == 0 ? std::nullopt : std::optional<size_t>(adapter - 1));
+  return rng() % 4 == 0 ? request : withoutContextLogits(request);
 }
 
 int64_t contextTokens(executor::Executor& executor) {
@@ -54,56 +69,64 @@ int64_t contextTokens(executor::Executor& executor) {
   return tokens;
 }
 
-// Enqueues the watched request at a random place among 1 to 16 mates, at random times, and returns its hash. Counts
-// the prompts' tokens.
-std::string runSchedule(executor::Executor& executor, const GoldenCase& golden, const executor::Request& watched,
-                        uint64_t seed, int64_t& prompt_tokens) {
+// Enqueues the watched request at a random place among 1 to 64 mates, at random times, some of which may be cancelled,
+// and returns its answer. Counts the prompts' tokens.
+RunAnswer runSchedule(executor::Executor& executor, const GoldenCase& golden, const executor::Request& watched,
+                      uint64_t seed, bool cancel, int64_t& prompt_tokens) {
   std::mt19937_64 rng(seed);
-  const uint64_t mates = 1 + rng() % kMaxMates;
+  const uint64_t mates = 1 + rng() % (rng() % 3 == 0 ? kMaxMates : kMaxMates / 4);
   const uint64_t place = rng() % (mates + 1);
-  std::vector<std::pair<executor::IdType, size_t>> running;
-  executor::IdType watched_id = 0;
+  std::vector<executor::IdType> ids;
   for (uint64_t i = 0; i <= mates; ++i) {
-    const executor::Request request = i == place ? watched : randomMate(golden, rng);
-    const executor::IdType id = executor.enqueueRequest(request);
-    if (i == place) watched_id = id;
-    running.emplace_back(id, request.getInputTokenIds().size());
+    const executor::Request request = i == place ? watched : randomMate(golden, watched, rng);
+    ids.push_back(executor.enqueueRequest(request));
     prompt_tokens += static_cast<int64_t>(request.getInputTokenIds().size());
-    std::this_thread::sleep_for(std::chrono::microseconds(rng() % 1500));
+    const uint64_t victim = rng() % ids.size();
+    if (rng() % 8 == 0 && cancel && victim != place) executor.cancelRequest(ids[victim]);
+    std::this_thread::sleep_for(std::chrono::microseconds(rng() % (i % 4 == 0 ? 1500 : 100)));
   }
-  std::string hash;
-  for (const auto& [id, prompt_length] : running) {
-    const RunAnswer answer = awaitAnswer(executor, id, prompt_length);
-    if (id == watched_id) hash = answer.logits_hash;
+  const RunAnswer answer = awaitAnswer(executor, ids[place], watched.getInputTokenIds().size());
+  for (uint64_t i = 0; i <= mates; ++i) {
+    if (i != place) awaitEnd(executor, ids[i]);
   }
-  return hash;
+  return answer;
 }
 
 TEST(BatchInvariance, OneHashOverRandomSchedules) {
   const GoldenCase golden = loadGolden("plain", DType::kBFloat16);
-  // The longest prompt with the base, and the DoRA adapter: the schedules watch them in turn.
+  // The longest prompt with the base, and the DoRA adapter: the schedules watch them in turn, with the logits of the
+  // prompt, which then is computed, and without them, so that it may be reused.
   const auto requests = goldenRequests(golden);
   const std::vector<executor::Request> watched = {requests[0], requests[4]};
   ASSERT_EQ(golden.rows[0].prompt.size(), 150u);
   ASSERT_EQ(golden.adapters.at(golden.rows[4].adapter.value()), "dora_r4_f32");
 
-  std::vector<std::set<std::string>> hashes(watched.size());
+  std::vector<std::set<std::string>> hashes(watched.size()), generation_hashes(watched.size());
   uint64_t seed = kFirstSeed;
   for (const Setting& setting : kSettings) {
     const auto executor = open(golden, setting);
     std::printf("%s: alone, then seeds %llu to %llu\n", setting.name, static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(seed + kSchedulesPerSetting - 1));
-    int64_t prompt_tokens = 0;
+    int64_t prompt_tokens = 0, cached_tokens = 0;
     for (size_t w = 0; w < watched.size(); ++w) {
       prompt_tokens += static_cast<int64_t>(watched[w].getInputTokenIds().size());
-      hashes[w].insert(runAlone(*executor, {watched[w]})[0].logits_hash);
+      const RunAnswer alone = runAlone(*executor, {watched[w]})[0];
+      hashes[w].insert(alone.logits_hash);
+      generation_hashes[w].insert(alone.generation_hash);
     }
     for (int i = 0; i < kSchedulesPerSetting; ++i, ++seed) {
       const size_t w = seed % watched.size();
-      hashes[w].insert(runSchedule(*executor, golden, watched[w], seed, prompt_tokens));
+      const bool all_logits = seed / watched.size() % 2 == 0;
+      const executor::Request request = all_logits ? watched[w] : withoutContextLogits(watched[w]);
+      const RunAnswer answer = runSchedule(*executor, golden, request, seed, !setting.provesPauses(), prompt_tokens);
+      if (all_logits) hashes[w].insert(answer.logits_hash);
+      generation_hashes[w].insert(answer.generation_hash);
+      cached_tokens += answer.cached_tokens;
       ASSERT_EQ(hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
+      ASSERT_EQ(generation_hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
     }
-    if (setting.tight) {
+    EXPECT_EQ(cached_tokens > 0, setting.reuse) << setting.name << ": what was cached of the watched requests";
+    if (setting.provesPauses()) {
       EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": nothing was ever paused";
     }
   }

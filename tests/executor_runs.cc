@@ -24,6 +24,13 @@ executor::Request greedyRequest(const std::vector<int32_t>& prompt, int32_t new_
   return request;
 }
 
+executor::Request withoutContextLogits(executor::Request request) {
+  executor::OutputConfig output = request.getOutputConfig();
+  output.returnContextLogits = false;
+  request.setOutputConfig(output);
+  return request;
+}
+
 std::vector<executor::Request> goldenRequests(const GoldenCase& golden) {
   std::vector<executor::Request> requests;
   for (const GoldenRow& row : golden.rows) {
@@ -59,21 +66,41 @@ RunAnswer awaitAnswer(executor::Executor& executor, executor::IdType id, size_t 
       const executor::Result& result = response.getResult();
       if (!result.isFinal) continue;
       RunAnswer answer{.tokens = result.outputTokenIds.at(0)};
-      const auto& context = result.contextLogits.value();
+      const auto& context = result.contextLogits;
       const auto& generation = result.generationLogits.value();
-      if (context.getShape().at(0) != static_cast<int64_t>(prompt_length) ||
+      if ((context && context->getShape().at(0) != static_cast<int64_t>(prompt_length)) ||
           generation.getShape().at(1) != static_cast<int64_t>(answer.tokens.size())) {
         throw std::runtime_error("request " + std::to_string(id) + ": logits do not cover every position");
       }
       const float* logits = static_cast<const float*>(generation.getData());
       answer.generation_logits.assign(logits, logits + generation.getSize());
-      Sha256 hash;
-      hash.update(bytesOf(context));
-      hash.update(bytesOf(generation));
-      answer.logits_hash = hash.hex();
+      answer.cached_tokens = result.cachedTokens;
+      Sha256 generated;
+      generated.update(bytesOf(generation));
+      answer.generation_hash = generated.hex();
+      if (!context) return answer;
+      Sha256 all;
+      all.update(bytesOf(*context));
+      all.update(bytesOf(generation));
+      answer.logits_hash = all.hex();
       return answer;
     }
   }
+}
+
+void awaitEnd(executor::Executor& executor, executor::IdType id) {
+  for (;;) {
+    const auto responses = executor.awaitResponses(id, kPatience);
+    if (responses.empty()) throw std::runtime_error("request " + std::to_string(id) + " got no answer in a minute");
+    if (responses.back().hasError()) throw std::runtime_error(responses.back().getErrorMsg());
+    if (responses.back().getResult().isFinal) return;
+  }
+}
+
+std::string hashOfAll(const std::vector<RunAnswer>& answers) {
+  Sha256 hash;
+  for (const RunAnswer& answer : answers) hash.update(std::as_bytes(std::span(answer.logits_hash)));
+  return hash.hex();
 }
 
 std::vector<RunAnswer> runTogether(executor::Executor& executor, const std::vector<executor::Request>& requests) {

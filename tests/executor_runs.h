@@ -15,12 +15,16 @@ namespace chorus::test {
 struct RunAnswer {
   std::vector<int32_t> tokens;           // generated
   std::vector<float> generation_logits;  // [tokens, vocab]
-  std::string logits_hash;               // SHA-256 of context logits, then generation logits
+  std::string generation_hash;           // SHA-256 of them
+  std::string logits_hash;               // SHA-256 of context logits, then generation logits; empty without the former
+  int32_t cached_tokens = 0;             // of the prompt, found in the KV cache
 };
 
 // A greedy request for `new_tokens` tokens whatever they are, with all its logits. Adapters carry their index plus
 // one as task id.
 executor::Request greedyRequest(const std::vector<int32_t>& prompt, int32_t new_tokens, std::optional<size_t> adapter);
+// The request without the prompt's logits: one that may reuse KV blocks.
+executor::Request withoutContextLogits(executor::Request request);
 // One request a row of the golden.
 std::vector<executor::Request> goldenRequests(const GoldenCase& golden);
 // An executor over the engine, its adapters registered.
@@ -34,6 +38,10 @@ std::vector<std::filesystem::path> adapterDirectories(const GoldenCase& golden);
 
 // Waits for the answer. Throws std::runtime_error on an error response or after a minute's silence.
 RunAnswer awaitAnswer(executor::Executor& executor, executor::IdType id, size_t prompt_length);
+// The same for a request that may be cancelled: waits for its end alone.
+void awaitEnd(executor::Executor& executor, executor::IdType id);
+// One SHA-256 of all answers' hashes, in order.
+std::string hashOfAll(const std::vector<RunAnswer>& answers);
 // All in flight together, or each after the end of the one before.
 std::vector<RunAnswer> runTogether(executor::Executor& executor, const std::vector<executor::Request>& requests);
 std::vector<RunAnswer> runAlone(executor::Executor& executor, const std::vector<executor::Request>& requests);

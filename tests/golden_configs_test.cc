@@ -1,19 +1,55 @@
-// Every golden in one mixed batch under every hostile configuration: tokens stay, and within one instruction set,
-// backend and number of tensor-parallel ranks every bit of the logits stays.
+// Every golden in one mixed batch under every hostile configuration, on every instruction set: all settings of one
+// instruction set and number of tensor-parallel ranks have one hash of all logits, and the tokens are the oracle's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <set>
 
 #include "base/cpu_features.h"
 #include "engine/rank_group.h"
 #include "executor_runs.h"
 #include "golden_case.h"
 #include "hostile_config.h"
+#include "padded_run.h"
 #include "test_engines.h"
 
 namespace chorus::test {
 namespace {
+
+// What decides the order of every sum. The guarded backend runs the CPU's ops; pipeline stages add nothing up.
+struct Arithmetic {
+  bool reference = false;
+  std::optional<Isa> isa;
+  int32_t tp_size = 1;
+  std::string name() const {
+    return (isa ? std::string(isaName(*isa)) : "reference") + ", tp_size " + std::to_string(tp_size);
+  }
+  bool isOf(const HostileConfig& config) const {
+    return (config.executor.backend == "reference") == reference && config.cut.tp_size == tp_size;
+  }
+};
+
+std::vector<HostileConfig> hostileConfigs() {
+  std::vector<HostileConfig> configs;
+  for (const std::string& name : hostileConfigNames()) configs.push_back(loadHostileConfig(name));
+  return configs;
+}
+
+// Those that the configurations ask for, on every instruction set.
+std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
+  std::set<std::pair<bool, int32_t>> wanted;
+  for (const auto& config : configs) wanted.emplace(config.executor.backend == "reference", config.cut.tp_size);
+  std::vector<Arithmetic> all;
+  for (const auto& [reference, tp_size] : wanted) {
+    if (reference) all.push_back({.reference = true, .tp_size = tp_size});
+    for (const Isa isa : availableIsas()) {
+      if (!reference) all.push_back({.isa = isa, .tp_size = tp_size});
+    }
+  }
+  return all;
+}
 
 // Bytes of the golden's largest adapter as the engine holds it.
 size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& engine_dir) {
@@ -25,44 +61,81 @@ size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& eng
   return largest;
 }
 
-class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std::string>> {
+class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DType>> {
  protected:
-  void compare(const GoldenCase& golden, const HostileConfig& config, executor::ExecutorConfig run) {
-    auto requests = goldenRequests(golden);
+  GoldenConfigs() : golden_(loadGolden(std::get<0>(GetParam()), std::get<1>(GetParam()))) {
+    requests_ = goldenRequests(golden_);
     // The longest prompt first, the shortest after it: what fits together at the start no longer does when both grow.
-    const auto longest = std::max_element(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
+    const auto longest = std::max_element(requests_.begin(), requests_.end(), [](const auto& a, const auto& b) {
       return a.getInputTokenIds().size() < b.getInputTokenIds().size();
     });
-    const size_t first = static_cast<size_t>(longest - requests.begin());
-    std::rotate(requests.begin(), longest, requests.end());
-    executor::ExecutorConfig plain;
-    plain.backend = run.backend == "guarded" ? "cpu" : run.backend;  // the same ops
-    plain.isa = run.isa;
-    const auto usual_dir =
-        testEngine(golden.directory, golden.dtype, testBuildConfig(), {.tp_size = config.cut.tp_size});
-    const auto usual = runAlone(*openExecutor(usual_dir, plain, adapterDirectories(golden)), requests);
+    std::rotate(golden_.rows.begin(), golden_.rows.begin() + (longest - requests_.begin()), golden_.rows.end());
+    std::rotate(requests_.begin(), longest, requests_.end());
+  }
 
-    const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build, config.cut);
-    if (config.one_adapter_cache) {
-      run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden, engine_dir);
+  // Each request alone under default settings.
+  void runUsual(const Arithmetic& arithmetic) {
+    executor::ExecutorConfig config;
+    config.backend = arithmetic.reference ? "reference" : "cpu";
+    if (arithmetic.isa) config.isa = std::string(isaName(*arithmetic.isa));
+    const auto engine_dir =
+        testEngine(golden_.directory, golden_.dtype, testBuildConfig(), {.tp_size = arithmetic.tp_size});
+    usual_ = runAlone(*openExecutor(engine_dir, config, adapterDirectories(golden_)), requests_);
+    for (size_t i = 0; golden_.dtype == DType::kFloat32 && i < requests_.size(); ++i) {
+      EXPECT_EQ(usual_[i].tokens, golden_.rows[i].tokens) << "row " << i;
     }
-    const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden));
-    loadAdapters(*executor, golden.adapters.size());
+  }
+
+  // All of them together under the configuration. Returns the hash of all logits.
+  std::string runHostile(const HostileConfig& config, const Arithmetic& arithmetic) {
+    executor::ExecutorConfig run = config.executor;
+    if (arithmetic.isa) run.isa = std::string(isaName(*arithmetic.isa));
+    const auto engine_dir = testEngine(golden_.directory, golden_.dtype, config.build, config.cut);
+    if (config.one_adapter_cache) run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden_, engine_dir);
+    const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));
+    loadAdapters(*executor, golden_.adapters.size());
     executor->getLatestIterationStats();  // those of loading are not looked at
-    const auto hostile = runTogether(*executor, requests);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      SCOPED_TRACE("row " + std::to_string(i));
-      if (golden.dtype == DType::kFloat32) {
-        EXPECT_EQ(usual[i].tokens, golden.rows[(first + i) % requests.size()].tokens);
-      }
-      EXPECT_EQ(hostile[i].tokens, usual[i].tokens);
-      EXPECT_EQ(hostile[i].logits_hash, usual[i].logits_hash);
-    }
+    std::vector<executor::Request> all = requests_, again;
+    for (const auto& request : requests_) again.push_back(withoutContextLogits(request));
+    if (config.repeat) all.insert(all.end(), again.begin(), again.end());
+    std::vector<RunAnswer> answers = runTogether(*executor, all);
+    compareGenerated(answers);
+    if (config.repeat) compareGenerated(runTogether(*executor, again));
+    checkThatItBites(config, *executor);
+    answers.resize(requests_.size());
+    return hashOfAll(answers);
+  }
 
+  void runPaddedInput(const HostileConfig& config, const Arithmetic& arithmetic) {
+    const auto engine_dir = testEngine(golden_.directory, golden_.dtype, config.build, config.cut);
+    const auto answers = runPadded(golden_, requests_, engine_dir, config.executor.backend, arithmetic.isa);
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      EXPECT_EQ(answers[i].tokens, usual_[i].tokens) << "row " << i;
+      const auto& usual = usual_[i].generation_logits;
+      EXPECT_TRUE(std::equal(answers[i].first_logits.begin(), answers[i].first_logits.end(), usual.begin()))
+          << "row " << i << ": other logits";
+    }
+  }
+
+  GoldenCase golden_;
+  std::vector<executor::Request> requests_;
+  std::vector<RunAnswer> usual_;
+
+ private:
+  // Answers to all requests in order, perhaps several times.
+  void compareGenerated(const std::vector<RunAnswer>& answers) {
+    for (size_t i = 0; i < answers.size(); ++i) {
+      SCOPED_TRACE("row " + std::to_string(i));
+      EXPECT_EQ(answers[i].tokens, usual_[i % usual_.size()].tokens);
+      EXPECT_EQ(answers[i].generation_hash, usual_[i % usual_.size()].generation_hash);
+    }
+  }
+
+  void checkThatItBites(const HostileConfig& config, executor::Executor& executor) {
     size_t prompt_tokens = 0, context_tokens = 0;
-    for (const auto& request : requests) prompt_tokens += request.getInputTokenIds().size();
+    for (const auto& request : requests_) prompt_tokens += request.getInputTokenIds().size();
     int32_t context_steps = 0, most_adapters = 0;
-    for (const auto& step : executor->getLatestIterationStats()) {
+    for (const auto& step : executor.getLatestIterationStats()) {
       context_steps += step.numContextRequests;
       context_tokens += static_cast<size_t>(step.numCtxTokens);
       most_adapters = std::max(most_adapters, step.numAdapters);
@@ -72,37 +145,53 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
       EXPECT_GT(context_tokens, prompt_tokens) << "the setting did not bite";
     }
     if (config.adapters_apart) {
-      EXPECT_LT(most_adapters, static_cast<int32_t>(golden.adapters.size())) << "the setting did not bite";
+      EXPECT_LT(most_adapters, static_cast<int32_t>(golden_.adapters.size())) << "the setting did not bite";
+    }
+    const int32_t reused = executor.getKvCacheStats().reusedBlocks;
+    EXPECT_GT(reused, config.reused_blocks_over) << "the setting did not bite";
+    if (!config.executor.kvCacheConfig.enableBlockReuse) {
+      EXPECT_EQ(reused, 0);
     }
   }
 };
 
-TEST_P(GoldenConfigs, ChangeNothing) {
-  const auto& [config_name, golden_name] = GetParam();
-  const HostileConfig config = loadHostileConfig(config_name);
-  for (const DType dtype : kGoldenDTypes) {
-    SCOPED_TRACE(std::string(dtypeName(dtype)));
-    const GoldenCase golden = loadGolden(golden_name, dtype);
-    if (const std::string refusal = cutRefusal(golden, config.cut.tp_size); !refusal.empty()) {
-      EXPECT_THAT(testEngineRefusal(golden.directory, dtype, config.build, config.cut), testing::EndsWith(refusal));
-      continue;
+TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
+  const auto configs = hostileConfigs();
+  for (const Arithmetic& arithmetic : arithmetics(configs)) {
+    SCOPED_TRACE(arithmetic.name());
+    const std::string refusal = cutRefusal(golden_, arithmetic.tp_size);
+    if (refusal.empty()) runUsual(arithmetic);
+    std::set<std::string> hashes;
+    if (refusal.empty()) hashes.insert(hashOfAll(usual_));
+    int settings = 1;
+    for (const HostileConfig& config : configs) {
+      if (!arithmetic.isOf(config)) continue;
+      SCOPED_TRACE(config.name);
+      if (!refusal.empty()) {
+        EXPECT_THAT(testEngineRefusal(golden_.directory, golden_.dtype, config.build, config.cut),
+                    testing::EndsWith(refusal));
+        continue;
+      }
+      ++settings;
+      if (config.padded_input)
+        runPaddedInput(config, arithmetic);
+      else
+        hashes.insert(runHostile(config, arithmetic));
+      EXPECT_EQ(hashes.size(), 1u) << "a setting changed logits";
     }
-    if (!config.each_isa) {
-      compare(golden, config, config.executor);
-      continue;
-    }
-    for (const Isa isa : availableIsas()) {
-      SCOPED_TRACE(std::string(isaName(isa)));
-      executor::ExecutorConfig run = config.executor;
-      run.isa = std::string(isaName(isa));
-      compare(golden, config, run);
-    }
+    if (hashes.empty()) continue;
+    EXPECT_GT(settings, 1);
+    std::printf("%s %s, %s: %s under %d settings\n", golden_.name.c_str(),
+                std::string(dtypeName(golden_.dtype)).c_str(), arithmetic.name().c_str(), hashes.begin()->c_str(),
+                settings);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
-                         testing::Combine(testing::ValuesIn(hostileConfigNames()), testing::ValuesIn(goldenNames())),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+                         testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));
+                         });
 
 }  // namespace
 }  // namespace chorus::test

@@ -48,7 +48,8 @@ HostileConfig loadHostileConfig(const std::string& name) {
   const std::string where = name + ".json";
   apply(readJsonFile(configs() / where), where,
         {{"why", [](const Json&) {}},
-         {"build", [&](const Json& object) {
+         {"build",
+          [&](const Json& object) {
             apply(object, where,
                   {{"max_batch_size", [&](const Json& v) { v.get_to(build.max_batch_size); }},
                    {"max_num_tokens", [&](const Json& v) { v.get_to(build.max_num_tokens); }},
@@ -57,24 +58,28 @@ HostileConfig loadHostileConfig(const std::string& name) {
                    {"tokens_per_block", [&](const Json& v) { v.get_to(build.tokens_per_block); }},
                    {"tp_size", [&](const Json& v) { v.get_to(config.cut.tp_size); }}});
           }},
-         {"executor", [&](const Json& object) {
+         {"executor",
+          [&](const Json& object) {
             apply(object, where,
                   {{"backend", [&](const Json& v) { v.get_to(run.backend); }},
                    {"block_reuse", [&](const Json& v) { v.get_to(run.kvCacheConfig.enableBlockReuse); }},
                    {"chunked_context", [&](const Json& v) { v.get_to(run.enableChunkedContext); }},
-                   {"each_isa", [&](const Json& v) { v.get_to(config.each_isa); }},
                    {"kv_tokens", [&](const Json& v) { run.kvCacheConfig.maxTokens = v.get<int32_t>(); }},
                    {"one_adapter_cache", [&](const Json& v) { v.get_to(config.one_adapter_cache); }},
-                   {"policy", [&](const Json& v) {
+                   {"padded_input", [&](const Json& v) { v.get_to(config.padded_input); }},
+                   {"policy",
+                    [&](const Json& v) {
                       run.schedulerConfig.capacitySchedulerPolicy = policyFromName(v.get<std::string>());
                     }},
+                   {"repeat", [&](const Json& v) { v.get_to(config.repeat); }},
                    {"threads", [&](const Json& v) { v.get_to(run.numThreads); }}});
           }},
          {"expect", [&](const Json& object) {
             apply(object, where,
                   {{"adapters_apart", [&](const Json& v) { v.get_to(config.adapters_apart); }},
                    {"context_steps_over", [&](const Json& v) { v.get_to(config.context_steps_over); }},
-                   {"recomputed", [&](const Json& v) { v.get_to(config.recomputed); }}});
+                   {"recomputed", [&](const Json& v) { v.get_to(config.recomputed); }},
+                   {"reused_blocks_over", [&](const Json& v) { v.get_to(config.reused_blocks_over); }}});
           }}});
   return config;
 }

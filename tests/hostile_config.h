@@ -13,13 +13,15 @@ namespace chorus::test {
 struct HostileConfig {
   std::string name;
   BuildConfig build;
-  Cut cut;                               // over ranks, all in this process
+  Cut cut;  // over ranks, all in this process
   executor::ExecutorConfig executor;
-  bool each_isa = false;                 // run once on every instruction set of this machine
-  bool one_adapter_cache = false;        // host cache that holds the largest adapter and no second one
-  int32_t context_steps_over = 0;        // the run is void unless context phases took more steps than this
-  bool recomputed = false;               // ... unless a pause had context tokens computed again
-  bool adapters_apart = false;           // ... and void if one step held all of the golden's adapters
+  bool repeat = false;              // every prompt twice together, then once more: blocks can be reused
+  bool padded_input = false;        // through `chorus run` and a padded npy file
+  bool one_adapter_cache = false;   // host cache that holds the largest adapter and no second one
+  int32_t context_steps_over = 0;   // the run is void unless context phases took more steps than this
+  bool recomputed = false;          // ... unless a pause had context tokens computed again
+  int32_t reused_blocks_over = -1;  // ... unless more KV blocks than this were reused, where it is not negative
+  bool adapters_apart = false;      // ... and void if one step held all of the golden's adapters
 };
 
 // The names of the files, without ".json".
