@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/cpu_features.h"
-#include "engine/session.h"
+#include "engine/rank_group.h"
 #include "executor_runs.h"
 #include "golden_case.h"
 #include "hostile_config.h"
@@ -16,11 +16,10 @@ namespace {
 
 // Bytes of the golden's largest adapter as the engine holds it.
 size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& engine_dir) {
-  const auto engine = Engine::load(engine_dir);
-  Session session(engine, createBackend({.threads = 1}), {.kv_blocks = 1});
+  const RankGroup ranks(RankGroup::loadEngines(engine_dir), {.threads = 1}, {.kv_blocks = 1});
   size_t largest = 0;
   for (const auto& directory : adapterDirectories(golden)) {
-    largest = std::max(largest, session.prepareAdapter(readTestAdapter(directory, *engine))->bytes());
+    largest = std::max(largest, ranks.prepareAdapter(readTestAdapter(directory, ranks.engine()))->bytes);
   }
   return largest;
 }
@@ -95,7 +94,7 @@ TEST_P(GoldenConfigs, ChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenConfigs,
                          testing::Combine(testing::ValuesIn(hostileConfigNames()), testing::ValuesIn(goldenNames())),
                          [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 

@@ -2,12 +2,21 @@
 // std::invalid_argument with TensorRT-LLM's wording.
 #pragma once
 
+#include <list>
+
 #include "chorus/types.h"
 
 namespace chorus::executor {
 
 // Unset optionals mean "not asked for", which is not the same as a default value. Greedy is topK 1 or temperature 0;
 // with nothing set, greedy as well (TensorRT-LLM's decoder takes topK 0 and topP 0 as greedy).
+//
+// What happens to a row of logits, in TensorRT-LLM's order: embeddingBias is added, temperature divides,
+// repetitionPenalty divides (multiplies below 0), presencePenalty and frequencyPenalty times the count are subtracted,
+// end tokens are banned below minTokens, then what would repeat an n-gram, then what would end a bad word; then minP,
+// topK and topP filter. Penalties, n-grams and bad words look at the prompt and at what was generated. topPDecay acts
+// where topK is not given: each token multiplies topP by it, down to topPMin, and topPResetIds sets it back.
+// beamSearchDiversityRate, lengthPenalty and earlyStopping act on beams alone.
 class SamplingConfig {
  public:
   explicit SamplingConfig(SizeType32 beamWidth = 1, std::optional<SizeType32> topK = std::nullopt,
@@ -48,12 +57,30 @@ class SamplingConfig {
   std::optional<SizeType32> getNumReturnSequences() const { return numReturnSequences_; }
   std::optional<FloatType> getMinP() const { return minP_; }
   std::optional<std::vector<SizeType32>> getBeamWidthArray() const { return beamWidthArray_; }
+  // Chorus: how many of the prompt's first tokens presencePenalty and frequencyPenalty leave out; the prompt's length
+  // gives what OpenAI's API means by them. Later TensorRT-LLM has it too, in its constructor.
+  std::optional<SizeType32> getPromptIgnoreLength() const { return promptIgnoreLength_; }
 
+  void setBeamWidth(SizeType32 v);
   void setTopK(std::optional<SizeType32> v);
   void setTopP(std::optional<FloatType> v);
+  void setTopPMin(std::optional<FloatType> v);
+  void setTopPResetIds(std::optional<TokenIdType> v);
+  void setTopPDecay(std::optional<FloatType> v);
   void setSeed(std::optional<RandomSeedType> v) { seed_ = v; }
   void setTemperature(std::optional<FloatType> v);
+  void setMinTokens(std::optional<SizeType32> v);
+  void setBeamSearchDiversityRate(std::optional<FloatType> v);
+  void setRepetitionPenalty(std::optional<FloatType> v);
+  void setPresencePenalty(std::optional<FloatType> v) { presencePenalty_ = v; }
+  void setFrequencyPenalty(std::optional<FloatType> v) { frequencyPenalty_ = v; }
+  void setLengthPenalty(std::optional<FloatType> v);
+  void setEarlyStopping(std::optional<SizeType32> v);
+  void setNoRepeatNgramSize(std::optional<SizeType32> v);
+  void setNumReturnSequences(std::optional<SizeType32> v);
   void setMinP(std::optional<FloatType> v);
+  void setBeamWidthArray(std::optional<std::vector<SizeType32>> v);
+  void setPromptIgnoreLength(std::optional<SizeType32> v);
 
  private:
   SizeType32 beamWidth_;
@@ -69,6 +96,7 @@ class SamplingConfig {
   std::optional<SizeType32> earlyStopping_, noRepeatNgramSize_, numReturnSequences_;
   std::optional<FloatType> minP_;
   std::optional<std::vector<SizeType32>> beamWidthArray_;
+  std::optional<SizeType32> promptIgnoreLength_;
 };
 
 struct OutputConfig {
@@ -78,6 +106,8 @@ struct OutputConfig {
   bool excludeInputFromOutput = false;
   bool returnEncoderOutput = false;
   bool returnPerfMetrics = false;
+  bool returnPromptLogProbs = false;  // Chorus: of the prompt's tokens
+  SizeType32 topLogProbs = 0;         // Chorus: alternatives reported beside each log probability that is asked for
 };
 
 // An adapter by task id; weights and config (spec S2) both or neither. With them the adapter is cached under the id,
@@ -103,7 +133,11 @@ class Request {
   // inputTokenIds must not be empty; maxTokens > 0.
   Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming = false,
           SamplingConfig samplingConfig = SamplingConfig(), OutputConfig outputConfig = OutputConfig(),
-          std::optional<SizeType32> endId = std::nullopt, std::optional<SizeType32> padId = std::nullopt);
+          std::optional<SizeType32> endId = std::nullopt, std::optional<SizeType32> padId = std::nullopt,
+          std::optional<std::vector<SizeType32>> positionIds = std::nullopt,
+          std::optional<std::list<VecTokens>> badWords = std::nullopt,
+          std::optional<std::list<VecTokens>> stopWords = std::nullopt,
+          std::optional<Tensor> embeddingBias = std::nullopt);
 
   const VecTokens& getInputTokenIds() const { return inputTokenIds_; }
   SizeType32 getMaxTokens() const { return maxTokens_; }
@@ -114,7 +148,13 @@ class Request {
   std::optional<SizeType32> getPadId() const { return padId_; }
   // Chorus: further end tokens beside endId (generation_config.json may list several).
   const VecTokens& getExtraEndIds() const { return extraEndIds_; }
-  const std::vector<VecTokens>& getStopWords() const { return stopWords_; }
+  const std::optional<std::vector<SizeType32>>& getPositionIds() const { return positionIds_; }
+  // Token sequences that are never completed; they may begin in the prompt.
+  const std::optional<std::list<VecTokens>>& getBadWords() const { return badWords_; }
+  // Token sequences that end the answer; they lie within it.
+  const std::optional<std::list<VecTokens>>& getStopWords() const { return stopWords_; }
+  // Added to every row of logits; [vocab] float32, minus infinity bans a token.
+  const std::optional<Tensor>& getEmbeddingBias() const { return embeddingBias_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
   std::optional<IdType> getClientId() const { return clientId_; }
   bool getReturnAllGeneratedTokens() const { return returnAllGeneratedTokens_; }
@@ -127,7 +167,10 @@ class Request {
   void setEndId(std::optional<SizeType32> v) { endId_ = v; }
   void setPadId(std::optional<SizeType32> v) { padId_ = v; }
   void setExtraEndIds(VecTokens v) { extraEndIds_ = std::move(v); }
-  void setStopWords(std::vector<VecTokens> v) { stopWords_ = std::move(v); }
+  void setPositionIds(std::vector<SizeType32> v) { positionIds_ = std::move(v); }
+  void setBadWords(std::list<VecTokens> v) { badWords_ = std::move(v); }
+  void setStopWords(std::list<VecTokens> v) { stopWords_ = std::move(v); }
+  void setEmbeddingBias(Tensor v) { embeddingBias_ = std::move(v); }
   void setLoraConfig(std::optional<LoraConfig> v) { loraConfig_ = std::move(v); }
   void setClientId(std::optional<IdType> v) { clientId_ = v; }
   void setReturnAllGeneratedTokens(bool v) { returnAllGeneratedTokens_ = v; }
@@ -142,7 +185,9 @@ class Request {
   OutputConfig outputConfig_;
   std::optional<SizeType32> endId_, padId_;
   VecTokens extraEndIds_;
-  std::vector<VecTokens> stopWords_;
+  std::optional<std::vector<SizeType32>> positionIds_;
+  std::optional<std::list<VecTokens>> badWords_, stopWords_;
+  std::optional<Tensor> embeddingBias_;
   std::optional<LoraConfig> loraConfig_;
   std::optional<IdType> clientId_;
   bool returnAllGeneratedTokens_ = false;

@@ -23,6 +23,12 @@ struct Result {
   BeamTokens outputTokenIds;
   std::optional<VecLogProbs> cumLogProbs;                 // [beams]
   std::optional<std::vector<VecLogProbs>> logProbs;       // [beams][generated]
+  // Chorus: the likeliest tokens of each generated one's row, by (log probability descending, id ascending);
+  // [beams][generated][min(topLogProbs, vocab)].
+  std::optional<std::vector<std::vector<std::vector<TokenLogProb>>>> topLogProbs;
+  // Chorus: once, with the first response that has a token: of the prompt's tokens from the second on.
+  std::optional<VecLogProbs> promptLogProbs;                             // [prompt - 1]
+  std::optional<std::vector<std::vector<TokenLogProb>>> promptTopLogProbs;  // [prompt - 1][min(topLogProbs, vocab)]
   std::optional<Tensor> contextLogits;                    // [prompt, vocab] float32
   std::optional<Tensor> generationLogits;                 // [beams, generated, vocab] float32
   std::vector<FinishReason> finishReasons;                // [beams]
@@ -32,8 +38,9 @@ struct Result {
 
 class Response {
  public:
-  Response(IdType requestId, std::string errorMsg, std::optional<IdType> clientId = std::nullopt)
-      : requestId_(requestId), clientId_(clientId), error_(std::move(errorMsg)) {}
+  Response(IdType requestId, std::string errorMsg, std::optional<IdType> clientId = std::nullopt,
+           ResponseErrorCode errorCode = ResponseErrorCode::kINTERNAL)
+      : requestId_(requestId), clientId_(clientId), error_(std::move(errorMsg)), errorCode_(errorCode) {}
   Response(IdType requestId, Result result, std::optional<IdType> clientId = std::nullopt)
       : requestId_(requestId), clientId_(clientId), result_(std::move(result)) {}
 
@@ -41,12 +48,14 @@ class Response {
   std::optional<IdType> getClientId() const { return clientId_; }
   bool hasError() const { return error_.has_value(); }
   const std::string& getErrorMsg() const;  // throws std::logic_error without an error
+  ResponseErrorCode getErrorCode() const;  // Chorus: throws std::logic_error without an error
   const Result& getResult() const;         // throws std::logic_error with an error
 
  private:
   IdType requestId_;
   std::optional<IdType> clientId_;
   std::optional<std::string> error_;
+  ResponseErrorCode errorCode_ = ResponseErrorCode::kINTERNAL;
   std::optional<Result> result_;
 };
 

@@ -29,6 +29,21 @@ enum class ContextChunkingPolicy { kFIRST_COME_FIRST_SERVED = 0, kEQUAL_PROGRESS
 enum class FinishReason {
   kNOT_FINISHED = 0, kEND_ID = 1, kSTOP_WORDS = 2, kLENGTH = 3, kTIMED_OUT = 4, kCANCELLED = 5
 };
+// Chorus: why a request failed, for those who answer on behalf of others. TensorRT-LLM has the text alone.
+enum class ResponseErrorCode {
+  kINVALID_ARGUMENT,  // the request must change
+  kUNSUPPORTED,       // it asks for what this engine or build does not do
+  kNOT_FOUND,         // its adapter is not there
+  kCORRUPT,           // its adapter's files or tensors contradict themselves
+  kEXHAUSTED,         // memory or the adapter cache is full; the same request may succeed later
+  kINTERNAL,          // a fault that is not the request's
+};
+
+// Chorus: a token and the logarithm of its probability, by the softmax of the logits as the model gave them.
+struct TokenLogProb {
+  TokenIdType token = 0;
+  FloatType logProb = 0;
+};
 
 // An owning host tensor, row-major. Copies share the bytes.
 class Tensor {

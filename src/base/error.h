@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -28,6 +29,14 @@ class Error : public std::runtime_error {
  private:
   ErrorCode code_;
 };
+
+// The code of an Error; of the standard library's exceptions the nearest one.
+inline ErrorCode errorCodeOf(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
+  if (dynamic_cast<const std::invalid_argument*>(&error) != nullptr) return ErrorCode::kInvalidArgument;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return ErrorCode::kExhausted;
+  return ErrorCode::kInternal;
+}
 
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {

@@ -3,19 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/error_of.h"
 
 namespace chorus {
 namespace {
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(JsonTest, NamesLineAndColumnOfATrailingComma) {
   EXPECT_EQ(errorOf([] { parseJson("{\n \"a\": 1,\n}", "config.json"); }),

@@ -3,23 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 
-#include "base/error.h"
+#include "base/error_of.h"
 
 namespace chorus {
 namespace {
 
 using testing::HasSubstr;
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 Json minimal() {
   return Json::parse(R"({"architecture": "LlamaForCausalLM", "dtype": "float16", "vocab_size": 100,

@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <functional>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "checkpoint/writer.h"
 
@@ -15,15 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 class CheckpointReaderTest : public testing::Test {
  protected:

@@ -43,7 +43,7 @@ int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
 
 uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
   uint64_t bytes = 0;
-  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank))) bytes += tensorBytes(tensor);
+  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config)) bytes += tensorBytes(tensor);
   return bytes;
 }
 

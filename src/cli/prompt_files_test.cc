@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "formats/npy.h"
 
@@ -15,14 +15,9 @@ class PromptFilesTest : public testing::Test {
  protected:
   PromptFilesTest() { std::filesystem::create_directories(dir_); }
   ~PromptFilesTest() override { std::filesystem::remove_all(dir_); }
-  std::string errorOf(const std::string& name, std::string_view contents) {
+  std::string refusal(const std::string& name, std::string_view contents) {
     writeFileAtomically(dir_ / name, contents);
-    try {
-      readTokenFile(dir_ / name);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+    return errorOf([&] { readTokenFile(dir_ / name); });
   }
   std::filesystem::path dir_ =
       std::filesystem::temp_directory_path() / ("chorus_prompt_files_test_" + std::to_string(::getpid()));
@@ -37,13 +32,13 @@ TEST_F(PromptFilesTest, ReadsCsvAndPaddedNpy) {
 }
 
 TEST_F(PromptFilesTest, RefusesWhatIsNoPrompt) {
-  EXPECT_THAT(errorOf("a.csv", "1,x\n"), testing::HasSubstr("line 1"));
-  EXPECT_THAT(errorOf("b.csv", "1\n\n2\n"), testing::HasSubstr("line 2: the prompt is empty"));
-  EXPECT_THAT(errorOf("c.csv", ""), testing::HasSubstr("no prompts"));
+  EXPECT_THAT(refusal("a.csv", "1,x\n"), testing::HasSubstr("line 1"));
+  EXPECT_THAT(refusal("b.csv", "1\n\n2\n"), testing::HasSubstr("line 2: the prompt is empty"));
+  EXPECT_THAT(refusal("c.csv", ""), testing::HasSubstr("no prompts"));
   const std::vector<int32_t> holes{4, -1, 6};
-  EXPECT_THAT(errorOf("d.npy", npyBytes(DType::kInt32, std::vector<int64_t>{1, 3}, holes.data())),
+  EXPECT_THAT(refusal("d.npy", npyBytes(DType::kInt32, std::vector<int64_t>{1, 3}, holes.data())),
               testing::HasSubstr("row 0 column 2"));
-  EXPECT_THAT(errorOf("e.npy", npyBytes(DType::kInt32, std::vector<int64_t>{3}, holes.data())),
+  EXPECT_THAT(refusal("e.npy", npyBytes(DType::kInt32, std::vector<int64_t>{3}, holes.data())),
               testing::HasSubstr("[prompts, longest]"));
 }
 

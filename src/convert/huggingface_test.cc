@@ -10,7 +10,7 @@
 #include <limits>
 #include <map>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -25,15 +25,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 const fs::path kGoldens = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/checkpoint";
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::string describe(const TensorView& tensor) {
   Sha256 hash;

@@ -67,35 +67,37 @@ uint64_t sourceBytes(const PackTask& task) {
   return static_cast<uint64_t>((task.end - task.begin) * task.cols) * dtypeSize(task.dtype);
 }
 
-void packRank(const RankWeights& weights, const std::filesystem::path& path, ThreadPool& pool) {
+void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
+              ThreadPool& pool) {
   const std::vector<RankTensor>& tensors = weights.tensors();
-  EngineFileWriter writer(path, engineTensors(tensors));
+  EngineFileWriter writer(path, engineTensors(tensors, model));
   std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < writer.tensors().size(); ++i) index[writer.tensors()[i].name] = i;
 
   // Rows appended to an engine tensor may share a panel with the source before them: they are packed after it.
   std::vector<PackTask> leading, appended;
-  const auto add = [&](const RankTensor& tensor, const EnginePlacement& place) {
+  // Rows [first, first + rows) of a checkpoint tensor.
+  const auto add = [&](const RankTensor& tensor, const EnginePlacement& place, int64_t first, int64_t rows) {
     const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    const std::byte* source = weights.get(tensor.name).bytes.data();
+    const std::byte* source =
+        weights.get(tensor.name).bytes.data() + static_cast<size_t>(first * cols) * dtypeSize(tensor.dtype);
     // A task's rows end on a panel of the engine tensor, so that no two tasks of a source share one.
     constexpr int64_t kTaskRows = 512;
-    for (int64_t begin = 0; begin < tensor.shape[0];) {
-      const int64_t end = std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin,
-                                   tensor.shape[0]);
+    for (int64_t begin = 0; begin < rows;) {
+      const int64_t end =
+          std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin, rows);
       auto& tasks = place.row_begin == 0 ? leading : appended;
       tasks.push_back({source, tensor.dtype, begin, end, cols, place.row_begin, place.kind,
                        writer.data(index.at(place.name))});
       begin = end;
     }
   };
-  bool has_head = false;
   for (const RankTensor& tensor : tensors) {
-    add(tensor, placeInEngine(tensor));
-    has_head = has_head || tensor.row->role == WeightRole::kLmHead;
-  }
-  for (const RankTensor& tensor : tensors) {
-    if (!has_head && tensor.row->role == WeightRole::kEmbedding) add(tensor, {"lm_head", EngineTensorKind::kLinear, 0});
+    add(tensor, placeInEngine(tensor), 0, tensor.shape[0]);
+    if (tensor.row->role == WeightRole::kEmbedding && sharesEmbedding(model)) {
+      const TiedHead head = tiedHead(model, rank);
+      add(tensor, {"lm_head", EngineTensorKind::kLinear, 0}, head.begin, head.rows);
+    }
   }
   uint64_t total = 0;
   for (const auto* tasks : {&leading, &appended}) {
@@ -131,7 +133,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint.rank(rank, table),
+    packRank(checkpoint.rank(rank, table), model, rank,
              directory.path() / fmt::format("rank{}.engine", rank), pool);
   }
   const Json json = {{"version", CHORUS_VERSION},

@@ -50,7 +50,7 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
 
 void Engine::checkComplete() const {
   const WeightTable table = architecture_->weightTable(config_);
-  for (const EngineTensor& expected : engineTensors(rankTensors(table, config_, rank_))) {
+  for (const EngineTensor& expected : engineTensors(rankTensors(table, config_, rank_), config_)) {
     const EngineTensor& tensor = get(expected.name, expected.kind, expected.rows, expected.cols);
     if (tensor.dtype != expected.dtype) {
       fail(ErrorCode::kCorrupt, "{}: {} is {} where the config says {}; {}", file_.path().string(), expected.name,

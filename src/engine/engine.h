@@ -26,6 +26,10 @@ class Engine {
   const BuildConfig& buildConfig() const { return build_; }
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
+  // Of this rank's pipeline stage.
+  LayerRange layers() const {
+    return stageLayers(config_.num_hidden_layers, config_.mapping, config_.mapping.ppRank(rank_));
+  }
   size_t weightBytes() const { return file_.bytes().size(); }
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 
 namespace chorus {
@@ -30,13 +30,8 @@ class EngineFileTest : public testing::Test {
   static std::vector<EngineTensor> parse(std::string_view bytes) {
     return parseEngineFile(std::as_bytes(std::span(bytes)), "x.engine");
   }
-  static std::string errorOf(const std::string& bytes) {
-    try {
-      parse(bytes);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+  static std::string refusal(const std::string& bytes) {
+    return errorOf([&] { parse(bytes); });
   }
 
   std::filesystem::path dir_ =
@@ -56,7 +51,7 @@ TEST_F(EngineFileTest, ReadsWhatItWrote) {
 TEST_F(EngineFileTest, RefusesEveryTruncationWithOneLine) {
   const std::string bytes = writeSample();
   for (size_t size = 0; size + 4096 < bytes.size(); size += size < 700 ? 1 : 512) {
-    const std::string error = errorOf(bytes.substr(0, size));
+    const std::string error = refusal(bytes.substr(0, size));
     EXPECT_NE(error, "") << size;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
@@ -67,7 +62,7 @@ TEST_F(EngineFileTest, RefusesAnotherVersionAndLyingSizes) {
   const auto edit = [&](std::string_view from, std::string_view to) {
     std::string copy = bytes;
     copy.replace(copy.find(from), from.size(), to);
-    return errorOf(copy);
+    return refusal(copy);
   };
   EXPECT_THAT(edit("\"packing_version\":1", "\"packing_version\":9"), testing::HasSubstr("packing version 9"));
   EXPECT_THAT(edit("\"rows\":17", "\"rows\":99"), testing::HasSubstr("b has"));

@@ -1,5 +1,6 @@
 #include "engine/engine_layout.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace chorus {
@@ -40,7 +41,20 @@ EnginePlacement placeInEngine(const RankTensor& tensor) {
   return {stem, EngineTensorKind::kVector, 0};
 }
 
-std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors) {
+int64_t vocabularyShare(const ModelConfig& config) {
+  const int32_t tp = config.mapping.tp_size;
+  return (config.vocab_size + tp - 1) / tp;
+}
+
+TiedHead tiedHead(const ModelConfig& config, int32_t rank) {
+  const int64_t share = vocabularyShare(config);
+  // A table that is cut along the vocabulary is the rank's share already, its padding zeros.
+  if (config.use_parallel_embedding) return {0, share};
+  const int64_t begin = std::min(config.mapping.tpRank(rank) * share, config.vocab_size);
+  return {begin, std::min(share, config.vocab_size - begin)};
+}
+
+std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config) {
   std::vector<EngineTensor> result;
   std::unordered_map<std::string, size_t> index;
   const auto add = [&](const std::string& name, EngineTensorKind kind, DType dtype, int64_t rows, int64_t cols) {
@@ -53,7 +67,7 @@ std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors) 
       result[it->second].rows += rows;
     }
   };
-  const RankTensor* embedding = nullptr;
+  const RankTensor* embedding = nullptr;  // of a model that ties: of one stage, so that every rank has it
   for (const RankTensor& tensor : tensors) {
     const EnginePlacement place = placeInEngine(tensor);
     const bool vector = place.kind == EngineTensorKind::kVector;
@@ -61,8 +75,8 @@ std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors) 
         vector ? tensor.shape[0] : tensor.shape[1]);
     if (tensor.row->role == WeightRole::kEmbedding) embedding = &tensor;
   }
-  if (embedding != nullptr && !index.contains("lm_head")) {
-    add("lm_head", EngineTensorKind::kLinear, embedding->dtype, embedding->shape[0], embedding->shape[1]);
+  if (embedding != nullptr && sharesEmbedding(config)) {
+    add("lm_head", EngineTensorKind::kLinear, embedding->dtype, vocabularyShare(config), config.hidden_size);
   }
   return result;
 }

@@ -19,9 +19,21 @@ struct EnginePlacement {
 };
 EnginePlacement placeInEngine(const RankTensor& tensor);
 
-// The engine tensors of one rank, with the shapes that the placements of its checkpoint tensors add up to. A model
-// without lm_head.weight gets an "lm_head" of the embedding table's shape. Layers, then globals, in checkpoint order.
-std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors);
+// Rows of the output head that each tensor-parallel rank holds, and of an embedding table that is cut along the
+// vocabulary: the last ranks' may be padding.
+int64_t vocabularyShare(const ModelConfig& config);
+
+// A model without lm_head.weight takes its output head from the rank's embedding table, which holds whole rows: rows
+// [begin, begin + rows) of it, zeros up to vocabularyShare.
+struct TiedHead {
+  int64_t begin = 0;
+  int64_t rows = 0;
+};
+TiedHead tiedHead(const ModelConfig& config, int32_t rank);
+
+// The engine tensors of one rank, with the shapes that the placements of its checkpoint tensors add up to, and an
+// "lm_head" for a model without lm_head.weight. Layers, then globals, in checkpoint order.
+std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config);
 
 // The runtime linear that a table row feeds, for rows that adapters target: nullopt for others.
 struct LinearPlace {

@@ -20,7 +20,11 @@ TEST(EngineLayoutTest, GatedHalvesBecomeOneLinearAndATiedHeadTheTablesCopy) {
   EXPECT_EQ(placeInEngine(tensors[2]).row_begin, 6);
   EXPECT_EQ(placeInEngine(tensors[2]).name, "transformer.layers.0.mlp.fc_gate");
 
-  const auto engine = engineTensors(tensors);
+  ModelConfig config;
+  config.vocab_size = 11;
+  config.hidden_size = 4;
+  config.tie_word_embeddings = true;
+  const auto engine = engineTensors(tensors, config);
   ASSERT_EQ(engine.size(), 4u);
   EXPECT_EQ(engine[0].kind, EngineTensorKind::kTable);
   EXPECT_EQ(engine[1].rows, 12);
@@ -30,6 +34,22 @@ TEST(EngineLayoutTest, GatedHalvesBecomeOneLinearAndATiedHeadTheTablesCopy) {
   EXPECT_EQ(engine[3].rows, 11);
   EXPECT_EQ(linearPlace(gate, 6)->row_begin, 6);
   EXPECT_EQ(linearPlace(embedding, 11), std::nullopt);
+}
+
+TEST(EngineLayoutTest, ATiedHeadIsTheRanksShareOfTheTable) {
+  ModelConfig config;
+  config.vocab_size = 11;
+  config.mapping.tp_size = 4;
+  EXPECT_EQ(vocabularyShare(config), 3);
+  EXPECT_EQ(tiedHead(config, 1).begin, 3);
+  EXPECT_EQ(tiedHead(config, 1).rows, 3);
+  EXPECT_EQ(tiedHead(config, 3).begin, 9);
+  EXPECT_EQ(tiedHead(config, 3).rows, 2);
+  config.vocab_size = 5;  // shares of two: the last rank has none
+  EXPECT_EQ(tiedHead(config, 3).rows, 0);
+  config.use_parallel_embedding = true;
+  EXPECT_EQ(tiedHead(config, 3).begin, 0);
+  EXPECT_EQ(tiedHead(config, 3).rows, 2);
 }
 
 }  // namespace

@@ -1,78 +1,71 @@
-// Session::prepareAdapter: an adapter as read -> packed parts of this rank's linears.
-#include <cmath>
+// Session's part in preparing an adapter: packing a rank's modules, and the row norms that DoRA divides by.
+#include <cassert>
 #include <cstring>
 
 #include "base/aligned_buffer.h"
 #include "base/error.h"
-#include "checkpoint/weight_table.h"
+#include "checkpoint/shard.h"
 #include "engine/adapter_limits.h"
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
+#include "lora/adapter_builder.h"
 
 namespace chorus {
 namespace {
 
-// Where one module's output features stand in the runtime's linears.
-struct ModulePlace {
-  LinearId linear;
-  int64_t out_begin;
-  std::string engine_name;  // with "{}" for the layer
-};
-
-ModulePlace placeOf(const AdapterModule& module, const WeightTable& table) {
-  for (const WeightRow& row : table) {
-    for (const LoraTarget& target : row.lora_targets) {
-      if (target.module_id != module.module_id) continue;
-      const auto place = linearPlace(row, row.shape[0]);
-      if (!place) break;
-      const RankTensor tensor{row.name, row.shape, DType::kFloat32, &row, -1};
-      return {place->linear, place->row_begin + target.row_begin, placeInEngine(tensor).name};
-    }
-  }
-  fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
-}
-
-// Rows of A or B in the engine's dtype, row-major, in host memory.
-std::vector<std::byte> convertRows(const std::byte* data, DType from, DType to, int64_t count) {
+// Values of A or B in the engine's dtype, row-major, in host memory.
+std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to, int64_t count) {
   std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
   convertElements(data, from, out.data(), to, static_cast<size_t>(count));
   return out;
 }
+}  // namespace
 
-// DoRA's factor per output feature, m / ||W + scale B A||, norms over each row (PEFT's DoraLinearLayer), from the
-// rounded A and B that the products use.
-std::vector<float> normalisedMagnitude(const AdapterModule& module, const PackedWeight& base, int64_t base_row,
-                                       DType dtype, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
-  std::vector<float> wide_a(static_cast<size_t>(module.rank * module.in));
-  convertElements(a.data(), dtype, wide_a.data(), DType::kFloat32, wide_a.size());
+Session::Place Session::placeOf(const AdapterModule& module) const {
+  const Mapping& mapping = engine_->config().mapping;
+  const int32_t tp_rank = mapping.tpRank(engine_->rank());
+  const auto target = findModule(table_, module.module_id);
+  const WeightRow* row = target ? target->row : nullptr;
+  const auto linear = row ? linearPlace(*row, sliceForRank(*row, mapping.tp_size, tp_rank).rows) : std::nullopt;
+  if (!linear) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
+  return {.layer = module.layer - engine_->layers().begin,
+          .linear = linear->linear,
+          .out_begin =
+              linear->row_begin + rankRowBegin(*row, target->target->row_begin, mapping.tp_size, tp_rank)};
+}
+
+std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const {
+  const DType dtype = engine_->config().dtype;
+  const Place place = placeOf(module);
+  const PackedWeight base = linearOf(place.layer, place.linear);
+  std::vector<float> a(static_cast<size_t>(module.rank * module.in));
+  std::vector<float> b(static_cast<size_t>(module.out * module.rank));
+  convertElements(convertValues(module.a, module.dtype, dtype, std::ssize(a)).data(), dtype, a.data(), DType::kFloat32,
+                  a.size());
+  convertElements(convertValues(module.b, module.dtype, dtype, std::ssize(b)).data(), dtype, b.data(), DType::kFloat32,
+                  b.size());
   std::vector<float> row(static_cast<size_t>(base.in));
-  std::vector<float> factors(static_cast<size_t>(module.out));
+  std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
-    unpackRow(base, base_row + o, row.data());
+    unpackRow(base, place.out_begin + o, row.data());
     for (int64_t r = 0; r < module.rank; ++r) {
-      const float factor =
-          module.scale * loadAsFloat(b.data(), dtype, static_cast<size_t>(o * module.rank + r));
-      const float* a_row = wide_a.data() + r * module.in;
+      const float factor = module.scale * b[static_cast<size_t>(o * module.rank + r)];
+      const float* a_row = a.data() + r * module.in;
       for (int64_t i = 0; i < module.in; ++i) row[static_cast<size_t>(i)] += factor * a_row[i];
     }
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
-    factors[static_cast<size_t>(o)] = module.magnitude[static_cast<size_t>(o)] / static_cast<float>(std::sqrt(sum));
+    sums[static_cast<size_t>(o)] = sum;
   }
-  return factors;
+  return sums;
 }
-}  // namespace
 
-std::shared_ptr<const AdapterParts> Session::prepareAdapter(const Adapter& adapter) const {
-  checkServable(adapter, engine_->buildConfig());
-  const ModelConfig& config = engine_->config();
-  const DType dtype = config.dtype;
-  const WeightTable table = engine_->architecture().weightTable(config);
-
-  const int64_t total = packedAdapterBytes(adapter, dtype);
-  DeviceBuffer memory = backend_->allocate(static_cast<size_t>(total));
-  const AlignedBuffer staging(static_cast<size_t>(total));
+std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
+  const DType dtype = engine_->config().dtype;
+  const auto total = static_cast<size_t>(packedAdapterBytes(part, dtype));
+  DeviceBuffer memory = backend_->allocate(total);
+  const AlignedBuffer staging(total);
   int64_t used = 0;
   // Takes the next piece of memory; returns its staging address, and where the device will find it.
   const auto take = [&](int64_t bytes) {
@@ -80,37 +73,30 @@ std::shared_ptr<const AdapterParts> Session::prepareAdapter(const Adapter& adapt
     used += packedPiece(bytes);
     return piece;
   };
+  const auto pack = [&](const std::byte* values, DType from, int64_t out, int64_t in) {
+    const auto [host, device] = take(packedBytes(dtype, out, in));
+    packRows(convertValues(values, from, dtype, out * in).data(), dtype, out, in, 0, host);
+    return PackedWeight{device, dtype, out, in};
+  };
 
-  auto parts = std::make_shared<AdapterParts>(config.num_hidden_layers);
-  for (const AdapterModule& module : adapter.modules) {
-    const ModulePlace place = placeOf(module, table);
-    const auto a = convertRows(module.a, module.dtype, dtype, module.rank * module.in);
-    const auto b = convertRows(module.b, module.dtype, dtype, module.out * module.rank);
-    LinearPart part{.out_begin = place.out_begin, .scale = module.scale};
-
-    const auto [a_host, a_device] = take(packedBytes(dtype, module.rank, module.in));
-    packRows(a.data(), dtype, module.rank, module.in, 0, a_host);
-    part.a = {a_device, dtype, module.rank, module.in};
-    const auto [b_host, b_device] = take(packedBytes(dtype, module.out, module.rank));
-    packRows(b.data(), dtype, module.out, module.rank, 0, b_host);
-    part.b = {b_device, dtype, module.out, module.rank};
-
+  auto parts = std::make_shared<AdapterParts>(engine_->layers().count());
+  for (const AdapterModule& module : part.modules) {
+    const Place place = placeOf(module);
+    LinearPart linear{.out_begin = place.out_begin, .scale = module.scale};
+    linear.a = pack(module.a, module.dtype, module.rank, module.in);
+    linear.b = pack(module.b, module.dtype, module.out, module.rank);
     if (!module.magnitude.empty()) {
-      const PackedWeight base = linearOf(module.layer, place.linear);
-      const std::vector<float> factors = module.magnitude_is_normalised
-                                             ? module.magnitude
-                                             : normalisedMagnitude(module, base, place.out_begin, dtype, a, b);
+      assert(module.magnitude_is_normalised);
       const auto [host, device] = take(module.out * 4);
-      std::memcpy(host, factors.data(), factors.size() * 4);
-      part.magnitude = reinterpret_cast<const float*>(device);
+      std::memcpy(host, module.magnitude.data(), module.magnitude.size() * 4);
+      linear.magnitude = reinterpret_cast<const float*>(device);
     }
-    parts->add(module.layer, place.linear, part);
+    parts->add(place.layer, place.linear, linear);
   }
   const Stream stream;
-  backend_->upload(memory.data(), staging.data(), static_cast<size_t>(total), stream);
+  backend_->upload(memory.data(), staging.data(), total, stream);
   backend_->synchronize(stream);
   parts->own(std::move(memory));
-  parts->content_hash = adapter.content_hash;
   return parts;
 }
 

@@ -1,17 +1,20 @@
-// One rank of an engine, ready to run steps: weights on the device, KV pool, activations.
+// One rank of an engine, ready to run steps: weights on the device, KV pool, activations. rank_group.h runs them all.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/adapter_parts.h"
+#include "models/decoder.h"
 #include "models/step_input.h"
 
 namespace chorus {
 
-struct Adapter;  // lora/adapter.h
+struct Adapter;        // lora/adapter.h
+struct AdapterModule;  // lora/adapter.h
 
 struct SessionOptions {
   int32_t max_batch_size = 0;    // sequences in a step; 0: the engine's
@@ -20,24 +23,41 @@ struct SessionOptions {
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
 };
 
+// Bytes of one rank. kv_cache and activations are what a session allocates of its backend, to the byte; weights are the
+// mapped file, or its copy in huge pages.
+struct SessionMemory {
+  int64_t weights = 0;
+  int64_t kv_cache = 0;
+  int64_t activations = 0;  // with the rotary tables
+  int64_t host = 0;         // logits on their way to the sampler
+};
+
 class Session {
  public:
-  // Allocates everything a step needs. Throws Error(kExhausted).
-  Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options);
+  // Allocates everything a step needs. links: to the other ranks of the engine; what they point to must outlive this.
+  // Throws Error(kExhausted).
+  Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
+          const RankLinks& links);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Bytes that one KV block takes over all of this rank's layers.
+  // Bytes that one KV block takes over all layers, added up over all ranks.
   static int64_t kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block);
 
-  // Runs one step: embeds, writes keys and values, and computes the logits of input.logits_rows. The result,
-  // [logits_rows, vocab_size] float32 in host memory, is valid until the next run. Not thread-safe.
+  // What a session with these options takes.
+  static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
+
+  // Runs this rank's share of one step: embeds, writes keys and values, and computes the logits of input.logits_rows.
+  // The result, [logits_rows, vocab_size] float32 in host memory, is valid until the next run; it is empty on every
+  // rank but the first of the last stage. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
-  // Packs an adapter for this rank, DoRA magnitudes normalised against the base weights. Thread-safe; may run while
-  // steps do. Throws Error(kUnsupported) when the engine was built without --lora_plugin or --dora_plugin.
-  std::shared_ptr<const AdapterParts> prepareAdapter(const Adapter& adapter) const;
+  // Packs what shardAdapter cut for this rank; magnitudes are normalised already. Thread-safe; may run while steps do.
+  std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part) const;
+  // For each output of a module of such a part, the sum over this rank's inputs of (W + scale B A)^2, with A and B
+  // rounded as the products use them. Thread-safe.
+  std::vector<double> squaredRowNorms(const AdapterModule& module) const;
 
   const Engine& engine() const { return *engine_; }
   const SessionOptions& options() const { return options_; }
@@ -45,9 +65,17 @@ class Session {
 
  private:
   struct State;
+  // Where a module's outputs stand in this rank's linears.
+  struct Place {
+    int32_t layer = 0;  // local id
+    LinearId linear = LinearId::kQkv;
+    int64_t out_begin = 0;
+  };
+  Place placeOf(const AdapterModule& module) const;
   // A base linear of a layer, in host memory.
   PackedWeight linearOf(int32_t layer, LinearId linear) const;
   std::shared_ptr<const Engine> engine_;
+  WeightTable table_;
   std::shared_ptr<Backend> backend_;
   SessionOptions options_;
   std::unique_ptr<State> state_;

@@ -6,9 +6,8 @@
 
 #include <cstring>
 #include <fstream>
-#include <functional>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "formats/tensor_source.h"
 
@@ -17,15 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 class TemporaryDirectory : public testing::Test {
  protected:

@@ -2,6 +2,7 @@
 // never ask which backend runs; nothing above this header sees an instruction set.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -26,7 +27,7 @@ class Backend;
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  DeviceBuffer(Backend* backend, void* data, size_t size) : backend_(backend), data_(data), size_(size) {}
+  DeviceBuffer(Backend* backend, void* data, size_t size);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
@@ -65,6 +66,8 @@ class Backend {
 
   // Throws Error(kExhausted). Thread-safe, as are upload and download on distinct streams.
   virtual DeviceBuffer allocate(size_t bytes) = 0;
+  // Of all buffers that live now, as they were asked for.
+  size_t allocatedBytes() const { return allocated_.load(std::memory_order_relaxed); }
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
@@ -89,14 +92,17 @@ class Backend {
  private:
   friend class DeviceBuffer;
   virtual void free(void* data, size_t size) = 0;
+  std::atomic<size_t> allocated_{0};
 };
 
-// name: "cpu" or "reference". threads: 0 takes availableCores(). isa: the set to use, none for the best there
+// name: "cpu" or "reference". threads: 0 takes availableCores(). spin_us: how long idle threads look for work before
+// they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there
 // is. Throws Error that lists what is available.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
+  int spin_us = 50;
 };
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
 

@@ -24,7 +24,7 @@ CpuContext& own(StepContext& context) { return static_cast<CpuContext&>(context)
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, Isa isa) : pool_(threads), workspace_(pool_, isa) {}
+  CpuBackend(int threads, Isa isa, int spin_us) : pool_(threads, spin_us), workspace_(pool_, isa) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string describe() const override {
@@ -77,7 +77,8 @@ std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
   if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
     fail(ErrorCode::kUnsupported, "--isa {}: this machine runs {}", isaName(isa), availableNames());
   }
-  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa);
+  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa,
+                                      options.spin_us);
 }
 
 }  // namespace chorus

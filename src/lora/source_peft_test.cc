@@ -6,12 +6,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "lora/module_pattern.h"
@@ -26,15 +25,6 @@ using testing::HasSubstr;
 
 const std::string kLayer0 = "base_model.model.model.layers.0.";
 const std::string kLayer1 = "base_model.model.model.layers.1.";
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 class PeftTest : public testing::Test {
  protected:

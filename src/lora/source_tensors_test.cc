@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <numeric>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "lora/shard.h"
 #include "lora/test_model.h"
 
@@ -16,15 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::vector<float> floats(const std::byte* data, DType dtype, int64_t count) {
   std::vector<float> out;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace chorus {
 enum class LinearId { kQkv, kDense, kFcGate, kProj };
 inline constexpr int kNumLinears = 4;
 
-// Immutable once made; shared by all steps that use it.
+// What one rank holds of an adapter. Immutable once made.
 class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
@@ -29,11 +30,17 @@ class AdapterParts {
   }
   void own(DeviceBuffer memory) { memory_ = std::move(memory); }
   size_t bytes() const { return memory_.size(); }
-  std::string content_hash;
 
  private:
   std::vector<std::array<std::vector<LinearPart>, kNumLinears>> parts_;
   DeviceBuffer memory_;
+};
+
+// An adapter ready for the steps of a rank group. Immutable once made; shared by all steps that use it.
+struct PreparedAdapter {
+  std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
+  size_t bytes = 0;                                        // over all of them
+  std::string content_hash;
 };
 
 }  // namespace chorus

@@ -20,43 +20,96 @@ ActivationKind activationKind(Activation activation) {
   return ActivationKind::kSilu;
 }
 
+// Floats of each buffer of DecoderActivations, in the order of its members.
+struct ActivationSizes {
+  int64_t residual, hidden, delta, wide, logits, logits_part;
+
+  ActivationSizes(const DecoderShape& shape, bool several_ranks, bool last_stage, int64_t max_rows,
+                  int64_t logits_rows) {
+    const int64_t heads = shape.num_heads * shape.head_size;
+    const int64_t qkv = heads + 2 * shape.num_kv_heads * shape.head_size;
+    residual = delta = max_rows * shape.hidden_size;
+    hidden = max_rows * std::max(shape.hidden_size, heads);
+    wide = max_rows * std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size});
+    logits = last_stage ? logits_rows * shape.vocab_size : 0;
+    logits_part = last_stage && several_ranks ? logits_rows * shape.head_rows : 0;
+  }
+};
+}  // namespace
+
+DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& shape, const RankLinks& links,
+                                       int64_t max_rows, int64_t logits_rows) {
+  const ActivationSizes sizes(shape, links.tensor != nullptr, links.lastStage(), max_rows, logits_rows);
+  const auto floats = [&](int64_t count) { return backend.allocate(static_cast<size_t>(count) * sizeof(float)); };
+  residual_ = floats(sizes.residual);
+  hidden_ = floats(sizes.hidden);
+  delta_ = floats(sizes.delta);
+  wide_ = floats(sizes.wide);
+  logits_rows_ = logits_rows;
+  logits_ = floats(sizes.logits);
+  logits_part_ = floats(sizes.logits_part);
+}
+
+int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bool last_stage, int64_t max_rows,
+                                  int64_t logits_rows) {
+  const ActivationSizes sizes(shape, tp_size > 1, last_stage, max_rows, logits_rows);
+  return (sizes.residual + sizes.hidden + sizes.delta + sizes.wide + sizes.logits + sizes.logits_part) *
+         static_cast<int64_t>(sizeof(float));
+}
+
 // The step's adapter rows as groups of one linear. Adapters without a module there leave no group behind.
-std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, LinearId linear,
-                                   std::vector<RowGroup>& groups) {
+std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t layer, LinearId linear,
+                                            std::vector<RowGroup>& groups) const {
   groups.clear();
   for (const AdapterRows& rows : input.adapters) {
-    const auto parts = rows.adapter->at(layer, linear);
+    const auto parts = rows.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
     if (!parts.empty()) groups.push_back({rows.ranges, parts});
   }
   return groups;
 }
-}  // namespace
 
-DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& shape, int64_t vocab_size,
-                                       int64_t max_rows, int64_t logits_rows) {
-  const int64_t qkv = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_size;
-  const auto floats = [&](int64_t rows, int64_t cols) {
-    return backend.allocate(static_cast<size_t>(rows * cols) * sizeof(float));
-  };
-  residual_ = floats(max_rows, shape.hidden_size);
-  hidden_ = floats(max_rows, std::max(shape.hidden_size, shape.num_heads * shape.head_size));
-  delta_ = floats(max_rows, shape.hidden_size);
-  wide_ = floats(max_rows, std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size}));
-  reserveLogits(backend, vocab_size, logits_rows);
+// Each rank holds the whole table, or some of its rows and gives zeros for the others, or some of its columns.
+void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, Backend& backend,
+                    StepContext& context, Stream stream) const {
+  const bool some_columns = weights_.embedding_cols < shape_.hidden_size;
+  const Matrix part = some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols}
+                                   : residual;
+  backend.embedding({.table = weights_.embedding, .dtype = weights_.embedding_dtype, .vocab = weights_.embedding_rows,
+                     .first_token = weights_.embedding_first, .tokens = input.tokens, .out = part},
+                    context, stream);
+  if (some_columns) {
+    links_.tensor->allGatherColumns(part, residual, stream);
+  } else if (weights_.embedding_rows < shape_.vocab_size) {
+    sumOverRanks(residual, stream);
+  }
 }
 
-void DecoderActivations::reserveLogits(Backend& backend, int64_t vocab_size, int64_t logits_rows) {
-  const size_t bytes = static_cast<size_t>(logits_rows * vocab_size) * sizeof(float);
-  if (logits_.size() < bytes) logits_ = backend.allocate(bytes);
+// The product of a linear that is cut along its inputs.
+void Decoder::sumOverRanks(const Matrix& x, Stream stream) const {
+  if (links_.tensor != nullptr) links_.tensor->allReduceSum(x.data, x.rows * x.cols, stream);
 }
 
-size_t DecoderActivations::bytes() const {
-  return residual_.size() + hidden_.size() + delta_.size() + wide_.size() + logits_.size();
+void Decoder::receiveFromStageBefore(const Matrix& residual, Stream stream) const {
+  links_.pipeline->receive(residual.data, residual.rows * residual.cols, links_.pipeline->rank() - 1, stream);
 }
 
-ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-                         std::vector<RowGroup>& groups, Backend& backend, StepContext& context,
-                         Stream stream) const {
+void Decoder::sendToNextStage(const Matrix& residual, Stream stream) const {
+  links_.pipeline->send(residual.data, residual.rows * residual.cols, links_.pipeline->rank() + 1, stream);
+}
+
+ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
+                                   StepContext& context, Stream stream) const {
+  const Matrix logits = view(activations.logits_, normed.rows, shape_.vocab_size);
+  const Matrix part =
+      links_.tensor == nullptr ? logits : view(activations.logits_part_, normed.rows, weights_.lm_head.out);
+  backend.linear({.x = normed, .weight = weights_.lm_head, .y = part, .groups = {}}, context, stream);
+  if (links_.tensor != nullptr) links_.tensor->allGatherColumns(part, logits, stream);
+  return logits;
+}
+
+void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
+                  std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
+                  const LogitsSink& sink) const {
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const int64_t heads_width = shape_.num_heads * shape_.head_size;
   const int64_t qkv_width = heads_width + 2 * shape_.num_kv_heads * shape_.head_size;
@@ -71,13 +124,33 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
   // The gated product overwrites the activated half in place: it is elementwise, and this is the widest buffer.
   const Matrix gated{fc_gate.data, rows, shape_.intermediate_size, fc_gate.stride};
 
-  backend.embedding({.table = weights_.embedding, .dtype = weights_.embedding_dtype, .vocab = weights_.vocab_size,
-                     .tokens = input.tokens, .out = residual},
-                    context, stream);
+  if (links_.firstStage()) {
+    embed(input, residual, delta, backend, context, stream);
+  } else {
+    receiveFromStageBefore(residual, stream);
+  }
 
-  // What the previous block adds to the residual is summed by the next norm.
+  // What a block adds to the residual is summed by the next norm; without one before the next block, by itself.
   ConstMatrix pending;
   const float* pending_bias = nullptr;
+  const auto sumPending = [&](const float* norm) -> ConstMatrix {
+    if (norm == nullptr && pending.data == nullptr) return residual;
+    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .weight = norm,
+                     .epsilon = shape_.norm_epsilon, .y = norm == nullptr ? Matrix() : normed},
+                    context, stream);
+    return norm == nullptr ? residual : normed;
+  };
+  // A block's output, on all ranks, with a norm of its own where the layer has one.
+  const auto leaveBlock = [&](const float* bias, const float* norm) {
+    sumOverRanks(delta, stream);
+    if (norm != nullptr) {
+      backend.rmsNorm({.residual = delta, .bias = bias, .weight = norm, .epsilon = shape_.norm_epsilon, .y = delta},
+                      context, stream);
+      bias = nullptr;
+    }
+    pending = delta;
+    pending_bias = bias;
+  };
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const DecoderLayerWeights& w = weights_.layers[i];
     const auto layer = static_cast<int32_t>(i);
@@ -86,36 +159,34 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
                      stream);
     };
 
-    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .weight = w.input_norm,
-                     .epsilon = shape_.norm_epsilon, .y = normed},
-                    context, stream);
-    linear(LinearId::kQkv, normed, w.qkv, qkv);
+    linear(LinearId::kQkv, sumPending(w.attention_norm), w.qkv, qkv);
     backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
                       context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride}, .num_heads = shape_.num_heads, .scale = scale,
                        .kv = kv[i], .out = attended},
                       context, stream);
     linear(LinearId::kDense, attended, w.dense, delta);
+    leaveBlock(w.dense_bias, w.attention_out_norm);
 
-    backend.rmsNorm({.residual = residual, .delta = delta, .bias = w.dense_bias, .weight = w.post_norm,
-                     .epsilon = shape_.norm_epsilon, .y = normed},
-                    context, stream);
-    linear(LinearId::kFcGate, normed, w.fc_gate, fc_gate);
+    linear(LinearId::kFcGate, sumPending(w.mlp_norm), w.fc_gate, fc_gate);
     backend.gatedActivation({.fc_gate = fc_gate, .bias = w.fc_gate_bias,
-                             .kind = activationKind(spec_.layers[i].activation), .out = gated},
+                             .kind = activationKind(layers_[i].activation), .out = gated},
                             context, stream);
     linear(LinearId::kProj, gated, w.proj, delta);
-    pending = delta;
-    pending_bias = w.proj_bias;
+    leaveBlock(w.proj_bias, w.mlp_out_norm);
+  }
+
+  if (!links_.lastStage()) {
+    sumPending(nullptr);
+    sendToNextStage(residual, stream);
+    return;
   }
 
   // Only the rows that need logits go on: the last sum, the final norm and the vocabulary product.
   const auto wanted = static_cast<int64_t>(input.logits_rows.size());
   const Matrix last = view(activations.hidden_, wanted, shape_.hidden_size);
   const Matrix last_delta = view(activations.wide_, wanted, shape_.hidden_size);
-  activations.reserveLogits(backend, weights_.vocab_size, wanted);
-  const Matrix logits = view(activations.logits_, wanted, weights_.vocab_size);
-  if (wanted == 0) return logits;
+  if (wanted == 0) return;
   backend.gatherRows({.x = residual, .rows = input.logits_rows, .out = last}, context, stream);
   if (pending.data != nullptr) {
     backend.gatherRows({.x = pending, .rows = input.logits_rows, .out = last_delta}, context, stream);
@@ -124,8 +195,11 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
                    .bias = pending_bias, .weight = weights_.final_norm, .epsilon = shape_.norm_epsilon,
                    .y = last_delta},
                   context, stream);
-  backend.linear({.x = last_delta, .weight = weights_.lm_head, .y = logits, .groups = {}}, context, stream);
-  return logits;
+  for (int64_t first = 0; first < wanted; first += activations.logits_rows_) {
+    const int64_t rows_now = std::min(activations.logits_rows_, wanted - first);
+    const ConstMatrix some(last_delta.data + first * last_delta.stride, rows_now, last_delta.cols, last_delta.stride);
+    sink(first, computeLogits(some, activations, backend, context, stream));
+  }
 }
 
 }  // namespace chorus

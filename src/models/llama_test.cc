@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 
-#include "base/error.h"
+#include "base/error_of.h"
 
 namespace chorus {
 namespace {
@@ -14,15 +13,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 Json llama() {
   return Json::parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 20, "intermediate_size": 28,

@@ -10,7 +10,7 @@ namespace chorus {
 
 // Rows of one adapter. Groups are disjoint; rows in no group use the base weights alone.
 struct AdapterRows {
-  const AdapterParts* adapter = nullptr;  // pinned by the caller until the step is done
+  const PreparedAdapter* adapter = nullptr;  // pinned by the caller until the step is done
   std::vector<RowRange> ranges;           // ascending
 };
 

@@ -31,6 +31,30 @@ std::optional<ActiveRequest::Clock::time_point> deadlineOf(const executor::Reque
   return ActiveRequest::Clock::now() + *request.getAllottedTimeMs();
 }
 
+int32_t tokensAtMost(const executor::Request& request, int32_t max_seq_len) {
+  const auto prompt = static_cast<int64_t>(request.getInputTokenIds().size());
+  return static_cast<int32_t>(std::min<int64_t>(prompt + request.getMaxTokens(), max_seq_len));
+}
+
+executor::ResponseErrorCode responseCode(ErrorCode code) {
+  using Code = executor::ResponseErrorCode;
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return Code::kINVALID_ARGUMENT;
+    case ErrorCode::kUnsupported:
+      return Code::kUNSUPPORTED;
+    case ErrorCode::kNotFound:
+      return Code::kNOT_FOUND;
+    case ErrorCode::kCorrupt:
+      return Code::kCORRUPT;
+    case ErrorCode::kExhausted:
+      return Code::kEXHAUSTED;
+    case ErrorCode::kInternal:
+      break;
+  }
+  return Code::kINTERNAL;
+}
+
 }  // namespace
 
 ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& request,
@@ -44,12 +68,11 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
       streaming_(request.getStreaming()),
       return_all_generated_(request.getReturnAllGeneratedTokens()),
       output_(request.getOutputConfig()),
-      sampling_(SamplingParams::from(request.getSamplingConfig())),
       end_ids_(endIdsOf(request)),
-      stop_words_(request.getStopWords()),
-      min_tokens_(request.getSamplingConfig().getMinTokens().value_or(0)),
+      stop_words_(request.getStopWords().value_or(std::list<executor::VecTokens>())),
       prompt_length_(static_cast<int32_t>(request.getInputTokenIds().size())),
       max_new_tokens_(request.getMaxTokens()),
+      sampling_(request, end_ids_, tokensAtMost(request, max_seq_len)),
       tokens_(request.getInputTokenIds()) {
   metrics_.arrivalTime = Clock::now();
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
@@ -71,7 +94,7 @@ RequestView ActiveRequest::view() const {
   view.was_paused = was_paused;
   view.adapter = adapter.number;
   view.adapter_ready = adapter.ready();
-  view.adapter_cost = adapter.parts != nullptr ? static_cast<int64_t>(adapter.parts->bytes()) : 0;
+  view.adapter_cost = adapter.parts != nullptr ? static_cast<int64_t>(adapter.parts->bytes) : 0;
   view.times_bypassed = times_bypassed;
   return view;
 }
@@ -84,11 +107,15 @@ void ActiveRequest::pause() {
   was_paused = true;
 }
 
+int32_t ActiveRequest::promptRowsWanted() const {
+  if (output_.returnContextLogits) return prompt_length_;
+  return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // a row scores the token after it
+}
+
 LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {
-  const bool prompt_rows = num_cached < prompt_length_ && num_cached + count > context_logits_kept_;
-  if (output_.returnContextLogits && prompt_rows && context_logits_kept_ < prompt_length_) {
-    return LogitsWanted::kAllRows;
-  }
+  const int32_t wanted = promptRowsWanted();
+  const bool new_rows = num_cached < wanted && num_cached + count > prompt_rows_kept_;
+  if (new_rows && prompt_rows_kept_ < wanted) return LogitsWanted::kAllRows;
   return samples ? LogitsWanted::kLastRow : LogitsWanted::kNone;
 }
 
@@ -96,16 +123,17 @@ void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size
                                bool samples) {
   vocab_size_ = vocab_size;
   const auto width = static_cast<size_t>(vocab_size);
-  if (output_.returnContextLogits && context_logits_kept_ < prompt_length_) {
-    if (!context_logits_) context_logits_ = Tensor::cpu(DataType::kFP32, {prompt_length_, vocab_size});
-    auto* all = static_cast<float*>(context_logits_.getData());
-    const auto rows = static_cast<int32_t>(logits.size() / width);
-    for (int32_t row = 0; row < rows && first_row + row < prompt_length_; ++row) {
-      if (first_row + row != context_logits_kept_) continue;
+  const int32_t wanted = promptRowsWanted();
+  const auto rows = static_cast<int32_t>(logits.size() / width);
+  for (int32_t row = 0; row < rows && prompt_rows_kept_ < wanted; ++row) {
+    if (first_row + row != prompt_rows_kept_) continue;
+    if (output_.returnContextLogits) {
+      if (!context_logits_) context_logits_ = Tensor::cpu(DataType::kFP32, {prompt_length_, vocab_size});
       std::copy_n(logits.begin() + static_cast<ptrdiff_t>(row) * vocab_size, width,
-                  all + static_cast<size_t>(context_logits_kept_) * width);
-      ++context_logits_kept_;
+                  static_cast<float*>(context_logits_.getData()) +
+                      static_cast<size_t>(prompt_rows_kept_) * width);
     }
+    ++prompt_rows_kept_;
   }
   if (output_.returnGenerationLogits && samples) {
     generation_logits_.insert(generation_logits_.end(), logits.end() - vocab_size, logits.end());
@@ -115,18 +143,43 @@ void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size
 SampleInput ActiveRequest::sampleInput(std::span<const float> last_row) const {
   SampleInput input;
   input.logits = last_row;
-  input.params = &sampling_;
+  input.params = &sampling_.params();
   input.position = static_cast<uint64_t>(tokens_.size());
-  if (numGenerated() < min_tokens_) input.banned = end_ids_;
+  input.rules = &sampling_.rules();
+  input.tokens = tokens_;
+  input.num_generated = numGenerated();
   input.want_log_prob = output_.returnLogProbs;
+  input.top_log_probs = output_.topLogProbs;
   return input;
+}
+
+void ActiveRequest::scorePrompt(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
+                                std::vector<SampleInput>& inputs) const {
+  if (!output_.returnPromptLogProbs) return;
+  const auto width = static_cast<size_t>(vocab_size);
+  const auto end = std::min(first_row + static_cast<int32_t>(logits.size() / width), prompt_length_ - 1);
+  for (int32_t position = std::max(first_row, prompt_rows_kept_); position < end; ++position) {
+    SampleInput input;
+    input.logits = logits.subspan(static_cast<size_t>(position - first_row) * width, width);
+    input.given = tokens_[static_cast<size_t>(position) + 1];
+    input.want_log_prob = true;
+    input.top_log_probs = output_.topLogProbs;
+    inputs.push_back(input);
+  }
+}
+
+void ActiveRequest::keepPromptScore(const SampleOutput& score) {
+  prompt_log_probs_.push_back(score.log_prob);
+  if (output_.topLogProbs > 0) prompt_top_log_probs_.push_back(score.top);
 }
 
 FinishReason ActiveRequest::append(const SampleOutput& sample, Clock::time_point now) {
   tokens_.push_back(sample.token);
+  sampling_.append(sample.token);
   if (output_.returnLogProbs) {
     log_probs_.push_back(sample.log_prob);
     cum_log_prob_ += sample.log_prob;
+    if (output_.topLogProbs > 0) top_log_probs_.push_back(sample.top);
   }
   if (numGenerated() == 1) metrics_.firstTokenTime = now;
   metrics_.lastTokenTime = now;
@@ -158,10 +211,7 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   const bool with_prompt = !streaming_ && !output_.excludeInputFromOutput;
   result.outputTokenIds.emplace_back(tokens_.begin() + (with_prompt ? 0 : prompt_length_ + first_generated),
                                      tokens_.end());
-  if (output_.returnLogProbs) {
-    result.logProbs.emplace().emplace_back(log_probs_.begin() + first_generated, log_probs_.end());
-    result.cumLogProbs.emplace().push_back(static_cast<float>(cum_log_prob_));
-  }
+  addLogProbs(result, first_generated);
   addLogits(result, result.isFinal);
   result.finishReasons = {reason};
   result.decodingIter = decoding_iter_;
@@ -170,8 +220,26 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   return {id, std::move(result), client_id_};
 }
 
+executor::Response ActiveRequest::errorResponse(ErrorCode code, std::string message) const {
+  return {id, std::move(message), client_id_, responseCode(code)};
+}
+
+void ActiveRequest::addLogProbs(executor::Result& result, int32_t first_generated) {
+  if (output_.returnLogProbs) {
+    result.logProbs.emplace().emplace_back(log_probs_.begin() + first_generated, log_probs_.end());
+    result.cumLogProbs.emplace().push_back(static_cast<float>(cum_log_prob_));
+    if (output_.topLogProbs > 0)
+      result.topLogProbs.emplace().emplace_back(top_log_probs_.begin() + first_generated, top_log_probs_.end());
+  }
+  if (!output_.returnPromptLogProbs || prompt_log_probs_sent_) return;
+  if (static_cast<int32_t>(prompt_log_probs_.size()) < prompt_length_ - 1) return;
+  prompt_log_probs_sent_ = true;
+  result.promptLogProbs = std::move(prompt_log_probs_);
+  if (output_.topLogProbs > 0) result.promptTopLogProbs = std::move(prompt_top_log_probs_);
+}
+
 void ActiveRequest::addLogits(executor::Result& result, bool last) {
-  if (context_logits_ && !context_logits_sent_ && (last || context_logits_kept_ == prompt_length_)) {
+  if (context_logits_ && !context_logits_sent_ && (last || prompt_rows_kept_ == prompt_length_)) {
     result.contextLogits = context_logits_;
     context_logits_sent_ = true;
   }

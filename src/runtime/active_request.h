@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/sampler.h"
+#include "runtime/sampling_state.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_builder.h"
 
@@ -29,7 +31,7 @@ class ActiveRequest {
   const executor::Executor::ResponseCallback callback;  // null: the response is awaited
   const std::optional<executor::LoraConfig> lora;       // the task id; its tensors are in lora_source
   std::shared_ptr<const AdapterSource> lora_source;     // of the tensors, null without them
-  std::string refusal;                                  // what it is answered with at once, unless empty
+  std::optional<Error> refusal;                         // what it is answered with at once
   QueuePosition position;
   const std::optional<Clock::time_point> deadline;
 
@@ -50,12 +52,19 @@ class ActiveRequest {
   int32_t numTokens() const { return static_cast<int32_t>(tokens_.size()); }
   int32_t numGenerated() const { return numTokens() - prompt_length_; }
 
+  // Rows at the start of the sequence whose logits it wants: those that a cache has are to be computed too.
+  int32_t promptRowsWanted() const;
   // Which logits it wants of its next `count` rows.
   LogitsWanted logitsOfNext(int32_t count, bool samples) const;
   // Keeps its share of a step's logits [rows, vocab], as far as it asked for them. first_row: the logits'
   // first row, counted in positions of the sequence.
   void keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples);
   SampleInput sampleInput(std::span<const float> last_row) const;
+  // Appends to `inputs` what scores the prompt's tokens by these rows, the arguments as keepLogits'; to be called
+  // before it. keepPromptScore takes the outputs in order.
+  void scorePrompt(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
+                   std::vector<SampleInput>& inputs) const;
+  void keepPromptScore(const SampleOutput& score);
 
   // Appends a sampled token; returns why the request ends with it, or kNOT_FINISHED.
   executor::FinishReason append(const SampleOutput& sample, Clock::time_point now);
@@ -65,30 +74,34 @@ class ActiveRequest {
   // Streaming with new tokens to send, or `reason` says that it ended.
   bool streaming() const { return streaming_; }
   executor::Response response(executor::FinishReason reason);
-  executor::Response errorResponse(std::string message) const { return {id, std::move(message), client_id_}; }
+  executor::Response errorResponse(ErrorCode code, std::string message) const;
 
  private:
   executor::FinishReason finishReason(int32_t token) const;
   bool endsWithStopWord() const;
+  void addLogProbs(executor::Result& result, int32_t first_generated);
   void addLogits(executor::Result& result, bool last);
 
   std::optional<executor::IdType> client_id_;
   bool streaming_;
   bool return_all_generated_;
   executor::OutputConfig output_;
-  SamplingParams sampling_;
   executor::VecTokens end_ids_;
-  std::vector<executor::VecTokens> stop_words_;
-  int32_t min_tokens_;
+  std::list<executor::VecTokens> stop_words_;
   int32_t prompt_length_;
   int32_t max_new_tokens_;
+  SamplingState sampling_;
 
   std::vector<int32_t> tokens_;  // prompt and generated
   int32_t num_sent_ = 0;         // generated tokens that were streamed
   std::vector<float> log_probs_;
   double cum_log_prob_ = 0;
+  std::vector<std::vector<executor::TokenLogProb>> top_log_probs_;  // of each generated token
+  executor::VecLogProbs prompt_log_probs_;
+  std::vector<std::vector<executor::TokenLogProb>> prompt_top_log_probs_;
+  bool prompt_log_probs_sent_ = false;
   executor::Tensor context_logits_;  // [prompt, vocab]
-  int32_t context_logits_kept_ = 0;
+  int32_t prompt_rows_kept_ = 0;     // rows of the prompt whose logits served already
   bool context_logits_sent_ = false;
   std::vector<float> generation_logits_;  // those not yet sent
   int32_t vocab_size_ = 0;

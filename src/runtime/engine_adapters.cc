@@ -33,11 +33,11 @@ TensorView viewOf(const executor::Tensor& tensor) {
 
 }  // namespace
 
-EngineAdapters::EngineAdapters(const Session& session)
-    : session_(session), table_(session.engine().architecture().weightTable(session.engine().config())) {}
+EngineAdapters::EngineAdapters(const RankGroup& ranks)
+    : ranks_(ranks), table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
 Adapter EngineAdapters::read(const AdapterSource& source) const {
-  const Engine& engine = session_.engine();
+  const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   if (source.reloadable())
     return readPeftAdapter(source.directory, source.directory.filename().string(), target);
@@ -51,18 +51,16 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
-  const BuildConfig& build = session_.engine().buildConfig();
   // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
-  checkServable(Adapter{.name = source->directory.filename().string()}, build);
+  checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   const Adapter adapter = read(*source);
-  checkServable(adapter, build);
   source->content_hash = adapter.content_hash;
-  source->bytes = packedAdapterBytes(adapter, session_.engine().config().dtype);
+  source->bytes = ranks_.preparedBytes(adapter);
   return source;
 }
 
-std::shared_ptr<const AdapterParts> EngineAdapters::load(const AdapterSource& source) const {
-  return session_.prepareAdapter(read(source));
+std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
+  return ranks_.prepareAdapter(read(source));
 }
 
 int64_t widestModuleLayerBytes(const Engine& engine) {

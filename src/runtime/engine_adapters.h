@@ -1,29 +1,29 @@
-// Adapters of one engine: reads and checks sources against its model, packs them for its session.
+// Adapters of one engine: reads and checks sources against its model, prepares them for its ranks.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 
 #include "checkpoint/weight_table.h"
-#include "engine/session.h"
+#include "engine/rank_group.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
 namespace chorus {
 
-// Thread-safe. The session must outlive it.
+// Thread-safe. The ranks must outlive it.
 class EngineAdapters {
  public:
-  explicit EngineAdapters(const Session& session);
+  explicit EngineAdapters(const RankGroup& ranks);
 
   // Reads and checks a PEFT directory. Throws Error that names what is wrong.
   std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory) const;
-  // Reads, checks and packs. Throws Error.
-  std::shared_ptr<const AdapterParts> load(const AdapterSource& source) const;
+  // Reads, checks and prepares. Throws Error.
+  std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
   Adapter read(const AdapterSource& source) const;
 
-  const Session& session_;
+  const RankGroup& ranks_;
   WeightTable table_;
 };
 

@@ -57,7 +57,7 @@ ExecutorCore::RequestPtr ExecutorCore::makeRequest(IdType id, const executor::Re
                                                    const Callback& callback) const {
   auto active = std::make_unique<ActiveRequest>(id, request, callback, options_.requests.max_seq_len);
   if (auto refusal = refusalOf(request, options_.requests))
-    active->refusal = std::move(*refusal);
+    active->refusal.emplace(std::move(*refusal));
   else if (request.getLoraConfig()) {
     active->lora_source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
   }
@@ -79,16 +79,23 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
     for (auto& id : ids) id = next_id_++;
   }
   // Checking a prompt and hashing an adapter's tensors takes time: not under the lock.
-  std::vector<RequestPtr> made;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    made.push_back(makeRequest(ids[i], requests[i], callback));
-    if (callback == nullptr) responses_.open(ids[i]);
+  try {
+    std::vector<RequestPtr> made;
+    for (size_t i = 0; i < requests.size(); ++i) made.push_back(makeRequest(ids[i], requests[i], callback));
+    const std::lock_guard lock(mutex_);
+    if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
+    inbox_.reserve(inbox_.size() + made.size());
+    if (callback == nullptr) {
+      for (const IdType id : ids) responses_.open(id);
+    }
+    for (auto& request : made) inbox_.emplace_back(std::move(request));
+    rung_ = true;
+    bell_.notify_one();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    queued_ -= count;
+    throw;
   }
-  const std::lock_guard lock(mutex_);
-  if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
-  for (auto& request : made) inbox_.emplace_back(std::move(request));
-  rung_ = true;
-  bell_.notify_one();
   return ids;
 }
 
@@ -186,16 +193,16 @@ void ExecutorCore::takeInbox() {
 
 void ExecutorCore::admit(RequestPtr request) {
   not_begun_.insert(request->id);
-  if (request->refusal.empty() && request->lora) {
+  if (!request->refusal && request->lora) {
     try {
       request->adapter = adapters_->ticket(*request->lora, std::move(request->lora_source));
       claims_changed_ = true;
     } catch (const std::exception& error) {
-      request->refusal = error.what();
+      request->refusal.emplace(errorCodeOf(error), error.what());
     }
   }
-  if (!request->refusal.empty()) {
-    respond(*request, request->errorResponse(request->refusal));
+  if (request->refusal) {
+    respond(*request, request->errorResponse(request->refusal->code(), request->refusal->what()));
     leftQueue(*request);
     return;
   }
@@ -227,7 +234,7 @@ void ExecutorCore::takeLoadedAdapters() {
     if (!failed.empty()) log::warn("{}", load.error);
     for (ActiveRequest* request : failed) {
       adapters_->drop(request->adapter);
-      end(*request, request->errorResponse(load.error));
+      end(*request, request->errorResponse(load.error_code, load.error));
     }
   }
 }
@@ -248,17 +255,19 @@ void ExecutorCore::claimAdapters() {
   if (!claims_changed_) return;
   claims_changed_ = false;
   adapters_->beginClaims();
-  std::vector<std::pair<ActiveRequest*, std::string>> impossible;
+  std::vector<std::pair<ActiveRequest*, Error>> impossible;
   size_t seen = 0;
   for (const auto& [_, request] : waiting_) {
     if (++seen > kLookahead) break;
     try {
       adapters_->claim(request->adapter, request->times_bypassed, options_.scheduler.max_bypasses);
     } catch (const std::exception& error) {
-      impossible.emplace_back(request.get(), error.what());
+      impossible.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
     }
   }
-  for (const auto& [request, error] : impossible) end(*request, request->errorResponse(error));
+  for (const auto& [request, error] : impossible) {
+    end(*request, request->errorResponse(error.code(), error.what()));
+  }
 }
 
 void ExecutorCore::endAll() {

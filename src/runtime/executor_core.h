@@ -145,6 +145,9 @@ class ExecutorCore {
   std::vector<size_t> sampling_;  // sequences that sample
   std::vector<SampleInput> sample_inputs_;
   std::vector<SampleOutput> sample_outputs_;
+  std::vector<size_t> scoring_;  // sequences whose prompts' tokens are scored, once a row
+  std::vector<SampleInput> score_inputs_;
+  std::vector<SampleOutput> score_outputs_;
   executor::IterationStats step_stats_;
   std::vector<uint64_t> step_adapters_;
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "runtime/testing/core_fixture.h"
@@ -146,13 +147,17 @@ TEST_F(ExecutorCoreTest, RefusesWhatItCannotServeInOneLine) {
     r.setSamplingConfig(config);
     return errorOf(enqueue(r));
   };
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, 1.2f)),
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, kInfinity)),
               HasSubstr("repetitionPenalty"));
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)),
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::nanf(""))),
               HasSubstr("presencePenalty"));
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.1f)),
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, -kInfinity)),
               HasSubstr("frequencyPenalty"));
-  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, 0.5f)), HasSubstr("topPDecay"));
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, 50)), HasSubstr("topPResetIds (50)"));
+  EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
+                                     std::vector<int32_t>{1})),
+              HasSubstr("beamWidthArray"));
   // What changes nothing is no reason to refuse.
   EXPECT_EQ(refused(SamplingConfig(1, {}, {}, {}, {}, 1.0f, {}, {}, {}, {}, 1.0f, 0.0f, 0.0f)), "");
 }

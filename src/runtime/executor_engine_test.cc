@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/error_of.h"
 #include "chorus/executor.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
@@ -44,12 +45,7 @@ class ExecutorEngineTest : public ::testing::Test {
     return config;
   }
   static std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
-    try {
-      Executor executor(directory_ / "lora", type, config);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return errorOf([&] { Executor executor(directory_ / "lora", type, config); });
   }
   static Response answer(Executor& executor, const Request& request) {
     return executor.awaitResponses(executor.enqueueRequest(request), std::chrono::seconds(60)).at(0);
@@ -150,12 +146,8 @@ TEST_F(ExecutorEngineTest, AdaptersThatCannotBeServedAreNamed) {
   const auto adapter_dir = kModel / "adapters" / "all_r8_bf16";
   Executor with(directory_ / "lora", ModelType::kDECODER_ONLY, small());
   EXPECT_THROW(with.registerAdapter(1, kModel / "adapters" / "none"), Error);
-  try {
-    with.registerAdapter(1, kModel / "adapters" / "dora_r4_f32/");
-    ADD_FAILURE() << "registered without --dora_plugin";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "adapter 'dora_r4_f32' uses DoRA: the engine was built without --dora_plugin");
-  }
+  EXPECT_EQ(errorOf([&] { with.registerAdapter(1, kModel / "adapters" / "dora_r4_f32/"); }),
+            "adapter 'dora_r4_f32' uses DoRA: the engine was built without --dora_plugin");
   Executor without(directory_ / "bare", ModelType::kDECODER_ONLY, small());
   EXPECT_THROW(without.registerAdapter(1, adapter_dir), Error);
   Request request({1, 2}, 2);

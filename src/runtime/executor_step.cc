@@ -108,6 +108,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
   };
   sampling_.clear();
   sample_inputs_.clear();
+  scoring_.clear();
+  score_inputs_.clear();
   for (size_t i = 0; i < plan_.sequences.size(); ++i) {
     const auto& planned = plan_.sequences[i];
     ActiveRequest& request = requestOf(i);
@@ -117,6 +119,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     if (rows == 0) continue;
     const auto own =
         logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
+    request.scorePrompt(own, vocab, request.num_cached - rows, score_inputs_);
+    scoring_.resize(score_inputs_.size(), i);
     request.keepLogits(own, vocab, request.num_cached - rows, planned.samples);
     if (!planned.samples) continue;
     sampling_.push_back(i);
@@ -124,13 +128,22 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
   }
   sample_outputs_.resize(sample_inputs_.size());
   sampler_.sample(sample_inputs_, sample_outputs_);
+  score_outputs_.resize(score_inputs_.size());
+  sampler_.sample(score_inputs_, score_outputs_);
+  for (size_t s = 0; s < scoring_.size(); ++s) requestOf(scoring_[s]).keepPromptScore(score_outputs_[s]);
 
   const auto now = Clock::now();
   for (size_t s = 0; s < sampling_.size(); ++s) {
     ActiveRequest& request = requestOf(sampling_[s]);
-    if (sample_outputs_[s].token < 0) {
-      end(request,
-          request.errorResponse("The model's logits are not finite numbers: no token can be chosen"));
+    if (sample_outputs_[s].fault == SampleOutput::Fault::kNotFinite) {
+      end(request, request.errorResponse(ErrorCode::kInternal,
+                                         "The model's logits are not finite numbers: no token can be chosen"));
+      continue;
+    }
+    if (sample_outputs_[s].fault == SampleOutput::Fault::kNothingLeft) {
+      end(request, request.errorResponse(ErrorCode::kInvalidArgument,
+                                         "badWords, noRepeatNgramSize, minTokens and embeddingBias ban every "
+                                         "token: none can be chosen"));
       continue;
     }
     request.generating = true;
@@ -145,7 +158,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
 void ExecutorCore::failRunning(const std::string& error) {
   const std::string message = "Encountered an error in forwardAsync function: " + error;
   log::error("{}", message);
-  while (!running_.empty()) end(*running_.back(), running_.back()->errorResponse(message));
+  while (!running_.empty()) end(*running_.back(), running_.back()->errorResponse(ErrorCode::kInternal, message));
 }
 
 void ExecutorCore::beginStats() {

@@ -1,71 +1,129 @@
 #include "runtime/request_checks.h"
 
-#include <fmt/format.h>
+#include <cmath>
+#include <span>
 
 namespace chorus {
 namespace {
 
 using executor::SamplingConfig;
+using Refusal = std::optional<Error>;
 
-std::string notServed(const char* field) {
-  return fmt::format("{} is not supported yet: leave it unset", field);
+template <typename... Args>
+Error invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return {ErrorCode::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// A value that changes nothing is as good as none.
-std::optional<std::string> unservedSampling(const SamplingConfig& config) {
-  constexpr int32_t kNoNgramLimit = 1 << 30;  // TensorRT-LLM's default: off
-  if (config.getRepetitionPenalty().value_or(1.0f) != 1.0f) return notServed("repetitionPenalty");
-  if (config.getPresencePenalty().value_or(0.0f) != 0.0f) return notServed("presencePenalty");
-  if (config.getFrequencyPenalty().value_or(0.0f) != 0.0f) return notServed("frequencyPenalty");
-  const int32_t ngram = config.getNoRepeatNgramSize().value_or(0);
-  if (ngram != 0 && ngram != kNoNgramLimit) return notServed("noRepeatNgramSize");
-  if (config.getTopPDecay().value_or(1.0f) != 1.0f) return notServed("topPDecay");
-  if (config.getNumReturnSequences().value_or(1) != 1) return notServed("numReturnSequences");
-  if (config.getBeamWidthArray()) return notServed("beamWidthArray");
-  if (config.getBeamWidth() > 1) return notServed("beamWidth greater than 1");
+Refusal lengthRefusal(int64_t length, const RequestLimits& limits) {
+  if (length > limits.longestPrompt()) {
+    return invalid(
+        "Prompt length ({}) exceeds maximum input length ({}). Set log level to info and check TRTGptModel "
+        "logs for how maximum input length is set",
+        length, limits.longestPrompt());
+  }
+  if (!limits.chunked_context && length > limits.max_num_tokens) {
+    return invalid("The number of context tokens ({}) exceeds the limit value ({})", length,
+                   limits.max_num_tokens);
+  }
+  return std::nullopt;
+}
+
+Refusal endIdRefusal(const executor::Request& request, int32_t vocab_size) {
+  const auto check = [&](int32_t id) -> Refusal {
+    if (id >= -1 && id < vocab_size) return std::nullopt;
+    return invalid("EndId ({}) is not within acceptable range [-1, {}).", id, vocab_size);
+  };
+  if (request.getEndId()) {
+    if (auto refusal = check(*request.getEndId())) return refusal;
+  }
+  for (const int32_t id : request.getExtraEndIds()) {
+    if (auto refusal = check(id)) return refusal;
+  }
+  return std::nullopt;
+}
+
+Refusal tokenRefusal(std::span<const int32_t> tokens, int32_t vocab_size, const char* of) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
+    return invalid("Token {} at position {} of {} is not within the vocabulary [0, {})", tokens[i], i, of,
+                   vocab_size);
+  }
+  return std::nullopt;
+}
+
+Refusal wordsRefusal(const executor::Request& request, int32_t vocab_size) {
+  for (const auto& word : request.getStopWords().value_or(std::list<executor::VecTokens>())) {
+    if (word.empty()) return invalid("stopWords holds an empty word");
+  }
+  for (const auto& word : request.getBadWords().value_or(std::list<executor::VecTokens>())) {
+    if (word.empty()) return invalid("badWords holds an empty word");
+    if (auto refusal = tokenRefusal(word, vocab_size, "a bad word")) return refusal;
+  }
+  return std::nullopt;
+}
+
+Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_size) {
+  if (!bias) return std::nullopt;
+  if (bias->getDataType() != executor::DataType::kFP32)
+    return invalid("Embedding bias data type must be same as model logits type.");
+  if (bias->getShape() != std::vector<int64_t>{vocab_size}) {
+    return invalid("embeddingBias must have the shape [{}], the vocabulary's size", vocab_size);
+  }
+  const auto* values = static_cast<const float*>(bias->getData());
+  for (int32_t i = 0; i < vocab_size; ++i) {
+    // Minus infinity bans a token.
+    if (std::isnan(values[i]) || values[i] == HUGE_VALF)
+      return invalid("embeddingBias holds {} at {}: expected finite numbers", values[i], i);
+  }
+  return std::nullopt;
+}
+
+Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limits) {
+  if (config.getBeamWidth() > limits.max_beam_width) {
+    return invalid("Requested beam width {} is larger than configured max beam width {}",
+                   config.getBeamWidth(), limits.max_beam_width);
+  }
+  const auto finite = [](const std::optional<float>& value) { return std::isfinite(value.value_or(0.0f)); };
+  if (!finite(config.getTemperature())) return invalid("temperature must be a finite number");
+  if (!finite(config.getRepetitionPenalty())) return invalid("repetitionPenalty must be a finite number");
+  if (!finite(config.getPresencePenalty())) return invalid("presencePenalty must be a finite number");
+  if (!finite(config.getFrequencyPenalty())) return invalid("frequencyPenalty must be a finite number");
+  if (config.getTopPResetIds() && *config.getTopPResetIds() >= limits.vocab_size) {
+    return invalid("topPResetIds ({}) is not within the vocabulary [0, {})", *config.getTopPResetIds(),
+                   limits.vocab_size);
+  }
+  const auto not_served = [](const char* field) {
+    return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported yet: leave it unset", field));
+  };
+  // A value that changes nothing is as good as none.
+  if (config.getNumReturnSequences().value_or(1) != 1) return not_served("numReturnSequences");
+  if (config.getBeamWidthArray()) return not_served("beamWidthArray");
+  if (config.getBeamWidth() > 1) return not_served("beamWidth greater than 1");
+  return std::nullopt;
+}
+
+Refusal outputRefusal(const executor::OutputConfig& output) {
+  if (output.returnEncoderOutput) return invalid("returnEncoderOutput needs an encoder");
+  if (output.topLogProbs < 0) return invalid("topLogProbs ({}) must not be negative", output.topLogProbs);
+  if (output.topLogProbs > 0 && !output.returnLogProbs && !output.returnPromptLogProbs)
+    return invalid("topLogProbs needs returnLogProbs");
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<std::string> refusalOf(const executor::Request& request, const RequestLimits& limits) {
+std::optional<Error> refusalOf(const executor::Request& request, const RequestLimits& limits) {
   const auto& prompt = request.getInputTokenIds();
-  const auto length = static_cast<int64_t>(prompt.size());
-  if (length > limits.longestPrompt()) {
-    return fmt::format(
-        "Prompt length ({}) exceeds maximum input length ({}). Set log level to info and check TRTGptModel "
-        "logs for how "
-        "maximum input length is set",
-        length, limits.longestPrompt());
-  }
-  if (!limits.chunked_context && length > limits.max_num_tokens) {
-    return fmt::format("The number of context tokens ({}) exceeds the limit value ({})", length,
-                       limits.max_num_tokens);
-  }
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] < 0 || prompt[i] >= limits.vocab_size) {
-      return fmt::format("Token {} at position {} of the prompt is not within the vocabulary [0, {})",
-                         prompt[i], i, limits.vocab_size);
-    }
-  }
-  const auto bad_end = [&](int32_t id) {
-    return fmt::format("EndId ({}) is not within acceptable range [-1, {}).", id, limits.vocab_size);
-  };
-  const auto in_range = [&](int32_t id) { return id >= -1 && id < limits.vocab_size; };
-  if (request.getEndId() && !in_range(*request.getEndId())) return bad_end(*request.getEndId());
-  for (const int32_t id : request.getExtraEndIds()) {
-    if (!in_range(id)) return bad_end(id);
-  }
-  for (const auto& word : request.getStopWords()) {
-    if (word.empty()) return "stopWords holds an empty word";
-  }
-  const auto& sampling = request.getSamplingConfig();
-  if (sampling.getBeamWidth() > limits.max_beam_width) {
-    return fmt::format("Requested beam width {} is larger than configured max beam width {}",
-                       sampling.getBeamWidth(), limits.max_beam_width);
-  }
-  if (request.getOutputConfig().returnEncoderOutput) return "returnEncoderOutput needs an encoder";
-  return unservedSampling(sampling);
+  auto refusal = lengthRefusal(static_cast<int64_t>(prompt.size()), limits);
+  if (!refusal) refusal = tokenRefusal(prompt, limits.vocab_size, "the prompt");
+  if (!refusal && request.getPositionIds())
+    refusal = Error(ErrorCode::kUnsupported, "positionIds is not supported yet: leave it unset");
+  if (!refusal) refusal = endIdRefusal(request, limits.vocab_size);
+  if (!refusal) refusal = wordsRefusal(request, limits.vocab_size);
+  if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), limits.vocab_size);
+  if (!refusal) refusal = samplingRefusal(request.getSamplingConfig(), limits);
+  if (!refusal) refusal = outputRefusal(request.getOutputConfig());
+  return refusal;
 }
 
 }  // namespace chorus

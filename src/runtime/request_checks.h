@@ -2,8 +2,8 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
+#include "base/error.h"
 #include "chorus/request.h"
 
 namespace chorus {
@@ -20,8 +20,8 @@ struct RequestLimits {
   int32_t longestPrompt() const { return max_input_len < max_seq_len ? max_input_len : max_seq_len - 1; }
 };
 
-// The one line that a request is answered with when it cannot be served; TensorRT-LLM's wording where it has
-// one. Fields that are not served yet are named, never ignored.
-std::optional<std::string> refusalOf(const executor::Request& request, const RequestLimits& limits);
+// Why a request cannot be served, in TensorRT-LLM's wording where it has one: kInvalidArgument where it must
+// change, kUnsupported for what is not served yet, which is named, never ignored.
+std::optional<Error> refusalOf(const executor::Request& request, const RequestLimits& limits);
 
 }  // namespace chorus

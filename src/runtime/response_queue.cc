@@ -78,7 +78,8 @@ std::vector<Response> ResponseQueue::awaitUntil(IdType id, const Deadline& deadl
   });
   const auto open = open_.find(id);
   if (open == open_.end()) {
-    return {Response(id, fmt::format("ReqId {} has already been processed and was terminated.", id))};
+    return {Response(id, fmt::format("ReqId {} has already been processed and was terminated.", id),
+                     std::nullopt, executor::ResponseErrorCode::kNOT_FOUND)};
   }
   return take(open);
 }

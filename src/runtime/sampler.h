@@ -1,11 +1,10 @@
 // From a row of logits to the next token.
 //
-// Filters run in this order, as vLLM and TensorRT-LLM do: banned tokens, temperature, min-p, top-k, top-p;
-// then one draw. Each filter keeps a prefix of the tokens ordered by (logit descending, id ascending), so
-// ties always go to the lowest id. top-p counts its mass over what min-p and top-k left, renormalised, and
-// keeps the token that reaches it.
+// A row without rules is read once for the likeliest token. The order is TensorRT-LLM's, as chorus/request.h
+// states it: bias, temperature, penalties and bans (LogitRules), min-p, top-k, top-p (CandidateFilter), then one
+// draw.
 //
-// The draw is keyed by (seed, position) and nothing else: a token depends on its own logits, parameters, seed
+// The draw is keyed by (seed, position) and nothing else: a token depends on its own logits, rules, history, seed
 // and position, never on batch mates, on pauses or on threads.
 #pragma once
 
@@ -15,34 +14,36 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "chorus/request.h"
+#include "chorus/types.h"
+#include "runtime/candidates.h"
+#include "runtime/logit_rules.h"
+#include "runtime/sampling_params.h"
 
 namespace chorus {
-
-struct SamplingParams {
-  bool greedy = true;
-  float temperature = 1.0f;
-  int32_t top_k = 0;  // 0: off
-  float top_p = 1.0f;
-  float min_p = 0.0f;
-  uint64_t seed = 0;
-
-  // Greedy with topK 1, with temperature 0, and when none of temperature, topK (above 0), topP, minP is
-  // given.
-  static SamplingParams from(const executor::SamplingConfig& config);
-};
 
 struct SampleInput {
   std::span<const float> logits;  // [vocab], read only
   const SamplingParams* params = nullptr;
-  uint64_t position = 0;            // of the token to come, counted from the start of the prompt
-  std::span<const int32_t> banned;  // tokens that must not be chosen
+  uint64_t position = 0;              // of the token to come, counted from the start of the prompt
+  const LogitRules* rules = nullptr;  // null: none
+  std::span<const int32_t> tokens;    // what rules look at: the prompt, then num_generated tokens
+  int32_t num_generated = 0;
   bool want_log_prob = false;
+  int32_t top_log_probs = 0;  // likeliest tokens to report beside it
+  int32_t given = -1;         // 0 and above: this token is taken, params and rules are not looked at
 };
 
 struct SampleOutput {
-  int32_t token = -1;     // -1: the row holds a NaN or an infinity, or every token is banned
-  float log_prob = 0.0f;  // of the token, by the log softmax of the raw logits
+  enum class Fault {
+    kNone,
+    kNotFinite,    // the row holds a NaN or an infinity, or nothing else than minus infinities
+    kNothingLeft,  // every token is banned
+  };
+  Fault fault = Fault::kNone;
+  int32_t token = -1;     // -1 on a fault
+  float log_prob = 0.0f;  // of the token, by the log softmax of the raw logits; NaN on a fault
+  // The likeliest by (log probability descending, id ascending), by the raw logits too.
+  std::vector<executor::TokenLogProb> top;
 };
 
 // Uniform in [0, 1), 53 bits, a pure function of its arguments.

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include "runtime/testing/plain_sampling.h"
 
 namespace chorus {
 namespace {
@@ -26,41 +29,19 @@ std::vector<float> randomLogits(std::mt19937& random, size_t vocab, float spread
   return logits;
 }
 
-// The definition, in doubles and with a full sort.
-int32_t plainSample(const std::vector<float>& logits, const SamplingParams& params, uint64_t position,
-                    const std::vector<int32_t>& banned) {
-  std::vector<double> x(logits.begin(), logits.end());
-  for (const int32_t token : banned) x[static_cast<size_t>(token)] = -std::numeric_limits<double>::infinity();
-  std::vector<int32_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return x[static_cast<size_t>(a)] > x[static_cast<size_t>(b)];
-  });
-  if (params.greedy) return order[0];
-  const double most = x[static_cast<size_t>(order[0])];
-  std::vector<double> weights;
-  for (const int32_t id : order) {
-    const double weight =
-        std::exp((x[static_cast<size_t>(id)] - most) / static_cast<double>(params.temperature));
-    if (weight < std::exp(-87.0) || weight < static_cast<double>(params.min_p)) break;
-    if (params.top_k > 0 && weights.size() == static_cast<size_t>(params.top_k)) break;
-    weights.push_back(weight);
-  }
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double sum = 0;
-  size_t kept = 0;
-  while (kept < weights.size() && (kept == 0 || sum < static_cast<double>(params.top_p) * total))
-    sum += weights[kept++];
-  std::vector<std::pair<int32_t, double>> nucleus;
-  for (size_t i = 0; i < kept; ++i) nucleus.emplace_back(order[i], weights[i]);
-  std::sort(nucleus.begin(), nucleus.end());
-  const double target = uniformAt(params.seed, position) * sum;
-  double reached = 0;
-  for (const auto& [id, weight] : nucleus) {
-    reached += weight;
-    if (reached > target) return id;
-  }
-  return nucleus.back().first;
+SampleInput scored(const std::vector<float>& logits, const SamplingParams& params, uint64_t position) {
+  SampleInput input{logits, &params, position};
+  input.want_log_prob = true;
+  input.top_log_probs = 3;
+  return input;
+}
+
+// A request without prompt, so that the position is the number of tokens.
+int32_t plainSample(const std::vector<float>& logits, const SamplingParams& params, uint64_t position) {
+  testing::PlainRequest request;
+  request.params = params;
+  request.prompt.resize(position);
+  return testing::plainToken(logits, request);
 }
 
 TEST(Sampler, GreedyTakesTheLowestIdOfEquals) {
@@ -107,17 +88,64 @@ TEST(Sampler, RowsThatAreNotNumbersGiveNoToken) {
   }
 }
 
-TEST(Sampler, BannedTokensAreNeverChosen) {
-  Sampler sampler(20, 1);
-  std::vector<float> logits(20, 0.0f);
+// Bans of one token each.
+LogitRules banning(std::vector<int32_t> tokens) {
+  executor::Request request({0}, 1);
+  std::list<executor::VecTokens> words;
+  for (const int32_t token : tokens) words.push_back({token});
+  request.setBadWords(words);
+  return {SamplingParams(), request, {}, 2};
+}
+
+TEST(Sampler, WhenAllIsBannedNoTokenIsChosen) {
+  Sampler sampler(3000, 1);
+  std::vector<float> logits(3000, -1.0f);
   logits[3] = 9.0f;
-  logits[5] = 8.0f;
-  const std::vector<int32_t> banned = {3};
-  SamplingParams params;
-  EXPECT_EQ(sampleOne(sampler, {logits, &params, 0, banned}).token, 5);
-  std::vector<int32_t> all(20);
-  std::iota(all.begin(), all.end(), 0);
-  EXPECT_EQ(sampleOne(sampler, {logits, &params, 0, all}).token, -1);
+  logits[2500] = 8.0f;
+  for (const bool greedy : {true, false}) {
+    SamplingParams params;
+    params.greedy = greedy;
+    params.top_k = 1;
+    const LogitRules one = banning({3});
+    EXPECT_EQ(sampleOne(sampler, {logits, &params, 0, &one}).token, 2500);
+    const LogitRules both = banning({3, 2500});
+    EXPECT_EQ(sampleOne(sampler, {logits, &params, 0, &both}).token, 0) << "the lowest id of equals";
+    std::vector<int32_t> all(3000);
+    std::iota(all.begin(), all.end(), 0);
+    const LogitRules every = banning(all);
+    const auto output = sampleOne(sampler, {logits, &params, 0, &every});
+    EXPECT_EQ(output.token, -1);
+    EXPECT_EQ(output.fault, SampleOutput::Fault::kNothingLeft);
+    EXPECT_EQ(sampleOne(sampler, {logits, &params}).token, 3) << "nothing of the row before is left";
+  }
+}
+
+TEST(Sampler, TheLikeliestTokensComeInOrder) {
+  Sampler sampler(2000, 1);
+  std::mt19937 random(12);
+  auto logits = randomLogits(random, 2000, 3.0f, true);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  std::vector<int32_t> order(2000);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  SampleInput input{logits};
+  input.given = 77;
+  input.want_log_prob = true;
+  for (const int32_t count : {0, 1, 20, 2000, 5000}) {
+    input.top_log_probs = count;
+    const auto output = sampleOne(sampler, input);
+    EXPECT_EQ(output.token, 77);
+    EXPECT_NEAR(output.log_prob, static_cast<double>(logits[77]) - std::log(sum), 1e-5);
+    ASSERT_EQ(output.top.size(), static_cast<size_t>(std::min(count, 2000)));
+    for (size_t i = 0; i < output.top.size(); ++i) {
+      ASSERT_EQ(output.top[i].token, order[i]);
+      ASSERT_NEAR(output.top[i].logProb, static_cast<double>(logits[static_cast<size_t>(order[i])]) - std::log(sum),
+                  1e-5);
+    }
+  }
 }
 
 TEST(Sampler, LogProbsAreOfTheRawLogits) {
@@ -131,7 +159,7 @@ TEST(Sampler, LogProbsAreOfTheRawLogits) {
   params.temperature = 2.5f;
   params.top_k = 50;
   for (uint64_t position = 0; position < 20; ++position) {
-    const auto output = sampleOne(sampler, {logits, &params, position, {}, true});
+    const auto output = sampleOne(sampler, scored(logits, params, position));
     const double expected = static_cast<double>(logits[static_cast<size_t>(output.token)]) - std::log(sum);
     EXPECT_NEAR(output.log_prob, expected, 1e-5);
   }
@@ -153,12 +181,10 @@ TEST(Sampler, EqualsThePlainDefinition) {
     params.top_p = pick(0, 1) == 0 ? 1.0f : static_cast<float>(pick(1, 99)) / 100;
     params.min_p = pick(0, 2) == 0 ? static_cast<float>(pick(1, 40)) / 100 : 0.0f;
     params.seed = random();
-    std::vector<int32_t> banned;
-    if (pick(0, 3) == 0) banned.push_back(pick(0, static_cast<int>(vocab) - 1));
     Sampler sampler(static_cast<int64_t>(vocab), 1);
     for (uint64_t position = 0; position < (vocab > 1000 ? 3 : 20); ++position) {
-      ASSERT_EQ(sampleOne(sampler, {logits, &params, position, banned}).token,
-                plainSample(logits, params, position, banned))
+      ASSERT_EQ(sampleOne(sampler, {logits, &params, position}).token,
+                plainSample(logits, params, position))
           << "position " << position << " vocab " << vocab << " temperature " << params.temperature
           << " top_k " << params.top_k << " top_p " << params.top_p << " min_p " << params.min_p;
     }
@@ -194,7 +220,7 @@ TEST(Sampler, ARowDoesNotDependOnItsMatesOrThreads) {
     params[i].top_p = 0.9f;
     params[i].seed = i;
   }
-  for (size_t i = 0; i < kRows; ++i) inputs.push_back({logits[i], &params[i], i, {}, true});
+  for (size_t i = 0; i < kRows; ++i) inputs.push_back(scored(logits[i], params[i], i));
   Sampler alone(kVocab, 1), together(kVocab, 3);
   std::vector<SampleOutput> outputs(kRows);
   together.sample(inputs, outputs);
@@ -202,6 +228,8 @@ TEST(Sampler, ARowDoesNotDependOnItsMatesOrThreads) {
     const auto solo = sampleOne(alone, inputs[i]);
     EXPECT_EQ(outputs[i].token, solo.token);
     EXPECT_EQ(outputs[i].log_prob, solo.log_prob);
+    ASSERT_EQ(outputs[i].top.size(), solo.top.size());
+    for (size_t t = 0; t < solo.top.size(); ++t) EXPECT_EQ(outputs[i].top[t].logProb, solo.top[t].logProb);
   }
 }
 

@@ -42,7 +42,7 @@ const StepInput& StepBuilder::build(std::span<const StepSequence> sequences) {
   return input_;
 }
 
-void StepBuilder::addAdapterRows(const AdapterParts* adapter, RowRange rows) {
+void StepBuilder::addAdapterRows(const PreparedAdapter* adapter, RowRange rows) {
   auto group = std::find_if(input_.adapters.begin(), input_.adapters.end(),
                             [&](const AdapterRows& g) { return g.adapter == adapter; });
   if (group == input_.adapters.end()) {

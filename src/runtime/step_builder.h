@@ -16,7 +16,7 @@ struct StepSequence {
   std::span<const int32_t> tokens;       // of this step, at least one
   int32_t first_position = 0;            // of the first of them
   std::span<const int32_t> block_table;  // covers first_position + tokens.size() tokens
-  const AdapterParts* adapter = nullptr;
+  const PreparedAdapter* adapter = nullptr;
   LogitsWanted logits = LogitsWanted::kNone;
 };
 
@@ -34,7 +34,7 @@ class StepBuilder {
   RowRange logitsOf(size_t i) const { return logits_[i]; }
 
  private:
-  void addAdapterRows(const AdapterParts* adapter, RowRange rows);
+  void addAdapterRows(const PreparedAdapter* adapter, RowRange rows);
 
   StepInput input_;
   std::vector<RowRange> logits_;

@@ -46,9 +46,9 @@ TEST(StepBuilder, AllRowsOfAContextMayWantLogits) {
 
 TEST(StepBuilder, AnAdapterHasOneGroupOfAscendingRanges) {
   StepBuilder builder(8, 16);
-  const AdapterParts one(1), two(1);
+  const PreparedAdapter one, two;
   const std::vector<int32_t> pair = {1, 2}, single = {3}, table = {0};
-  const auto sequence = [&](const std::vector<int32_t>& tokens, const AdapterParts* adapter) {
+  const auto sequence = [&](const std::vector<int32_t>& tokens, const PreparedAdapter* adapter) {
     return StepSequence{tokens, 0, table, adapter, LogitsWanted::kLastRow};
   };
   // Contexts: none, one, one, two. Generation: none, one, two.

@@ -130,6 +130,7 @@ class FakeEngine : public EngineClient {
   size_t queueLimit = 64;
   bool logProbs = false;
   std::string errorText;  // when set, every request fails with it after its first token
+  executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -158,7 +159,7 @@ class FakeEngine : public EngineClient {
   bool advance(executor::IdType id, Running& running) {
     const executor::Request& request = running.request;
     if (!errorText.empty() && !running.made.empty()) {
-      running.callback(executor::Response(id, errorText));
+      running.callback(executor::Response(id, errorText, std::nullopt, errorCode));
       return true;
     }
     const auto& prompt = request.getInputTokenIds();

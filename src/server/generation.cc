@@ -19,13 +19,19 @@ uint64_t randomSeed() {
   return rng();
 }
 
-// The text of an error Response is the executor's own: what a client did wrong, or that something is full.
-ApiError fromExecutor(const std::string& text) {
-  const std::string message = clientMessage(text);
-  const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
-  if (says("PEFT Cache is full")) return ApiError::overloaded("Too many adapters are in use; try again soon.");
-  if (says("forwardAsync") || says("not finite")) return ApiError::internal(message);
-  return ApiError::invalid(message);
+// model: the name that the client asked for.
+ApiError fromExecutor(const executor::Response& response, const std::string& model) {
+  using Code = executor::ResponseErrorCode;
+  const std::string message = clientMessage(response.getErrorMsg());
+  switch (response.getErrorCode()) {
+    case Code::kINVALID_ARGUMENT:
+    case Code::kUNSUPPORTED:
+    case Code::kCORRUPT: return ApiError::invalid(message);
+    case Code::kNOT_FOUND: return ApiError::modelNotFound(model);
+    case Code::kEXHAUSTED: return ApiError::overloaded("Too many adapters are in use; try again soon.");
+    case Code::kINTERNAL: break;
+  }
+  return ApiError::internal(message);
 }
 
 }  // namespace
@@ -184,7 +190,7 @@ bool Generation::handle(const Arrival& arrival) {
   Choice& choice = choices_[arrival.choice];
   if (choice.finished) return true;
   if (arrival.response.hasError()) {
-    failWith(fromExecutor(arrival.response.getErrorMsg()));
+    failWith(fromExecutor(arrival.response, job_.model->name));
     return false;
   }
   const executor::Result& result = arrival.response.getResult();

@@ -276,11 +276,18 @@ TEST_F(RoutesTest, Refusals) {
 }
 
 TEST_F(RoutesTest, EngineErrors) {
+  using Code = executor::ResponseErrorCode;
   engine.errorText = "PEFT Cache is full. Could not store taskId=1";
+  engine.errorCode = Code::kEXHAUSTED;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
+  engine.errorText = "LoRA task 1 not found in cache. Please send LoRA weights with request";
+  engine.errorCode = Code::kNOT_FOUND;
+  EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
   engine.errorText = "Encountered an error in forwardAsync function: /srv/x: gone";
+  engine.errorCode = Code::kINTERNAL;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
   engine.errorText = "token 5 is unknown, see /srv/x/tokens";
+  engine.errorCode = Code::kINVALID_ARGUMENT;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
   const auto stream =
       answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":3})");

@@ -6,10 +6,10 @@
 
 #include <chrono>
 #include <fstream>
-#include <functional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/error_of.h"
 #include "text/tokenizer.h"
 
 namespace chorus {
@@ -23,15 +23,6 @@ std::vector<OrderedJson> readLines(const std::string& name) {
   for (std::string line; std::getline(in, line);) rows.push_back(parseOrderedJson(line, name));
   EXPECT_FALSE(rows.empty()) << name;
   return rows;
-}
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // The rendering, or "error: " and its line.

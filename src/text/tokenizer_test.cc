@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 #include <random>
 #include <thread>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "text/incremental_detokenizer.h"
 #include "text/known_splits.h"
@@ -51,15 +50,6 @@ void checkRow(const std::shared_ptr<const Tokenizer>& tokenizer, const std::stri
   EXPECT_EQ(tokenizer->decode(special, true), skipped) << Json(text).dump();
   EXPECT_EQ(decodeInSteps(tokenizer, special, false), decoded) << Json(text).dump();
   EXPECT_EQ(decodeInSteps(tokenizer, special, true), skipped) << Json(text).dump();
-}
-
-std::string errorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 class TokenizerGoldenTest : public testing::TestWithParam<const char*> {};

@@ -39,11 +39,12 @@ void AdapterLoader::work() {
     auto [key, source] = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    AdapterLoad result{key, nullptr, {}};
+    AdapterLoad result{key, nullptr, {}, {}};
     try {
       result.parts = load_(*source);
     } catch (const std::exception& error) {
       result.error = error.what();
+      result.error_code = errorCodeOf(error);
     }
     source.reset();
     lock.lock();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/adapter_cache/adapter_cache.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
@@ -15,8 +16,9 @@ namespace chorus {
 
 struct AdapterLoad {
   AdapterKey key;
-  std::shared_ptr<const AdapterParts> parts;  // null: it failed
+  std::shared_ptr<const PreparedAdapter> parts;  // null: it failed
   std::string error;                          // one line
+  ErrorCode error_code = ErrorCode::kInternal;
 };
 
 class AdapterLoader {

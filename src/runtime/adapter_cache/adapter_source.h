@@ -26,6 +26,6 @@ struct AdapterSource {
 };
 
 // Reads, checks and packs. Called on a loader thread; throws Error.
-using LoadAdapter = std::function<std::shared_ptr<const AdapterParts>(const AdapterSource& source)>;
+using LoadAdapter = std::function<std::shared_ptr<const PreparedAdapter>(const AdapterSource& source)>;
 
 }  // namespace chorus

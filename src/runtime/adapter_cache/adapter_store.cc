@@ -68,7 +68,7 @@ void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t 
   if (!ticket.used || ticket.claimed || claims_left_ <= 0) return;
   int64_t bytes = 0;
   if (ticket.parts != nullptr)
-    bytes = static_cast<int64_t>(ticket.parts->bytes());
+    bytes = static_cast<int64_t>(ticket.parts->bytes);
   else if (ticket.source->reloadable())
     bytes = ticket.source->bytes;
   else
@@ -120,13 +120,14 @@ std::vector<AdapterLoad> AdapterStore::takeLoaded() {
   auto loads = loader_.takeDone();
   for (auto& load : loads) {
     if (load.parts != nullptr) {
-      if (cache_.loaded(load.key, static_cast<int64_t>(load.parts->bytes()))) {
+      if (cache_.loaded(load.key, static_cast<int64_t>(load.parts->bytes))) {
         parts_[load.key] = load.parts;
         forgetEvicted();
         continue;
       }
       load.parts.reset();
       load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
+      load.error_code = ErrorCode::kExhausted;
     } else {
       load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
     }
@@ -140,7 +141,7 @@ std::vector<AdapterLoad> AdapterStore::takeLoaded() {
   return loads;
 }
 
-std::shared_ptr<const AdapterParts> AdapterStore::parts(AdapterKey key) const {
+std::shared_ptr<const PreparedAdapter> AdapterStore::parts(AdapterKey key) const {
   const auto found = parts_.find(key);
   return found == parts_.end() ? nullptr : found->second;
 }

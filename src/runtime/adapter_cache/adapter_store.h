@@ -27,7 +27,7 @@ struct AdapterTicket {
   uint64_t number =
       0;  // of this content, never 0 and never used again; what the scheduler tells adapters apart by
   std::shared_ptr<const AdapterSource> source;  // to load from; null where parts serve
-  std::shared_ptr<const AdapterParts> parts;    // set when it is ready
+  std::shared_ptr<const PreparedAdapter> parts;    // set when it is ready
 
   bool ready() const { return !used || (claimed && parts != nullptr); }
 };
@@ -59,7 +59,7 @@ class AdapterStore {
   // of the key takes parts(key); on failure every claimed ticket of the key is void: take error, then drop()
   // it.
   std::vector<AdapterLoad> takeLoaded();
-  std::shared_ptr<const AdapterParts> parts(AdapterKey key) const;
+  std::shared_ptr<const PreparedAdapter> parts(AdapterKey key) const;
   void drop(AdapterTicket& ticket) { ticket = AdapterTicket(); }
 
   const AdapterCache& cache() const { return cache_; }
@@ -78,7 +78,7 @@ class AdapterStore {
 
   AdapterCache cache_;
   std::unordered_map<uint64_t, Task> tasks_;
-  std::map<AdapterKey, std::shared_ptr<const AdapterParts>> parts_;
+  std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;
   uint64_t numbers_ = 0;
   bool may_load_ = true;
   int32_t claims_left_ = 0;  // of those behind a request that found no room

@@ -26,19 +26,90 @@ void check(bool condition, const char* text, const char* field, T value) {
     if (field.has_value()) check((condition), #condition, #field, field.value()); \
   } while (false)
 
-void checkTopK(const std::optional<SizeType32>& topK) { CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0); }
+void checkTopK(const std::optional<SizeType32>& topK) {
+  CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0);
+}
 
 void checkTopP(const std::optional<FloatType>& topP) {
   CHORUS_CHECK_OPTIONAL(topP, topP.value() > 0.f);
   CHORUS_CHECK_OPTIONAL(topP, topP.value() <= 1.f);
 }
 
+void checkTopPMin(const std::optional<FloatType>& topPMin) {
+  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() >= 0.f);
+  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() <= 1.f);
+}
+
+void checkTopPResetIds(const std::optional<TokenIdType>& topPResetIds) {
+  CHORUS_CHECK_OPTIONAL(topPResetIds, topPResetIds.value() >= 0);
+}
+
+void checkTopPDecay(const std::optional<FloatType>& topPDecay) {
+  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() > 0.f);
+  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() <= 1.f);
+}
+
 void checkTemperature(const std::optional<FloatType>& temperature) {
   CHORUS_CHECK_OPTIONAL(temperature, temperature.value() >= 0.f);
 }
 
+void checkMinTokens(const std::optional<SizeType32>& minTokens) {
+  CHORUS_CHECK_OPTIONAL(minTokens, minTokens.value() >= 0);
+}
+
+void checkBeamSearchDiversityRate(const std::optional<FloatType>& beamSearchDiversityRate) {
+  CHORUS_CHECK_OPTIONAL(beamSearchDiversityRate, beamSearchDiversityRate.value() >= 0.f);
+}
+
+void checkRepetitionPenalty(const std::optional<FloatType>& repetitionPenalty) {
+  CHORUS_CHECK_OPTIONAL(repetitionPenalty, repetitionPenalty.value() > 0.f);
+}
+
+void checkLengthPenalty(const std::optional<FloatType>& lengthPenalty) {
+  CHORUS_CHECK_OPTIONAL(lengthPenalty, lengthPenalty.value() >= 0.f);
+}
+
+void checkEarlyStopping(const std::optional<SizeType32>& earlyStopping) {
+  CHORUS_CHECK_OPTIONAL(earlyStopping, earlyStopping.value() >= 0);
+}
+
+void checkNoRepeatNgramSize(const std::optional<SizeType32>& noRepeatNgramSize) {
+  CHORUS_CHECK_OPTIONAL(noRepeatNgramSize, noRepeatNgramSize.value() >= 0);
+}
+
 void checkMinP(const std::optional<FloatType>& minP) {
   CHORUS_CHECK_OPTIONAL(minP, minP.value() >= 0.f && minP.value() <= 1.0f);
+}
+
+void checkPromptIgnoreLength(const std::optional<SizeType32>& promptIgnoreLength) {
+  CHORUS_CHECK_OPTIONAL(promptIgnoreLength, promptIgnoreLength.value() >= 0);
+}
+
+void checkNumReturnSequences(const std::optional<SizeType32>& numReturnSequences, SizeType32 beamWidth) {
+  CHORUS_CHECK_OPTIONAL(numReturnSequences, numReturnSequences.value() > 0);
+  CHORUS_CHECK_OPTIONAL(numReturnSequences, beamWidth == 1 || numReturnSequences.value() <= beamWidth);
+}
+
+void checkBeamWidth(SizeType32 beamWidth) {
+  if (beamWidth <= 0) {
+    throw std::invalid_argument(
+        fmt::format("Requested value: {} for beamWidth is invalid. To de-activate beam searching set "
+                    "beamWidth to 1 instead.",
+                    beamWidth));
+  }
+  check(beamWidth <= kMaxBeamWidth, "beamWidth <= kMaxBeamWidth", "beamWidth", beamWidth);
+}
+
+// The widest of the array and beamWidth.
+SizeType32 widest(const std::optional<std::vector<SizeType32>>& array, SizeType32 beamWidth) {
+  if (!array) return beamWidth;
+  check(array->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength",
+        "beamWidthArray.size()", array->size());
+  for (const SizeType32 width : *array) {
+    check(width > 0 && width < kMaxBeamWidth, "bm > 0 && bm < kMaxBeamWidth", "beamWidthArray", width);
+    beamWidth = std::max(beamWidth, width);
+  }
+  return beamWidth;
 }
 
 }  // namespace
@@ -72,37 +143,27 @@ SamplingConfig::SamplingConfig(
       numReturnSequences_(numReturnSequences),
       minP_(minP),
       beamWidthArray_(std::move(beamWidthArray)) {
-  if (beamWidth <= 0) {
-    throw std::invalid_argument(
-        fmt::format("Requested value: {} for beamWidth is invalid. To de-activate beam searching set "
-                    "beamWidth to 1 instead.",
-                    beamWidth));
-  }
-  check(beamWidth <= kMaxBeamWidth, "beamWidth <= kMaxBeamWidth", "beamWidth", beamWidth);
+  checkBeamWidth(beamWidth);
   checkTopK(topK);
   checkTopP(topP);
-  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() >= 0.f);
-  CHORUS_CHECK_OPTIONAL(topPMin, topPMin.value() <= 1.f);
-  CHORUS_CHECK_OPTIONAL(topPResetIds, topPResetIds.value() >= 0);
-  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() > 0.f);
-  CHORUS_CHECK_OPTIONAL(topPDecay, topPDecay.value() <= 1.f);
+  checkTopPMin(topPMin);
+  checkTopPResetIds(topPResetIds);
+  checkTopPDecay(topPDecay);
   checkTemperature(temperature);
-  CHORUS_CHECK_OPTIONAL(minTokens, minTokens.value() >= 0);
-  CHORUS_CHECK_OPTIONAL(beamSearchDiversityRate, beamSearchDiversityRate.value() >= 0.f);
-  CHORUS_CHECK_OPTIONAL(repetitionPenalty, repetitionPenalty.value() > 0.f);
-  CHORUS_CHECK_OPTIONAL(lengthPenalty, lengthPenalty.value() >= 0.f);
-  CHORUS_CHECK_OPTIONAL(earlyStopping, earlyStopping.value() >= 0);
-  CHORUS_CHECK_OPTIONAL(noRepeatNgramSize, noRepeatNgramSize.value() >= 0);
-  CHORUS_CHECK_OPTIONAL(numReturnSequences, numReturnSequences.value() > 0);
-  CHORUS_CHECK_OPTIONAL(numReturnSequences, beamWidth == 1 || numReturnSequences.value() <= beamWidth);
+  checkMinTokens(minTokens);
+  checkBeamSearchDiversityRate(beamSearchDiversityRate);
+  checkRepetitionPenalty(repetitionPenalty);
+  checkLengthPenalty(lengthPenalty);
+  checkEarlyStopping(earlyStopping);
+  checkNoRepeatNgramSize(noRepeatNgramSize);
+  checkNumReturnSequences(numReturnSequences, beamWidth);
   checkMinP(minP);
-  if (!beamWidthArray_) return;
-  check(beamWidthArray_->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength",
-        "beamWidthArray.size()", beamWidthArray_->size());
-  for (const SizeType32 width : *beamWidthArray_) {
-    check(width > 0 && width < kMaxBeamWidth, "bm > 0 && bm < kMaxBeamWidth", "beamWidthArray", width);
-    beamWidth_ = std::max(beamWidth_, width);
-  }
+  beamWidth_ = widest(beamWidthArray_, beamWidth);
+}
+
+void SamplingConfig::setBeamWidth(SizeType32 v) {
+  checkBeamWidth(v);
+  beamWidth_ = v;
 }
 
 void SamplingConfig::setTopK(std::optional<SizeType32> v) {
@@ -115,14 +176,74 @@ void SamplingConfig::setTopP(std::optional<FloatType> v) {
   topP_ = v;
 }
 
+void SamplingConfig::setTopPMin(std::optional<FloatType> v) {
+  checkTopPMin(v);
+  topPMin_ = v;
+}
+
+void SamplingConfig::setTopPResetIds(std::optional<TokenIdType> v) {
+  checkTopPResetIds(v);
+  topPResetIds_ = v;
+}
+
+void SamplingConfig::setTopPDecay(std::optional<FloatType> v) {
+  checkTopPDecay(v);
+  topPDecay_ = v;
+}
+
 void SamplingConfig::setTemperature(std::optional<FloatType> v) {
   checkTemperature(v);
   temperature_ = v;
 }
 
+void SamplingConfig::setMinTokens(std::optional<SizeType32> v) {
+  checkMinTokens(v);
+  minTokens_ = v;
+}
+
+void SamplingConfig::setBeamSearchDiversityRate(std::optional<FloatType> v) {
+  checkBeamSearchDiversityRate(v);
+  beamSearchDiversityRate_ = v;
+}
+
+void SamplingConfig::setRepetitionPenalty(std::optional<FloatType> v) {
+  checkRepetitionPenalty(v);
+  repetitionPenalty_ = v;
+}
+
+void SamplingConfig::setLengthPenalty(std::optional<FloatType> v) {
+  checkLengthPenalty(v);
+  lengthPenalty_ = v;
+}
+
+void SamplingConfig::setEarlyStopping(std::optional<SizeType32> v) {
+  checkEarlyStopping(v);
+  earlyStopping_ = v;
+}
+
+void SamplingConfig::setNoRepeatNgramSize(std::optional<SizeType32> v) {
+  checkNoRepeatNgramSize(v);
+  noRepeatNgramSize_ = v;
+}
+
 void SamplingConfig::setMinP(std::optional<FloatType> v) {
   checkMinP(v);
   minP_ = v;
+}
+
+void SamplingConfig::setPromptIgnoreLength(std::optional<SizeType32> v) {
+  checkPromptIgnoreLength(v);
+  promptIgnoreLength_ = v;
+}
+
+void SamplingConfig::setNumReturnSequences(std::optional<SizeType32> v) {
+  checkNumReturnSequences(v, beamWidth_);
+  numReturnSequences_ = v;
+}
+
+void SamplingConfig::setBeamWidthArray(std::optional<std::vector<SizeType32>> v) {
+  beamWidth_ = widest(v, beamWidth_);
+  beamWidthArray_ = std::move(v);
 }
 
 LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::optional<Tensor> config)
@@ -154,14 +275,21 @@ LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::option
 }
 
 Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, SamplingConfig samplingConfig,
-                 OutputConfig outputConfig, std::optional<SizeType32> endId, std::optional<SizeType32> padId)
+                 OutputConfig outputConfig, std::optional<SizeType32> endId, std::optional<SizeType32> padId,
+                 std::optional<std::vector<SizeType32>> positionIds,
+                 std::optional<std::list<VecTokens>> badWords, std::optional<std::list<VecTokens>> stopWords,
+                 std::optional<Tensor> embeddingBias)
     : inputTokenIds_(std::move(inputTokenIds)),
       maxTokens_(maxTokens),
       streaming_(streaming),
       samplingConfig_(std::move(samplingConfig)),
       outputConfig_(outputConfig),
       endId_(endId),
-      padId_(padId) {
+      padId_(padId),
+      positionIds_(std::move(positionIds)),
+      badWords_(std::move(badWords)),
+      stopWords_(std::move(stopWords)),
+      embeddingBias_(std::move(embeddingBias)) {
   if (inputTokenIds_.empty()) throw std::invalid_argument("Assertion failed: !inputTokenIds.empty()");
   check(maxTokens > 0, "maxTokens > 0", "maxTokens", maxTokens);
 }

@@ -9,6 +9,11 @@ const std::string& Response::getErrorMsg() const {
   return *error_;
 }
 
+ResponseErrorCode Response::getErrorCode() const {
+  if (!error_) throw std::logic_error("the response holds a result, not an error");
+  return errorCode_;
+}
+
 const Result& Response::getResult() const {
   if (!result_) throw std::logic_error("the response holds an error: " + *error_);
   return *result_;

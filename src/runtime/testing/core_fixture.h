@@ -25,11 +25,9 @@ inline std::shared_ptr<const AdapterSource> fakeSource(const std::string& name) 
   return source;
 }
 
-inline std::shared_ptr<const AdapterParts> fakeParts(const std::string& name) {
-  auto parts = std::make_shared<AdapterParts>(0);
-  parts->content_hash = name;
-  parts->own(DeviceBuffer(nullptr, nullptr, static_cast<size_t>(fakeAdapterBytes(name))));
-  return parts;
+inline std::shared_ptr<const PreparedAdapter> fakeParts(const std::string& name) {
+  return std::make_shared<PreparedAdapter>(
+      PreparedAdapter{.bytes = static_cast<size_t>(fakeAdapterBytes(name)), .content_hash = name});
 }
 
 class CoreFixture : public ::testing::Test {

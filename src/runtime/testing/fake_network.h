@@ -21,7 +21,7 @@ inline uint64_t hashStep(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-inline uint64_t hashAdapter(const AdapterParts* adapter) {
+inline uint64_t hashAdapter(const PreparedAdapter* adapter) {
   uint64_t hash = 7;
   if (adapter != nullptr) {
     for (const char c : adapter->content_hash) hash = hashStep(hash, static_cast<uint64_t>(c));
@@ -41,8 +41,7 @@ inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, st
 // What greedy generation gives.
 inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int count, int32_t vocab,
                                            const std::string& adapter = "") {
-  AdapterParts parts(0);
-  parts.content_hash = adapter;
+  const PreparedAdapter parts{.content_hash = adapter};
   const uint64_t hash = hashAdapter(adapter.empty() ? nullptr : &parts);
   std::vector<float> logits(static_cast<size_t>(vocab));
   std::vector<int32_t> generated;
@@ -100,8 +99,8 @@ class FakeNetwork : public StepRunner {
     const int32_t block = sequence.block_table[static_cast<size_t>(position / tokens_per_block_)];
     return cache_.at(static_cast<size_t>(block * tokens_per_block_ + position % tokens_per_block_));
   }
-  static const AdapterParts* adapterOf(const StepInput& input, int32_t row) {
-    const AdapterParts* found = nullptr;
+  static const PreparedAdapter* adapterOf(const StepInput& input, int32_t row) {
+    const PreparedAdapter* found = nullptr;
     for (const auto& group : input.adapters) {
       for (const auto& range : group.ranges) {
         if (row < range.begin || row >= range.end) continue;

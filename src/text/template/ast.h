@@ -70,6 +70,7 @@ struct Stmt {
   bool has_else = false;
   std::vector<Target> targets;
   std::vector<Parameter> parameters;
+  bool recursive = false;  // of kFor: loop(items) renders it again
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
 };
 

@@ -32,6 +32,23 @@ Value keyOf(Runtime& rt, const Value& item, const Value* attribute, bool case_se
   return folded(attribute != nullptr && !attribute->isNone() ? pathOf(rt, item, *attribute) : item, case_sensitive);
 }
 
+// The same for sort, whose attribute= may name several: a list, in which values that are absent are equal.
+Value sortKeyOf(Runtime& rt, const Value& item, const Value* attribute, bool case_sensitive) {
+  std::vector<Value> keys;
+  if (attribute == nullptr || !attribute->isString()) {
+    keys.push_back(keyOf(rt, item, attribute, case_sensitive));
+    return makeList(std::move(keys));
+  }
+  std::string_view rest = attribute->string();
+  while (true) {
+    const size_t comma = rest.find(',');
+    const Value part{std::string(rest.substr(0, comma))};
+    keys.push_back(keyOf(rt, item, &part, case_sensitive));
+    if (comma == std::string_view::npos) return makeList(std::move(keys));
+    rest = rest.substr(comma + 1);
+  }
+}
+
 // Sorting can throw (values that have no order), which std::sort must not see; a merge sort of our own can.
 void mergeSort(Runtime& rt, std::vector<std::pair<Value, Value>>& items, bool reverse) {
   std::vector<std::pair<Value, Value>> other(items.size());
@@ -55,16 +72,61 @@ Value sortFilter(Runtime& rt, const Value& v, CallArgs& args) {
   requireDefined(v);
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : itemsOf(rt, v)) {
-    if (a[2] != nullptr && a[2]->isString() && a[2]->string().find(',') != std::string::npos) {
-      raise("sort by several attributes is not supported");
-    }
-    Value key = keyOf(rt, item, a[2], a.truthOr(1, false));
+    Value key = sortKeyOf(rt, item, a[2], a.truthOr(1, false));
     keyed.emplace_back(std::move(key), std::move(item));
   }
   mergeSort(rt, keyed, a.truthOr(0, false));
   std::vector<Value> items;
   for (auto& entry : keyed) items.push_back(std::move(entry.second));
   return makeList(std::move(items));
+}
+
+// Pairs of a value of the attribute and the items that have it, in the order of the values.
+Value groupbyFilter(Runtime& rt, const Value& v, CallArgs& args) {
+  const BoundArgs a(args, "groupby", {"attribute", "default", "case_sensitive"}, 1);
+  requireDefined(v);
+  const Value* fallback = a[1] != nullptr && !a[1]->isNone() ? a[1] : nullptr;
+  const bool case_sensitive = a.truthOr(2, false);
+  std::vector<std::pair<Value, Value>> keyed;
+  for (Value& item : itemsOf(rt, v)) {
+    Value key = folded(pathOf(rt, item, *a[0], fallback), case_sensitive);
+    keyed.emplace_back(std::move(key), std::move(item));
+  }
+  mergeSort(rt, keyed, false);
+  std::vector<Value> groups;
+  for (size_t begin = 0; begin < keyed.size();) {
+    std::vector<Value> members;
+    const Value key = keyed[begin].first;
+    size_t end = begin;
+    for (; end < keyed.size() && equals(keyed[end].first, key); ++end) members.push_back(std::move(keyed[end].second));
+    const Value shown = case_sensitive ? key : pathOf(rt, members.front(), *a[0], fallback);
+    Value group = makeTuple({shown, makeList(std::move(members))});
+    group.sequence().is_group = true;
+    groups.push_back(std::move(group));
+    begin = end;
+  }
+  return makeList(std::move(groups));
+}
+
+// As many lists as asked for, the first ones longer by one where the items don't divide.
+Value sliceFilter(Runtime& rt, const Value& v, CallArgs& args) {
+  const BoundArgs a(args, "slice", {"slices", "fill_with"}, 1);
+  const int64_t count = a.integerOr(0, 1);
+  if (count < 1 || count > rt.limits().max_range) raise("slice needs a number from 1 to {}", rt.limits().max_range);
+  requireDefined(v);
+  const std::vector<Value> items = itemsOf(rt, v);
+  const size_t slices = static_cast<size_t>(count), each = items.size() / slices, longer = items.size() % slices;
+  rt.step(count);
+  rt.charge(slices * sizeof(Value));
+  std::vector<Value> out;
+  for (size_t n = 0, at = 0; n < slices; ++n) {
+    const size_t size = each + (n < longer ? 1 : 0);
+    std::vector<Value> part(items.begin() + static_cast<std::ptrdiff_t>(at), items.begin() + static_cast<std::ptrdiff_t>(at + size));
+    if (n >= longer && a[1] != nullptr && !a[1]->isNone()) part.push_back(*a[1]);
+    out.push_back(makeList(std::move(part)));
+    at += size;
+  }
+  return makeSequence(Sequence::Flavor::kGenerator, std::move(out));
 }
 
 Value dictsortFilter(Runtime& rt, const Value& v, CallArgs& args) {
@@ -137,6 +199,7 @@ Value sumFilter(Runtime& rt, const Value& v, CallArgs& args) {
 // map('filter', args...) or map(attribute='a.b', default=x).
 Value mapFilter(Runtime& rt, const Value& v, CallArgs& args) {
   std::vector<Value> items;
+  if (!truthy(v)) return makeSequence(Sequence::Flavor::kGenerator, {});
   if (args.positional.empty()) {
     const BoundArgs a(args, "map", {"attribute", "default"}, 1);
     for (const Value& item : itemsOf(rt, v)) {
@@ -158,6 +221,7 @@ Value mapFilter(Runtime& rt, const Value& v, CallArgs& args) {
 
 // select/reject('test', args...), selectattr/rejectattr('attribute', 'test', args...).
 Value selectItems(Runtime& rt, const Value& v, CallArgs& args, bool wanted, bool by_attribute) {
+  if (!truthy(v)) return makeSequence(Sequence::Flavor::kGenerator, {});
   const size_t test_at = by_attribute ? 1 : 0;
   if (by_attribute && args.positional.empty()) raise("Missing parameter for attribute name");
   std::vector<Value> items;
@@ -247,6 +311,8 @@ const FilterTable& collectionFilters() {
       {"min", [](Runtime& rt, const Value& v, CallArgs& args) { return extreme(rt, v, args, false); }},
       {"max", [](Runtime& rt, const Value& v, CallArgs& args) { return extreme(rt, v, args, true); }},
       {"batch", batchFilter},
+      {"slice", sliceFilter},
+      {"groupby", groupbyFilter},
       {"attr", [](Runtime& rt, const Value& v, CallArgs& args) {
          const BoundArgs a(args, "attr", {"name"}, 1);
          requireDefined(v);

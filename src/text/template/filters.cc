@@ -58,6 +58,53 @@ std::string escapeHtml(const std::string& text) {
   return out;
 }
 
+// Letters, digits and -._~ stay, and a slash outside of queries; in queries a space is a plus.
+std::string percentEncode(const std::string& text, bool in_query) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '.' || c == '_' || c == '~' || (c == '/' && !in_query);
+    if (plain) out.push_back(c);
+    else if (c == ' ' && in_query) out.push_back('+');
+    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+Value urlencodeFilter(Runtime& rt, const Value& v, CallArgs&) {
+  const bool pairs = v.isDict() || v.isSequence() || v.isUndefined();
+  if (!pairs) return Value(rt.charged(percentEncode(input(rt, v), false)));
+  std::string out;
+  const auto add = [&](const Value& key, const Value& value) {
+    if (!out.empty()) out += '&';
+    out += rt.charged(percentEncode(input(rt, key), true) + "=" + percentEncode(input(rt, value), true));
+  };
+  if (v.isDict()) {
+    for (const auto& [key, value] : v.dict()->entries) add(key, value);
+  } else {
+    for (const Value& pair : itemsOf(rt, v)) {
+      const auto parts = itemsOf(rt, pair);
+      if (parts.size() != 2) raise("urlencode needs pairs");
+      add(parts[0], parts[1]);
+    }
+  }
+  return Value(std::move(out));
+}
+
+Value xmlattrFilter(Runtime& rt, const Value& v, CallArgs& args) {
+  const BoundArgs a(args, "xmlattr", {"autospace"});
+  if (!v.isDict()) raise("xmlattr needs a dict, not {}", typeName(v));
+  std::string out;
+  for (const auto& [key, value] : v.dict()->entries) {
+    if (value.isNone() || value.isUndefined()) continue;
+    const std::string name = input(rt, key);
+    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos) raise("Invalid character in attribute name: {}", printable(name));
+    if (!out.empty()) out += ' ';
+    out += rt.charged(escapeHtml(name) + "=\"" + escapeHtml(input(rt, value)) + "\"");
+  }
+  return Value(!out.empty() && a.truthOr(0, true) ? " " + out : out);
+}
+
 std::optional<int64_t> parseInteger(const std::string& raw, int base) {
   std::string text = stripText(raw, nullptr, true, true);
   for (size_t i = 1; i + 1 < text.size(); ++i) {
@@ -193,6 +240,7 @@ Value wordcountFilter(Runtime& rt, const Value& v, CallArgs&) {
 
 Value truncateFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "truncate", {"length", "killwords", "end", "leeway"});
+  if (!v.isString()) lengthOf(v);  // only what has a length can be too long
   const std::string text = input(rt, v), end = a.textOr(2, "...");
   const auto all = characters(text);
   const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = static_cast<int64_t>(all.size());
@@ -219,6 +267,9 @@ const FilterTable& textFilters() {
       {"safe", [](Runtime& rt, const Value& v, CallArgs&) { return Value(input(rt, v)); }},
       {"escape", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
       {"e", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
+      {"forceescape", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
+      {"urlencode", urlencodeFilter},
+      {"xmlattr", xmlattrFilter},
       {"default", defaultFilter},
       {"d", defaultFilter},
       {"replace", replaceFilter},
@@ -246,6 +297,10 @@ Value applyFilter(Runtime& rt, const std::string& name, const Value& value, Call
   auto it = textFilters().find(name);
   if (it == textFilters().end()) {
     it = collectionFilters().find(name);
+    // Those of Jinja's that lay out web pages, or differ from run to run.
+    for (const std::string_view other : {"filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap"}) {
+      if (name == other) raise("the filter '{}' is not supported in chat templates", name);
+    }
     if (it == collectionFilters().end()) raise("No filter named '{}'.", printable(name));
   }
   return it->second(rt, value, args);

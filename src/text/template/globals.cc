@@ -58,6 +58,35 @@ Value namespaceFunction(Runtime& rt, CallArgs& args) {
   return Value(std::move(made));
 }
 
+// Nothing at its first call, then the separator.
+Value joinerFunction(Runtime& rt, CallArgs& args) {
+  const std::string separator = BoundArgs(args, "joiner", {"sep"}).textOr(0, ", ");
+  rt.charge(256);
+  return makeFunction("joiner", [separator, used = std::make_shared<bool>(false)](Runtime& runtime, CallArgs&) {
+    return Value(std::exchange(*used, true) ? runtime.charged(separator) : std::string());
+  });
+}
+
+// An object with next(), reset() and current.
+Value cyclerFunction(Runtime& rt, CallArgs& args) {
+  if (args.positional.empty() || !args.named.empty()) raise("at least one item has to be provided");
+  auto object = std::make_shared<Dict>();
+  object->is_namespace = true;
+  rt.charge(512 + args.positional.size() * sizeof(Value));
+  rt.keepNamespace(object);
+  const auto at = std::make_shared<size_t>(0);
+  const auto turn = [at, items = args.positional, self = std::weak_ptr<Dict>(object)](bool next) {
+    const Value before = items[*at];
+    *at = next ? (*at + 1) % items.size() : 0;
+    if (const auto dict = self.lock()) dict->set(Value("current"), items[*at]);
+    return next ? before : Value();
+  };
+  object->set(Value("current"), args.positional[0]);
+  object->set(Value("next"), makeFunction("next", [turn](Runtime&, CallArgs&) { return turn(true); }));
+  object->set(Value("reset"), makeFunction("reset", [turn](Runtime&, CallArgs&) { return turn(false); }));
+  return Value(std::move(object));
+}
+
 Value raiseFunction(Runtime&, CallArgs& args) {
   const BoundArgs a(args, "raise_exception", {"message"}, 1);
   std::string message = str(*a[0]);
@@ -86,6 +115,8 @@ const std::map<std::string, Value>& globalFunctions() {
       {"range", makeFunction("range", rangeFunction)},
       {"dict", makeFunction("dict", [](Runtime& rt, CallArgs& args) { return Value(makeDict(rt, args)); })},
       {"namespace", makeFunction("namespace", namespaceFunction)},
+      {"joiner", makeFunction("joiner", joinerFunction)},
+      {"cycler", makeFunction("cycler", cyclerFunction)},
       {"raise_exception", makeFunction("raise_exception", raiseFunction)},
       {"strftime_now", makeFunction("strftime_now", strftimeFunction)},
   };

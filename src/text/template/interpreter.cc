@@ -70,7 +70,12 @@ Interpreter::Flow Interpreter::execIf(const Stmt& stmt, const ScopePtr& scope, s
 }
 
 Interpreter::Flow Interpreter::execFor(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  std::vector<Value> items = itemsOf(rt_, eval(*stmt.expressions[0], scope));
+  return execLoop(stmt, eval(*stmt.expressions[0], scope), 1, scope, out);
+}
+
+Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable, int64_t level, const ScopePtr& scope,
+                                        std::string& out) {
+  std::vector<Value> items = itemsOf(rt_, iterable);
   if (stmt.expressions[1]) {
     std::vector<Value> kept;
     for (Value& item : items) {
@@ -84,6 +89,17 @@ Interpreter::Flow Interpreter::execFor(const Stmt& stmt, const ScopePtr& scope, 
   auto loop = std::make_shared<LoopState>();
   for (const Value& item : items) loop->depth = std::max(loop->depth, item.depth() + 1);
   loop->items = std::move(items);
+  loop->level = level;
+  if (stmt.recursive) {
+    rt_.keepScope(scope);
+    loop->recurse = [this, &stmt, level, closure = std::weak_ptr<Scope>(scope)](const Value& inner_items) {
+      const int line = line_;
+      std::string text;
+      execLoop(stmt, inner_items, level + 1, closure.lock(), text);
+      line_ = line;
+      return Value(std::move(text));
+    };
+  }
   ScopePtr body;
   for (; loop->index < loop->items.size(); ++loop->index) {
     rt_.step();

@@ -35,6 +35,7 @@ class Interpreter {
   Flow execOne(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   Flow execIf(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   Flow execFor(const Stmt& stmt, const ScopePtr& scope, std::string& out);
+  Flow execLoop(const Stmt& stmt, const Value& iterable, int64_t level, const ScopePtr& scope, std::string& out);
   Flow execBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   void execCallBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   void print(std::string text, std::string& out);

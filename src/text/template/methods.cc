@@ -414,16 +414,31 @@ const MethodTable& listMethods() {
   return table;
 }
 
+// A loop that kept itself would never be freed.
+bool holdsALoop(const Value& v) {
+  switch (v.kind()) {
+    case Kind::kLoop:
+    case Kind::kFunction:
+    case Kind::kNamespace: return true;
+    case Kind::kSequence: return std::any_of(v.sequence().items.begin(), v.sequence().items.end(), holdsALoop);
+    case Kind::kDict:
+      return std::any_of(v.dict()->entries.begin(), v.dict()->entries.end(),
+                         [](const auto& entry) { return holdsALoop(entry.second); });
+    default: return false;
+  }
+}
+
 const MethodTable& loopMethods() {
   static const MethodTable table = {
       {"cycle", [](Runtime&, const Value& self, CallArgs& args) {
          if (args.positional.empty()) raise("no items for cycling given");
          return args.positional[self.loop()->index % args.positional.size()];
        }},
-      {"changed", [](Runtime&, const Value& self, CallArgs& args) {
+      {"changed", [](Runtime& rt, const Value& self, CallArgs& args) {
          LoopState& loop = *self.loop();
          for (const Value& v : args.positional) {
-           if (v.depth() > 1) raise("loop.changed of nested values is not supported");
+           rt.step(v.weight());
+           if (holdsALoop(v)) raise("loop.changed of a loop is not supported");
          }
          const bool same = loop.has_changed && std::equal(loop.changed.begin(), loop.changed.end(), args.positional.begin(),
                                                           args.positional.end(), equals);

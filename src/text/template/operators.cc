@@ -135,7 +135,7 @@ bool compareValues(Runtime& rt, std::string_view op, const Value& a, const Value
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
   requireDefined(object);
   if (!object.isString() && !(object.isSequence() && object.sequence().flavor <= Sequence::Flavor::kRange)) {
-    return Value::undefined(fmt::format("'{}' object can't be sliced", typeName(object)));
+    raise("'{}' object is not subscriptable by a slice", typeName(object));
   }
   const auto bound = [](const Value& v, int64_t fallback, int64_t length, int64_t low, int64_t high) {
     if (v.isNone()) return fallback;

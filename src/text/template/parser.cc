@@ -191,7 +191,7 @@ class Parser {
     if (!skipWord("in")) error(fmt::format("expected token 'in', got '{}'", describe()));
     stmt->expressions.push_back(parseTuple(false));
     stmt->expressions.push_back(skipWord("if") ? parseExpression(true) : nullptr);
-    if (isWord("recursive")) error("recursive loops are not supported in chat templates");
+    stmt->recursive = skipWord("recursive");
     expectBlockEnd();
     ++loops_;
     stmt->bodies.push_back(parseBody({"endfor", "else"}));

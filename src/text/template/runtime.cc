@@ -149,11 +149,13 @@ Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
     if (name == "first") return Value(index == 0);
     if (name == "last") return Value(index + 1 == length);
     if (name == "length") return Value(length);
-    // The depth of recursive loops, of which there are none here.
-    if (name == "depth") return Value(int64_t{1});
-    if (name == "depth0") return Value(int64_t{0});
+    if (name == "depth") return Value(loop.level);
+    if (name == "depth0") return Value(loop.level - 1);
     if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined("there is no previous item");
     if (name == "nextitem") return index + 1 < length ? loop.items[loop.index + 1] : Value::undefined("there is no next item");
+  } else if (object.isSequence() && object.sequence().is_group) {
+    if (name == "grouper") return object.sequence().items[0];
+    if (name == "list") return object.sequence().items[1];
   } else if (object.kind() == Kind::kFunction) {
     if (name == "name") return Value(object.function()->name);
   }
@@ -197,6 +199,13 @@ Value subscriptOf(Runtime& rt, const Value& object, const Value& key) {
 
 Value call(Runtime& rt, const Value& callee, CallArgs& args) {
   requireDefined(callee);
+  if (callee.kind() == Kind::kLoop) {
+    const BoundArgs a(args, "loop", {"iterable"}, 1);
+    const auto loop = callee.loop();
+    if (!loop->recurse) raise("The loop must have the 'recursive' marker to be called recursively.");
+    const Runtime::Deeper deeper(rt);
+    return loop->recurse(*a[0]);
+  }
   if (callee.kind() != Kind::kFunction) raise("'{}' object is not callable", typeName(callee));
   const Runtime::Deeper deeper(rt);
   const auto function = callee.function();

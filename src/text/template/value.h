@@ -105,6 +105,7 @@ struct Sequence {
   std::vector<Value> items;
   int64_t start = 0, stop = 0, step = 1;  // of a range, for printing
   mutable bool consumed = false;          // a generator gives its items once
+  mutable bool is_group = false;          // a tuple of groupby, whose parts are also called grouper and list
   int depth = 1;
   int64_t weight = 1;
 };
@@ -139,6 +140,8 @@ struct LoopState {
   std::vector<Value> changed;  // last arguments of loop.changed
   bool has_changed = false;
   int depth = 1;
+  int64_t level = 1;  // loop.depth: how often a recursive loop has called itself
+  std::function<Value(const Value& items)> recurse;  // loop(items); empty unless the loop is recursive
 };
 
 Value makeSequence(Sequence::Flavor flavor, std::vector<Value> items);

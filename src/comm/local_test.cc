@@ -1,0 +1,219 @@
+#include "comm/local.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What a rank of a test does: its end of the group, and device memory of its backend.
+using RankWork = std::function<void(Communicator& comm, Backend& backend)>;
+
+// Runs the work on a thread per rank. Returns each rank's error line, empty where there was none.
+std::vector<std::string> onAllRanks(LocalGroup& group, int32_t size, const RankWork& work) {
+  std::vector<std::string> errors(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto backend = createBackend({.name = "reference"});
+      const auto comm = group.communicator(rank, *backend);
+      try {
+        work(*comm, *backend);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+        group.abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+// Both ways of waiting.
+constexpr int kSpins[] = {0, 50};
+
+DeviceBuffer uploaded(const std::vector<float>& values, Backend& backend) {
+  DeviceBuffer buffer = backend.allocate(values.size() * sizeof(float));
+  backend.upload(buffer.data(), values.data(), values.size() * sizeof(float), {});
+  return buffer;
+}
+std::vector<float> downloaded(const DeviceBuffer& buffer, size_t count, Backend& backend) {
+  std::vector<float> values(count);
+  backend.download(values.data(), buffer.data(), count * sizeof(float), {});
+  return values;
+}
+
+// Of magnitudes so different that the order of a sum shows in its bits.
+std::vector<float> randomValues(size_t count, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = std::ldexp(static_cast<float>(static_cast<int64_t>(rng() % 2000001) - 1000000), static_cast<int>(rng() % 30) - 15);
+  }
+  return values;
+}
+
+bool sameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class LocalGroupTest : public ::testing::TestWithParam<int32_t> {};
+
+TEST_P(LocalGroupTest, SumsInRankOrder) {
+  const int32_t size = GetParam();
+  for (const int spin_us : kSpins) {
+    LocalGroup group(size, 1, spin_us);
+    const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+      EXPECT_EQ(comm.size(), size);
+      // The largest are more than what passes at once.
+      for (const size_t count : {1u, 3u, 17u, 1000u, 262145u, 600001u}) {
+        std::vector<float> sum = randomValues(count, 10 * count);
+        for (int32_t rank = 1; rank < size; ++rank) {
+          const auto add = randomValues(count, 10 * count + static_cast<uint64_t>(rank));
+          for (size_t i = 0; i < count; ++i) sum[i] += add[i];
+        }
+        const DeviceBuffer data = uploaded(randomValues(count, 10 * count + static_cast<uint64_t>(comm.rank())), backend);
+        comm.allReduceSum(data.as<float>(), static_cast<int64_t>(count), {});
+        EXPECT_TRUE(sameBits(downloaded(data, count, backend), sum)) << count;
+      }
+    });
+    for (const auto& error : errors) EXPECT_EQ(error, "");
+  }
+}
+
+TEST_P(LocalGroupTest, GathersColumnsAndLeavesPaddingOut) {
+  const int32_t size = GetParam();
+  constexpr int64_t kLongest = 300001;
+  LocalGroup group(size, kLongest, 0);
+  const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+    for (const auto& [rows, whole_cols] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {1, 7}, {5, 13}, {64, 211}, {3000, 190}, {2, kLongest}}) {
+      const int64_t part_cols = (whole_cols + size - 1) / size;
+      const auto value = [](int64_t row, int64_t column) { return static_cast<float>(row * 1000003 % 977 + column); };
+      std::vector<float> part(static_cast<size_t>(rows * part_cols)), expected(static_cast<size_t>(rows * whole_cols));
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t c = 0; c < part_cols; ++c) {
+          part[static_cast<size_t>(row * part_cols + c)] = value(row, comm.rank() * part_cols + c);
+        }
+        for (int64_t c = 0; c < whole_cols; ++c) expected[static_cast<size_t>(row * whole_cols + c)] = value(row, c);
+      }
+      const DeviceBuffer from = uploaded(part, backend);
+      const DeviceBuffer to = backend.allocate(expected.size() * sizeof(float));
+      comm.allGatherColumns({from.as<float>(), rows, part_cols, part_cols},
+                            {to.as<float>(), rows, whole_cols, whole_cols}, {});
+      EXPECT_TRUE(sameBits(downloaded(to, expected.size(), backend), expected)) << rows << " x " << whole_cols;
+    }
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST_P(LocalGroupTest, PassesAlongAChain) {
+  const int32_t size = GetParam();
+  LocalGroup group(size, 1, 0);
+  const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+    for (const size_t count : {1u, 5u, 262144u, 700003u}) {
+      const std::vector<float> origin = randomValues(count, count);
+      std::vector<float> values = origin;
+      DeviceBuffer data = uploaded(std::vector<float>(count), backend);
+      if (comm.rank() > 0) {
+        comm.receive(data.as<float>(), static_cast<int64_t>(count), comm.rank() - 1, {});
+        values = downloaded(data, count, backend);
+        // Every rank passes on the double of what it got.
+        std::vector<float> expected = origin;
+        for (float& value : expected) value *= static_cast<float>(1 << comm.rank());
+        EXPECT_TRUE(sameBits(values, expected)) << count;
+      }
+      for (float& value : values) value *= 2;
+      backend.upload(data.data(), values.data(), count * sizeof(float), {});
+      if (comm.rank() + 1 < comm.size()) {
+        comm.send(data.as<float>(), static_cast<int64_t>(count), comm.rank() + 1, {});
+      }
+    }
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
+  const int32_t size = GetParam();
+  LocalGroup group(size, 64, 50);
+  const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+    std::mt19937_64 sleeps(static_cast<uint64_t>(comm.rank()) + 1), calls(99);
+    const DeviceBuffer sums = backend.allocate(64 * sizeof(float));
+    const DeviceBuffer whole = backend.allocate(static_cast<size_t>(size) * 3 * sizeof(float));
+    for (int round = 0; round < 300; ++round) {
+      if (sleeps() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(sleeps() % 200));
+      const auto mine = static_cast<float>((comm.rank() + 1) * (round + 1));
+      const std::vector<float> part(3, mine);
+      if (calls() % 2 == 0) {
+        backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
+        comm.allReduceSum(sums.as<float>(), 3, {});
+        EXPECT_EQ(downloaded(sums, 3, backend)[2], static_cast<float>((round + 1) * size * (size + 1) / 2));
+      } else {
+        backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
+        comm.allGatherColumns({sums.as<float>(), 1, 3, 3}, {whole.as<float>(), 1, 3 * size, 3 * size}, {});
+        for (int32_t rank = 0; rank < size; ++rank) {
+          EXPECT_EQ(downloaded(whole, static_cast<size_t>(3 * size), backend)[static_cast<size_t>(3 * rank + 1)],
+                    static_cast<float>((rank + 1) * (round + 1)));
+        }
+      }
+    }
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LocalGroupTest, ::testing::Values(1, 2, 3, 4));
+
+TEST(LocalGroupAbortTest, FreesThoseThatWaitAndTheGroupGoesOn) {
+  for (const int spin_us : kSpins) {
+    LocalGroup group(4, 1, spin_us);
+    for (int32_t failing = 0; failing < 4; ++failing) {
+      // Rank 3 waits in receive, the others where they meet; the failing one throws instead.
+      const auto errors = onAllRanks(group, 4, [&](Communicator& comm, Backend& backend) {
+        const DeviceBuffer data = backend.allocate(16);
+        if (comm.rank() == failing) fail(ErrorCode::kExhausted, "no more memory");
+        if (comm.rank() == 3) {
+          comm.receive(data.as<float>(), 4, 0, {});
+        } else {
+          comm.allReduceSum(data.as<float>(), 4, {});
+        }
+      });
+      for (int32_t rank = 0; rank < 4; ++rank) {
+        EXPECT_THAT(errors[static_cast<size_t>(rank)],
+                    HasSubstr(rank == failing ? "no more memory" : "another rank of the group failed"));
+      }
+      group.reset();
+      const auto after = onAllRanks(group, 4, [&](Communicator& comm, Backend& backend) {
+        const DeviceBuffer data = uploaded({1, 2, 3, 4}, backend);
+        comm.allReduceSum(data.as<float>(), 4, {});
+        EXPECT_EQ(downloaded(data, 4, backend), (std::vector<float>{4, 8, 12, 16}));
+        if (comm.rank() == 0) comm.send(data.as<float>(), 4, 3, {});
+        if (comm.rank() == 3) comm.receive(data.as<float>(), 4, 0, {});
+      });
+      for (const auto& error : after) EXPECT_EQ(error, "");
+    }
+  }
+}
+
+TEST(LocalGroupAbortTest, AReceiverOfAnotherSizeIsTold) {
+  LocalGroup group(2, 1, 0);
+  const auto errors = onAllRanks(group, 2, [&](Communicator& comm, Backend& backend) {
+    const DeviceBuffer data = backend.allocate(64);
+    if (comm.rank() == 0) comm.send(data.as<float>(), 4, 1, {});
+    if (comm.rank() == 1) comm.receive(data.as<float>(), 5, 0, {});
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_THAT(errors[1], HasSubstr("receives 5 values where rank 0 sends 4"));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,71 @@
+// RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
+#include <cmath>
+
+#include "engine/adapter_limits.h"
+#include "engine/rank_group.h"
+#include "lora/adapter.h"
+#include "lora/adapter_builder.h"
+#include "lora/shard.h"
+
+namespace chorus {
+namespace {
+
+// DoRA's factor per output feature, m / ||W + scale B A|| over each whole row (PEFT's DoraLinearLayer). parts: of the
+// tensor-parallel ranks of one stage, which hold the same modules. A linear that is cut along its inputs has some of
+// every row on each rank: squares are added in rank order, and the factors are the same on all.
+void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions, const WeightTable& table) {
+  for (size_t m = 0; m < parts.front().modules.size(); ++m) {
+    const AdapterModule& first = parts.front().modules[m];
+    if (first.magnitude.empty() || first.magnitude_is_normalised) continue;
+    std::vector<std::vector<double>> squares;
+    for (size_t r = 0; r < parts.size(); ++r) squares.push_back(sessions[r]->squaredRowNorms(parts[r].modules[m]));
+    if (findModule(table, first.module_id)->row->shard.axis == ShardRule::Axis::kColumns) {
+      std::vector<double> sum(squares.front().size());
+      for (const auto& some : squares) {
+        for (size_t o = 0; o < sum.size(); ++o) sum[o] += some[o];
+      }
+      squares.assign(parts.size(), sum);
+    }
+    for (size_t r = 0; r < parts.size(); ++r) {
+      AdapterModule& module = parts[r].modules[m];
+      for (size_t o = 0; o < module.magnitude.size(); ++o) {
+        module.magnitude[o] /= static_cast<float>(std::sqrt(squares[r][o]));
+      }
+      module.magnitude_is_normalised = true;
+    }
+  }
+}
+}  // namespace
+
+std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter) const {
+  checkServable(adapter, engine().buildConfig());
+  const ModelConfig& config = engine().config();
+  auto prepared = std::make_shared<PreparedAdapter>();
+  prepared->content_hash = adapter.content_hash;
+  // A stage at a time, so that no more of the adapter is in memory twice.
+  for (int32_t begin = 0; begin < size(); begin += config.mapping.tp_size) {
+    std::vector<Adapter> parts;
+    std::vector<const Session*> sessions;
+    for (int32_t rank = begin; rank < begin + config.mapping.tp_size; ++rank) {
+      parts.push_back(shardAdapter(adapter, config, table_, rank));
+      sessions.push_back(&session(rank));
+    }
+    normaliseMagnitudes(parts, sessions, table_);
+    for (size_t r = 0; r < parts.size(); ++r) {
+      prepared->ranks.push_back(sessions[r]->packAdapter(parts[r]));
+      prepared->bytes += prepared->ranks.back()->bytes();
+    }
+  }
+  return prepared;
+}
+
+int64_t RankGroup::preparedBytes(const Adapter& adapter) const {
+  checkServable(adapter, engine().buildConfig());
+  int64_t bytes = 0;
+  for (int32_t rank = 0; rank < size(); ++rank) {
+    bytes += packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank), engine().config().dtype);
+  }
+  return bytes;
+}
+
+}  // namespace chorus
