@@ -45,11 +45,7 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   BackendOptions options;
   options.name = config.backend;
   options.threads = config.numThreads;
-  if (config.isa) {
-    options.isa = isaFromName(*config.isa);
-    if (!options.isa)
-      fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
-  }
+  if (config.isa) options.isa = requireIsa(*config.isa);
   return options;
 }
 
@@ -83,6 +79,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
                    config.maxBeamWidth,
                    static_cast<int32_t>(engine.config().vocab_size),
                    scheduler.chunked_context};
+  core.block_reuse = config.kvCacheConfig.enableBlockReuse;
   core.max_queue_size = config.maxQueueSize;
   core.iter_stats_max = config.iterStatsMaxIterations;
   core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
@@ -172,6 +169,7 @@ class Executor::Impl {
     options.scheduler.kv_blocks = kvBlocks(budget);
     session.kv_blocks = options.scheduler.kv_blocks;
     memory_ = planMemory(engines, session, options.adapter_cache_bytes, free_bytes);
+    options.kv_block_bytes = budget.block_bytes;
   }
 
   MemoryPlan memory_;
@@ -238,5 +236,6 @@ MemoryUse Executor::getMemoryUse() const {
           static_cast<SizeType32>(memory.kv_tokens), memory.table()};
 }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
+KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
 
 }  // namespace chorus::executor
