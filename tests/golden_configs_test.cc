@@ -100,7 +100,7 @@ TEST_P(GoldenConfigs, ChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenConfigs,
                          testing::Combine(testing::ValuesIn(hostileConfigNames()), testing::ValuesIn(goldenNames())),
                          [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 
