@@ -1,23 +1,21 @@
 # chorus_layer(NAME [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
 #
-# One static library of every source under src/NAME, one GoogleTest program of every test beside them, and
-# with CHORUS_BENCH one Google Benchmark program. Sources are found by name, so none can be left out of a target:
-#   *_test.cc, test.cc    tests          *_bench.cc, bench.cc    benchmarks
-#   *_fuzz.cc             fuzz targets           main.cc                  the program
+# One static library of every source under src/NAME and one GoogleTest program of every test beside them. Sources are
+# found by name, so none can be left out of a target:
+#   *_test.cc, test.cc    tests          main.cc    the program
+#   *_fuzz.cc             fuzz targets
 function(chorus_layer name)
   cmake_parse_arguments(ARG "" "EXECUTABLE" "DEPS;LIBS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${dir}/*.cc)
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "(_test|/test)\\.cc$")
-  set(benches ${all})
-  list(FILTER benches INCLUDE REGEX "(_bench|/bench)\\.cc$")
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(mains ${all})
   list(FILTER mains INCLUDE REGEX "/main\\.cc$")
   set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "((_test|/test|_bench|/bench|_fuzz)|/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "((_test|/test|_fuzz)|/main)\\.cc$")
 
   if(NOT sources)
     file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "")
@@ -41,11 +39,6 @@ function(chorus_layer name)
     gtest_discover_tests(chorus_${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
     set_property(GLOBAL APPEND PROPERTY CHORUS_UNIT_TESTS chorus_${name}_test)
-  endif()
-  if(CHORUS_BENCH AND benches)
-    find_package(benchmark REQUIRED)
-    add_executable(chorus_${name}_bench ${benches})
-    target_link_libraries(chorus_${name}_bench PRIVATE chorus_${name} benchmark::benchmark_main)
   endif()
   foreach(fuzzer ${fuzzers})
     get_filename_component(fuzz_name ${fuzzer} NAME_WE)

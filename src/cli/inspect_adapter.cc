@@ -85,7 +85,7 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   found.add("r", config.r);
   found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
   if (!config.target_modules.empty()) found.addList("target_modules", config.target_modules);
-  const TensorSource weights = TensorSource::open(dir, "adapter_model");
+  const TensorFile weights = openPeftWeights(dir);
   uint64_t bytes = 0;
   for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
   found.add("tensors", static_cast<int64_t>(weights.names().size()));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/weight_table.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "lora/adapter.h"
 
 namespace chorus {

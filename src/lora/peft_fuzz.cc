@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "formats/safetensors.h"
 #include "lora/source_peft.h"
 #include "lora/test_model.h"
 

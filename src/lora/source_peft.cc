@@ -67,7 +67,7 @@ struct ModuleTensors {
 
 class PeftReader {
  public:
-  PeftReader(const PeftConfig& config, const Safetensors& weights, std::string_view config_source,
+  PeftReader(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
              const AdapterTarget& target)
       : config_(config), weights_(weights), config_source_(config_source), target_(target) {}
 
@@ -167,14 +167,14 @@ class PeftReader {
   }
 
   const PeftConfig& config_;
-  const Safetensors& weights_;
+  const TensorFile& weights_;
   std::string_view config_source_;
   const AdapterTarget& target_;
   std::map<std::pair<int32_t, std::string>, ModuleTensors> modules_;
 };
 }  // namespace
 
-Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const Safetensors& weights,
+Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target) {
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name));
@@ -188,15 +188,17 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
   return builder.finish(hash.hex());
 }
 
+TensorFile openPeftWeights(const std::filesystem::path& dir) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
+    if (std::filesystem::exists(dir / name)) return openTensorFile(dir / name);
+  }
+  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+}
+
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
   const auto config_path = dir / "adapter_config.json";
-  const auto weights_path = dir / "adapter_model.safetensors";
-  if (!std::filesystem::exists(weights_path) && std::filesystem::exists(dir / "adapter_model.bin")) {
-    fail(ErrorCode::kUnsupported, "{}: only safetensors is read; save the adapter with safe_serialization=True",
-         (dir / "adapter_model.bin").string());
-  }
   const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
-  const Safetensors weights = Safetensors::open(weights_path);
+  const TensorFile weights = openPeftWeights(dir);
   return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
 }
 

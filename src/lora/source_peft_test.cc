@@ -13,6 +13,7 @@
 #include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/safetensors.h"
 #include "lora/module_pattern.h"
 #include "lora/test_model.h"
 
@@ -207,8 +208,10 @@ TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
 
 TEST_F(PeftTest, NamesMissingFiles) {
   const auto open = [&] { readPeftAdapter(dir_, "a", {model_.config, model_.table}); };
+  writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
+  EXPECT_THAT(errorOf(open), HasSubstr("neither adapter_model.safetensors nor adapter_model.bin"));
   writeFileAtomically(dir_ / "adapter_model.bin", "x");
-  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: only safetensors"));
+  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: not a PyTorch file"));
   save();
   EXPECT_EQ(errorOf(open), "");
   fs::remove(dir_ / "adapter_config.json");

@@ -73,13 +73,15 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 namespace {
 using RmsNormRows = void (*)(const RmsNormArgs&, int64_t, int64_t);
-RmsNormRows select(Isa isa) { CHORUS_SELECT_ISA(isa, rows); }
+IsaTable<RmsNormRows> table() { CHORUS_ISA_TABLE(RmsNormRows, rows); }
 }  // namespace
 
 void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace) {
-  const RmsNormRows run = select(workspace.isa);
+  const RmsNormRows run = workspace.select(Op::kRmsNorm, table());
   workspace.forEachPiece(args.residual.rows, args.residual.cols,
                          [&](int64_t begin, int64_t end) { run(args, begin, end); });
 }
+
+std::vector<Variant> rmsNormVariants() { return variantsOf(Op::kRmsNorm, table()); }
 }  // namespace chorus
 #endif
