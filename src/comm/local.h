@@ -40,7 +40,7 @@ class LocalGroup {
 
   float* slot(int32_t rank) { return slots_.as<float>() + rank * piece_; }
   float* result() { return slots_.as<float>() + size_ * piece_; }
-  Channel& channel(int32_t from, int32_t to) { return channels_[static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to)]; }
+  Channel& channel(int32_t from, int32_t to) { return channels_[static_cast<size_t>(from * size_ + to)]; }
   // Returns when all ranks have called it.
   void meet();
   void awaitChannel(const Channel& channel, bool full);
