@@ -48,6 +48,19 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
   return golden;
 }
 
+std::string cutRefusal(const GoldenCase& golden, int32_t tp_size) {
+  const Json config = readJsonFile(golden.directory / "config.json");
+  const std::string over = "tp_size " + std::to_string(tp_size);
+  const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
+  const auto named = [&](const char* key) { return key + (" " + std::to_string(size(key))); };
+  if (size("num_attention_heads") % tp_size != 0) return named("num_attention_heads") + " is not a multiple of " + over;
+  if (size("num_key_value_heads") % tp_size != 0 && tp_size % size("num_key_value_heads") != 0) {
+    return named("num_key_value_heads") + " and " + over + ": one must be a multiple of the other";
+  }
+  if (size("intermediate_size") % tp_size != 0) return named("intermediate_size") + " is not a multiple of " + over;
+  return "";
+}
+
 std::vector<float> tokenMargins(const GoldenRow& row, int64_t vocab_size) {
   const size_t vocab = static_cast<size_t>(vocab_size);
   const float* logits = row.logits.data() + row.logits.size() - row.tokens.size() * vocab;

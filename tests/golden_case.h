@@ -43,6 +43,10 @@ struct GoldenCase {
 
 inline constexpr DType kGoldenDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
+// What the converter must answer when it is asked to cut the golden's model over tp_size ranks, after the file's name:
+// the first size that does not divide. Empty where all do.
+std::string cutRefusal(const GoldenCase& golden, int32_t tp_size);
+
 // Every golden that manifest.json lists.
 std::vector<std::string> goldenNames();
 GoldenCase loadGolden(const std::string& name, DType dtype);

@@ -1,9 +1,8 @@
 #include "cli/backend_flags.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "base/cpu_features.h"
-#include "base/error.h"
 #include "kernels/backend.h"
 
 namespace chorus {
@@ -25,10 +24,7 @@ void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa) 
       .add_option_function<std::string>(
           "--backend",
           [&backend](const std::string& name) {
-            const auto& names = backendNames();
-            if (std::find(names.begin(), names.end(), name) == names.end()) {
-              fail(ErrorCode::kInvalidArgument, "--backend {}: not one of {}", name, fmt::join(names, ", "));
-            }
+            requireBackendName(name);
             backend = name;
           },
           "cpu; for comparison: reference (plain loops), guarded (memory closed outside ops)")

@@ -7,8 +7,8 @@
 
 namespace chorus {
 
-// Adds both flags; CHORUS_ISA stands in for an --isa that is not given. A name that does not exist here is an Error that
-// lists those that do. isa stays empty for the best set there is.
+// Adds both flags; CHORUS_ISA stands in for an --isa that is not given. A name that does not exist here is an
+// Error that lists those that do. isa stays empty for the best set there is.
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
 void addIsaFlag(CLI::App& command, std::string& isa);
 

@@ -21,6 +21,7 @@ struct BenchKernelsArgs {
   std::string isa, filter, json;
   int threads = 0, cold_mib = 512, roof_mib = 2048;
   double min_time = 0.2;
+  bool small = false;
   int threadCount() const { return threads > 0 ? threads : availableCores(); }
 };
 
@@ -65,8 +66,9 @@ std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& a
   if (!isAvailable(variant)) return cases;
   for (BenchCase& c : benchCasesOf(variant.op)) {
     if (variant.dtype && variant.dtype != c.dtype) continue;
-    if (!variant.isa && !c.small) continue;
-    if (!args.isa.empty() && variant != defaultVariant(variant.op, requireIsa(args.isa), c.dtype.value_or(DType::kFloat32))) {
+    if (!c.small && (args.small || !variant.isa)) continue;
+    if (!args.isa.empty() &&
+        variant != defaultVariant(variant.op, requireIsa(args.isa), c.dtype.value_or(DType::kFloat32))) {
       continue;
     }
     if (textOf(variant, c).find(args.filter) != std::string::npos) cases.push_back(std::move(c));
@@ -75,9 +77,10 @@ std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& a
 }
 
 Measurement measure(const Variant& variant, const BenchCase& c, const BenchKernelsArgs& args) {
-  const auto backend = createBackend({.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(),
-                                      .isa = variant.isa});
-  const BenchOptions options{.min_seconds = args.min_time, .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
+  const auto backend = createBackend(
+      {.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(), .isa = variant.isa});
+  const BenchOptions options{.min_seconds = args.min_time,
+                             .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
   const double seconds = measureCall(c.prepare(*backend, options.cold_bytes), options);
   if (!backend->used().has(variant)) fail(ErrorCode::kInternal, "{} did not run", variantText(variant));
   return {variant, c.shape, c.dtype, seconds, c.bytes, c.flops};
@@ -88,19 +91,26 @@ Json report(const Measurement& m, const Roofs& roofs) {
   const double read_share = m.bytes / m.seconds / roofs.read();
   const double peak_share = m.flops / m.seconds / roofs.peak(m.variant);
   const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";
-  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n", std::string(opName(m.variant.op)).c_str(),
-              std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
-              m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
+  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n",
+              std::string(opName(m.variant.op)).c_str(), std::string(variantName(m.variant)).c_str(),
+              dtype.c_str(), m.shape.c_str(), m.seconds * 1e6, m.bytes / m.seconds / 1e9,
+              m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
               read_share >= peak_share ? "read" : "fma");
-  return {{"op", opName(m.variant.op)}, {"variant", variantName(m.variant)}, {"dtype", dtype}, {"shape", m.shape},
-          {"median_s", m.seconds}, {"gb_per_s", m.bytes / m.seconds / 1e9}, {"gflop_per_s", m.flops / m.seconds / 1e9},
-          {"share_of_read_roof", read_share}, {"share_of_fma_roof", peak_share}};
+  return {{"op", opName(m.variant.op)},
+          {"variant", variantName(m.variant)},
+          {"dtype", dtype},
+          {"shape", m.shape},
+          {"median_s", m.seconds},
+          {"gb_per_s", m.bytes / m.seconds / 1e9},
+          {"gflop_per_s", m.flops / m.seconds / 1e9},
+          {"share_of_read_roof", read_share},
+          {"share_of_fma_roof", peak_share}};
 }
 
 void runBenchKernels(const BenchKernelsArgs& args) {
   initLogging("warning");
-  std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape", "median us", "GB/s",
-              "GFLOP/s", "share", "of");
+  std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape",
+              "median us", "GB/s", "GFLOP/s", "share", "of");
   Roofs roofs(args);
   Json rows = Json::array();
   for (const Op op : kOps) {
@@ -136,15 +146,22 @@ void runBenchKernels(const BenchKernelsArgs& args) {
 
 void addBenchKernels(CLI::App& bench) {
   auto args = std::make_shared<BenchKernelsArgs>();
-  CLI::App* kernels = bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
+  CLI::App* kernels =
+      bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
   addIsaFlag(*kernels, args->isa);
-  kernels->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  kernels->add_option("--threads", args->threads, "0: all cores")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
   kernels->add_option("--filter", args->filter, "Only rows with this text, e.g. \"linear avx2 bfloat16\"");
-  kernels->add_option("--min_time", args->min_time, "Seconds of each row")->capture_default_str()
+  kernels->add_flag("--small", args->small, "Only the smallest shape of each op");
+  kernels->add_option("--min_time", args->min_time, "Seconds of each row")
+      ->capture_default_str()
       ->check(CLI::Range(0.0, 3600.0));
   kernels->add_option("--cold_mib", args->cold_mib, "Memory over which a row's weights or cache are spread")
-      ->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  kernels->add_option("--roof_mib", args->roof_mib, "Memory that the read roof is measured on")->capture_default_str()
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  kernels->add_option("--roof_mib", args->roof_mib, "Memory that the read roof is measured on")
+      ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
   kernels->add_option("--json", args->json, "Write the figures here");
   kernels->callback([args] { runBenchKernels(*args); });

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
 
 namespace chorus {
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 struct InspectArgs {
   std::string path, base, log_level = "error";
-  bool json = false;
+  bool json = false, kernels = false;
 };
 
 void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
@@ -36,6 +37,8 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
 
 void runInspect(const InspectArgs& args) {
   initLogging(args.log_level);
+  if (args.kernels) return printKernels();
+  if (args.path.empty()) fail(ErrorCode::kInvalidArgument, "inspect: give a path, or --kernels");
   Inspection found;
   std::optional<Error> refusal;
   try {
@@ -75,8 +78,9 @@ void addInspectCommand(CLI::App& app) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
   inspect->add_option("path", args->path,
-                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, npy or engine file")
-      ->required();
+                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or "
+                      "engine file");
+  inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();

@@ -7,7 +7,7 @@
 #include "cli/inspect_paths.h"
 #include "engine/engine_file.h"
 #include "formats/npy.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 
 namespace chorus {
 namespace {
@@ -26,9 +26,9 @@ void describeTensors(const std::map<std::string, uint64_t>& bytes_of_dtype, cons
   found.add("dtypes", bytes_of_dtype, dtypes.empty() ? "none" : dtypes);
 }
 
-void inspectSafetensors(const fs::path& path, Inspection& found) {
-  found.setKind("safetensors file");
-  const Safetensors file = Safetensors::open(path);
+void inspectTensorFile(const fs::path& path, const char* kind, Inspection& found) {
+  found.setKind(kind);
+  const TensorFile file = openTensorFile(path);
   std::map<std::string, uint64_t> bytes;
   Json tensors = Json::object();
   for (const std::string& name : file.names()) {
@@ -72,8 +72,11 @@ void inspectFile(const fs::path& path, Inspection& found) {
   if (starts("\x93NUMPY")) return inspectNpy(file, found);
   if (path.extension() == ".engine") return inspectEngineFile(file, found);
   if (path.extension() == ".npy") return inspectNpy(file, found);
-  if (path.extension() == ".safetensors") return inspectSafetensors(path, found);
-  fail(ErrorCode::kUnsupported, "{}: not a safetensors, npy or engine file", path.string());
+  if (path.extension() == ".safetensors") return inspectTensorFile(path, "safetensors file", found);
+  for (const char* extension : {".bin", ".pt", ".pth"}) {
+    if (path.extension() == extension) return inspectTensorFile(path, "PyTorch file", found);
+  }
+  fail(ErrorCode::kUnsupported, "{}: not a safetensors, PyTorch, npy or engine file", path.string());
 }
 
 }  // namespace chorus

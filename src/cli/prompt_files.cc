@@ -99,13 +99,35 @@ void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::ve
   writeFileAtomically(path, text);
 }
 
-void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab) {
-  std::vector<float> all(rows.size() * static_cast<size_t>(vocab), std::numeric_limits<float>::quiet_NaN());
+namespace {
+
+// Rows one after another, each filled up to `width`.
+std::vector<float> filled(const std::vector<std::vector<float>>& rows, int64_t width, float fill) {
+  std::vector<float> all(rows.size() * static_cast<size_t>(width), fill);
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy(rows[i].begin(), rows[i].end(), all.begin() + static_cast<int64_t>(i) * vocab);
+    std::copy(rows[i].begin(), rows[i].end(), all.begin() + static_cast<int64_t>(i) * width);
   }
+  return all;
+}
+
+}  // namespace
+
+void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab) {
+  const std::vector<float> all = filled(rows, vocab, std::numeric_limits<float>::quiet_NaN());
   const int64_t shape[] = {static_cast<int64_t>(rows.size()), vocab};
   writeFileAtomically(path, npyBytes(DType::kFloat32, shape, all.data()));
+}
+
+void writeLogProbsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
+                      int64_t max_output_len) {
+  const std::vector<float> all = filled(rows, max_output_len, 0.0f);
+  const int64_t shape[] = {static_cast<int64_t>(rows.size()), 1, max_output_len};
+  writeFileAtomically(path, npyBytes(DType::kFloat32, shape, all.data()));
+}
+
+void writeCumLogProbsNpy(const std::filesystem::path& path, const std::vector<float>& rows) {
+  const int64_t shape[] = {static_cast<int64_t>(rows.size()), 1};
+  writeFileAtomically(path, npyBytes(DType::kFloat32, shape, rows.data()));
 }
 
 }  // namespace chorus

@@ -26,4 +26,10 @@ void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::ve
 // float32 [n, vocab]; a row that failed is NaN.
 void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);
 
+// float32 [n, 1, max_output_len], 0 after a row's end.
+void writeLogProbsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
+                      int64_t max_output_len);
+// float32 [n, 1].
+void writeCumLogProbsNpy(const std::filesystem::path& path, const std::vector<float>& rows);
+
 }  // namespace chorus

@@ -52,5 +52,18 @@ TEST_F(PromptFilesTest, OutputsArePaddedWithMinusOne) {
   EXPECT_THAT(values, testing::ElementsAre(1, 2, -1, -1, -1, -1));
 }
 
+TEST_F(PromptFilesTest, LogProbsAreZeroAfterTheEnd) {
+  writeLogProbsNpy(dir_ / "l.npy", {{-1.5f}, {-2.0f, -0.5f}}, 2);
+  const MappedFile file(dir_ / "l.npy");
+  const NpyArray array = parseNpy(file.bytes(), "l");
+  EXPECT_THAT(array.shape, testing::ElementsAre(2, 1, 2));
+  std::vector<float> values(4);
+  std::memcpy(values.data(), array.data.data(), 16);
+  EXPECT_THAT(values, testing::ElementsAre(-1.5f, 0.0f, -2.0f, -0.5f));
+  writeCumLogProbsNpy(dir_ / "c.npy", {-1.5f, -2.5f});
+  const MappedFile sums(dir_ / "c.npy");
+  EXPECT_THAT(parseNpy(sums.bytes(), "c").shape, testing::ElementsAre(2, 1));
+}
+
 }  // namespace
 }  // namespace chorus

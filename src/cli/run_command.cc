@@ -10,6 +10,7 @@
 #include "chorus/executor.h"
 #include "cli/backend_flags.h"
 #include "cli/prompt_files.h"
+#include "cli/run_sampling.h"
 #include "server/generation_defaults.h"
 #include "server/text_codec.h"
 
@@ -17,13 +18,13 @@ namespace chorus {
 namespace {
 
 struct RunArgs {
-  std::string engine_dir = "engine_outputs", tokenizer_dir, input_file, output_csv, output_npy, output_logits_npy;
+  std::string engine_dir = "engine_outputs", tokenizer_dir, input_file, output_csv, output_npy, output_logits_npy,
+      output_log_probs_npy, output_cum_log_probs_npy;
   std::vector<std::string> input_text;
   std::vector<std::string> lora_dirs;
   std::vector<int> lora_task_uids;
-  int max_output_len = 0, max_input_length = 0, top_k = 1, threads = 0, num_beams = 1;
-  float temperature = 1.0f, top_p = 0.0f, min_p = 0.0f;
-  uint64_t random_seed = 0;
+  int max_output_len = 0, max_input_length = 0, threads = 0;
+  RunSampling sampling;
   std::optional<int> end_id;
   bool apply_chat_template = false;
   std::string isa, backend = "cpu", log_level = "warning";
@@ -34,6 +35,8 @@ struct Row {
   std::vector<int32_t> prompt;
   std::vector<int32_t> answer;   // generated tokens
   std::vector<float> logits;     // of the last prompt position
+  std::vector<float> log_probs;  // of the generated tokens
+  float cum_log_prob = 0;
   std::string error;
 };
 
@@ -71,17 +74,13 @@ void checkAdapters(const RunArgs& args, size_t rows) {
 }
 
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index,
-                              const std::vector<int32_t>& end_ids) {
-  executor::SamplingConfig sampling(args.num_beams);
-  sampling.setTopK(args.top_k);
-  if (args.top_p > 0) sampling.setTopP(args.top_p);
-  if (args.min_p > 0) sampling.setMinP(args.min_p);
-  sampling.setTemperature(args.temperature);
-  sampling.setSeed(args.random_seed);
+                              const std::vector<int32_t>& end_ids, const server::TextCodec* text_codec) {
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnGenerationLogits = !args.output_logits_npy.empty();
-  executor::Request request(row.prompt, args.max_output_len, false, sampling, output);
+  output.returnLogProbs = !args.output_log_probs_npy.empty() || !args.output_cum_log_probs_npy.empty();
+  executor::Request request(row.prompt, args.max_output_len, false, executor::SamplingConfig(), output);
+  args.sampling.apply(request, text_codec);
   if (!end_ids.empty()) {
     request.setEndId(end_ids.front());
     request.setExtraEndIds({end_ids.begin() + 1, end_ids.end()});
@@ -104,6 +103,8 @@ void collect(executor::Executor& executor, const std::vector<executor::IdType>& 
         const executor::Result& result = response.getResult();
         done = result.isFinal;
         if (!result.outputTokenIds.empty()) rows[i].answer = result.outputTokenIds[0];
+        if (result.logProbs) rows[i].log_probs = result.logProbs->at(0);
+        if (result.cumLogProbs) rows[i].cum_log_prob = result.cumLogProbs->at(0);
         if (result.generationLogits && *result.generationLogits) {
           const auto* first = static_cast<const float*>(result.generationLogits->getData());
           rows[i].logits.assign(first, first + executor.getVocabSize());
@@ -166,19 +167,26 @@ void runRun(const RunArgs& args) {
     end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).endIds;
   }
   std::vector<executor::Request> requests;
-  for (size_t i = 0; i < rows.size(); ++i) requests.push_back(makeRequest(args, rows[i], i, end_ids));
+  for (size_t i = 0; i < rows.size(); ++i) requests.push_back(makeRequest(args, rows[i], i, end_ids, text_codec.get()));
   collect(executor, executor.enqueueRequests(requests), rows);
   report(rows, text_codec.get(), executor);
 
   std::vector<std::vector<int32_t>> answers;
   std::vector<std::vector<float>> logits;
+  std::vector<std::vector<float>> log_probs;
+  std::vector<float> cum_log_probs;
   for (const Row& row : rows) {
     answers.push_back(row.answer);
     logits.push_back(row.logits);
+    log_probs.push_back(row.log_probs);
+    cum_log_probs.push_back(row.cum_log_prob);
   }
   if (!args.output_npy.empty()) writeTokensNpy(args.output_npy, answers, args.max_output_len);
   if (!args.output_csv.empty()) writeTokensCsv(args.output_csv, answers);
   if (!args.output_logits_npy.empty()) writeLogitsNpy(args.output_logits_npy, logits, executor.getVocabSize());
+  if (!args.output_log_probs_npy.empty())
+    writeLogProbsNpy(args.output_log_probs_npy, log_probs, args.max_output_len);
+  if (!args.output_cum_log_probs_npy.empty()) writeCumLogProbsNpy(args.output_cum_log_probs_npy, cum_log_probs);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].error.empty()) fail(ErrorCode::kInvalidArgument, "prompt {}: {}", i, rows[i].error);
   }
@@ -203,12 +211,10 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--lora_dir", args->lora_dirs, "PEFT adapter directories");
   run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
   run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
-  run->add_option("--num_beams", args->num_beams, "Beams; 1 is served")->capture_default_str();
-  run->add_option("--temperature", args->temperature, "Softmax temperature")->capture_default_str();
-  run->add_option("--top_k", args->top_k, "1: greedy; 0: no limit")->capture_default_str();
-  run->add_option("--top_p", args->top_p, "Nucleus; 0: off")->capture_default_str();
-  run->add_option("--min_p", args->min_p, "Share of the best token's probability; 0: off")->capture_default_str();
-  run->add_option("--random_seed", args->random_seed, "Seed of sampling")->capture_default_str();
+  run->add_option("--output_log_probs_npy", args->output_log_probs_npy,
+                  "Log probabilities of the generated tokens, float32 [n, 1, max_output_len], 0 after the end");
+  run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
+  args->sampling.addTo(*run);
   run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
   addBackendFlags(*run, args->backend, args->isa);
   run->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();

@@ -26,10 +26,19 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 std::unique_ptr<Backend> createBackend(const BackendOptions& options) {
-  if (options.name == "cpu") return createCpuBackend(options);
+  requireBackendName(options.name);
   if (options.name == "guarded") return createGuardedBackend(options);
   if (options.name == "reference") return createReferenceBackend();
-  fail(ErrorCode::kInvalidArgument, "--backend {}: not one of {}", options.name, fmt::join(backendNames(), ", "));
+  return createCpuBackend(options);
+}
+
+void requireBackendName(std::string_view name) {
+  std::string names;
+  for (const std::string& known : backendNames()) {
+    if (known == name) return;
+    names += (names.empty() ? "" : ", ") + known;
+  }
+  fail(ErrorCode::kInvalidArgument, "backend {}: not one of {}", name, names);
 }
 
 const std::vector<std::string>& backendNames() {

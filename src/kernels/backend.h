@@ -103,5 +103,7 @@ struct BackendOptions {
 // Throws Error that lists what is available.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
 const std::vector<std::string>& backendNames();
+// Throws Error(kInvalidArgument) that lists them.
+void requireBackendName(std::string_view name);
 
 }  // namespace chorus

@@ -17,7 +17,7 @@ namespace {
 
 TEST(BackendTest, EveryNameMakesABackendOfThatName) {
   for (const std::string& name : backendNames()) EXPECT_EQ(createBackend({.name = name})->name(), name);
-  EXPECT_EQ(errorOf([] { createBackend({.name = "gpu"}); }), "--backend gpu: not one of cpu, guarded, reference");
+  EXPECT_EQ(errorOf([] { createBackend({.name = "gpu"}); }), "backend gpu: not one of cpu, guarded, reference");
 }
 
 TEST(BackendTest, SetsThatAreNotThereAreRefused) {

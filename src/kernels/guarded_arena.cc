@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;
-// Addresses, not memory: more than a machine that runs tests has, small enough for several ranks under a sanitizer.
+// Addresses, not memory: more than a machine that runs tests has, small enough for several ranks under a
+// sanitizer.
 constexpr size_t kReserved = size_t{128} << 30;
 
 size_t roundUp(size_t size, size_t to) { return (size + to - 1) / to * to; }
@@ -59,7 +60,8 @@ size_t GuardedArena::takeRange(size_t size) {
     if (length > size) free_.emplace(at + size, length - size);
     return at;
   }
-  if (size > kReserved - used_) fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
+  if (size > kReserved - used_)
+    fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
   const size_t at = used_;
   used_ += size;
   return at;
@@ -80,7 +82,8 @@ void* GuardedArena::allocate(size_t size) {
 
 void GuardedArena::free(void* data, size_t size) {
   const std::lock_guard lock(mutex_);
-  const size_t end = static_cast<size_t>(static_cast<std::byte*>(data) - base_) + roundUp(size, kAlignment) + kPage;
+  const size_t end =
+      static_cast<size_t>(static_cast<std::byte*>(data) - base_) + roundUp(size, kAlignment) + kPage;
   size_t range = pagesOf(size);
   size_t at = end - range;
   forbid(at, range);

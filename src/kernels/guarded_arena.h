@@ -7,8 +7,8 @@
 
 namespace chorus {
 
-// One contiguous range of addresses, so that opening and closing are one system call each. Every allocation ends at a
-// page that faults always, open or not, and a freed one faults always too. Thread-safe.
+// One contiguous range of addresses, so that opening and closing are one system call each. Every allocation
+// ends at a page that faults always, open or not, and a freed one faults always too. Thread-safe.
 class GuardedArena {
  public:
   // Throws Error(kExhausted).
@@ -43,9 +43,9 @@ class GuardedArena {
 
   std::mutex mutex_;
   std::byte* base_ = nullptr;
-  int empty_file_ = -1;             // of no bytes: its pages fault whatever their protection is
-  size_t used_ = 0;                 // bytes from base_ that have ever been allocated
-  std::map<size_t, size_t> free_;   // offset -> size of ranges below used_, never adjacent
+  int empty_file_ = -1;            // of no bytes: its pages fault whatever their protection is
+  size_t used_ = 0;                // bytes from base_ that have ever been allocated
+  std::map<size_t, size_t> free_;  // offset -> size of ranges below used_, never adjacent
   int open_ = 0;
 };
 

@@ -8,11 +8,11 @@ namespace chorus {
 
 double measureCall(const BenchCall& call, const BenchOptions& options) {
   using Clock = std::chrono::steady_clock;
-  constexpr size_t kFewest = 3;
+  const size_t fewest = options.min_seconds > 0 ? 3 : 1;
   call();
   std::vector<double> seconds;
   double total = 0;
-  while (seconds.size() < kFewest || total < options.min_seconds) {
+  while (seconds.size() < fewest || total < options.min_seconds) {
     const auto start = Clock::now();
     call();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
@@ -26,7 +26,8 @@ double measureCall(const BenchCall& call, const BenchOptions& options) {
 namespace bench {
 
 DeviceBuffer filled(Backend& backend, size_t bytes) {
-  // The upper two bits of every exponent are 01: between 2^-63 and 1 as float32 or bfloat16, normal as float16 too.
+  // The upper two bits of every exponent are 01: between 2^-63 and 1 as float32 or bfloat16, normal as
+  // float16 too.
   static const std::vector<uint32_t> kWords = [] {
     std::mt19937 engine(7);
     std::vector<uint32_t> words(size_t{1} << 20);

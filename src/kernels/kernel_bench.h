@@ -13,21 +13,23 @@
 
 namespace chorus {
 
-// The op's call on inputs that it owns, in the backend's memory. What it streams in real use (a model's weights, a
-// cache) is spread over at least cold_bytes, so that no call finds it in a cache. Must not outlive the backend.
+// The op's call on inputs that it owns, in the backend's memory. What it streams in real use (a model's
+// weights, a cache) is spread over at least cold_bytes, so that no call finds it in a cache. Must not outlive
+// the backend.
 using BenchCall = std::function<void()>;
 
 struct BenchCase {
-  std::string shape;           // "8 rows, 2048 -> 5632"
-  std::optional<DType> dtype;  // of weights or cache; a variant that reads one format runs the cases of that format
-  bool small = false;          // quick even for the reference, which runs no others
-  double bytes = 0;            // that a call has to move to and from memory
-  double flops = 0;            // of a call; 0 where moving is all there is
+  std::string shape;  // "8 rows, 2048 -> 5632"
+  std::optional<DType>
+      dtype;           // of weights or cache; a variant that reads one format runs the cases of that format
+  bool small = false;  // quick even for the reference, which runs no others
+  double bytes = 0;    // that a call has to move to and from memory
+  double flops = 0;    // of a call; 0 where moving is all there is
   std::function<BenchCall(Backend& backend, size_t cold_bytes)> prepare;
 };
 
 struct BenchOptions {
-  double min_seconds = 0.2;  // timed, in at least three calls
+  double min_seconds = 0.2;  // timed, in at least three calls; 0: one call
   size_t cold_bytes = size_t{512} << 20;
 };
 

@@ -1,5 +1,5 @@
-// Every op of the backend, once. The backends' functions, the registry's rows, and through it the tests, the benchmark
-// rows and the goldens that an op must have, follow from this list.
+// Every op of the backend, once. The backends' functions, the registry's rows, and through it the tests, the
+// benchmark rows and the goldens that an op must have, follow from this list.
 #pragma once
 
 #include <array>
@@ -7,14 +7,15 @@
 
 namespace chorus {
 
-// X(Name, function, "name"): Backend::function(const NameArgs&, ...), Op::kName, and "name" where people read it.
-#define CHORUS_OPS(X)                        \
-  X(Embedding, embedding, "embedding")       \
-  X(GatherRows, gatherRows, "gather_rows")   \
-  X(RmsNorm, rmsNorm, "rms_norm")            \
-  X(Linear, linear, "linear")                \
-  X(RopeCache, ropeCache, "rope_cache")      \
-  X(Attention, attention, "attention")       \
+// X(Name, function, "name"): Backend::function(const NameArgs&, ...), Op::kName, and "name" where people read
+// it.
+#define CHORUS_OPS(X)                      \
+  X(Embedding, embedding, "embedding")     \
+  X(GatherRows, gatherRows, "gather_rows") \
+  X(RmsNorm, rmsNorm, "rms_norm")          \
+  X(Linear, linear, "linear")              \
+  X(RopeCache, ropeCache, "rope_cache")    \
+  X(Attention, attention, "attention")     \
   X(GatedActivation, gatedActivation, "gated_activation")
 
 enum class Op {

@@ -5,7 +5,7 @@
 namespace chorus {
 
 // Defined in each op's folder: cpu.cc and bench.cc.
-#define CHORUS_OP(Name, function, name)    \
+#define CHORUS_OP(Name, function, name)      \
   std::vector<Variant> function##Variants(); \
   std::vector<BenchCase> function##Bench();
 CHORUS_OPS(CHORUS_OP)

@@ -9,7 +9,8 @@
 namespace chorus {
 namespace {
 
-// "RmsNorm/avx2" for every instance of every test suite in this program that was made by CHORUS_FOR_EVERY_VARIANT.
+// "RmsNorm/avx2" for every instance of every test suite in this program that was made by
+// CHORUS_FOR_EVERY_VARIANT.
 std::set<std::string> testedInstances() {
   std::set<std::string> instances;
   const testing::UnitTest& program = *testing::UnitTest::GetInstance();
@@ -64,7 +65,8 @@ TEST(RegistryTest, VariantsAreListedOnceTheReferenceFirstAndTheScalarOneEverywhe
     const auto variants = variantsOf(op);
     EXPECT_EQ(std::set<Variant>(variants.begin(), variants.end()).size(), variants.size());
     EXPECT_FALSE(variants.front().isa);
-    EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.isa == Isa::kScalar; }));
+    EXPECT_TRUE(std::any_of(variants.begin(), variants.end(),
+                            [](const Variant& v) { return v.isa == Isa::kScalar; }));
   }
 }
 

@@ -1,5 +1,5 @@
-// What an op can be computed by: the reference, and on the CPU one variant for each instruction set that was compiled
-// in, for some ops one for each weight format as well.
+// What an op can be computed by: the reference, and on the CPU one variant for each instruction set that was
+// compiled in, for some ops one for each weight format as well.
 #pragma once
 
 #include <algorithm>

@@ -82,7 +82,9 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.max_queue_size = config.maxQueueSize;
   core.iter_stats_max = config.iterStatsMaxIterations;
   core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
-  core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype));
+  // At most: every tensor-parallel rank holds a whole A or B.
+  core.adapter_element_bytes =
+      static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
   return core;
 }
 

@@ -67,7 +67,6 @@ void handleChat(const ApiContext& context, const HttpRequest& request, const std
   ChatRequest parsed = parseChatRequest(request.body);
   const auto model = context.models.find(parsed.options.model);
   if (!model) throw ApiError::modelNotFound(parsed.options.model);
-  checkLogProbs(context, parsed.options);
 
   Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = 0, .promptField = "messages"};
   // The template writes the special tokens itself.

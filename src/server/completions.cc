@@ -20,25 +20,34 @@ class CompletionWriter : public GenerationWriter {
 
  protected:
   OrderedJson firstChoice(int32_t index) override {
-    if (echoes_.empty()) return nullptr;
+    // An echo with log probabilities waits for those of the prompt.
+    if (echoes_.empty() || options().promptLogProbs) return nullptr;
     return choice(index, echoOf(index), nullptr, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
     offsets_.resize(std::max(offsets_.size(), static_cast<size_t>(delta.choice) + 1));
     int64_t& offset = offsets_[static_cast<size_t>(delta.choice)];
-    return choice(delta.choice, delta.text, completionLogProbs(*model().text, options(), delta.logProbs, offset),
+    const bool echo = !delta.promptLogProbs.empty();
+    return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text,
+                  completionLogProbs(*model().text, options(), tokensOf(delta), offset),
                   delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
   }
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
     int64_t offset = 0;
     return choice(everything.choice, echoOf(everything.choice) + everything.text,
-                  completionLogProbs(*model().text, options(), everything.logProbs, offset),
+                  completionLogProbs(*model().text, options(), tokensOf(everything), offset),
                   everything.finishReason.value_or("stop"), everything.stopReason);
   }
 
  private:
+  static std::vector<TokenLogProb> tokensOf(const GenerationDelta& delta) {
+    std::vector<TokenLogProb> all = delta.promptLogProbs;
+    all.insert(all.end(), delta.logProbs.begin(), delta.logProbs.end());
+    return all;
+  }
+
   std::string echoOf(int32_t index) const {
     return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().choices)];
   }
@@ -87,7 +96,6 @@ void handleCompletion(const ApiContext& context, const HttpRequest& request,
   CompletionRequest parsed = parseCompletionRequest(request.body);
   const auto model = context.models.find(parsed.options.model);
   if (!model) throw ApiError::modelNotFound(parsed.options.model);
-  checkLogProbs(context, parsed.options);
 
   Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens,
                       .promptField = "prompt"};

@@ -17,7 +17,6 @@ class ExecutorClient : public EngineClient {
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }
   int32_t vocabSize() const override { return executor_.getVocabSize(); }
-  bool returnsLogProbs() const override { return true; }
 
  private:
   executor::Executor& executor_;

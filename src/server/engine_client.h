@@ -21,8 +21,6 @@ class EngineClient {
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;
   virtual int32_t vocabSize() const = 0;
-  // Whether OutputConfig::returnLogProbs is honoured.
-  virtual bool returnsLogProbs() const = 0;
 };
 
 // The executor must outlive the client.

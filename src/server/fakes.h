@@ -1,6 +1,7 @@
 // Stand-ins for tests: a byte-level codec, an engine that repeats its prompt, an exchange that records.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -38,8 +40,12 @@ class FakeCodec : public TextCodec {
     }
     return text;
   }
-  std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const override {
-    return std::make_unique<Stream>(stops);
+  std::string tokenBytes(int32_t token) const override {
+    if (token < 256) return std::string(1, static_cast<char>(token));
+    return token == kBegin ? "<s>" : "</s>";
+  }
+  std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
+    return std::make_unique<Stream>(options);
   }
   int32_t vocabSize() const override { return 258; }
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
@@ -58,15 +64,17 @@ class FakeCodec : public TextCodec {
  private:
   class Stream : public TextStream {
    public:
-    explicit Stream(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+    explicit Stream(TextStreamOptions options) : options_(std::move(options)) {}
     Piece push(int32_t token) override {
       if (token < 256) held_ += static_cast<char>(token);
-      for (const auto& stop : stops_) {
+      if (token == kEnd && !options_.skipSpecialTokens) held_ += "</s>";
+      if (options_.stopsFrom-- > 0) return finish();
+      for (const auto& stop : options_.stops) {
         const size_t at = held_.find(stop);
-        if (at != std::string::npos) return {held_.substr(0, at), stop};
+        if (at != std::string::npos) return {held_.substr(0, at + (options_.includeStop ? stop.size() : 0)), stop};
       }
       size_t keep = 0;
-      for (const auto& stop : stops_) {
+      for (const auto& stop : options_.stops) {
         for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
           if (held_.ends_with(stop.substr(0, n))) keep = n;
         }
@@ -75,10 +83,10 @@ class FakeCodec : public TextCodec {
       held_.erase(0, held_.size() - keep);
       return piece;
     }
-    Piece finish() override { return {std::move(held_), std::nullopt}; }
+    Piece finish() override { return {std::exchange(held_, ""), std::nullopt}; }
 
    private:
-    std::vector<std::string> stops_;
+    TextStreamOptions options_;
     std::string held_;
   };
 };
@@ -120,7 +128,6 @@ class FakeEngine : public EngineClient {
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }
-  bool returnsLogProbs() const override { return logProbs; }
 
   size_t running() {
     std::lock_guard lock(mutex_);
@@ -128,7 +135,6 @@ class FakeEngine : public EngineClient {
   }
 
   size_t queueLimit = 64;
-  bool logProbs = false;
   std::string errorText;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
   std::atomic<int> cancelled{0};
@@ -167,17 +173,37 @@ class FakeEngine : public EngineClient {
     if (token < 256 && request.getLoraConfig()) token += static_cast<int32_t>(request.getLoraConfig()->getTaskId());
     running.made.push_back(token);
     executor::Result result;
-    const bool ended = request.getEndId() == token;
+    const auto& extra = request.getExtraEndIds();
+    const bool ended = request.getEndId() == token || std::find(extra.begin(), extra.end(), token) != extra.end();
     result.isFinal = ended || static_cast<int32_t>(running.made.size()) >= request.getMaxTokens();
     result.finishReasons = {ended            ? executor::FinishReason::kEND_ID
                             : result.isFinal ? executor::FinishReason::kLENGTH
                                              : executor::FinishReason::kNOT_FINISHED};
     result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
-    if (logProbs) {
-      result.logProbs = {executor::VecLogProbs(result.outputTokenIds[0].size(), -0.5f)};
-    }
+    addLogProbs(request, running.made.size(), result);
     if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
     return result.isFinal;
+  }
+
+  // -0.5 for every token of the answer, -0.25 for the prompt's. The likeliest are ids from the token upwards, each 1
+  // less likely than the one before.
+  static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
+    const executor::OutputConfig output = request.getOutputConfig();
+    const auto likeliest = [&](int32_t token, float logProb) {
+      std::vector<executor::TokenLogProb> all;
+      for (int32_t i = 0; i < output.topLogProbs; ++i) all.push_back({token + i, logProb - static_cast<float>(i)});
+      return all;
+    };
+    if (output.returnLogProbs) {
+      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), -0.5f);
+      auto& top = result.topLogProbs.emplace().emplace_back();
+      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, -0.5f));
+    }
+    if (!output.returnPromptLogProbs || (request.getStreaming() && made > 1)) return;
+    const auto& prompt = request.getInputTokenIds();
+    result.promptLogProbs.emplace(prompt.size() - 1, -0.25f);
+    auto& top = result.promptTopLogProbs.emplace();
+    for (size_t i = 1; i < prompt.size(); ++i) top.push_back(likeliest(prompt[i], -0.25f));
   }
 
   std::chrono::microseconds step_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,11 +12,6 @@ namespace chorus::server {
 using executor::FinishReason;
 
 namespace {
-
-uint64_t randomSeed() {
-  thread_local std::mt19937_64 rng(std::random_device{}());
-  return rng();
-}
 
 // model: the name that the client asked for.
 ApiError fromExecutor(const executor::Response& response, const std::string& model) {
@@ -36,7 +30,10 @@ ApiError fromExecutor(const executor::Response& response, const std::string& mod
 
 }  // namespace
 
-Generation::Generation(const ApiContext& context, Job job) : context_(context), job_(std::move(job)) {
+Generation::Generation(const ApiContext& context, Job job)
+    : context_(context),
+      job_(std::move(job)),
+      rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text)) {
   if (!job_.options.ignoreEos) endIds_ = context_.defaults.endIds;
   for (const int32_t id : job_.options.stopTokenIds) {
     if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
@@ -63,25 +60,24 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
 
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
   const GenerationOptions& options = job_.options;
-  const double temperature = options.temperature.value_or(context_.defaults.temperature);
-  const double topP = options.topP.value_or(context_.defaults.topP);
-  executor::SamplingConfig sampling;
-  if (temperature == 0.0 || topP == 0.0) {
-    sampling.setTopK(1);
-  } else {
-    sampling.setTemperature(static_cast<float>(temperature));
-    sampling.setTopP(static_cast<float>(topP));
-    sampling.setTopK(options.topK.value_or(context_.defaults.topK));
-    const double minP = options.minP.value_or(context_.defaults.minP);
-    if (minP > 0) sampling.setMinP(static_cast<float>(minP));
-    sampling.setSeed(options.seed ? *options.seed + static_cast<uint64_t>(index) : randomSeed());
+  const int32_t maxTokens = maxTokensFor(prompt);
+  if (options.sampling.minTokens.value_or(0) > maxTokens) {
+    throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
+                                        "may have.",
+                                        *options.sampling.minTokens, maxTokens),
+                            "min_tokens", "invalid_value");
   }
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnLogProbs = options.logProbs;
+  output.returnPromptLogProbs = options.promptLogProbs;
+  output.topLogProbs = options.topLogProbs;
   // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
   const bool streaming = options.stream || !options.stop.empty();
-  executor::Request request(prompt, maxTokensFor(prompt), streaming, sampling, output);
+  executor::Request request(prompt, maxTokens, streaming,
+                            samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
+  if (!rules_.badWords.empty()) request.setBadWords(rules_.badWords);
+  if (rules_.embeddingBias) request.setEmbeddingBias(*rules_.embeddingBias);
   if (!endIds_.empty()) {
     request.setEndId(endIds_.front());
     request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
@@ -100,7 +96,12 @@ void Generation::enqueue() {
   }
   choices_.resize(requests.size());
   unfinished_ = requests.size();
-  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(job_.options.stop);
+  const GenerationOptions& options = job_.options;
+  const TextStreamOptions textOptions{.stops = options.stop,
+                                      .includeStop = options.includeStop,
+                                      .skipSpecialTokens = options.skipSpecialTokens,
+                                      .stopsFrom = options.sampling.minTokens.value_or(0)};
+  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(textOptions);
   try {
     for (size_t c = 0; c < requests.size(); ++c) {
       const auto id = context_.engine.enqueue(requests[c], [self = shared_from_this(), c](const executor::Response& r) {
@@ -206,17 +207,15 @@ bool Generation::handle(const Arrival& arrival) {
   static const executor::VecTokens kNone;
   const executor::VecTokens& tokens = result.outputTokenIds.empty() ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
+  addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++usage_.completionTokens;
     if (job_.options.logProbs) {
-      if (!result.logProbs || result.logProbs->empty() || i >= result.logProbs->front().size()) {
-        throw ApiError::invalid("Log probabilities are not available for this request.", "logprobs",
-                                "unsupported_parameter");
-      }
-      delta.logProbs.push_back({tokens[i], result.logProbs->front()[i]});
+      delta.logProbs.push_back({tokens[i], result.logProbs->front()[i], {}});
+      if (result.topLogProbs) delta.logProbs.back().likeliest = result.topLogProbs->front()[i];
     }
     const bool endToken = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
-    if (endToken) break;
+    if (endToken && !job_.options.includeStop) break;
     auto piece = choice.text->push(tokens[i]);
     delta.text += piece.text;
     if (piece.stoppedBy) {
@@ -243,6 +242,16 @@ bool Generation::handle(const Arrival& arrival) {
   const bool stopped = rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS;
   finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
   return unfinished_ > 0;
+}
+
+void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
+  if (!result.promptLogProbs) return;
+  const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.choices)];
+  delta.promptLogProbs.push_back({prompt.front(), std::nullopt, {}});
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    delta.promptLogProbs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
+    if (result.promptTopLogProbs) delta.promptLogProbs.back().likeliest = (*result.promptTopLogProbs)[i - 1];
+  }
 }
 
 void Generation::finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason,

@@ -11,17 +11,20 @@
 #include "server/api_context.h"
 #include "server/errors.h"
 #include "server/openai_types.h"
+#include "server/token_rules.h"
 
 namespace chorus::server {
 
 struct TokenLogProb {
   int32_t token;
-  float logProb;
+  std::optional<float> logProb;                // none for a prompt's first token
+  std::vector<executor::TokenLogProb> likeliest;  // alternatives, the likeliest first
 };
 
 struct GenerationDelta {
   int32_t choice = 0;  // prompt index * n + index among its n
   std::string text;
+  std::vector<TokenLogProb> promptLogProbs; // of the prompt's tokens, in a choice's first delta; empty unless asked for
   std::vector<TokenLogProb> logProbs;       // of the tokens that arrived; empty unless asked for
   std::optional<std::string> finishReason;  // "stop" or "length" in a choice's last delta
   OrderedJson stopReason;                   // the stop string or stop token id that ended it, else null
@@ -52,6 +55,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string promptField;                   // "prompt" or "messages", for errors
   };
 
+  // Throws ApiError (status 400) for what the model does not have.
   Generation(const ApiContext& context, Job job);
 
   // Enqueues every choice. Throws ApiError (too long: 400, queue full: 429, shut down: 503) and leaves none running
@@ -78,12 +82,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void onResponse(size_t choice, const executor::Response& response);
   void process();
   bool handle(const Arrival& arrival);
+  void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
   void finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason, GenerationDelta delta);
   void failWith(const ApiError& error);
 
   const ApiContext& context_;
   Job job_;
   executor::VecTokens endIds_;
+  TokenRules rules_;
   GenerationUsage usage_;
 
   // Touched by enqueue() and then by process(), which never overlap.

@@ -48,6 +48,18 @@ TEST_F(GenerationDefaultsTest, GreedyWhenTheModelDoesNotSample) {
   EXPECT_EQ(read().temperature, 0.0);
 }
 
+TEST_F(GenerationDefaultsTest, PenaltiesAndBans) {
+  write("generation_config.json", R"({"repetition_penalty":1.05,"no_repeat_ngram_size":3,"min_new_tokens":2,
+      "bad_words_ids":[[1],[2,3]],"suppress_tokens":[9],"num_beams":1,"typical_p":1.0,"forced_eos_token_id":null})");
+  const auto defaults = read();
+  EXPECT_EQ(defaults.repetitionPenalty, 1.05);
+  EXPECT_EQ(defaults.noRepeatNgramSize, 3);
+  EXPECT_EQ(defaults.minTokens, 2);
+  EXPECT_EQ(defaults.badWords, (std::vector<std::vector<int32_t>>{{1}, {2, 3}, {9}}));
+  write("generation_config.json", R"({"bad_words_ids":null,"min_new_tokens":null,"suppress_tokens":null})");
+  EXPECT_TRUE(read().badWords.empty());
+}
+
 TEST_F(GenerationDefaultsTest, ConfigStandsIn) {
   write("generation_config.json", "{}");
   write("config.json", R"({"eos_token_id":9})");
@@ -56,7 +68,9 @@ TEST_F(GenerationDefaultsTest, ConfigStandsIn) {
 
 TEST_F(GenerationDefaultsTest, MalformedValuesAreNamed) {
   for (const char* bad : {R"({"eos_token_id":"x"})", R"({"eos_token_id":[-1]})", R"({"temperature":"hot"})",
-                          R"({"top_p":2})", R"({"do_sample":1})", "{"}) {
+                          R"({"top_p":2})", R"({"do_sample":1})", "{", R"({"repetition_penalty":0})",
+                          R"({"no_repeat_ngram_size":-1})", R"({"min_new_tokens":"2"})", R"({"bad_words_ids":[1]})",
+                          R"({"bad_words_ids":[[]]})", R"({"bad_words_ids":[[-1]]})", R"({"suppress_tokens":[-2]})"}) {
     fs::remove(dir / "generation_config.json");
     write("generation_config.json", bad);
     EXPECT_THROW(read(), Error) << bad;

@@ -58,6 +58,7 @@ bool GenerationWriter::onDelta(GenerationDelta delta) {
   if (setup_.options.stream) return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
   GenerationDelta& whole = whole_[static_cast<size_t>(delta.choice)];
   whole.text += delta.text;
+  if (!delta.promptLogProbs.empty()) whole.promptLogProbs = std::move(delta.promptLogProbs);
   whole.logProbs.insert(whole.logProbs.end(), delta.logProbs.begin(), delta.logProbs.end());
   whole.finishReason = std::move(delta.finishReason);
   whole.stopReason = std::move(delta.stopReason);

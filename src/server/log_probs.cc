@@ -1,49 +1,48 @@
 #include "server/log_probs.h"
 
-#include "server/errors.h"
+#include <fmt/format.h>
+
+#include "text/unicode.h"
 
 namespace chorus::server {
 namespace {
 
-std::string tokenText(const TextCodec& text, int32_t token) { return text.decode(std::span(&token, 1), false); }
+std::string nameOf(const std::string& bytes) {
+  if (toValidUtf8(bytes) == bytes) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
 
-// text_offset counts characters, as clients index strings.
-int64_t characters(std::string_view utf8) {
+// What a token adds to the text that the client sees.
+int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token,
+                     const std::string& bytes) {
+  if (options.skipSpecialTokens && text.decode(std::span(&token, 1), true).empty()) return 0;
   int64_t count = 0;
-  for (const char c : utf8) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  for (const char c : bytes) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   return count;
 }
 
-}  // namespace
-
-void checkLogProbs(const ApiContext& context, const GenerationOptions& options) {
-  if (!options.logProbs) return;
-  if (!context.engine.returnsLogProbs()) {
-    throw ApiError::invalid("Log probabilities are not supported; leave 'logprobs' out.", "logprobs",
-                            "unsupported_parameter");
-  }
-  const bool greedy = options.temperature.value_or(context.defaults.temperature) == 0.0;
-  if (options.topLogProbs > (greedy ? 1 : 0)) {
-    throw ApiError::invalid("Log probabilities of further alternatives are not supported; ask for those of the chosen "
-                            "tokens only.",
-                            "top_logprobs", "unsupported_parameter");
-  }
+OrderedJson entryOf(const TextCodec& text, int32_t token, float logProb) {
+  const std::string bytes = text.tokenBytes(token);
+  OrderedJson entry;
+  entry["token"] = nameOf(bytes);
+  entry["logprob"] = logProb;
+  entry["bytes"] = OrderedJson::array();
+  for (const char c : bytes) entry["bytes"].push_back(static_cast<unsigned char>(c));
+  return entry;
 }
+
+}  // namespace
 
 OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
                          const std::vector<TokenLogProb>& tokens) {
   if (!options.logProbs) return nullptr;
   OrderedJson content = OrderedJson::array();
   for (const TokenLogProb& token : tokens) {
-    const std::string piece = tokenText(text, token.token);
-    OrderedJson bytes = OrderedJson::array();
-    for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
-    OrderedJson entry;
-    entry["token"] = piece;
-    entry["logprob"] = token.logProb;
-    entry["bytes"] = std::move(bytes);
+    OrderedJson entry = entryOf(text, token.token, token.logProb.value_or(0.0f));
     OrderedJson alternatives = OrderedJson::array();
-    if (options.topLogProbs > 0) alternatives.push_back(entry);
+    for (const auto& [id, logProb] : token.likeliest) alternatives.push_back(entryOf(text, id, logProb));
     entry["top_logprobs"] = std::move(alternatives);
     content.push_back(std::move(entry));
   }
@@ -56,16 +55,21 @@ OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& o
   OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();
   OrderedJson alternatives = OrderedJson::array();
   for (const TokenLogProb& token : tokens) {
-    const std::string piece = tokenText(text, token.token);
-    pieces.push_back(piece);
-    values.push_back(token.logProb);
+    const std::string bytes = text.tokenBytes(token.token);
+    const std::string name = nameOf(bytes);
+    pieces.push_back(name);
+    values.push_back(token.logProb ? OrderedJson(*token.logProb) : OrderedJson());
     offsets.push_back(offset);
-    if (options.topLogProbs > 0) {
-      OrderedJson one = OrderedJson::object();
-      one[piece] = token.logProb;
-      alternatives.push_back(std::move(one));
+    offset += charactersOf(text, options, token.token, bytes);
+    if (!token.logProb) {
+      alternatives.push_back(nullptr);
+      continue;
     }
-    offset += characters(piece);
+    OrderedJson one = OrderedJson::object();
+    // Different tokens may have the same text: the likelier one stands.
+    for (const auto& [id, logProb] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), logProb);
+    one.emplace(name, *token.logProb);
+    alternatives.push_back(std::move(one));
   }
   OrderedJson json;
   json["tokens"] = std::move(pieces);

@@ -62,13 +62,7 @@ GenerationOptions parseOptions(const FieldReader& fields) {
   if (const auto v = fields.integer("max_tokens", 1, std::numeric_limits<int32_t>::max())) {
     options.maxTokens = static_cast<int32_t>(*v);
   }
-  options.temperature = fields.number("temperature", 0, 2);
-  options.topP = fields.number("top_p", 0, 1);
-  options.minP = fields.number("min_p", 0, 1);
-  if (const auto v = fields.integer("top_k", -1, std::numeric_limits<int32_t>::max())) {
-    options.topK = static_cast<int32_t>(*v < 0 ? 0 : *v);
-  }
-  if (const auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
+  options.sampling = parseSamplingFields(fields);
   options.stop = parseStop(fields);
   if (const OrderedJson* ids = fields.find("stop_token_ids")) {
     if (!ids->is_array() || ids->size() > kMaxStops) {
@@ -77,6 +71,8 @@ GenerationOptions parseOptions(const FieldReader& fields) {
     options.stopTokenIds = tokenIds(fields, "stop_token_ids", *ids);
   }
   options.ignoreEos = fields.boolean("ignore_eos").value_or(false);
+  options.includeStop = fields.boolean("include_stop_str_in_output").value_or(false);
+  options.skipSpecialTokens = fields.boolean("skip_special_tokens").value_or(true);
   options.choices = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
   options.stream = fields.boolean("stream").value_or(false);
   if (const OrderedJson* streamOptions = fields.find("stream_options")) {
@@ -149,7 +145,7 @@ CompletionRequest parseCompletionRequest(std::string_view body) {
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
     request.options.logProbs = true;
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
-    if (request.echo) fields.refuse("logprobs", "log probabilities of an echoed prompt are not supported");
+    request.options.promptLogProbs = request.echo;
   }
   if (request.prompts.size() * static_cast<size_t>(request.options.choices) > kMaxChoicesInAll) {
     fields.refuse("n", fmt::format("prompts times n may be at most {}", kMaxChoicesInAll));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "server/sampling_fields.h"
 
 namespace chorus::server {
 
@@ -16,18 +17,17 @@ namespace chorus::server {
 struct GenerationOptions {
   std::string model;
   std::optional<int32_t> maxTokens;
-  std::optional<double> temperature;  // [0, 2]
-  std::optional<double> topP;         // [0, 1]
-  std::optional<double> minP;         // [0, 1]
-  std::optional<int32_t> topK;        // 0: all
-  std::optional<uint64_t> seed;
+  SamplingFields sampling;
   std::vector<std::string> stop;      // none is empty
   std::vector<int32_t> stopTokenIds;
   bool ignoreEos = false;
+  bool includeStop = false;           // the stop string or stop token is part of the text
+  bool skipSpecialTokens = true;
   int32_t choices = 1;                // "n"
   bool stream = false;
   bool includeUsage = false;
   bool logProbs = false;
+  bool promptLogProbs = false;        // of the echoed prompt too
   int32_t topLogProbs = 0;            // alternatives per token
 };
 

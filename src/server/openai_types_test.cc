@@ -49,7 +49,7 @@ TEST(CompletionRequest, PromptShapes) {
 TEST(CompletionRequest, DefaultsAndValues) {
   const auto plain = parseCompletionRequest(R"({"model":"m","prompt":"x","max_tokens":null,"unknown":1,"user":7})");
   EXPECT_FALSE(plain.options.maxTokens);
-  EXPECT_FALSE(plain.options.temperature);
+  EXPECT_FALSE(plain.options.sampling.temperature);
   EXPECT_EQ(plain.options.choices, 1);
   EXPECT_FALSE(plain.options.stream);
   const auto full = parseCompletionRequest(
@@ -57,9 +57,9 @@ TEST(CompletionRequest, DefaultsAndValues) {
       R"("stop":["a","b"],"stop_token_ids":[4],"ignore_eos":true,"n":2,"best_of":2,"stream":true,"echo":true,)"
       R"("stream_options":{"include_usage":true},"logit_bias":{},"presence_penalty":0,"suffix":null})");
   EXPECT_EQ(full.options.maxTokens, 5);
-  EXPECT_EQ(full.options.temperature, 0.0);
-  EXPECT_EQ(full.options.topK, 0);
-  EXPECT_EQ(full.options.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(full.options.sampling.temperature, 0.0);
+  EXPECT_EQ(full.options.sampling.topK, 0);
+  EXPECT_EQ(full.options.sampling.seed, static_cast<uint64_t>(-3));
   EXPECT_EQ(full.options.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(full.options.stopTokenIds, (std::vector<int32_t>{4}));
   EXPECT_TRUE(full.options.ignoreEos && full.options.stream && full.options.includeUsage && full.echo);
@@ -97,15 +97,55 @@ TEST(CompletionRequest, EveryFieldIsChecked) {
   EXPECT_EQ(refusal(parseCompletionRequest, R"({"model":3,"prompt":"x"})"), "400 model invalid_value");
 }
 
+TEST(CompletionRequest, SamplingFieldsAreChecked) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"presence_penalty", {"2.1", "-2.1", "\"x\"", "true"}},
+      {"frequency_penalty", {"2.1", "-2.1", "[]"}},
+      {"repetition_penalty", {"0", "-1", "1e-60", "101", "\"1\""}},
+      {"no_repeat_ngram_size", {"-1", "1.5", "2147483648"}},
+      {"min_tokens", {"-1", "\"2\"", "2147483648"}},
+      {"logit_bias",
+       {"[]", "5", R"({"x":1})", R"({"":1})", R"({"-1":1})", R"({"1.5":1})", R"({"2147483648":1})", R"({"1 ":1})",
+        R"({"5":101})", R"({"5":-101})", R"({"5":"1"})", R"({"5":null})", R"({"5":true})"}},
+      {"bad_words", {"\"x\"", "[1]", "[\"\"]", "[\"  \"]", "{}"}},
+      {"include_stop_str_in_output", {"1"}},
+      {"skip_special_tokens", {"\"no\""}},
+  };
+  for (const auto& [name, values] : cases) {
+    for (const char* value : values) {
+      const std::string field = std::string("\"") + name + "\":" + value;
+      EXPECT_EQ(completionRefusal(field), std::string("400 ") + name + " invalid_value") << value;
+      EXPECT_EQ(chatRefusal(field), std::string("400 ") + name + " invalid_value") << value;
+    }
+  }
+  std::string words = "\"bad_words\":[";
+  for (int i = 0; i < 129; ++i) words += i == 0 ? "\"w\"" : ",\"w\"";
+  EXPECT_EQ(completionRefusal(words + "]"), "400 bad_words invalid_value");
+  EXPECT_EQ(completionRefusal("\"bad_words\":[\"" + std::string(1025, 'x') + "\"]"), "400 bad_words invalid_value");
+
+  const auto request = parseCompletionRequest(
+      R"({"model":"m","prompt":"x","presence_penalty":-2,"frequency_penalty":2,"repetition_penalty":1.1,)"
+      R"("no_repeat_ngram_size":3,"min_tokens":4,"logit_bias":{"7":-100,"9":0.5},"bad_words":["a b"],)"
+      R"("include_stop_str_in_output":true,"skip_special_tokens":false,"echo":true,"logprobs":2})");
+  const SamplingFields& sampling = request.options.sampling;
+  EXPECT_EQ(sampling.presencePenalty, -2.0);
+  EXPECT_EQ(sampling.frequencyPenalty, 2.0);
+  EXPECT_EQ(sampling.repetitionPenalty, 1.1);
+  EXPECT_EQ(sampling.noRepeatNgramSize, 3);
+  EXPECT_EQ(sampling.minTokens, 4);
+  EXPECT_EQ(sampling.logitBias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {9, 0.5f}}));
+  EXPECT_EQ(sampling.badWords, std::vector<std::string>{"a b"});
+  EXPECT_TRUE(request.options.includeStop && !request.options.skipSpecialTokens && request.options.promptLogProbs);
+}
+
 TEST(CompletionRequest, UnsupportedFieldsAreRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"("logit_bias":{"5":1})", "logit_bias"},
-      {R"("presence_penalty":0.5)", "presence_penalty"},
-      {R"("frequency_penalty":"x")", "frequency_penalty"},
-      {R"("repetition_penalty":1.1)", "repetition_penalty"},
+      {R"("length_penalty":1.1)", "length_penalty"},
+      {R"("allowed_token_ids":[1])", "allowed_token_ids"},
+      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("early_stopping":true)", "early_stopping"},
       {R"("best_of":3)", "best_of"},
       {R"("suffix":"end")", "suffix"},
-      {R"("min_tokens":3)", "min_tokens"},
       {R"("response_format":{"type":"json_schema"})", "response_format"},
       {R"("guided_json":{})", "guided_json"},
       {R"("use_beam_search":true)", "use_beam_search"},

@@ -243,21 +243,107 @@ TEST_F(RoutesTest, ChatTemplateRefusalHidesPaths) {
 }
 
 TEST_F(RoutesTest, LogProbs) {
-  EXPECT_EQ(completion(R"("prompt":[97],"logprobs":0)", 400)["error"]["param"], "logprobs");
-  engine.logProbs = true;
   Json json = completion(R"("prompt":[97,98],"logprobs":1,"max_tokens":2)");
   EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "b"}));
   EXPECT_EQ(json["choices"][0]["logprobs"]["token_logprobs"], (Json{-0.5, -0.5}));
   EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1}));
   EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][1]["b"], -0.5);
-  EXPECT_EQ(completion(R"("prompt":[97],"logprobs":2)", 400)["error"]["code"], "unsupported_parameter");
-  EXPECT_EQ(completion(R"("prompt":[97],"logprobs":1,"temperature":1)", 400)["error"]["code"],
-            "unsupported_parameter");
+  EXPECT_TRUE(completion(R"("prompt":[97],"logprobs":0)")["choices"][0]["logprobs"]["top_logprobs"].is_null());
+  json = completion(R"("prompt":[97,206,177],"logprobs":2,"max_tokens":3)");
+  EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "bytes:\\xce", "bytes:\\xb1"}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1, 2}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][0], (Json{{"a", -0.5}, {"b", -1.5}}));
   json = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true)");
   const Json& entry = json["choices"][0]["logprobs"]["content"][0];
   EXPECT_EQ(entry["token"], "u");
   EXPECT_EQ(entry["bytes"], (Json{117}));
   EXPECT_TRUE(entry["top_logprobs"].empty());
+  json = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true,"top_logprobs":2)");
+  const Json& top = json["choices"][0]["logprobs"]["content"][0]["top_logprobs"];
+  ASSERT_EQ(top.size(), 2u);
+  EXPECT_EQ(top[1], (Json{{"token", "v"}, {"bytes", {118}}, {"logprob", -1.5}}));
+}
+
+TEST_F(RoutesTest, EchoWithLogProbs) {
+  const std::string fields = R"("prompt":"hey","logprobs":1,"max_tokens":2,"echo":true,"n":2)";
+  const Json whole = completion(fields);
+  const Json expected = {"<s>", "h", "e", "y", "<s>", "h"};
+  for (const Json& choice : whole["choices"]) {
+    EXPECT_EQ(choice["text"], "heyh");
+    const Json& logProbs = choice["logprobs"];
+    EXPECT_EQ(logProbs["tokens"], expected);
+    EXPECT_EQ(logProbs["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25, -0.5, -0.5}));
+    EXPECT_EQ(logProbs["text_offset"], (Json{0, 0, 1, 2, 3, 3}));
+    EXPECT_TRUE(logProbs["top_logprobs"][0].is_null());
+    EXPECT_EQ(logProbs["top_logprobs"][1], (Json{{"h", -0.25}}));
+  }
+  std::string text[2];
+  Json tokens[2] = {Json::array(), Json::array()}, offsets[2] = {Json::array(), Json::array()};
+  const auto stream = answer("POST", "/v1/completions", R"({"model":"base","stream":true,)" + fields + "}");
+  for (const Json& chunk : events(stream.body)) {
+    const Json& choice = chunk["choices"][0];
+    const auto index = choice["index"].get<size_t>();
+    text[index] += choice["text"].get<std::string>();
+    for (const Json& one : choice["logprobs"]["tokens"]) tokens[index].push_back(one);
+    for (const Json& one : choice["logprobs"]["text_offset"]) offsets[index].push_back(one);
+  }
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(text[i], "heyh");
+    EXPECT_EQ(tokens[i], expected);
+    EXPECT_EQ(offsets[i], (Json{0, 0, 1, 2, 3, 3}));
+  }
+}
+
+TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
+  completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"min_tokens":2,
+                "repetition_penalty":1.25,"no_repeat_ngram_size":3,"logit_bias":{"97":-100,"5":2.5},
+                "bad_words":["no"," way"])");
+  ASSERT_EQ(engine.seen.size(), 1u);
+  const auto& sampling = engine.seen[0].getSamplingConfig();
+  EXPECT_EQ(sampling.getPresencePenalty(), 1.5f);
+  EXPECT_EQ(sampling.getFrequencyPenalty(), -0.5f);
+  EXPECT_EQ(sampling.getRepetitionPenalty(), 1.25f);
+  EXPECT_EQ(sampling.getNoRepeatNgramSize(), 3);
+  EXPECT_EQ(sampling.getMinTokens(), 2);
+  EXPECT_EQ(sampling.getPromptIgnoreLength(), 2);
+  const auto* bias = static_cast<const float*>(engine.seen[0].getEmbeddingBias()->getData());
+  EXPECT_EQ(bias[97], -100.0f);
+  EXPECT_EQ(bias[5], 2.5f);
+  EXPECT_EQ(bias[6], 0.0f);
+  EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{'n', 'o'}, {'w', 'a', 'y'}}));
+  completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"temperature":0.5)");
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getPresencePenalty(), 3.0f) << "the engine divides first";
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getFrequencyPenalty(), -1.0f);
+  EXPECT_EQ(completion(R"("prompt":[97],"logit_bias":{"258":1})", 400)["error"]["param"], "logit_bias");
+  EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":3,"min_tokens":4)", 400)["error"]["param"], "min_tokens");
+}
+
+TEST_F(RoutesTest, TheModelsOwnDefaultsReachTheEngine) {
+  context->defaults.repetitionPenalty = 1.5;
+  context->defaults.noRepeatNgramSize = 4;
+  context->defaults.minTokens = 2;
+  context->defaults.badWords = {{97}, {98, 300}};
+  completion(R"("prompt":[97],"max_tokens":1)");
+  const auto& sampling = engine.seen[0].getSamplingConfig();
+  EXPECT_EQ(sampling.getRepetitionPenalty(), 1.5f);
+  EXPECT_EQ(sampling.getNoRepeatNgramSize(), 4);
+  EXPECT_EQ(sampling.getMinTokens(), 2);
+  EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{97}}));
+  completion(R"("prompt":[97],"max_tokens":1,"repetition_penalty":1,"no_repeat_ngram_size":0,"min_tokens":0)");
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getRepetitionPenalty(), 1.0f);
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getNoRepeatNgramSize(), 0);
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getMinTokens(), 0);
+}
+
+TEST_F(RoutesTest, WhatStopsMayBePartOfTheText) {
+  const auto textOf = [&](const std::string& fields) {
+    return completion(R"("prompt":[97,98,99,257],"max_tokens":9,)" + fields)["choices"][0]["text"].get<std::string>();
+  };
+  EXPECT_EQ(textOf(R"("stop":"bc","include_stop_str_in_output":true)"), "abc");
+  EXPECT_EQ(textOf(R"("stop_token_ids":[98],"include_stop_str_in_output":true)"), "ab");
+  EXPECT_EQ(textOf(R"("skip_special_tokens":false)"), "abc");
+  EXPECT_EQ(textOf(R"("skip_special_tokens":false,"include_stop_str_in_output":true)"), "abc</s>");
+  EXPECT_EQ(textOf(R"("stop":"b","min_tokens":2,"ignore_eos":true)"), "abca") << "stops wait for min_tokens";
 }
 
 TEST_F(RoutesTest, Refusals) {

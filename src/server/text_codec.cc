@@ -4,6 +4,7 @@
 #include "text/chat_template.h"
 #include "text/incremental_detokenizer.h"
 #include "text/stop_matcher.h"
+#include "text/token_bytes.h"
 #include "text/tokenizer.h"
 
 namespace chorus::server {
@@ -11,10 +12,19 @@ namespace {
 
 class DetokenizedStream : public TextStream {
  public:
-  DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const std::vector<std::string>& stops)
-      : detokenizer_(std::move(tokenizer), true), matcher_(stops) {}
+  DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const TextStreamOptions& options)
+      : detokenizer_(std::move(tokenizer), options.skipSpecialTokens),
+        matcher_(options.stops, options.includeStop),
+        before_stops_(options.stopsFrom) {}
 
-  Piece push(int32_t token) override { return piece(matcher_.feed(detokenizer_.feed(token))); }
+  Piece push(int32_t token) override {
+    std::string text = detokenizer_.feed(token);
+    if (before_stops_ > 0) {
+      --before_stops_;
+      return {std::move(text), std::nullopt};
+    }
+    return piece(matcher_.feed(text));
+  }
 
   Piece finish() override {
     std::string text = matcher_.feed(detokenizer_.flush());
@@ -30,6 +40,7 @@ class DetokenizedStream : public TextStream {
 
   IncrementalDetokenizer detokenizer_;
   StopMatcher matcher_;
+  int32_t before_stops_;
 };
 
 class TokenizerCodec : public TextCodec {
@@ -43,8 +54,9 @@ class TokenizerCodec : public TextCodec {
   std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const override {
     return tokenizer_->decode(tokens, skipSpecialTokens);
   }
-  std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const override {
-    return std::make_unique<DetokenizedStream>(tokenizer_, stops);
+  std::string tokenBytes(int32_t token) const override { return chorus::tokenBytes(*tokenizer_, token); }
+  std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
+    return std::make_unique<DetokenizedStream>(tokenizer_, options);
   }
   int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }

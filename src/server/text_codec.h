@@ -14,12 +14,19 @@
 
 namespace chorus::server {
 
+struct TextStreamOptions {
+  std::vector<std::string> stops;  // none is empty; the earliest match in the text wins
+  bool includeStop = false;        // the stop string that ends the text is part of it
+  bool skipSpecialTokens = true;   // special tokens have no text
+  int32_t stopsFrom = 0;           // this many tokens pass before stop strings are looked for
+};
+
 // Text of one growing token sequence. Not thread-safe.
 class TextStream {
  public:
   struct Piece {
     std::string text;                      // new text that can no longer be part of a stop string
-    std::optional<std::string> stoppedBy;  // set when a stop string is complete: it and all after it are left out
+    std::optional<std::string> stoppedBy;  // set when a stop string is complete: all after it is left out
   };
 
   virtual ~TextStream() = default;
@@ -35,8 +42,9 @@ class TextCodec {
   virtual ~TextCodec() = default;
   virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const = 0;
   virtual std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const = 0;
-  // Special tokens have no text in a stream. Stop strings are not empty; the earliest match in the text wins.
-  virtual std::unique_ptr<TextStream> newStream(const std::vector<std::string>& stops) const = 0;
+  // What a token adds to a text, which may be a part of a character. Special tokens as their names.
+  virtual std::string tokenBytes(int32_t token) const = 0;
+  virtual std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const = 0;
   virtual int32_t vocabSize() const = 0;
   // The tokenizer's own end token.
   virtual std::optional<int32_t> eosTokenId() const = 0;

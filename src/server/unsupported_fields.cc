@@ -18,7 +18,6 @@ struct UnsupportedField {
 
 bool never(const OrderedJson&) { return false; }
 bool isEmpty(const OrderedJson& v) { return (v.is_structured() && v.empty()) || v == ""; }
-bool isZero(const OrderedJson& v) { return v.is_number() && v.get<double>() == 0.0; }
 bool isOne(const OrderedJson& v) { return v.is_number() && v.get<double>() == 1.0; }
 bool isFalse(const OrderedJson& v) { return v.is_boolean() && !v.get<bool>(); }
 bool isTrue(const OrderedJson& v) { return v.is_boolean() && v.get<bool>(); }
@@ -27,14 +26,9 @@ bool isNoneOrAuto(const OrderedJson& v) { return v == "none" || v == "auto"; }
 bool isTextOnly(const OrderedJson& v) { return v.is_array() && v.size() == 1 && v[0] == "text"; }
 
 constexpr UnsupportedField kCommon[] = {
-    {"logit_bias", isEmpty},
-    {"presence_penalty", isZero},
-    {"frequency_penalty", isZero},
-    {"repetition_penalty", isOne},
     {"length_penalty", isOne},
     {"use_beam_search", isFalse},
-    {"min_tokens", isZero},
-    {"bad_words", isEmpty},
+    {"early_stopping", isFalse},
     {"allowed_token_ids", isEmpty},
     {"response_format", isTextFormat},
     {"guided_json", never},
@@ -44,8 +38,6 @@ constexpr UnsupportedField kCommon[] = {
     {"structured_outputs", isEmpty},
     {"prompt_logprobs", never},
     {"truncate_prompt_tokens", never},
-    {"include_stop_str_in_output", isFalse},
-    {"skip_special_tokens", isTrue},
 };
 
 constexpr UnsupportedField kCompletion[] = {

@@ -1,5 +1,5 @@
-// An op's kernels by instruction set: the one list from which both the op takes its kernel and the registry learns
-// which there are.
+// An op's kernels by instruction set: the one list from which both the op takes its kernel and the registry
+// learns which there are.
 #pragma once
 
 #include <span>

@@ -80,12 +80,43 @@ TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
         *context, {});
     kernel_test::expectSameBits(many.data(), sum.data(), rows * cols, "bias");
     backend.gatedActivation({{in.data() + 9 * 2 * cols, 1, 2 * cols, 2 * cols},
-                              bias.data(),
-                              kind,
-                              kernel_test::view(alone, 1, cols)},
-                             *context, {});
+                             bias.data(),
+                             kind,
+                             kernel_test::view(alone, 1, cols)},
+                            *context, {});
     kernel_test::expectSameBits(alone.data(), many.data() + 9 * cols, cols, "alone");
   }
+}
+
+TEST_P(GatedActivationTest, NaNStaysNaNAndInfinityIsTheLimit) {
+  Backend& backend = newBackend(1);
+  const auto context = backend.createContext();
+  const int64_t cols = 19;
+  for (const ActivationKind kind : kKinds) {
+    std::vector<float> in(2 * cols, 1.0f), out(cols);
+    in[2] = in[17] = std::numeric_limits<float>::quiet_NaN();
+    in[3] = in[18] = std::numeric_limits<float>::infinity();
+    in[cols + 5] = std::numeric_limits<float>::quiet_NaN();
+    backend.gatedActivation(
+        {kernel_test::view(in, 1, 2 * cols), nullptr, kind, kernel_test::view(out, 1, cols)}, *context, {});
+    EXPECT_TRUE(std::isnan(out[5])) << "gate, kind " << static_cast<int>(kind);
+    for (const size_t at : {2, 17}) {
+      if (kind == ActivationKind::kRelu) continue;  // a maximum, which has no one answer
+      EXPECT_TRUE(std::isnan(out[at])) << at << ", kind " << static_cast<int>(kind);
+    }
+    for (const size_t at : {3, 18}) EXPECT_EQ(out[at], std::numeric_limits<float>::infinity()) << at;
+    EXPECT_TRUE(std::isfinite(out[0]) && std::isfinite(out[16]));
+  }
+}
+
+TEST_P(GatedActivationTest, NoRowsTouchNothing) {
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
+  std::vector<float> in(20, 1.0f), out(10, -5.0f);
+  backend.gatedActivation(
+      {kernel_test::view(in, 0, 20), nullptr, ActivationKind::kSilu, kernel_test::view(out, 0, 10)}, *context,
+      {});
+  EXPECT_EQ(out, std::vector<float>(10, -5.0f));
 }
 
 CHORUS_FOR_EVERY_VARIANT(GatedActivation, GatedActivationTest);

@@ -132,7 +132,8 @@ std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight,
 std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weight,
                            std::span<const RowGroup> groups = {}) {
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
-  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
+  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w,
+                          const std::vector<float>& all) {
     std::vector<double> result(static_cast<size_t>(w.out));
     for (int64_t o = 0; o < w.out; ++o) {
       double& sum = result[static_cast<size_t>(o)];
@@ -304,6 +305,48 @@ TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
     if (col >= 5 && col < 42) continue;
     ASSERT_EQ(y[i], -5.0f) << i;
   }
+}
+
+// What is not finite stays in its row.
+TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const Weight weight = makeWeight(values, dtypes().front(), 50, 33);
+  for (const int64_t rows : {2, 7, 40}) {
+    auto x = values.reals(rows * 33);
+    const auto clean = run(backend, x, weight.view);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      auto spoilt = x;
+      spoilt[static_cast<size_t>(1 * 33 + 32)] = bad;
+      const auto y = run(backend, spoilt, weight.view);
+      for (int64_t r = 0; r < rows; ++r) {
+        if (r != 1) {
+          kernel_test::expectSameBits(y.data() + r * 50, clean.data() + r * 50, 50, fmt::format("row {}", r));
+          continue;
+        }
+        for (int64_t o = 0; o < 50; ++o) EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(50 + o)])) << o;
+      }
+    }
+  }
+}
+
+// Weights below the smallest normal number of their format are numbers like others.
+TEST_P(LinearTest, DenormalWeightsCount) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const DType dtype = dtypes().front();
+  const float size = dtype == DType::kFloat16 ? 3e-5f : 5e-39f;
+  const int64_t out = 37, in = 70;
+  Weight weight;
+  weight.memory = AlignedBuffer(static_cast<size_t>(packedBytes(dtype, out, in)));
+  const auto rows = kernel_test::asDtype(values.reals(out * in, -size, size), dtype);
+  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
+  weight.view = {weight.memory.data(), dtype, out, in};
+  auto x = values.reals(3 * in, 1e4f, 2e4f);
+  const auto y = run(backend, x, weight.view);
+  kernel_test::expectNear(y, exactly(x, weight.view), tolerance(x, weight.view), "denormal weights");
+  EXPECT_GT(std::abs(*std::max_element(y.begin(), y.end())), 0.0f);
 }
 
 CHORUS_FOR_EVERY_VARIANT(Linear, LinearTest);

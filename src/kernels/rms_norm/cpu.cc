@@ -23,9 +23,9 @@ float addAndSquare(const float* delta, const float* bias, float* residual, int64
     for (int64_t i = 0; i < 4 && c + i * kFloatLanes < cols; ++i) {
       const int64_t at = c + i * kFloatLanes;
       FloatVec x = some(residual, at);
-      if (delta != nullptr) {
-        FloatVec added = some(delta, at);
-        if (bias != nullptr) added = hn::Add(added, some(bias, at));
+      if (delta != nullptr || bias != nullptr) {
+        FloatVec added = delta == nullptr ? some(bias, at) : some(delta, at);
+        if (delta != nullptr && bias != nullptr) added = hn::Add(added, some(bias, at));
         x = hn::Add(x, added);
         if (at + kFloatLanes <= cols) {
           hn::StoreU(x, d, residual + at);

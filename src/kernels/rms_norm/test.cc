@@ -75,7 +75,7 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
   }
 }
 
-TEST_P(RmsNormTest, OutputMayAliasDeltaAndMatesDoNotMatter) {
+TEST_P(RmsNormTest, OutputMayAliasInputsAndMatesDoNotMatter) {
   Values values;
   Backend& backend = newBackend(3);
   const auto context = backend.createContext();
@@ -86,12 +86,38 @@ TEST_P(RmsNormTest, OutputMayAliasDeltaAndMatesDoNotMatter) {
   args.y = kernel_test::view(aliased.delta, 60, 1030);
   backend.rmsNorm(args, *context, {});
   kernel_test::expectSameBits(aliased.delta.data(), many.y.data(), 60 * 1030, "aliased");
+  Call in_place = many;
+  args = in_place.args(false, true, true);
+  args.y = args.residual;
+  Call apart = many;
+  backend.rmsNorm(args, *context, {});
+  backend.rmsNorm(apart.args(false, true, true), *context, {});
+  kernel_test::expectSameBits(in_place.residual.data(), apart.y.data(), 60 * 1030, "in place");
   Call alone = many;
   args = many.args(false, false, true);
   args.residual = {many.residual.data() + 7 * 1030, 1, 1030, 1030};
   args.y = {alone.y.data(), 1, 1030, 1030};
   backend.rmsNorm(args, *context, {});
   kernel_test::expectSameBits(alone.y.data(), many.y.data() + 7 * 1030, 1030, "alone");
+}
+
+TEST_P(RmsNormTest, NaNStaysInItsRowAndDenormalsAreNumbers) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
+  const int64_t cols = 37;
+  Call call(values, 3, cols);
+  for (int64_t c = 0; c < cols; ++c) call.residual[static_cast<size_t>(c)] *= 1e-39f;
+  call.residual[static_cast<size_t>(cols + 36)] = std::numeric_limits<float>::quiet_NaN();
+  backend.rmsNorm(call.args(false, false, true), *context, {});
+  for (int64_t c = 0; c < cols; ++c) {
+    const auto at = static_cast<size_t>(c);
+    // The mean square vanishes beside epsilon.
+    const double expected = call.residual[at] / std::sqrt(1e-5) * call.weight[at];
+    EXPECT_NEAR(call.y[at], expected, 1e-5 * std::abs(expected) + 1e-44) << c;
+    EXPECT_TRUE(std::isnan(call.y[at + cols])) << c;
+    EXPECT_TRUE(std::isfinite(call.y[at + 2 * cols])) << c;
+  }
 }
 
 CHORUS_FOR_EVERY_VARIANT(RmsNorm, RmsNormTest);

@@ -37,7 +37,8 @@ Input makeInput(Values values, const Case& c) {
   in.kv.block_stride = kvBlockBytes(in.kv);
   const int32_t blocks = (80 + c.tokens_per_block - 1) / c.tokens_per_block;
   in.tables.resize(3);
-  for (int32_t i = 0; i < 3 * blocks; ++i) in.tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
+  for (int32_t i = 0; i < 3 * blocks; ++i)
+    in.tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
   in.cache_bytes = static_cast<size_t>(in.kv.block_stride * 3 * blocks);
   int32_t rows = 0;
   for (size_t s = 0; s < 3; ++s) {
@@ -67,13 +68,12 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   return result;
 }
 
-constexpr Case kCases[] = {
-    Case{4, 2, 64, 64, 16, false, false, DType::kFloat32},
-    Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
-    Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},
-    Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
-    Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},
-    Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
+constexpr Case kCases[] = {Case{4, 2, 64, 64, 16, false, false, DType::kFloat32},
+                           Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
+                           Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},
+                           Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
+                           Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},
+                           Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
 
 // The same roundings in the same order: bits equal the reference's, in q, k, v and the cache.
 TEST_P(RopeCacheTest, EqualsTheReference) {
@@ -90,8 +90,8 @@ TEST_P(RopeCacheTest, EqualsTheReference) {
   }
 }
 
-// (a, b) turned by an angle is (a cos - b sin, b cos + a sin), within two roundings each; what the cache holds is the
-// row's k and v, rounded once.
+// (a, b) turned by an angle is (a cos - b sin, b cos + a sin), within two roundings each; what the cache
+// holds is the row's k and v, rounded once.
 TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
   Backend& backend = newBackend(2);
   for (const Case& c : kCases) {
@@ -103,7 +103,9 @@ TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
         const float* before = in.qkv.data() + (s.row_begin + i) * width;
         const float* after = out.qkv.data() + (s.row_begin + i) * width;
         const int64_t position = s.first_position + i;
-        const auto value = [&](int64_t at) { return double{before[at]} + (c.with_bias ? double{in.bias[static_cast<size_t>(at)]} : 0.0); };
+        const auto value = [&](int64_t at) {
+          return double{before[at]} + (c.with_bias ? double{in.bias[static_cast<size_t>(at)]} : 0.0);
+        };
         for (int64_t at = 0; at < width; ++at) {
           const int64_t head = at / c.head_size, d = at % c.head_size;
           double expected = value(at);
@@ -122,7 +124,8 @@ TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
           const float* k = after + c.num_heads * c.head_size;
           const float* v = k + c.num_kv_heads * c.head_size;
           const auto rounded = kernel_test::asDtype({k[at], v[at]}, c.dtype);
-          const auto block = static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
+          const auto block =
+              static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
           const std::byte* data = out.cache.data() + block * static_cast<size_t>(in.kv.block_stride);
           ASSERT_EQ(loadAsFloat(data, c.dtype, keyIndex(in.kv, head, position, d)),
                     loadAsFloat(rounded.data(), c.dtype, 0));

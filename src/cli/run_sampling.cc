@@ -1,0 +1,62 @@
+#include "cli/run_sampling.h"
+
+#include <list>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+std::list<executor::VecTokens> tokensOf(const std::vector<std::string>& words, const server::TextCodec& text) {
+  std::list<executor::VecTokens> all;
+  for (const std::string& word : words) all.push_back(text.encode(word, false));
+  return all;
+}
+
+}  // namespace
+
+void RunSampling::addTo(CLI::App& command) {
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str();
+  };
+  number("--num_beams", num_beams, "Beams; 1 is served");
+  number("--temperature", temperature, "Softmax temperature; 0: greedy");
+  number("--top_k", top_k, "1: greedy; 0: no limit");
+  number("--top_p", top_p, "Nucleus; 0: off");
+  number("--min_p", min_p, "Share of the best token's probability; 0: off");
+  number("--random_seed", random_seed, "Seed of sampling");
+  number("--repetition_penalty", repetition_penalty, "Divides the logits of tokens of prompt and answer; 1: off");
+  number("--presence_penalty", presence_penalty, "Subtracted from the logits of tokens of prompt and answer");
+  number("--frequency_penalty", frequency_penalty, "The same times how often the token occurred");
+  number("--no_repeat_ngram_size", no_repeat_ngram_size, "No sequence of this many tokens comes twice; 0: off");
+  number("--min_tokens", min_tokens, "No end token before this many tokens");
+  number("--length_penalty", length_penalty, "Of beams; nothing to one");
+  number("--beam_search_diversity_rate", beam_search_diversity_rate, "Of beams; nothing to one");
+  number("--early_stopping", early_stopping, "Of beams; nothing to one");
+  command.add_option("--stop_words", stop_words, "Texts that end an answer");
+  command.add_option("--bad_words", bad_words, "Texts that no answer completes");
+}
+
+void RunSampling::apply(executor::Request& request, const server::TextCodec* text) const {
+  executor::SamplingConfig config(num_beams);
+  config.setTopK(top_k);
+  if (top_p != 0) config.setTopP(top_p);
+  if (min_p != 0) config.setMinP(min_p);
+  config.setTemperature(temperature);
+  config.setSeed(random_seed);
+  config.setRepetitionPenalty(repetition_penalty);
+  config.setPresencePenalty(presence_penalty);
+  config.setFrequencyPenalty(frequency_penalty);
+  config.setNoRepeatNgramSize(no_repeat_ngram_size);
+  config.setMinTokens(min_tokens);
+  config.setLengthPenalty(length_penalty);
+  config.setBeamSearchDiversityRate(beam_search_diversity_rate);
+  config.setEarlyStopping(early_stopping);
+  request.setSamplingConfig(config);
+  if (stop_words.empty() && bad_words.empty()) return;
+  if (text == nullptr) fail(ErrorCode::kInvalidArgument, "--stop_words and --bad_words need --tokenizer_dir");
+  if (!stop_words.empty()) request.setStopWords(tokensOf(stop_words, *text));
+  if (!bad_words.empty()) request.setBadWords(tokensOf(bad_words, *text));
+}
+
+}  // namespace chorus

@@ -1,0 +1,125 @@
+// What the program says about its kernels, and how one chooses among them on the command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <set>
+
+#include "base/cpu_features.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "command.h"
+#include "golden_case.h"
+#include "kernels/registry.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(KernelCommands, BenchHasARowForEveryVariantOfThisMachine) {
+  const TempDir dir;
+  const auto file = dir.path() / "rows.json";
+  const CommandResult result = runChorus({"bench", "kernels", "--small", "--min_time", "0", "--cold_mib", "1",
+                                          "--roof_mib", "4", "--threads", "2", "--json", file.string()});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json report = readJsonFile(file);
+  std::set<std::string> rows;
+  for (const Json& row : report["rows"]) {
+    EXPECT_GT(row["median_s"].get<double>(), 0.0);
+    EXPECT_GT(row["gb_per_s"].get<double>(), 0.0);
+    const std::string variant = row["op"].get<std::string>() + " " + row["variant"].get<std::string>();
+    rows.insert(variant);
+    rows.insert(variant + " " + row["dtype"].get<std::string>());
+  }
+  for (const Op op : kOps) {
+    for (const Variant& variant : variantsOf(op)) {
+      EXPECT_EQ(rows.count(variantText(variant)), isAvailable(variant) ? 1u : 0u) << variantText(variant);
+    }
+  }
+  EXPECT_GT(report["roof"]["read_gb_per_s"].get<double>(), 0.0);
+}
+
+TEST(KernelCommands, BenchRunsTheRowsAskedFor) {
+  const auto bench = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"bench", "kernels",    "--small", "--min_time", "0", "--cold_mib",
+                                          "1",     "--roof_mib", "4",       "--threads",  "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return runChorus(arguments);
+  };
+  const CommandResult scalar = bench({"--isa", "scalar", "--filter", "rms_norm"});
+  EXPECT_EQ(scalar.status, 0) << scalar.errors;
+  EXPECT_THAT(scalar.out, HasSubstr("\nrms_norm          scalar"));
+  EXPECT_THAT(scalar.out, testing::Not(HasSubstr("linear")));
+  EXPECT_THAT(scalar.out, testing::Not(HasSubstr("avx")));
+  const CommandResult none = bench({"--filter", "no such row"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_EQ(none.errors, "chorus: error: --filter no such row: no row has this text\n");
+}
+
+TEST(KernelCommands, InspectNamesTheDefaults) {
+  const CommandResult result = runChorus({"inspect", "--kernels"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const std::string best(
+      isaName(defaultVariant(Op::kLinear, availableIsas().back(), DType::kBFloat16).isa.value()));
+  EXPECT_THAT(result.out, testing::ContainsRegex("linear +bfloat16 +" + best + " +reference, "));
+  for (const Op op : kOps) EXPECT_THAT(result.out, HasSubstr("\n" + std::string(opName(op)) + " "));
+}
+
+TEST(KernelCommands, UnknownNamesListThoseThatAre) {
+  const std::string isas = "isa sse9: this machine runs " + availableIsaNames() + "\n";
+  const std::string backends = "backend gpu: not one of cpu, guarded, reference\n";
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--max_output_len", "1"},
+                                                  {"serve", "nowhere"},
+                                                  {"bench", "throughput", "--engine_dir", "e"}}) {
+    const auto with = [&](const std::string& flag, const std::string& value) {
+      auto arguments = command;
+      arguments.insert(arguments.end(), {flag, value});
+      const CommandResult result = runChorus(arguments);
+      EXPECT_EQ(result.status, 1);
+      return result.errors;
+    };
+    EXPECT_EQ(with("--isa", "sse9"), "chorus: error: " + isas);
+    EXPECT_EQ(with("--backend", "gpu"), "chorus: error: " + backends);
+  }
+}
+
+TEST(KernelCommands, VariableStandsInForTheFlag) {
+  const std::vector<std::string> bench = {"bench",      "kernels",  "--small",    "--min_time", "0",
+                                          "--cold_mib", "1",        "--roof_mib", "4",          "--threads",
+                                          "1",          "--filter", "rms_norm"};
+  ::setenv("CHORUS_ISA", "sse9", 1);
+  const CommandResult unknown = runChorus(bench);
+  auto flagged = bench;
+  flagged.insert(flagged.end(), {"--isa", "scalar"});
+  const CommandResult flag_wins = runChorus(flagged);
+  ::setenv("CHORUS_ISA", "scalar", 1);
+  const CommandResult scalar = runChorus(bench);
+  ::unsetenv("CHORUS_ISA");
+  EXPECT_THAT(unknown.errors, HasSubstr("isa sse9: this machine runs scalar"));
+  EXPECT_EQ(flag_wins.status, 0) << flag_wins.errors;
+  EXPECT_THAT(scalar.out, HasSubstr("rms_norm          scalar"));
+  EXPECT_THAT(scalar.out, testing::Not(HasSubstr("reference")));
+}
+
+TEST(KernelCommands, RunAnswersTheSameOnTheGuardedBackend) {
+  const GoldenCase golden = loadGolden(goldenNames().front(), DType::kFloat32);
+  const TempDir dir;
+  const auto prompts = dir.path() / "prompts.csv";
+  writeFileAtomically(prompts, "1,2,3,4\n5,6\n");
+  const auto engine = testEngine(golden.directory, golden.dtype).string();
+  std::vector<std::string> answers;
+  for (const std::string& backend : backendNames()) {
+    const CommandResult result =
+        runChorus({"run", "--engine_dir", engine, "--input_file", prompts.string(), "--max_output_len", "6",
+                   "--end_id", "-1", "--backend", backend, "--threads", "2"});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    answers.push_back(result.out);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+  EXPECT_EQ(answers[0], answers[2]) << "greedy tokens of the reference";
+}
+
+}  // namespace
+}  // namespace chorus::test
