@@ -83,7 +83,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
     request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
   }
   if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
-  if (context_.requestTimeout) request.setAllottedTimeMs(*context_.requestTimeout);
+  if (context_.requestTimeout) request.setAllottedTimeMs(context_.requestTimeout);
   return request;
 }
 
