@@ -1,29 +1,28 @@
 # chorus_layer(NAME [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
 #
-# One static library of every source under src/NAME, one GoogleTest program of every test beside them, and
-# with CHORUS_BENCH one Google Benchmark program. Sources are found by name, so none can be left out of a target:
-#   *_test.cc, test.cc    tests          *_bench.cc, bench.cc    benchmarks
-#   *_fuzz.cc             fuzz targets, also replayed over their corpus by a test      main.cc    the program
+# One static library of every source under src/NAME and one GoogleTest program of every test beside them. Sources are
+# found by name, so none can be left out of a target:
+#   *_test.cc, test.cc    tests          main.cc    the program
+#   *_fuzz.cc             fuzz targets
 function(chorus_layer name)
   cmake_parse_arguments(ARG "" "EXECUTABLE" "DEPS;LIBS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${dir}/*.cc)
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "(_test|/test)\\.cc$")
-  set(benches ${all})
-  list(FILTER benches INCLUDE REGEX "(_bench|/bench)\\.cc$")
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(mains ${all})
   list(FILTER mains INCLUDE REGEX "/main\\.cc$")
   set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "((_test|/test|_bench|/bench|_fuzz)|/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "((_test|/test|_fuzz)|/main)\\.cc$")
 
   if(NOT sources)
     file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "")
     set(sources ${CMAKE_BINARY_DIR}/empty.cc)
   endif()
   add_library(chorus_${name} STATIC ${sources})
+  chorus_check_flags(${name} ${sources})
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -39,11 +38,7 @@ function(chorus_layer name)
     target_compile_definitions(chorus_${name}_test PRIVATE CHORUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     gtest_discover_tests(chorus_${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
-  endif()
-  if(CHORUS_BENCH AND benches)
-    find_package(benchmark REQUIRED)
-    add_executable(chorus_${name}_bench ${benches})
-    target_link_libraries(chorus_${name}_bench PRIVATE chorus_${name} benchmark::benchmark_main)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_UNIT_TESTS chorus_${name}_test)
   endif()
   foreach(fuzzer ${fuzzers})
     get_filename_component(fuzz_name ${fuzzer} NAME_WE)
@@ -51,19 +46,48 @@ function(chorus_layer name)
   endforeach()
 endfunction()
 
-# A fuzz target is libFuzzer's entry point in one file. With clang and CHORUS_SANITIZE it is a real fuzzer; in every
-# build it is also a program that replays tests/fuzz/NAME/ and 10,000 seeded mutations of those files, run by ctest.
+# Flags of the checking builds. UBSan makes Boost.Beast and Asio, and SIMD code that is compiled for every instruction
+# set, several times as slow to compile and finds nothing there: those sources are left out of it. libFuzzer and
+# coverage see every layer but the kernels, which parse nothing.
+function(chorus_check_flags name)
+  if(CHORUS_SANITIZE MATCHES undefined)
+    foreach(source ${ARGN})
+      file(STRINGS ${source} large REGEX "#include (<boost/|\"server/http_connection\\.h\"|<hwy/foreach_target)")
+      if(large)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
+      endif()
+    endforeach()
+  endif()
+  if(CHORUS_FUZZ AND NOT name STREQUAL kernels)
+    target_compile_options(chorus_${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  if(CHORUS_COVERAGE AND NOT name STREQUAL kernels)
+    target_compile_options(chorus_${name} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
+  endif()
+endfunction()
+
+# A fuzz target is libFuzzer's entry point in one file. In the dev preset (clang, ASan) it is a real fuzzer; in every
+# other build it is a program that replays tests/fuzz/NAME/ and 10,000 seeded mutations of those files, run by ctest.
 function(chorus_fuzz_target name source library)
-  if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND CHORUS_SANITIZE MATCHES address)
+  if(CHORUS_FUZZ)
     add_executable(${name} ${source})
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name} PRIVATE ${library})
-  endif()
-  if(CHORUS_TESTS)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_FUZZERS ${name})
+  elseif(CHORUS_TESTS)
     add_executable(${name}_replay ${source} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     target_link_libraries(${name}_replay PRIVATE ${library})
     add_test(NAME fuzz.${name} COMMAND ${name}_replay ${PROJECT_SOURCE_DIR}/tests/fuzz/${name})
     set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120)
+    set_property(GLOBAL APPEND PROPERTY CHORUS_FUZZERS ${name}_replay)
   endif()
+endfunction()
+
+# The targets `fuzzers` and `unit_tests` build every fuzz target and every unit test program known so far.
+function(chorus_groups)
+  foreach(group fuzzers unit_tests)
+    string(TOUPPER CHORUS_${group} property)
+    get_property(members GLOBAL PROPERTY ${property})
+    add_custom_target(${group} DEPENDS ${members})
+  endforeach()
 endfunction()

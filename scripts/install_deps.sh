@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12. Uses sudo when not root. Does nothing when all is there.
+# Installs what building and testing need on Debian 12; with --ci also the clang tools of the checks. Uses sudo when
+# not root. Does nothing when all is there.
 set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build ccache git pkg-config python3 python3-venv ca-certificates
   libhwy-dev libboost1.81-dev libssl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
-  libonig-dev libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libonig-dev libutf8proc-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
-  packages+=(clang libclang-rt-14-dev)
+  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev)
 fi
 
 missing=()

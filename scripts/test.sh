@@ -1,7 +1,20 @@
 #!/usr/bin/env bash
-# Builds the release preset (asserts on) and runs every check and test. Ends with ctest's summary line.
+# Builds the release preset (asserts on) and runs every check and test; arguments go to ctest. Names the slowest tests
+# and ends with ctest's summary line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build.sh
 scripts/check_tree.py
-ctest --test-dir build/release --output-on-failure -j "$(nproc)" "$@"
+ctest --test-dir build/release --output-on-failure -j "$(nproc)" "$@" | awk '
+  / Test +#[0-9]+: .* sec$/ { slow[$4 " " $(NF - 1)] = $(NF - 1) }
+  /tests passed, / {
+    print ""
+    for (n = 0; n < 10; ++n) {
+      worst = ""
+      for (t in slow) if (worst == "" || slow[t] + 0 > slow[worst] + 0) worst = t
+      if (worst == "" || slow[worst] < 1) break
+      print "slow: " worst " s"
+      delete slow[worst]
+    }
+  }
+  { print; fflush() }'

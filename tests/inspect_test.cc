@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "command.h"
 #include "convert/huggingface.h"
-#include "engine/session.h"
+#include "engine/rank_group.h"
 #include "golden_case.h"
 #include "safetensors_edit.h"
 #include "test_engines.h"
@@ -108,8 +108,8 @@ TEST_F(Inspect, AnAdapterAloneAndOnItsBase) {
               Json({"mlp.down_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj"}));
     // What an engine really takes for it.
     const auto engine = Engine::load(engine_dir);
-    Session session(engine, createBackend({.threads = 1}), {.kv_blocks = 1});
-    EXPECT_EQ(on_base.at("in memory"), session.prepareAdapter(readTestAdapter(adapter, *engine))->bytes());
+    const RankGroup ranks({engine}, {.threads = 1}, {.kv_blocks = 1});
+    EXPECT_EQ(on_base.at("in memory"), ranks.prepareAdapter(readTestAdapter(adapter, *engine))->bytes);
   }
 }
 

@@ -16,6 +16,8 @@ struct SchedulerConfig {
 };
 
 struct KvCacheConfig {
+  // Complete blocks are kept after their request while nobody needs the room, and requests that begin with the same
+  // tokens, under the same adapter content, start behind them. Answers do not change, to the bit.
   bool enableBlockReuse = true;
   std::optional<SizeType32> maxTokens;                 // capacity in tokens; unset: by freeGpuMemoryFraction
   std::optional<FloatType> freeGpuMemoryFraction;      // of the memory left after the engine; unset: half (CPU)
@@ -45,8 +47,23 @@ struct ExecutorConfig {
   SizeType32 iterStatsMaxIterations = 1000;
   // Chorus: how the CPU runs it.
   int numThreads = 0;                                  // 0: min(cores, cgroup quota)
-  std::string backend = "cpu";                         // or "reference"
+  std::string backend = "cpu";                         // or "guarded", "reference"
   std::optional<std::string> isa;                      // force an instruction set by name
+};
+
+// The pool of KV blocks. The counts of allocations, of reused and of missed blocks are since the start.
+struct KvCacheStats {
+  SizeType32 maxNumBlocks = 0;
+  SizeType32 freeNumBlocks = 0;                        // cached ones among them
+  SizeType32 usedNumBlocks = 0;
+  SizeType32 tokensPerBlock = 0;
+  SizeType32 allocTotalBlocks = 0;                     // taken by requests, reused or new
+  SizeType32 allocNewBlocks = 0;
+  SizeType32 reusedBlocks = 0;                         // of contexts, found in the cache
+  SizeType32 missedBlocks = 0;                         // of contexts that may reuse, not found
+  FloatType cacheHitRate = 0;                          // reused / (reused + missed)
+  SizeType32 cachedNumBlocks = 0;                      // Chorus: free ones that hold content to reuse
+  std::int64_t blockBytes = 0;                         // Chorus: of one block, over all layers and ranks
 };
 
 struct IterationStats {
@@ -57,9 +74,8 @@ struct IterationStats {
   SizeType32 numGenRequests = 0;
   SizeType32 numCtxTokens = 0;
   SizeType32 numAdapters = 0;                          // Chorus: distinct adapters in the step
-  SizeType32 usedKvBlocks = 0;
-  SizeType32 maxKvBlocks = 0;
   double iterLatencyMS = 0;
+  std::optional<KvCacheStats> kvCacheStats;            // always set; at the start of the step
 };
 
 class Executor {
@@ -105,6 +121,8 @@ class Executor {
   SizeType32 getMaxSeqLen() const;
   SizeType32 getMaxBatchSize() const;
   SizeType32 getVocabSize() const;
+  // Chorus: the KV pool as the last step left it.
+  KvCacheStats getKvCacheStats() const;
 
  private:
   class Impl;

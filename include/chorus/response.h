@@ -10,10 +10,18 @@
 namespace chorus::executor {
 
 struct RequestPerfMetrics {
+  struct KvCacheMetrics {
+    SizeType32 numTotalAllocatedBlocks = 0;  // new and reused
+    SizeType32 numNewAllocatedBlocks = 0;
+    SizeType32 numReusedBlocks = 0;
+    SizeType32 numMissedBlocks = 0;          // of its context, not found in the cache
+    FloatType kvCacheHitRate = 0;            // reused / (reused + missed)
+  };
   std::chrono::steady_clock::time_point arrivalTime;
   std::chrono::steady_clock::time_point firstScheduledTime;
   std::chrono::steady_clock::time_point firstTokenTime;
   std::chrono::steady_clock::time_point lastTokenTime;
+  KvCacheMetrics kvCacheMetrics;
 };
 
 struct Result {
@@ -33,6 +41,7 @@ struct Result {
   std::optional<Tensor> generationLogits;                 // [beams, generated, vocab] float32
   std::vector<FinishReason> finishReasons;                // [beams]
   SizeType32 decodingIter = 0;                            // steps this request took part in
+  SizeType32 cachedTokens = 0;                            // Chorus: of the prompt, not computed but found in the cache
   std::optional<RequestPerfMetrics> requestPerfMetrics;
 };
 

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/error.h"
+
 namespace chorus {
 namespace {
 
@@ -68,9 +70,28 @@ std::optional<Isa> isaFromName(std::string_view name) {
   return std::nullopt;
 }
 
+bool includes(Isa whole, Isa part) {
+  return part == Isa::kScalar || part == whole || (part < whole && whole != Isa::kNeon);
+}
+
 const std::vector<Isa>& availableIsas() {
   static const std::vector<Isa> isas = detect();
   return isas;
+}
+
+std::string availableIsaNames() {
+  std::string names;
+  for (const Isa isa : availableIsas()) names += (names.empty() ? "" : ", ") + std::string(isaName(isa));
+  return names;
+}
+
+Isa requireIsa(std::string_view name) {
+  const auto isa = isaFromName(name);
+  const auto& isas = availableIsas();
+  if (!isa || std::find(isas.begin(), isas.end(), *isa) == isas.end()) {
+    fail(ErrorCode::kInvalidArgument, "isa {}: this machine runs {}", name, availableIsaNames());
+  }
+  return *isa;
 }
 
 int availableCores() {

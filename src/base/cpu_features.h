@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,8 +14,14 @@ enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);
+// Whether code for `part` runs where `whole` is chosen.
+bool includes(Isa whole, Isa part);
 // The sets this machine runs, least first; kScalar is always there.
 const std::vector<Isa>& availableIsas();
+// Their names, "scalar, avx2".
+std::string availableIsaNames();
+// The set of that name if this machine runs it. Throws Error(kInvalidArgument) that lists those it runs.
+Isa requireIsa(std::string_view name);
 
 // min(cores this process may run on, cgroup CPU quota rounded up), at least 1.
 int availableCores();

@@ -6,7 +6,10 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace chorus {
 
@@ -19,11 +22,11 @@ enum class ErrorCode {
   kInternal,
 };
 
-// what() is one line that names the file, field or flag and says what to do. It may hold server paths: the HTTP
-// layer strips them before a client sees it.
+// what() is one line that names the file, field or flag and says what to do; whatever it quotes is made printable
+// (oneLine). It may hold server paths: the HTTP layer strips them before a client sees it.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, std::string message) : std::runtime_error(std::move(message)), code_(code) {}
+  Error(ErrorCode code, std::string_view message) : std::runtime_error(oneLine(message)), code_(code) {}
   ErrorCode code() const { return code_; }
 
  private:

@@ -2,6 +2,7 @@
 // LoRA targets and the tiny random models of tests are all derived from it; no second list of tensors exists.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -29,11 +30,34 @@ struct ShardRule {
   bool pad_rows = false;   // pad rows with zeros to a multiple of tp_size (vocabulary)
 };
 
+// Which rows of a source are taken, in which order: where a source fuses what a checkpoint keeps apart, or orders it
+// otherwise. Row i that is taken is the source's row begin + i / block * stride + i % block: runs of `block` rows, one
+// every `stride`.
+struct SourceRows {
+  int64_t total = 0;   // rows of the source; 0: those that are taken and no others, in their order
+  int64_t begin = 0;
+  int64_t block = 0;   // 0: all that are taken stand together
+  int64_t stride = 0;
+
+  int64_t rowsOfSource(int64_t taken) const { return total > 0 ? total : taken; }
+  // Calls fn(source row, count) for the runs that rows [first, first + count) of those taken consist of, in order.
+  template <typename F>
+  void forEachRun(int64_t first, int64_t count, F&& fn) const {
+    for (int64_t row = first; row < first + count;) {
+      const int64_t left = first + count - row;
+      const int64_t run = block > 0 ? std::min(left, block - row % block) : left;
+      fn(block > 0 ? begin + row / block * stride + row % block : begin + row, run);
+      row += run;
+    }
+  }
+};
+
 // Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor.
 struct WeightSource {
   std::string name;        // of the source checkpoint; "{}" stands for the global layer id
   int64_t row_begin = 0;
   int64_t rows = 0;        // 0-d and 1-d tensors: elements
+  SourceRows in_source = {};
 };
 
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
@@ -42,6 +66,8 @@ struct LoraTarget {
   std::string module_name;      // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
   int64_t row_begin = 0;
   int64_t rows = 0;
+  // Of B and DoRA's magnitude: an adapter on a fused source linear has one target for each part, under one name.
+  SourceRows in_module = {};
 };
 
 struct WeightRow {

@@ -13,6 +13,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "cli/backend_flags.h"
+#include "cli/bench_kernels.h"
 #include "cli/throughput.h"
 #include "engine/engine.h"
 #include "kernels/roofline.h"
@@ -32,20 +34,10 @@ struct Roof {
   double matmul_flops = 0;
 };
 
-Isa chosenIsa(const BenchArgs& args) {
-  if (args.isa.empty()) return availableIsas().back();
-  const auto isa = isaFromName(args.isa);
-  const auto& available = availableIsas();
-  if (!isa || std::find(available.begin(), available.end(), *isa) == available.end()) {
-    fail(ErrorCode::kInvalidArgument, "--isa {}: this machine has no such instruction set", args.isa);
-  }
-  return *isa;
-}
-
 // On threads of its own, so that the executor's sleep meanwhile.
 Roof measureRoof(const BenchArgs& args) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool), measureMatmulPeak(pool, chosenIsa(args))};
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, args.isa.empty() ? availableIsas().back() : requireIsa(args.isa))};
 }
 
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
@@ -82,7 +74,7 @@ void runThroughput(const BenchArgs& args) {
   executor::ExecutorConfig config;
   config.numThreads = args.threads;
   config.backend = args.backend;
-  if (!args.isa.empty()) config.isa = args.isa;
+  config.isa = chosenIsa(args.isa);
   const int largest = *std::max_element(args.batches.begin(), args.batches.end());
   if (largest > engine->buildConfig().max_batch_size) {
     fail(ErrorCode::kInvalidArgument, "--batch {}: the engine was built with --max_batch_size {}", largest,
@@ -136,6 +128,7 @@ void runThroughput(const BenchArgs& args) {
 void addBenchCommand(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure beside the machine's roofs");
   bench->require_subcommand(1);
+  addBenchKernels(*bench);
   auto args = std::make_shared<BenchArgs>();
   CLI::App* throughput = bench->add_subcommand("throughput", "Context and generation tokens per second");
   throughput->add_option("--engine_dir", args->engine_dir, "Engine directory")->required();
@@ -153,8 +146,7 @@ void addBenchCommand(CLI::App& app) {
   throughput->add_option("--warmup", args->warmup, "Passes before them")->capture_default_str()
       ->check(CLI::Range(0, 1000));
   throughput->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
-  throughput->add_option("--isa", args->isa, "Force an instruction set: scalar, avx2, avx512");
-  throughput->add_option("--backend", args->backend, "cpu or reference")->capture_default_str();
+  addBackendFlags(*throughput, args->backend, args->isa);
   throughput->add_option("--output_json", args->output_json, "Write the figures here");
   throughput->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   throughput->callback([args] { runThroughput(*args); });

@@ -9,6 +9,7 @@
 #include "convert/huggingface.h"
 #include "engine/adapter_limits.h"
 #include "engine/engine.h"
+#include "formats/safetensors.h"
 #include "lora/peft_config.h"
 #include "lora/shard.h"
 #include "lora/source_peft.h"
@@ -85,11 +86,9 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   found.add("r", config.r);
   found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
   if (!config.target_modules.empty()) found.addList("target_modules", config.target_modules);
-  const TensorSource weights = TensorSource::open(dir, "adapter_model");
-  uint64_t bytes = 0;
-  for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
+  const TensorFile weights = openPeftWeights(dir);
   found.add("tensors", static_cast<int64_t>(weights.names().size()));
-  found.addBytes("bytes of tensors", bytes);
+  found.addBytes("file", weights.fileBytes().size());
   if (base_path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");
     return;

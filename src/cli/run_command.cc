@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "chorus/executor.h"
+#include "cli/backend_flags.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
 #include "server/generation_defaults.h"
@@ -155,7 +156,7 @@ void runRun(const RunArgs& args) {
   executor::ExecutorConfig config;
   config.numThreads = args.threads;
   config.backend = args.backend;
-  if (!args.isa.empty()) config.isa = args.isa;
+  config.isa = chosenIsa(args.isa);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);
 
@@ -215,8 +216,7 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
   args->sampling.addTo(*run);
   run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
-  run->add_option("--isa", args->isa, "Force an instruction set: scalar, avx2, avx512");
-  run->add_option("--backend", args->backend, "cpu or reference")->capture_default_str();
+  addBackendFlags(*run, args->backend, args->isa);
   run->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   run->callback([args] { runRun(*args); });
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/backend_flags.h"
 #include "server/serve.h"
 
 namespace chorus {
@@ -81,9 +82,7 @@ void addServeCommand(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0));
   serve->add_option("--threads", options.threads, "Threads that compute; 0: all cores this process may use")
       ->check(CLI::Range(0, 1 << 12))->capture_default_str();
-  serve->add_option("--backend", options.backend, "cpu, or reference for comparison")
-      ->check(CLI::IsMember({"cpu", "reference"}))->capture_default_str();
-  serve->add_option("--isa", options.isa, "Instruction set: scalar, avx2, avx512, ...; default: the best there is");
+  addBackendFlags(*serve, options.backend, options.isa);
 
   serve->add_option("--max_queue_size", options.maxQueueSize, "Most waiting requests; further ones are refused (429)")
       ->check(positive)->capture_default_str();

@@ -61,7 +61,7 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
       return;
     }
     std::vector<int64_t> shape = row.shape;
-    shape[0] = source.rows;
+    shape[0] = source.in_source.rowsOfSource(source.rows);
     if (tensor->shape != shape) {
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' has shape {}, config.json asks for {}", tensors.fileOf(name), name,
            shapeText(tensor->shape), shapeText(shape));

@@ -125,7 +125,9 @@ void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t ra
       const int64_t end = std::min(run.begin + run.rows, source.row_begin + source.rows);
       if (begin >= end) continue;
       const std::string name = layerName(source.name, tensor.layer);
-      copier.rows(*sources.find(name), name, begin - source.row_begin, end - begin);
+      const TensorView& from = *sources.find(name);
+      source.in_source.forEachRun(begin - source.row_begin, end - begin,
+                                  [&](int64_t row, int64_t count) { copier.rows(from, name, row, count); });
     }
   }
 }

@@ -1,4 +1,5 @@
 // Arbitrary bytes as an engine rank file: refused with an Error or parsed within bounds.
+// parses: src/engine/engine_file.cc
 #include "base/error.h"
 #include "engine/engine_file.h"
 

@@ -25,7 +25,7 @@ std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to
 Session::Place Session::placeOf(const AdapterModule& module) const {
   const Mapping& mapping = engine_->config().mapping;
   const int32_t tp_rank = mapping.tpRank(engine_->rank());
-  const auto target = findModule(table_, module.module_name);
+  const auto target = findModule(table_, module.module_id);
   const WeightRow* row = target ? target->row : nullptr;
   const auto linear = row ? linearPlace(*row, sliceForRank(*row, mapping.tp_size, tp_rank).rows) : std::nullopt;
   if (!linear) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);

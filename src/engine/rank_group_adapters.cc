@@ -19,7 +19,7 @@ void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* cons
     if (first.magnitude.empty() || first.magnitude_is_normalised) continue;
     std::vector<std::vector<double>> squares;
     for (size_t r = 0; r < parts.size(); ++r) squares.push_back(sessions[r]->squaredRowNorms(parts[r].modules[m]));
-    if (findModule(table, first.module_name)->row->shard.axis == ShardRule::Axis::kColumns) {
+    if (findModule(table, first.module_id)->row->shard.axis == ShardRule::Axis::kColumns) {
       std::vector<double> sum(squares.front().size());
       for (const auto& some : squares) {
         for (size_t o = 0; o < sum.size(); ++o) sum[o] += some[o];

@@ -1,4 +1,5 @@
 // Arbitrary bytes as an .npy file.
+// parses: src/formats/npy.cc
 #include "base/error.h"
 #include "formats/npy.h"
 

@@ -100,12 +100,6 @@ void checkContiguous(const std::vector<ParsedTensor>& sorted, uint64_t data_byte
 }
 }  // namespace
 
-std::string shapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-  return text + "]";
-}
-
 Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_view source) {
   if (bytes.size() < kPrefixBytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", source, bytes.size());
@@ -142,9 +136,8 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
   });
   checkContiguous(tensors, data.size(), source);
   for (ParsedTensor& tensor : tensors) {
-    result.names_.push_back(tensor.name);
-    result.tensors_.emplace(tensor.name, TensorView{tensor.dtype, std::move(tensor.shape),
-                                                    data.subspan(tensor.begin, tensor.end - tensor.begin)});
+    const auto bytes_of = data.subspan(tensor.begin, tensor.end - tensor.begin);
+    result.add(std::move(tensor.name), {tensor.dtype, std::move(tensor.shape), bytes_of});
   }
   return result;
 }
@@ -152,13 +145,8 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
 Safetensors Safetensors::open(const std::filesystem::path& path) {
   auto map = std::make_shared<const MappedFile>(path);
   Safetensors result = parse(map->bytes(), path.string());
-  result.map_ = std::move(map);
+  result.memory_ = std::move(map);
   return result;
-}
-
-const TensorView* Safetensors::find(std::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
-  return it == tensors_.end() ? nullptr : &it->second;
 }
 
 }  // namespace chorus

@@ -6,33 +6,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "base/dtype.h"
+#include "formats/tensor_file.h"
 
 namespace chorus {
 
-// A host tensor, row-major, owned by someone else. Writers that do not pad their header leave bytes unaligned:
-// copy before reading elements wider than a byte through a pointer (alignedRows of checkpoint/ does).
-struct TensorView {
-  DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;  // exactly the shape's product times the dtype's size
-
-  int64_t elements() const { return static_cast<int64_t>(bytes.size() / dtypeSize(dtype)); }
-};
-
-// "[2, 3]", for error lines.
-std::string shapeText(std::span<const int64_t> shape);
-
 // A parsed file. Copies share the map.
-class Safetensors {
+class Safetensors : public TensorFile {
  public:
   // Maps the file; views stay valid as long as any copy of this object or keepAlive() does. Throws Error(kNotFound),
   // kCorrupt for anything that contradicts itself (every check names source and tensor), kUnsupported for a dtype
@@ -41,23 +26,10 @@ class Safetensors {
   // Parses bytes that the caller keeps alive; source names them in errors.
   static Safetensors parse(std::span<const std::byte> bytes, std::string_view source);
 
-  const std::string& source() const { return source_; }
-  // In the order of their bytes.
-  const std::vector<std::string>& names() const { return names_; }
-  // nullptr when absent.
-  const TensorView* find(std::string_view name) const;
   // The header's __metadata__.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  std::shared_ptr<const void> keepAlive() const { return map_; }
-  // The whole file, header included.
-  std::span<const std::byte> fileBytes() const { return file_; }
 
  private:
-  std::string source_;
-  std::shared_ptr<const void> map_;
-  std::span<const std::byte> file_;
-  std::vector<std::string> names_;
-  std::unordered_map<std::string, TensorView> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 

@@ -1,4 +1,5 @@
 // Any bytes are either refused with an Error or give views that lie inside them.
+// parses: src/formats/safetensors.cc
 #include <cstdint>
 #include <cstdlib>
 

@@ -148,7 +148,7 @@ TEST_F(ShardedTest, MapsNamesToShards) {
 TEST_F(ShardedTest, RefusesAnIndexThatLies) {
   EXPECT_THAT(refusal(), HasSubstr("neither"));
   writeFileAtomically(dir_ / "pytorch_model.bin", "x");
-  EXPECT_THAT(refusal(), HasSubstr("only safetensors"));
+  EXPECT_THAT(refusal(), HasSubstr("pytorch_model.bin: not a PyTorch file"));
   shard("m-1.safetensors", {"a", "b"});
   index(R"({"a":"../m-1.safetensors"})");
   EXPECT_THAT(refusal(), HasSubstr("same directory"));

@@ -34,7 +34,7 @@ std::map<std::string, std::string> readWeightMap(const std::filesystem::path& in
 }  // namespace
 
 void TensorSource::addFile(const std::filesystem::path& path) {
-  files_.push_back(Safetensors::open(path));
+  files_.push_back(openTensorFile(path));
   for (const std::string& name : files_.back().names()) {
     const auto [it, inserted] = file_of_.emplace(name, files_.size() - 1);
     if (!inserted) {
@@ -44,44 +44,49 @@ void TensorSource::addFile(const std::filesystem::path& path) {
   }
 }
 
-TensorSource TensorSource::open(const std::filesystem::path& dir, std::string_view stem) {
+void TensorSource::addShards(const std::filesystem::path& index) {
+  const auto weight_map = readWeightMap(index);
+  std::set<std::string> shards;
+  for (const auto& [name, file] : weight_map) shards.insert(file);
+  for (const std::string& shard : shards) {
+    if (!std::filesystem::exists(dir_ / shard)) {
+      fail(ErrorCode::kNotFound, "{}: shard {} is missing; download it", index.string(), shard);
+    }
+    addFile(dir_ / shard);
+  }
+  for (const auto& [name, file] : weight_map) {
+    const auto it = file_of_.find(name);
+    if (it == file_of_.end() || files_[it->second].source() != (dir_ / file).string()) {
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in {}", index.string(), name, file);
+    }
+  }
+  for (const std::string& name : names_) {
+    if (!weight_map.contains(name)) {
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in the weight_map of {}", fileOf(name), name, index.string());
+    }
+  }
+}
+
+TensorSource TensorSource::open(const std::filesystem::path& dir) {
   TensorSource source;
   source.dir_ = dir;
-  const auto single = dir / fmt::format("{}.safetensors", stem);
-  const auto index = dir / fmt::format("{}.safetensors.index.json", stem);
-  if (std::filesystem::exists(single)) {
-    source.addFile(single);
-  } else if (std::filesystem::exists(index)) {
-    const auto weight_map = readWeightMap(index);
-    std::set<std::string> shards;
-    for (const auto& [name, file] : weight_map) shards.insert(file);
-    for (const std::string& shard : shards) {
-      if (!std::filesystem::exists(dir / shard)) {
-        fail(ErrorCode::kNotFound, "{}: shard {} is missing; download it", index.string(), shard);
-      }
-      source.addFile(dir / shard);
+  bool found = false;
+  for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
+    const auto single = dir / name;
+    const auto index = dir / fmt::format("{}.index.json", name);
+    if (std::filesystem::exists(single)) {
+      source.addFile(single);
+    } else if (std::filesystem::exists(index)) {
+      source.addShards(index);
+    } else {
+      continue;
     }
-    for (const auto& [name, file] : weight_map) {
-      const auto it = source.file_of_.find(name);
-      if (it == source.file_of_.end() || source.files_[it->second].source() != (dir / file).string()) {
-        fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in {}", index.string(), name, file);
-      }
-    }
-    for (const std::string& name : source.names_) {
-      if (!weight_map.contains(name)) {
-        fail(ErrorCode::kCorrupt, "{}: tensor '{}' is not in the weight_map of {}", source.fileOf(name), name,
-             index.string());
-      }
-    }
-  } else {
-    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-      if (std::filesystem::exists(dir / pickle)) {
-        fail(ErrorCode::kUnsupported, "{}: only safetensors weights are read; save the model with safetensors",
-             (dir / pickle).string());
-      }
-    }
-    fail(ErrorCode::kNotFound, "{}: neither {} nor {} is there", dir.string(), single.filename().string(),
-         index.filename().string());
+    found = true;
+    break;
+  }
+  if (!found) {
+    fail(ErrorCode::kNotFound, "{}: no weights: neither model.safetensors nor pytorch_model.bin, nor an index of shards",
+         dir.string());
   }
   std::sort(source.names_.begin(), source.names_.end());
   return source;

@@ -1,4 +1,4 @@
-// The tensors of a Hugging Face directory, whether they stand in one safetensors file or in shards with an index.
+// The tensors of a Hugging Face directory: safetensors or PyTorch files, one file or shards with an index.
 #pragma once
 
 #include <filesystem>
@@ -7,16 +7,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 
 namespace chorus {
 
 class TensorSource {
  public:
-  // Opens DIR/STEM.safetensors, else the shards that DIR/STEM.safetensors.index.json lists. Throws Error: neither is
-  // there (kNotFound, naming a PyTorch file that stands in its place), a weight_map that leads out of the directory,
-  // a missing shard, a listed tensor that its shard lacks, a shard tensor that is not listed (kCorrupt).
-  static TensorSource open(const std::filesystem::path& dir, std::string_view stem = "model");
+  // Opens the first that is there, in the order of the transformers library: model.safetensors, the shards of
+  // model.safetensors.index.json, pytorch_model.bin, the shards of pytorch_model.bin.index.json. Throws Error: none is
+  // there (kNotFound), a weight_map that leads out of the directory, a missing shard, a listed tensor that its shard
+  // lacks, a shard tensor that is not listed, a tensor in two shards (kCorrupt).
+  static TensorSource open(const std::filesystem::path& dir);
 
   // Sorted.
   const std::vector<std::string>& names() const { return names_; }
@@ -27,9 +28,10 @@ class TensorSource {
 
  private:
   void addFile(const std::filesystem::path& path);
+  void addShards(const std::filesystem::path& index);
 
   std::filesystem::path dir_;
-  std::vector<Safetensors> files_;
+  std::vector<TensorFile> files_;
   std::unordered_map<std::string, size_t> file_of_;
   std::vector<std::string> names_;
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu_backend.h"
+#include "kernels/guarded_backend.h"
 #include "kernels/reference_backend.h"
 
 namespace chorus {
@@ -26,8 +27,14 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 std::unique_ptr<Backend> createBackend(const BackendOptions& options) {
   if (options.name == "cpu") return createCpuBackend(options);
+  if (options.name == "guarded") return createGuardedBackend(options);
   if (options.name == "reference") return createReferenceBackend();
-  fail(ErrorCode::kInvalidArgument, "--backend {}: not one of cpu, reference", options.name);
+  fail(ErrorCode::kInvalidArgument, "--backend {}: not one of {}", options.name, fmt::join(backendNames(), ", "));
+}
+
+const std::vector<std::string>& backendNames() {
+  static const std::vector<std::string> kNames = {"cpu", "guarded", "reference"};
+  return kNames;
 }
 
 }  // namespace chorus

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/cpu_features.h"
 #include "kernels/attention/attention.h"
@@ -17,6 +18,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_cache/rope_cache.h"
 #include "kernels/step_batch.h"
+#include "kernels/variant.h"
 
 namespace chorus {
 
@@ -60,8 +62,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  // One line a op: which variant runs it ("linear: avx512").
-  virtual std::string describe() const = 0;
+  // The variants that have run an op since the backend was made.
+  virtual const VariantRecord& used() const = 0;
 
   // Throws Error(kExhausted). Thread-safe, as are upload and download on distinct streams.
   virtual DeviceBuffer allocate(size_t bytes) = 0;
@@ -78,28 +80,28 @@ class Backend {
   // The batch's spans must stay valid until the step's last op returned.
   virtual void prepare(const StepBatch& batch, StepContext& context) = 0;
 
-  virtual void embedding(const EmbeddingArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void gatherRows(const GatherRowsArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void rmsNorm(const RmsNormArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void linear(const LinearArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void attention(const AttentionArgs& args, StepContext& context, Stream stream) = 0;
-  virtual void gatedActivation(const GatedActivationArgs& args, StepContext& context, Stream stream) = 0;
+  // One function an op: rmsNorm(const RmsNormArgs&, StepContext&, Stream) and so on.
+#define CHORUS_OP(Name, function, name) \
+  virtual void function(const Name##Args& args, StepContext& context, Stream stream) = 0;
+  CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
 
  private:
   friend class DeviceBuffer;
   virtual void free(void* data, size_t size) = 0;
 };
 
-// name: "cpu" or "reference". threads: 0 takes availableCores(). spin_us: how long idle threads look for work before
-// they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there
-// is. Throws Error that lists what is available.
+// name: "cpu"; "reference": plain float32 loops on one thread; "guarded": the CPU's ops on memory that nothing outside
+// an op, upload or download can touch. threads: 0 takes availableCores(). spin_us: how long idle threads look for work
+// before they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there is.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
   int spin_us = 50;
 };
+// Throws Error that lists what is available.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
+const std::vector<std::string>& backendNames();
 
 }  // namespace chorus

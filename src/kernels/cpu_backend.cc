@@ -1,8 +1,5 @@
 #include "kernels/cpu_backend.h"
 
-#include <algorithm>
-
-#include "base/error.h"
 #include "kernels/attention/cpu.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/embedding/cpu.h"
@@ -27,13 +24,7 @@ class CpuBackend final : public HostBackend {
   CpuBackend(int threads, Isa isa, int spin_us) : pool_(threads, spin_us), workspace_(pool_, isa) {}
 
   std::string_view name() const override { return "cpu"; }
-  std::string describe() const override {
-    std::string lines;
-    for (const char* op : {"rms_norm", "linear", "rope_cache", "attention", "gated_activation"}) {
-      lines += fmt::format("{}: {}\n", op, isaName(workspace_.isa));
-    }
-    return lines + "embedding: memory moves\ngather_rows: memory moves\n";
-  }
+  const VariantRecord& used() const override { return workspace_.used; }
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<CpuContext>(); }
   void prepare(const StepBatch& batch, StepContext& context) override {
     own(context).batch = batch;
@@ -63,20 +54,10 @@ class CpuBackend final : public HostBackend {
   CpuWorkspace workspace_;
   LinearPlan linear_plan_;
 };
-
-std::string availableNames() {
-  std::string names;
-  for (const Isa isa : availableIsas()) names += (names.empty() ? "" : ", ") + std::string(isaName(isa));
-  return names;
-}
 }  // namespace
 
 std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
-  const auto& isas = availableIsas();
-  const Isa isa = options.isa.value_or(isas.back());
-  if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
-    fail(ErrorCode::kUnsupported, "--isa {}: this machine runs {}", isaName(isa), availableNames());
-  }
+  const Isa isa = options.isa ? requireIsa(isaName(*options.isa)) : availableIsas().back();
   return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa,
                                       options.spin_us);
 }

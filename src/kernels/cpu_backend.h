@@ -5,7 +5,7 @@
 
 namespace chorus {
 
-// Throws Error(kUnsupported) for an instruction set that this machine lacks, naming those it has.
+// Throws Error(kInvalidArgument) for an instruction set that this machine lacks, naming those it has.
 std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options);
 
 }  // namespace chorus

@@ -16,28 +16,32 @@ const StepBatch& batchOf(const StepContext& context) {
 class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
-  std::string describe() const override {
-    return "embedding: reference\ngather_rows: reference\nrms_norm: reference\nlinear: reference\n"
-           "rope_cache: reference\nattention: reference\ngated_activation: reference\n";
-  }
+  const VariantRecord& used() const override { return used_; }
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<ReferenceContext>(); }
   void prepare(const StepBatch& batch, StepContext& context) override {
     static_cast<ReferenceContext&>(context).batch = batch;
   }
 
-  void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { reference::embedding(args); }
-  void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { reference::gatherRows(args); }
-  void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { reference::rmsNorm(args); }
-  void linear(const LinearArgs& args, StepContext&, Stream) override { reference::linear(args); }
-  void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream) override {
-    reference::ropeCache(args, batchOf(context));
+#define CHORUS_OP(Name, function, name)                                          \
+  void function(const Name##Args& args, StepContext& context, Stream) override { \
+    used_.add({Op::k##Name, std::nullopt, std::nullopt});                        \
+    run(&reference::function, args, batchOf(context));                           \
   }
-  void attention(const AttentionArgs& args, StepContext& context, Stream) override {
-    reference::attention(args, batchOf(context));
+  CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
+
+ private:
+  // Some ops need the step's rows, most do not.
+  template <typename Args>
+  static void run(void (*op)(const Args&), const Args& args, const StepBatch&) {
+    op(args);
   }
-  void gatedActivation(const GatedActivationArgs& args, StepContext&, Stream) override {
-    reference::gatedActivation(args);
+  template <typename Args>
+  static void run(void (*op)(const Args&, const StepBatch&), const Args& args, const StepBatch& batch) {
+    op(args, batch);
   }
+
+  VariantRecord used_;
 };
 }  // namespace
 

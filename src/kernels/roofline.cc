@@ -75,7 +75,8 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 namespace {
 
-const RooflineKernels* select(Isa isa) { CHORUS_SELECT_ISA(isa, kernels); }
+IsaTable<const RooflineKernels*> table() { CHORUS_ISA_TABLE(const RooflineKernels*, kernels); }
+const RooflineKernels* select(Isa isa) { return selectKernel(table(), isa).kernel; }
 
 // Written by every measurement: what nobody reads the compiler may drop.
 std::atomic<float> sink{0};

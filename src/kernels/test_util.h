@@ -1,4 +1,4 @@
-// Shared by the kernel tests: seeded values, every backend of this machine, and bitwise comparison.
+// Shared by the kernel tests: seeded values, every variant of this machine, and bitwise comparison.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/registry.h"
 
 namespace chorus::kernel_test {
 
@@ -36,17 +37,50 @@ class Values {
   std::mt19937 engine_;
 };
 
-inline std::unique_ptr<Backend> cpuBackend(Isa isa, int threads) {
-  return createBackend({.name = "cpu", .threads = threads, .isa = isa});
+inline std::unique_ptr<Backend> backendOf(const Variant& variant, int threads) {
+  if (!variant.isa) return createBackend({.name = "reference"});
+  return createBackend({.name = "cpu", .threads = threads, .isa = variant.isa});
 }
 
-inline std::string isaParamName(const testing::TestParamInfo<Isa>& info) {
-  return std::string(isaName(info.param));
+// "avx2", or "avx2_bfloat16" for a variant that reads one weight format.
+inline std::string testName(const Variant& variant) {
+  std::string name(variantName(variant));
+  return variant.dtype ? name + "_" + std::string(dtypeName(*variant.dtype)) : name;
 }
 
-class EveryIsa : public testing::TestWithParam<Isa> {};
-#define CHORUS_FOR_EVERY_ISA(suite) \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(availableIsas()), kernel_test::isaParamName)
+inline std::vector<Variant> availableVariants(Op op) {
+  std::vector<Variant> variants;
+  for (const Variant& variant : variantsOf(op)) {
+    if (isAvailable(variant)) variants.push_back(variant);
+  }
+  return variants;
+}
+
+// A test of one op, run for each of its variants. Fails when the variant did not run in it.
+class EveryVariant : public testing::TestWithParam<Variant> {
+ protected:
+  // On the variant under test; lives as long as the test.
+  Backend& newBackend(int threads) {
+    backends_.push_back(backendOf(GetParam(), threads));
+    return *backends_.back();
+  }
+  void TearDown() override {
+    for (const auto& backend : backends_) EXPECT_TRUE(backend->used().has(GetParam())) << variantText(GetParam());
+    EXPECT_FALSE(backends_.empty()) << "nothing ran on " << variantText(GetParam());
+  }
+  // The formats that a test goes through: the variant's own, or all.
+  std::vector<DType> dtypes() const {
+    if (GetParam().dtype) return {*GetParam().dtype};
+    return {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  }
+
+ private:
+  std::vector<std::unique_ptr<Backend>> backends_;
+};
+// registry_test.cc looks for the instances by these names.
+#define CHORUS_FOR_EVERY_VARIANT(Name, suite)                                                              \
+  INSTANTIATE_TEST_SUITE_P(Name, suite, testing::ValuesIn(kernel_test::availableVariants(Op::k##Name)),     \
+                           [](const auto& info) { return kernel_test::testName(info.param); })
 
 inline Matrix view(std::vector<float>& data, int64_t rows, int64_t cols) {
   return {data.data(), rows, cols, cols};

@@ -21,34 +21,38 @@ bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
   return finite;
 }
 
-template <typename Matches>
-std::optional<ModulePlace> findTarget(const WeightTable& table, Matches matches) {
-  for (const WeightRow& row : table) {
-    for (const LoraTarget& target : row.lora_targets) {
-      if (matches(target)) return ModulePlace{&row, &target};
-    }
-  }
-  return std::nullopt;
-}
-
 std::shared_ptr<std::byte> allocate(size_t bytes) {
   return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1))), [](std::byte* p) { ::operator delete(p); }};
 }
 }  // namespace
 
-std::optional<ModulePlace> findModule(const WeightTable& table, std::string_view module_name) {
-  return findTarget(table, [&](const LoraTarget& target) { return target.module_name == module_name; });
-}
 std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id) {
-  return findTarget(table, [&](const LoraTarget& target) { return target.module_id == module_id; });
+  for (const WeightRow& row : table) {
+    for (const LoraTarget& target : row.lora_targets) {
+      if (target.module_id == module_id) return ModulePlace{&row, &target};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name) {
+  std::vector<ModulePlace> places;
+  for (const WeightRow& row : table) {
+    for (const LoraTarget& target : row.lora_targets) {
+      if (target.module_name == module_name) places.push_back({&row, &target});
+    }
+  }
+  return places;
 }
 
 std::string moduleNames(const WeightTable& table) {
+  std::vector<std::string_view> seen;
   std::string names;
   for (const WeightRow& row : table) {
     for (const LoraTarget& target : row.lora_targets) {
-      if (!names.empty()) names += ", ";
-      names += target.module_name;
+      if (std::find(seen.begin(), seen.end(), target.module_name) != seen.end()) continue;
+      seen.push_back(target.module_name);
+      names += (names.empty() ? "" : ", ") + target.module_name;
     }
   }
   return names;

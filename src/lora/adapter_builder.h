@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/weight_table.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "lora/adapter.h"
 
 namespace chorus {
@@ -21,8 +21,10 @@ struct ModulePlace {
   int64_t out() const { return target->rows; }
 };
 // The table must outlive the results. nullopt when the model has no such module.
-std::optional<ModulePlace> findModule(const WeightTable& table, std::string_view module_name);
 std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id);
+// A module of a fused source linear has a place for each part; all have the same number of rows in the module
+// (SourceRows::rowsOfSource). Empty when the model has no such module.
+std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name);
 // All module names of the model, for error lines.
 std::string moduleNames(const WeightTable& table);
 

@@ -12,7 +12,6 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr size_t kMaxPatterns = 4096;
 
 constexpr std::string_view kUsed[] = {"peft_type",    "r",             "lora_alpha",     "use_rslora",       "use_dora",
@@ -138,7 +137,7 @@ void readTargets(const Json& json, std::string_view source, PeftConfig& config) 
 }  // namespace
 
 PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
-  const JsonLimits limits{.max_bytes = kMaxConfigBytes, .max_depth = 16};
+  const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
   // Of two patterns that match a module the first in the file counts.
   const OrderedJson ordered = parseOrderedJson(text, source, limits);
   const Json json = parseJson(text, source, limits);

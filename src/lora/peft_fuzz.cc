@@ -1,11 +1,15 @@
 // A PEFT adapter of any bytes is refused with an Error or fits the model. Input: two bytes of little-endian length,
 // adapter_config.json of that length, adapter_model.safetensors.
+// parses: src/lora/source_peft.cc src/lora/adapter_builder.cc
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "formats/safetensors.h"
 #include "lora/source_peft.h"
 #include "lora/test_model.h"
 
@@ -14,17 +18,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   chorus::log::set_level(chorus::log::level::off);
   if (size < 2) return 0;
   const size_t length = std::min<size_t>(data[0] | data[1] << 8, size - 2);
-  const std::string_view config(reinterpret_cast<const char*>(data) + 2, length);
+  // Both in memory of exactly their size, so that a read behind either end is seen.
+  const std::vector<char> config(data + 2, data + 2 + length);
+  const std::vector<uint8_t> tensors(data + 2 + length, data + size);
   try {
-    const auto weights = chorus::Safetensors::parse(std::as_bytes(std::span(data + 2 + length, size - 2 - length)), "w");
+    const auto weights = chorus::Safetensors::parse(std::as_bytes(std::span(tensors)), "w");
     const chorus::Adapter adapter =
-        chorus::readPeftAdapter(config, "c", weights, "fuzz", {model.config, model.table, 64});
+        chorus::readPeftAdapter({config.data(), config.size()}, "c", weights, "fuzz", {model.config, model.table, 64});
     for (const chorus::AdapterModule& module : adapter.modules) {
+      if (module.layer < 0 || module.layer >= model.config.num_hidden_layers) std::abort();
       if (module.rank < 1 || module.rank > 64 || module.a == nullptr || module.b == nullptr) std::abort();
       for (size_t i = 0; i < module.aBytes() / chorus::dtypeSize(module.dtype); ++i) {
-        if (!(chorus::loadAsFloat(module.a, module.dtype, i) == chorus::loadAsFloat(module.a, module.dtype, i))) {
-          std::abort();
-        }
+        if (!std::isfinite(chorus::loadAsFloat(module.a, module.dtype, i))) std::abort();
+      }
+      for (size_t i = 0; i < module.bBytes() / chorus::dtypeSize(module.dtype); ++i) {
+        if (!std::isfinite(chorus::loadAsFloat(module.b, module.dtype, i))) std::abort();
       }
     }
   } catch (const chorus::Error&) {

@@ -59,7 +59,7 @@ Adapter shardAdapter(const Adapter& adapter, const ModelConfig& config, const We
   const LayerRange stage = stageLayers(config.num_hidden_layers, config.mapping, config.mapping.ppRank(rank));
   for (AdapterModule module : adapter.modules) {
     if (module.layer < stage.begin || module.layer >= stage.end) continue;
-    const ModulePlace place = *findModule(table, module.module_name);
+    const ModulePlace place = *findModule(table, module.module_id);
     const WeightRow& row = *place.row;
     if (row.shard.axis == ShardRule::Axis::kRows) {
       const auto runs = sliceRowsForRank(row, place.target->row_begin, place.target->rows, tp_size, tp_rank);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -67,7 +68,7 @@ struct ModuleTensors {
 
 class PeftReader {
  public:
-  PeftReader(const PeftConfig& config, const Safetensors& weights, std::string_view config_source,
+  PeftReader(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
              const AdapterTarget& target)
       : config_(config), weights_(weights), config_source_(config_source), target_(target) {}
 
@@ -84,7 +85,7 @@ class PeftReader {
 
   void collect(const std::string& name) {
     auto key = parseKey(name);
-    if (!key || !findModule(target_.table, key->module_name)) {
+    if (!key || findModules(target_.table, key->module_name).empty()) {
       refuse(name, fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
                                target_.config.architecture, moduleNames(target_.table),
                                target_.config.num_hidden_layers - 1));
@@ -136,45 +137,75 @@ class PeftReader {
     }
   }
 
-  void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) const {
+  void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
     const TensorKey& key = tensors.key;
-    const ModulePlace place = *findModule(target_.table, key.module_name);
     const int64_t rank = config_.rankOf(key.module);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
       refuse(tensors.name_a, fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank,
                                          target_.max_rank));
     }
-    AdapterModule module = {.module_id = place.target->module_id,
-                            .module_name = key.module_name,
-                            .layer = key.layer,
-                            .rank = rank,
-                            .in = place.in(),
-                            .out = place.out(),
-                            .scale = config_.scaleOf(key.module)};
-    if (!std::isfinite(module.scale)) {
+    const float scale = config_.scaleOf(key.module);
+    if (!std::isfinite(scale)) {
       fail(ErrorCode::kInvalidArgument, "{}: lora_alpha of '{}' is out of range", config_source_, key.module);
     }
-    const TensorView& a = checked(tensors.name_a, {rank, module.in});
-    const TensorView& b = checked(tensors.name_b, {module.out, rank});
-    if (!tensors.name_magnitude.empty()) module.magnitude = magnitude(tensors.name_magnitude, module.out);
-    builder.add(std::move(module), a, b);
+    const std::vector<ModulePlace> places = findModules(target_.table, key.module_name);
+    const ModulePlace& first = places.front();
+    const int64_t out = first.target->in_module.rowsOfSource(first.out());
+    const TensorView& a = checked(tensors.name_a, {rank, first.in()});
+    const TensorView& b = checked(tensors.name_b, {out, rank});
+    std::vector<float> magnitude;
+    if (!tensors.name_magnitude.empty()) magnitude = toFloats(checked(tensors.name_magnitude, {out}));
+    for (const ModulePlace& place : places) {
+      if (!placed_.emplace(key.layer, place.target->module_id).second) {
+        refuse(tensors.name_a, "adapts weights that another module of the adapter adapts too");
+      }
+      AdapterModule module = {.module_id = place.target->module_id,
+                              .module_name = key.module_name,
+                              .layer = key.layer,
+                              .rank = rank,
+                              .in = place.in(),
+                              .out = place.out(),
+                              .scale = scale};
+      const SourceRows& rows = place.target->in_module;
+      if (!magnitude.empty()) {
+        rows.forEachRun(0, module.out, [&](int64_t row, int64_t count) {
+          module.magnitude.insert(module.magnitude.end(), magnitude.begin() + row, magnitude.begin() + row + count);
+        });
+      }
+      builder.add(std::move(module), a, takeRows(b, rows, place.out(), builder));
+    }
   }
 
-  std::vector<float> magnitude(const std::string& name, int64_t out) const {
-    const TensorView& tensor = checked(name, {out});
-    return toFloats(tensor);
+  // The rows of B that are one part's.
+  static TensorView takeRows(const TensorView& b, const SourceRows& rows, int64_t count, AdapterBuilder& builder) {
+    const size_t row_bytes = static_cast<size_t>(b.shape[1]) * dtypeSize(b.dtype);
+    TensorView part = {b.dtype, {count, b.shape[1]}, {}};
+    if (rows.block == 0) {
+      part.bytes = b.bytes.subspan(static_cast<size_t>(rows.begin) * row_bytes, static_cast<size_t>(count) * row_bytes);
+      return part;
+    }
+    const auto gathered = std::make_shared<std::vector<std::byte>>();
+    gathered->reserve(static_cast<size_t>(count) * row_bytes);
+    rows.forEachRun(0, count, [&](int64_t row, int64_t run) {
+      const auto bytes = b.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(run) * row_bytes);
+      gathered->insert(gathered->end(), bytes.begin(), bytes.end());
+    });
+    part.bytes = *gathered;
+    builder.keep(gathered);
+    return part;
   }
 
   const PeftConfig& config_;
-  const Safetensors& weights_;
+  const TensorFile& weights_;
   std::string_view config_source_;
   const AdapterTarget& target_;
   std::map<std::pair<int32_t, std::string>, ModuleTensors> modules_;
+  std::set<std::pair<int32_t, int32_t>> placed_;  // layer and module id
 };
 }  // namespace
 
-Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const Safetensors& weights,
+Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target) {
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name));
@@ -188,15 +219,17 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
   return builder.finish(hash.hex());
 }
 
+TensorFile openPeftWeights(const std::filesystem::path& dir) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
+    if (std::filesystem::exists(dir / name)) return openTensorFile(dir / name);
+  }
+  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+}
+
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
   const auto config_path = dir / "adapter_config.json";
-  const auto weights_path = dir / "adapter_model.safetensors";
-  if (!std::filesystem::exists(weights_path) && std::filesystem::exists(dir / "adapter_model.bin")) {
-    fail(ErrorCode::kUnsupported, "{}: only safetensors is read; save the adapter with safe_serialization=True",
-         (dir / "adapter_model.bin").string());
-  }
   const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
-  const Safetensors weights = Safetensors::open(weights_path);
+  const TensorFile weights = openPeftWeights(dir);
   return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
 }
 

@@ -1,4 +1,5 @@
-// Adapters as Hugging Face's PEFT saves them: a directory of adapter_config.json and adapter_model.safetensors.
+// Adapters as Hugging Face's PEFT saves them: a directory of adapter_config.json and
+// adapter_model.safetensors, else adapter_model.bin.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +7,7 @@
 #include <string_view>
 
 #include "checkpoint/weight_table.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "lora/adapter.h"
 
 namespace chorus {
@@ -18,13 +19,16 @@ struct AdapterTarget {
   int64_t max_rank = 0;       // of the engine (--max_lora_rank); 0: any
 };
 
+// The directory's adapter_model.safetensors or, without one, adapter_model.bin. Throws Error.
+TensorFile openPeftWeights(const std::filesystem::path& dir);
+
 // LoRA, rsLoRA and DoRA. The weights stay mapped. Throws Error with one line that names file, field or tensor and what
 // is expected: a missing file, a field that asks for something else (peft_config.h), a module, shape or layer that the
 // model does not have, A without B, a rank above the maximum, values that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
-Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const Safetensors& weights,
+Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target);
 
 }  // namespace chorus

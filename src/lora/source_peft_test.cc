@@ -13,6 +13,7 @@
 #include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/safetensors.h"
 #include "lora/module_pattern.h"
 #include "lora/test_model.h"
 
@@ -182,6 +183,42 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("no LoRA tensors"));
 }
 
+TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
+  // Rows of the fused tensor: two query rows, a key, a value; twice.
+  auto& targets = model_.table[0].lora_targets;
+  targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
+  targets.push_back({kAttnK, "self_attn.wqkv", 4, 2, {.total = 8, .begin = 2, .block = 1, .stride = 4}});
+  targets.push_back({kAttnV, "self_attn.wqkv", 6, 2, {.total = 8, .begin = 3, .block = 1, .stride = 4}});
+  tensors_.clear();
+  config_["target_modules"] = {"wqkv"};
+  config_["use_dora"] = true;
+  put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
+  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});          // row r holds 1 + 2 r, 2 + 2 r
+  put(kLayer1 + "self_attn.wqkv.lora_magnitude_vector", {8});  // row r holds 2 + r
+  const Adapter adapter = read();
+  ASSERT_EQ(adapter.modules.size(), 3u);
+  const std::vector<std::vector<int>> rows = {{0, 1, 4, 5}, {2, 6}, {3, 7}};
+  for (size_t part = 0; part < 3; ++part) {
+    const AdapterModule& module = adapter.modules[part];
+    EXPECT_EQ(module.module_id, kAttnQ + static_cast<int32_t>(part));
+    ASSERT_EQ(module.out, std::ssize(rows[part]));
+    ASSERT_EQ(module.magnitude.size(), rows[part].size());
+    EXPECT_EQ(module.a, adapter.modules[0].a);
+    for (size_t i = 0; i < rows[part].size(); ++i) {
+      EXPECT_EQ(module.magnitude[i], static_cast<float>(2 + rows[part][i]));
+      EXPECT_EQ(loadAsFloat(module.b, module.dtype, 2 * i + 1), static_cast<float>(2 + 2 * rows[part][i]));
+    }
+  }
+  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {4, 2});
+  EXPECT_THAT(refusal(), HasSubstr("has shape [4, 2], expected [8, 2]"));
+  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});
+  config_["target_modules"] = {"wqkv", "q_proj"};
+  put(kLayer1 + "self_attn.q_proj.lora_A.weight", {2, 4});
+  put(kLayer1 + "self_attn.q_proj.lora_B.weight", {4, 2});
+  put(kLayer1 + "self_attn.q_proj.lora_magnitude_vector", {4});
+  EXPECT_THAT(refusal(), HasSubstr("adapts weights that another module of the adapter adapts too"));
+}
+
 TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
   EXPECT_THAT(refusalOf("peft_type", "IA3"), HasSubstr("'peft_type' IA3"));
   EXPECT_THAT(refusalOf("r", 0), HasSubstr("'r'"));
@@ -207,8 +244,10 @@ TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
 
 TEST_F(PeftTest, NamesMissingFiles) {
   const auto open = [&] { readPeftAdapter(dir_, "a", {model_.config, model_.table}); };
+  writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
+  EXPECT_THAT(errorOf(open), HasSubstr("neither adapter_model.safetensors nor adapter_model.bin"));
   writeFileAtomically(dir_ / "adapter_model.bin", "x");
-  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: only safetensors"));
+  EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: not a PyTorch file"));
   save();
   EXPECT_EQ(errorOf(open), "");
   fs::remove(dir_ / "adapter_config.json");

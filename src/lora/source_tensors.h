@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "lora/adapter.h"
 #include "lora/source_peft.h"
 

@@ -4,17 +4,12 @@
 #include "models/llama.h"
 
 namespace chorus {
-namespace {
 
-const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = {llamaArchitecture(), mistralArchitecture()};
-  return all;
-}
-}  // namespace
+std::vector<Architecture> builtInArchitectures() { return {llamaArchitecture(), mistralArchitecture()}; }
 
 const Architecture& findArchitecture(std::string_view name) {
   std::string known;
-  for (const Architecture& architecture : architectures()) {
+  for (const Architecture& architecture : knownArchitectures()) {
     if (architecture.name == name) return architecture;
     known += (known.empty() ? "" : ", ") + architecture.name;
   }

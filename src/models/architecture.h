@@ -1,6 +1,7 @@
 // The registry of architectures. One file per architecture defines one of these; nothing else knows its name.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,14 @@ struct Architecture {
   ModelSpec (*modelSpec)(const ModelConfig& config);
   std::vector<std::string> ignored_sources;  // patterns (fnmatch) of source tensors that carry no weights
 };
+
+// What comes with Chorus, one line per file of this folder.
+std::vector<Architecture> builtInArchitectures();
+
+// The architectures of the program, a list that is linked and never changes: known_architectures.cc gives the built-in
+// ones. A program that has more defines this function itself, and the linker takes its list instead
+// (examples/architecture/).
+std::span<const Architecture> knownArchitectures();
 
 // Throws Error(kUnsupported) that names the architecture and lists the known ones.
 const Architecture& findArchitecture(std::string_view name);

@@ -5,7 +5,13 @@
 
 namespace chorus {
 
-enum class ResidualForm { kPre };
+// Where norms stand around a block (attention, or the MLP) of a layer:
+//   kPre       x + block(norm(x))           Llama
+//   kSandwich  x + norm(block(norm(x)))     Gemma 2, GLM-4
+//   kPost      x + norm(block(x))           OLMo 2
+enum class ResidualForm { kPre, kSandwich, kPost };
+inline bool normBefore(ResidualForm form) { return form != ResidualForm::kPost; }
+inline bool normAfter(ResidualForm form) { return form != ResidualForm::kPre; }
 enum class NormKind { kRms };
 enum class MlpKind { kGated };
 enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };

@@ -68,7 +68,34 @@ void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view 
   if (!unknown.empty()) log::warn("{}: unknown keys are not used: {}", source, listSome(unknown));
 }
 
-void readRotary(const Json& json, std::string_view source, ModelConfig& config) {
+ModelConfig readDecoderConfig(const Json& json, std::string_view source) {
+  ModelConfig config;
+  config.hidden_size = jsonGet<int64_t>(json, "hidden_size", source);
+  config.intermediate_size = jsonGet<int64_t>(json, "intermediate_size", source);
+  config.num_hidden_layers = jsonGet<int32_t>(json, "num_hidden_layers", source);
+  config.num_attention_heads = jsonGet<int32_t>(json, "num_attention_heads", source);
+  config.num_key_value_heads = jsonGetOr<int32_t>(json, "num_key_value_heads", 0, source);
+  config.head_size = jsonGetOr<int64_t>(json, "head_dim", 0, source);
+  config.vocab_size = jsonGet<int64_t>(json, "vocab_size", source);
+  config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 2048, source);
+  config.norm_epsilon = jsonGetOr(json, "rms_norm_eps", 1e-6, source);
+  config.tie_word_embeddings = jsonGetOr(json, "tie_word_embeddings", false, source);
+  config.hidden_act = jsonGetOr<std::string>(json, "hidden_act", "silu", source);
+  if (config.hidden_act == "swish") config.hidden_act = "silu";
+  if (config.hidden_act != "silu") {
+    fail(ErrorCode::kUnsupported, "{}: 'hidden_act' is supported only at its default silu, not '{}'", source,
+         config.hidden_act);
+  }
+  return config;
+}
+
+std::vector<std::string_view> decoderKeys() {
+  return {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+          "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings",
+          "rope_theta", "rope_scaling", "rope_parameters", "original_max_position_embeddings"};
+}
+
+void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config) {
   const auto member = [&](const char* key) {
     const auto it = json.find(key);
     return it == json.end() ? Json(nullptr) : *it;
@@ -78,6 +105,18 @@ void readRotary(const Json& json, std::string_view source, ModelConfig& config) 
   const std::string where =
       fmt::format("{}: {}", source, parameters.is_null() ? "rope_scaling" : "rope_parameters");
   config.rotary_base = jsonGetOr(json, "rope_theta", config.rotary_base, source);
+  if (partial == PartialRotary::kRead) {
+    const double outside = jsonGetOr(json, "partial_rotary_factor", 1.0, source);
+    const double factor = scaling.is_object() ? jsonGetOr(scaling, "partial_rotary_factor", outside, where) : outside;
+    if (!(factor > 0.0 && factor <= 1.0)) {
+      fail(ErrorCode::kInvalidArgument, "{}: 'partial_rotary_factor' {} must lie in (0, 1]", source, factor);
+    }
+    const int64_t head_size = config.head_size > 0 ? config.head_size
+                              : config.num_attention_heads > 0 ? config.hidden_size / config.num_attention_heads
+                                                               : 0;
+    // As transformers: int(head_dim * factor).
+    config.rotary_embedding_dim = static_cast<int64_t>(static_cast<double>(head_size) * factor);
+  }
   if (scaling.is_null()) return;
   if (!scaling.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
   config.rotary_base = jsonGetOr(scaling, "rope_theta", config.rotary_base, where);
@@ -104,7 +143,7 @@ void readRotary(const Json& json, std::string_view source, ModelConfig& config) 
   }
   for (const auto& [key, value] : scaling.items()) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end() || value.is_null()) continue;
-    if (key == "partial_rotary_factor" && value == 1.0) continue;
+    if (key == "partial_rotary_factor" && (partial == PartialRotary::kRead || value == 1.0)) continue;
     fail(ErrorCode::kUnsupported, "{}: key '{}' is not supported with rope_type '{}'", where, key, type);
   }
 }

@@ -20,8 +20,17 @@ struct SourceKeys {
 };
 void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view source);
 
+// Sizes, norm epsilon, activation (silu) and tying in the spelling that most configs share; decoderKeys() are the keys
+// it reads and those of readRotary, for SourceKeys::used. Left to the caller: architecture, position embedding, biases,
+// and finalize.
+ModelConfig readDecoderConfig(const Json& json, std::string_view source);
+std::vector<std::string_view> decoderKeys();
+
 // rope_theta and rope_scaling at the top, or rope_parameters with both inside. Fills rotary_base and rotary_scaling.
-// Throws Error(kUnsupported) that names a scaling type other than default, linear and llama3.
-void readRotary(const Json& json, std::string_view source, ModelConfig& config);
+// kRead: partial_rotary_factor, at the top or inside, is the share of a head that is rotated and fills
+// rotary_embedding_dim. Throws Error(kUnsupported) that names a scaling type other than default, linear and llama3, or
+// a factor that is refused.
+enum class PartialRotary { kRefused, kRead };
+void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config);
 
 }  // namespace chorus

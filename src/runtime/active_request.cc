@@ -112,6 +112,32 @@ int32_t ActiveRequest::promptRowsWanted() const {
   return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // a row scores the token after it
 }
 
+int32_t ActiveRequest::reusableTokens() const {
+  return prompt_rows_kept_ < promptRowsWanted() ? prompt_rows_kept_ : numTokens() - 1;
+}
+
+void ActiveRequest::start(int32_t slot_in, int32_t reused_tokens, int32_t reused_blocks,
+                          int32_t missed_blocks) {
+  slot = slot_in;
+  num_cached = reused_tokens;
+  blocks_held = reused_blocks;
+  if (!was_paused) cached_tokens_ = reused_tokens;
+  auto& kv = metrics_.kvCacheMetrics;
+  kv.numTotalAllocatedBlocks += reused_blocks;
+  kv.numReusedBlocks += reused_blocks;
+  kv.numMissedBlocks += missed_blocks;
+  const int32_t looked_for = kv.numReusedBlocks + kv.numMissedBlocks;
+  if (looked_for > 0) {
+    kv.kvCacheHitRate = static_cast<float>(kv.numReusedBlocks) / static_cast<float>(looked_for);
+  }
+}
+
+void ActiveRequest::hold(int32_t blocks) {
+  metrics_.kvCacheMetrics.numNewAllocatedBlocks += blocks - blocks_held;
+  metrics_.kvCacheMetrics.numTotalAllocatedBlocks += blocks - blocks_held;
+  blocks_held = blocks;
+}
+
 LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {
   const int32_t wanted = promptRowsWanted();
   const bool new_rows = num_cached < wanted && num_cached + count > prompt_rows_kept_;
@@ -215,6 +241,7 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   addLogits(result, result.isFinal);
   result.finishReasons = {reason};
   result.decodingIter = decoding_iter_;
+  result.cachedTokens = cached_tokens_;
   if (output_.returnPerfMetrics) result.requestPerfMetrics = metrics_;
   num_sent_ = numGenerated();
   return {id, std::move(result), client_id_};

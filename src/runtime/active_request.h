@@ -42,11 +42,20 @@ class ActiveRequest {
   int32_t blocks_held = 0;
   bool generating = false;
   bool was_paused = false;
+  uint64_t reuse_realm = 0;  // 0: not asked for yet
   int32_t times_bypassed = 0;
   AdapterTicket adapter;
 
   // Gives up all computed context; the known tokens stay.
   void pause();
+  // How many of its tokens, from the start on, need not be computed if the cache has them: the last one and
+  // those whose logits it wants do.
+  int32_t reusableTokens() const;
+  // It starts, or starts again, in this slot behind so many tokens that the cache has; missed_blocks of its
+  // context are not there.
+  void start(int32_t slot, int32_t reused_tokens, int32_t reused_blocks, int32_t missed_blocks);
+  // Its table has so many blocks now.
+  void hold(int32_t blocks);
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int32_t numTokens() const { return static_cast<int32_t>(tokens_.size()); }
@@ -106,6 +115,7 @@ class ActiveRequest {
   std::vector<float> generation_logits_;  // those not yet sent
   int32_t vocab_size_ = 0;
   int32_t decoding_iter_ = 0;
+  int32_t cached_tokens_ = 0;  // when it first started
   executor::RequestPerfMetrics metrics_;
 };
 

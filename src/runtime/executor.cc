@@ -44,11 +44,7 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   BackendOptions options;
   options.name = config.backend;
   options.threads = config.numThreads;
-  if (config.isa) {
-    options.isa = isaFromName(*config.isa);
-    if (!options.isa)
-      fail(ErrorCode::kInvalidArgument, "isa '{}' is not an instruction set that is known", *config.isa);
-  }
+  if (config.isa) options.isa = requireIsa(*config.isa);
   return options;
 }
 
@@ -82,6 +78,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
                    config.maxBeamWidth,
                    static_cast<int32_t>(engine.config().vocab_size),
                    scheduler.chunked_context};
+  core.block_reuse = config.kvCacheConfig.enableBlockReuse;
   core.max_queue_size = config.maxQueueSize;
   core.iter_stats_max = config.iterStatsMaxIterations;
   core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
@@ -165,6 +162,7 @@ class Executor::Impl {
     budget.fraction = config.kvCacheConfig.freeGpuMemoryFraction;
     budget.free_bytes = free_bytes - (engine.buildConfig().lora_plugin ? options.adapter_cache_bytes : 0);
     options.scheduler.kv_blocks = kvBlocks(budget);
+    options.kv_block_bytes = budget.block_bytes;
   }
 
   std::unique_ptr<EngineAdapters> adapters_;
@@ -225,5 +223,6 @@ SizeType32 Executor::getMaxInputLen() const { return impl_->core().options().req
 SizeType32 Executor::getMaxSeqLen() const { return impl_->core().options().requests.max_seq_len; }
 SizeType32 Executor::getMaxBatchSize() const { return impl_->core().options().scheduler.max_batch_size; }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
+KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
 
 }  // namespace chorus::executor

@@ -48,6 +48,9 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
       adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load),
                                                options.adapter_workers, [this] { ring(); })) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
+  candidates_.reserve(free_slots_.size() + kLookahead);
+  views_.reserve(free_slots_.size() + kLookahead);
+  countBlocks();
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -142,6 +145,11 @@ std::vector<executor::IterationStats> ExecutorCore::takeStats() {
   return stats;
 }
 
+executor::KvCacheStats ExecutorCore::kvCacheStats() const {
+  const std::lock_guard lock(stats_mutex_);
+  return published_kv_stats_;
+}
+
 void ExecutorCore::loop() {
   while (waitForWork()) {
     takeInbox();
@@ -150,10 +158,12 @@ void ExecutorCore::loop() {
     claimAdapters();
     plan();
     idle_ = !runStep();
+    countBlocks();
     deliver();
   }
   takeInbox();
   endAll();
+  countBlocks();
   deliver();
   responses_.close();
 }

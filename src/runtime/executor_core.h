@@ -19,6 +19,7 @@
 #include "runtime/active_request.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/kv_cache/block_manager.h"
+#include "runtime/kv_cache/reuse_realms.h"
 #include "runtime/request_checks.h"
 #include "runtime/response_queue.h"
 #include "runtime/sampler.h"
@@ -37,6 +38,8 @@ struct CoreOptions {
   int64_t adapter_cache_bytes = 0;
   int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
   int adapter_workers = 1;
+  bool block_reuse = true;     // between requests
+  int64_t kv_block_bytes = 0;  // of one block over all layers, for statistics
 };
 
 class ExecutorCore {
@@ -60,6 +63,7 @@ class ExecutorCore {
   bool acceptsRequests() const;
   ResponseQueue& responses() { return responses_; }
   std::vector<executor::IterationStats> takeStats();
+  executor::KvCacheStats kvCacheStats() const;
   const CoreOptions& options() const { return options_; }
 
  private:
@@ -97,6 +101,15 @@ class ExecutorCore {
   void buildSequences();
   void sampleAndRespond(std::span<const float> logits);
   void failRunning(const std::string& error);
+  // executor_blocks.cc: what a request reuses, holds and leaves to others.
+  bool reuses(const ActiveRequest& request) const;
+  void findRealm(ActiveRequest& request);
+  RequestView viewOf(ActiveRequest& request);
+  void countFreed();
+  void start(ActiveRequest& request);
+  void extend(ActiveRequest& request);
+  void written(ActiveRequest& request);
+  void countBlocks();
   void beginStats();
   void endStats(Clock::time_point begin);
 
@@ -121,9 +134,12 @@ class ExecutorCore {
 
   mutable std::mutex stats_mutex_;
   std::deque<executor::IterationStats> stats_;
+  executor::KvCacheStats published_kv_stats_;
 
   // Owned by the step thread.
   BlockManager blocks_;
+  ReuseRealms realms_;
+  executor::KvCacheStats kv_stats_;
   StepBuilder builder_;
   Sampler sampler_;
   std::vector<int32_t> free_slots_;
@@ -150,6 +166,7 @@ class ExecutorCore {
   std::vector<SampleOutput> score_outputs_;
   executor::IterationStats step_stats_;
   std::vector<uint64_t> step_adapters_;
+  std::vector<int32_t> slots_from_back_, freed_from_back_;  // of the running requests
 
   std::mutex join_mutex_;
   std::unique_ptr<AdapterStore> adapters_;

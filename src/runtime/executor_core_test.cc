@@ -354,8 +354,8 @@ TEST_F(ExecutorCoreTest, StatisticsShowTheSharedSteps) {
   EXPECT_EQ(stats[0].numCtxTokens, 3);
   EXPECT_EQ(stats[1].numContextRequests, 1);
   EXPECT_EQ(stats[1].numGenRequests, 1);
-  EXPECT_EQ(stats[1].usedKvBlocks, 2);
-  EXPECT_EQ(stats[1].maxKvBlocks, 32);
+  EXPECT_EQ(stats[1].kvCacheStats.value().usedNumBlocks, 2);
+  EXPECT_EQ(stats[1].kvCacheStats.value().maxNumBlocks, 32);
   EXPECT_EQ(stats[2].numContextRequests, 0);
 }
 

@@ -19,6 +19,7 @@ using testing::fakeSource;
 class ExecutorRandomTest : public CoreFixture {};
 
 TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
+  int64_t reused = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(seed);
@@ -35,6 +36,7 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block * pick(1, 4);
     options.adapter_cache_bytes = scheduler.adapter_budget = pick(2, 6);
     scheduler.max_bypasses = pick(0, 10);
+    options.block_reuse = pick(0, 3) != 0;
     start();
     constexpr int kAdapters = 5;
     for (int i = 0; i < kAdapters; ++i) {
@@ -48,7 +50,10 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     std::vector<Asked> asked;
     for (int i = 0; i < 40; ++i) {
       executor::VecTokens prompt(static_cast<size_t>(pick(1, 40)));
-      for (auto& token : prompt) token = pick(0, kVocab - 1);
+      // Half of the prompts begin like others.
+      const int family = pick(0, 3);
+      const size_t common = family < 2 ? random() % prompt.size() : 0;
+      for (size_t t = 0; t < prompt.size(); ++t) prompt[t] = t < common ? family : pick(0, kVocab - 1);
       const int count = pick(1, 64 - static_cast<int>(prompt.size()));
       auto r = request(prompt, count);
       std::string adapter;
@@ -79,9 +84,16 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     for (const auto& step : stats) {
       ASSERT_LE(step.numContextRequests + step.numGenRequests, scheduler.max_batch_size);
       ASSERT_LE(step.numCtxTokens + step.numGenRequests, scheduler.max_num_tokens);
-      ASSERT_LE(step.usedKvBlocks, step.maxKvBlocks);
+      const auto& kv = step.kvCacheStats.value();
+      ASSERT_EQ(kv.usedNumBlocks + kv.freeNumBlocks, kv.maxNumBlocks);
+      ASSERT_LE(kv.cachedNumBlocks, kv.freeNumBlocks);
     }
+    const auto kv = core->kvCacheStats();
+    ASSERT_EQ(kv.usedNumBlocks, 0) << "blocks leak";
+    ASSERT_EQ(kv.allocTotalBlocks, kv.allocNewBlocks + kv.reusedBlocks);
+    reused += kv.reusedBlocks;
   }
+  EXPECT_GT(reused, 200) << "hardly any blocks were shared";
 }
 
 // Sampled tokens depend on seed and position alone, so the same request gives the same answer in any company.

@@ -1,6 +1,5 @@
 // The step of ExecutorCore: plan, build, run, sample, respond.
 #include <algorithm>
-#include <cassert>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -15,7 +14,7 @@ void ExecutorCore::plan() {
   views_.clear();
   const auto add = [this](ActiveRequest& request) {
     candidates_.push_back(&request);
-    views_.push_back(request.view());
+    views_.push_back(viewOf(request));
   };
   for (const auto& request : running_) add(*request);
   // No more can start than there are slots: the rest of the queue need not be looked at.
@@ -25,7 +24,8 @@ void ExecutorCore::plan() {
     add(*request);
     if (request->adapter.ready()) ++ready;
   }
-  schedule(options_.scheduler, views_, plan_);
+  countFreed();
+  schedule(options_.scheduler, blocks_.freeBlocks(), views_, plan_);
   applyPlan();
 }
 
@@ -43,8 +43,7 @@ void ExecutorCore::applyPlan() {
   }
   for (const int32_t i : plan_.started) {
     ActiveRequest* request = at(i);
-    request->slot = free_slots_.back();
-    free_slots_.pop_back();
+    start(*request);
     auto node = waiting_.extract(request->position);
     running_.push_back(std::move(node.mapped()));
     leftQueue(*request);
@@ -87,10 +86,8 @@ void ExecutorCore::buildSequences() {
   sequences_.clear();
   for (const auto& planned : plan_.sequences) {
     ActiveRequest& request = *candidates_[static_cast<size_t>(planned.request_index)];
-    [[maybe_unused]] const bool has_blocks = blocks_.extend(request.slot, request.numTokens());
-    assert(has_blocks);
+    extend(request);
     const auto table = blocks_.table(request.slot);
-    request.blocks_held = static_cast<int32_t>(table.size());
     const int32_t end = request.num_cached + planned.num_tokens;
     sequences_.push_back({request.tokens().subspan(static_cast<size_t>(request.num_cached),
                                                    static_cast<size_t>(planned.num_tokens)),
@@ -114,6 +111,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     const auto& planned = plan_.sequences[i];
     ActiveRequest& request = requestOf(i);
     request.num_cached += planned.num_tokens;
+    written(request);
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;
@@ -177,8 +175,8 @@ void ExecutorCore::beginStats() {
   }
   std::sort(adapters.begin(), adapters.end());
   stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
-  stats.usedKvBlocks = blocks_.usedBlocks();
-  stats.maxKvBlocks = blocks_.numBlocks();
+  countBlocks();
+  stats.kvCacheStats = kv_stats_;
 }
 
 void ExecutorCore::endStats(Clock::time_point begin) {

@@ -11,13 +11,23 @@ using executor::ContextChunkingPolicy;
 
 class Pass {
  public:
-  Pass(const SchedulerLimits& limits, std::span<const RequestView> requests, SchedulerPlan& plan)
-      : limits_(limits), requests_(requests), plan_(plan) {
+  Pass(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
+       SchedulerPlan& plan)
+      : limits_(limits),
+        requests_(requests),
+        plan_(plan),
+        free_blocks_(free_blocks),
+        adapters_(plan.scratch.adapters),
+        computing_(plan.scratch.computing),
+        skipped_(plan.scratch.skipped) {
     while (num_running_ < count() && at(num_running_).running) ++num_running_;
     plan.paused.clear();
     plan.started.clear();
     plan.bypassed.clear();
     plan.sequences.clear();
+    adapters_.clear();
+    computing_.clear();
+    skipped_.clear();
   }
 
   void run() {
@@ -50,20 +60,24 @@ class Pass {
   }
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
 
+  // Blocks of the pool that are gone when r has what it needs: what it lacks, and what it takes over and
+  // nobody else uses.
+  int32_t takes(const RequestView& r, int32_t needed) const {
+    return needed - r.blocks_held + r.blocks_taken;
+  }
+
   // Settles who goes on: [0, last_running_), the others are paused from the back.
   void keepRunning() {
     last_running_ = num_running_;
-    free_blocks_ = limits_.kv_blocks;
     if (!pausing()) {
-      for (int32_t i = 0; i < num_running_; ++i) free_blocks_ -= blocksAtEnd(at(i));
+      for (int32_t i = 0; i < num_running_; ++i) free_blocks_ -= takes(at(i), blocksAtEnd(at(i)));
       return;
     }
-    for (int32_t i = 0; i < num_running_; ++i) free_blocks_ -= at(i).blocks_held;
     for (int32_t i = 0; i < last_running_; ++i) {
-      const int32_t need = blocksNow(at(i)) - at(i).blocks_held;
+      const int32_t need = takes(at(i), blocksNow(at(i)));
       while (need > free_blocks_ && last_running_ > i) {
         plan_.paused.push_back(--last_running_);
-        free_blocks_ += at(last_running_).blocks_held;
+        free_blocks_ += at(last_running_).blocks_freed;
       }
       if (last_running_ > i) free_blocks_ -= need;
     }
@@ -85,8 +99,8 @@ class Pass {
       if (sequence.context) tokens -= 1;
     }
     int64_t adapter_cost = 0;
-    adapters_.clear();
     for (int32_t i = 0; i < last_running_; ++i) {
+      computes(at(i));
       if (takesRoom(at(i))) {
         adapters_.push_back(at(i).adapter);
         adapter_cost += at(i).adapter_cost;
@@ -97,15 +111,17 @@ class Pass {
     for (int32_t i = num_running_; i < count() && running < maxRunning() && tokens > 0; ++i) {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
+      if (r.can_reuse_next && isComputed(r.next_block)) continue;
       const bool new_adapter = takesRoom(r);
       if (new_adapter && adapter_cost + r.adapter_cost > limits_.adapter_budget) {
         adapters_wait = r.times_bypassed >= limits_.max_bypasses;
         skipped_.push_back(i);
         continue;
       }
-      const int32_t need = pausing() ? blocksNow(r) : blocksAtEnd(r);
+      const int32_t need = takes(r, pausing() ? blocksNow(r) : blocksAtEnd(r));
       if (need > free_blocks_) break;
       free_blocks_ -= need;
+      computes(r);
       if (new_adapter) {
         adapters_.push_back(r.adapter);
         adapter_cost += r.adapter_cost;
@@ -118,6 +134,15 @@ class Pass {
 
   bool takesRoom(const RequestView& r) const {
     return r.adapter != 0 && std::find(adapters_.begin(), adapters_.end(), r.adapter) == adapters_.end();
+  }
+
+  void computes(const RequestView& r) {
+    if (!r.generating && r.next_block != 0) computing_.push_back(r.next_block);
+  }
+  // A static batch starts together or not at all: nobody in it can wait for another.
+  bool isComputed(uint64_t block) const {
+    return limits_.policy != CapacitySchedulerPolicy::kSTATIC_BATCH &&
+           std::find(computing_.begin(), computing_.end(), block) != computing_.end();
   }
 
   bool chunkable(const RequestView& r) const { return limits_.chunked_context || r.was_paused; }
@@ -182,11 +207,12 @@ class Pass {
   }
 
   void order() {
-    std::stable_sort(plan_.sequences.begin(), plan_.sequences.end(),
-                     [this](const PlannedSequence& a, const PlannedSequence& b) {
-                       if (a.context != b.context) return a.context;
-                       return at(a.request_index).adapter < at(b.request_index).adapter;
-                     });
+    std::sort(plan_.sequences.begin(), plan_.sequences.end(),
+              [this](const PlannedSequence& a, const PlannedSequence& b) {
+                if (a.context != b.context) return a.context;
+                const uint64_t of_a = at(a.request_index).adapter, of_b = at(b.request_index).adapter;
+                return of_a != of_b ? of_a < of_b : a.request_index < b.request_index;
+              });
   }
 
   const SchedulerLimits& limits_;
@@ -196,16 +222,19 @@ class Pass {
   int32_t last_running_ = 0;  // running requests that were not paused
   int32_t num_generating_ = 0;
   int32_t tokens_left_ = 0;
-  int32_t free_blocks_ = 0;
-  std::vector<uint64_t> adapters_;
-  std::vector<int32_t> skipped_;
+  int32_t free_blocks_;
+  std::vector<uint64_t>& adapters_;
+  std::vector<uint64_t>& computing_;
+  std::vector<int32_t>& skipped_;
 };
 
 }  // namespace
 
-void schedule(const SchedulerLimits& limits, std::span<const RequestView> requests, SchedulerPlan& plan) {
+void schedule(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
+              SchedulerPlan& plan) {
   assert(limits.max_batch_size > 0 && limits.max_num_tokens > 0 && limits.tokens_per_block > 0);
-  Pass(limits, requests, plan).run();
+  assert(free_blocks >= 0 && free_blocks <= limits.kv_blocks);
+  Pass(limits, free_blocks, requests, plan).run();
 }
 
 }  // namespace chorus

@@ -3,6 +3,7 @@
 // Two decisions, made together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's
 // policies). Micro batch: how many of their tokens fit this step. Running requests are never overtaken for
 // lack of tokens: the first context that gets none ends the search, so nobody behind it can keep it waiting.
+// A request whose next block is just being computed for another waits for it instead of computing it too.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct SchedulerLimits {
   int32_t max_batch_size = 1;  // requests that run at once
   int32_t max_num_tokens = 1;  // rows of a step; at least tokens_per_block where a context can need chunks
   int32_t tokens_per_block = 1;
-  int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end
+  int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end alone
   int64_t adapter_budget = 0;  // cost that the distinct adapters of running requests may reach
   int32_t max_bypasses =
       64;  // steps in which later adapters overtake one that does not fit, before they wait
@@ -31,9 +32,13 @@ struct RequestView {
   int32_t num_tokens = 0;    // known tokens, prompt and generated
   int32_t num_cached = 0;    // of these, tokens whose keys and values stand in the cache
   int32_t final_cached = 0;  // tokens in the cache at the latest possible end: prompt + maxTokens - 1
-  int32_t blocks_held = 0;
-  bool running = false;     // was started and not paused
-  bool generating = false;  // its context is done: one token a step
+  int32_t blocks_held = 0;   // waiting: those it can reuse
+  int32_t blocks_taken = 0;  // waiting: of these, free ones, which its start takes from the pool
+  int32_t blocks_freed = 0;  // running: blocks that pausing it frees once all behind it are paused
+  uint64_t next_block = 0;   // number of the complete block that its context computes next; 0: none to share
+  bool can_reuse_next = false;  // waiting: it would take that block over were it computed
+  bool running = false;         // was started and not paused
+  bool generating = false;      // its context is done: one token a step
   bool was_paused = false;  // recomputes a context that may have outgrown max_num_tokens: always chunkable
   uint64_t adapter = 0;     // 0: none; equal numbers are one adapter
   bool adapter_ready = true;
@@ -56,12 +61,21 @@ struct SchedulerPlan {
       bypassed;  // skipped for want of adapter room, while a later one with an adapter started
   std::vector<PlannedSequence>
       sequences;  // packed order: contexts, then generation, each by adapter (none first)
+
+  // Memory of schedule() itself.
+  struct Scratch {
+    std::vector<uint64_t> adapters;   // of those that run
+    std::vector<uint64_t> computing;  // next blocks of contexts that run
+    std::vector<int32_t> skipped;     // waiting ones without adapter room
+  } scratch;
 };
 
-// requests: the running ones in the order they started, then the waiting ones in queue order. Every sequence
-// of the plan then needs blocks for all its known tokens, which the pool has. Overwrites plan; reuses its
-// memory.
-void schedule(const SchedulerLimits& limits, std::span<const RequestView> requests, SchedulerPlan& plan);
+// requests: the running ones in the order they started, then the waiting ones in queue order. free_blocks: of
+// the pool, cached content counting as free. Every sequence of the plan then needs blocks for all its known
+// tokens, which the pool has once those that start have taken the blocks they reuse. Overwrites plan; reuses
+// its memory.
+void schedule(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
+              SchedulerPlan& plan);
 
 // Queue order: higher priority first, then earlier arrival. A paused request keeps its arrival number.
 struct QueuePosition {

@@ -28,7 +28,8 @@ struct Load {
   int32_t requests = 0;
   int32_t adapters = 0;
   bool priorities = false;
-  int64_t work = 0;  // tokens computed if nothing is ever paused
+  int32_t families = 0;  // requests of one begin with the same tokens
+  int64_t work = 0;      // tokens computed if nothing is ever paused
 };
 
 Load randomLimits(Random& random, SchedulerLimits& limits) {
@@ -49,6 +50,7 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   limits.max_bypasses = random.between(0, 20);
   load.requests = random.between(1, 40);
   load.priorities = random.chance(30);
+  load.families = random.chance(60) ? random.between(1, 3) : 0;
   return load;
 }
 
@@ -59,6 +61,10 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
   r.new_tokens = random.between(1, load.max_seq_len - r.prompt);
   if (random.chance(30)) r.stop_after = random.between(1, r.new_tokens);
   if (load.priorities) r.position.priority = static_cast<float>(random.between(0, 2)) / 2;
+  if (load.families > 0 && random.chance(80)) {
+    r.family = random.between(1, load.families);
+    r.common = random.between(1, r.prompt);
+  }
   if (load.adapters > 0 && random.chance(70)) {
     r.adapter = static_cast<uint64_t>(random.between(1, load.adapters));
     r.adapter_cost = 1 + static_cast<int64_t>(r.adapter) % 3;
@@ -67,10 +73,11 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
   return r;
 }
 
-void playOne(unsigned seed) {
+void playOne(unsigned seed, int64_t& reused) {
   Random random{std::mt19937(seed)};
   SchedulerSimulation simulation;
   Load load = randomLimits(random, simulation.limits);
+  simulation.reuse = random.chance(80);
   const bool burst = random.chance(50);
   int32_t arrived = 0;
   int32_t budget = 100;  // steps, enough for all the work twice over plus recomputation
@@ -87,9 +94,11 @@ void playOne(unsigned seed) {
     ASSERT_LT(simulation.steps(), budget) << "somebody starves";
   }
   ASSERT_EQ(simulation.finished().size(), static_cast<size_t>(load.requests));
-  // Among requests that never wait for an adapter and have one priority, nobody starts before an earlier
-  // arrival.
-  if (load.adapters > 0 || load.priorities) return;
+  ASSERT_EQ(simulation.blocksHeld(), 0) << "blocks leak";
+  for (const auto& request : simulation.finished()) reused += request.reused;
+  // Among requests that never wait for an adapter or for each other's blocks, and have one priority, nobody
+  // starts before an earlier arrival.
+  if (load.adapters > 0 || load.priorities || load.families > 0) return;
   auto finished = simulation.finished();
   std::sort(finished.begin(), finished.end(),
             [](const auto& a, const auto& b) { return a.position.arrival < b.position.arrival; });
@@ -102,11 +111,13 @@ void playOne(unsigned seed) {
 }
 
 TEST(SchedulerRandom, BudgetsOrderAndTermination) {
+  int64_t reused = 0;
   for (unsigned seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    playOne(seed);
+    playOne(seed, reused);
     if (::testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(reused, 10000) << "hardly any blocks were shared";
 }
 
 // A large adapter meets an endless stream of small ones whose adapters are always in use.

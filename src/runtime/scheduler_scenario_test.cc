@@ -12,7 +12,8 @@ using executor::ContextChunkingPolicy;
 using testing::ScenarioLine;
 using testing::SchedulerSimulation;
 
-void configure(SchedulerLimits& limits, const ScenarioLine& line) {
+void configure(SchedulerSimulation& simulation, const ScenarioLine& line) {
+  SchedulerLimits& limits = simulation.limits;
   static const std::map<std::string, CapacitySchedulerPolicy> kPolicies = {
       {"GUARANTEED_NO_EVICT", CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT},
       {"MAX_UTILIZATION", CapacitySchedulerPolicy::kMAX_UTILIZATION},
@@ -35,6 +36,8 @@ void configure(SchedulerLimits& limits, const ScenarioLine& line) {
       limits.tokens_per_block = std::stoi(value);
     else if (key == "kv_blocks")
       limits.kv_blocks = std::stoi(value);
+    else if (key == "reuse")
+      simulation.reuse = value == "on";
     else if (key == "adapter_budget")
       limits.adapter_budget = std::stoi(value);
     else if (key == "max_bypasses")
@@ -55,6 +58,8 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
     request.adapter = static_cast<uint64_t>(line.numberOf("adapter", 0));
     request.adapter_cost = line.numberOf("cost", request.adapter != 0 ? 1 : 0);
     request.adapter_ready = line.value("loaded", "yes") == "yes";
+    request.family = line.numberOf("family", 0);
+    request.common = line.numberOf("common", 0);
     simulation.arrive(request);
   }
 }
@@ -62,7 +67,7 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
 // Empty when the line holds, else what was seen.
 std::string play(SchedulerSimulation& simulation, const ScenarioLine& line) {
   if (line.command == "config") {
-    configure(simulation.limits, line);
+    configure(simulation, line);
   } else if (line.command == "arrive") {
     arrive(simulation, line);
   } else if (line.command == "cancel") {
@@ -77,6 +82,9 @@ std::string play(SchedulerSimulation& simulation, const ScenarioLine& line) {
   } else if (line.command == "blocks") {
     const auto held = std::to_string(simulation.blocksHeld());
     return held == line.expected ? "" : held;
+  } else if (line.command == "cached") {
+    const auto cached = std::to_string(simulation.blocksCached());
+    return cached == line.expected ? "" : cached;
   } else {
     throw std::runtime_error("unknown command " + line.command);
   }

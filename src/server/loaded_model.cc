@@ -85,14 +85,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
 
   warmUp();
   weightBytes_ = weightBytesOf(engine.engineDirectory);
-  const auto stats = executor_->getLatestIterationStats();
-  if (!stats.empty()) {
-    const auto loaded = Engine::load(engine.engineDirectory);
-    const int32_t tokensPerBlock = loaded->buildConfig().tokens_per_block;
-    const auto blocks = static_cast<size_t>(stats.back().maxKvBlocks);
-    kvBytes_ = blocks * static_cast<size_t>(Session::kvBlockBytes(loaded->config(), tokensPerBlock));
-    kvTokens_ = blocks * static_cast<size_t>(tokensPerBlock);
-  }
+  const executor::KvCacheStats kv = executor_->getKvCacheStats();
+  kvBytes_ = static_cast<size_t>(kv.maxNumBlocks) * static_cast<size_t>(kv.blockBytes);
+  kvTokens_ = static_cast<size_t>(kv.maxNumBlocks) * static_cast<size_t>(kv.tokensPerBlock);
 }
 
 LoadedModel::~LoadedModel() { stop(); }

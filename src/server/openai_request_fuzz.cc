@@ -1,4 +1,5 @@
 // Any bytes are either parsed or refused with an ApiError of status 400 whose body is JSON.
+// parses: src/server/openai_types.cc src/server/request_json.cc src/server/chat_messages.cc
 #include <cstdlib>
 
 #include "server/errors.h"

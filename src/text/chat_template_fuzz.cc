@@ -1,4 +1,5 @@
 // The bytes are a chat template, rendered over a fixed conversation.
+// parses: src/text/chat_template.cc src/text/template
 #include <cstdint>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 // Replays a fuzz target over its corpus and over 10,000 seeded mutations of it: the part of fuzzing that fits an
-// ordinary test run. Usage: NAME_replay CORPUS_DIR [first_seed] (a failing seed is printed before it runs wild).
+// ordinary test run. Usage: NAME_replay CORPUS_DIR [first_seed [mutations]]. With CHORUS_FUZZ_SEED_FILE set, that file
+// holds the seed under way.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -27,6 +29,13 @@ std::vector<Bytes> readCorpus(const char* dir) {
     corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   }
   return corpus;
+}
+
+// From memory of exactly the input's size, so that ASan sees a read behind its end.
+void runOne(const Bytes& bytes) {
+  const std::unique_ptr<uint8_t[]> exact(new uint8_t[bytes.size()]);
+  std::copy(bytes.begin(), bytes.end(), exact.get());
+  LLVMFuzzerTestOneInput(exact.get(), bytes.size());
 }
 
 Bytes mutate(const Bytes& original, std::mt19937_64& rng) {
@@ -55,19 +64,20 @@ Bytes mutate(const Bytes& original, std::mt19937_64& rng) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: %s CORPUS_DIR [first_seed]\n", argv[0]), 2;
+  if (argc < 2) return std::fprintf(stderr, "usage: %s CORPUS_DIR [first_seed [mutations]]\n", argv[0]), 2;
   const auto corpus = readCorpus(argv[1]);
   if (corpus.empty()) return std::fprintf(stderr, "%s holds no corpus files\n", argv[1]), 1;
-  for (const auto& file : corpus) LLVMFuzzerTestOneInput(file.data(), file.size());
+  for (const auto& file : corpus) runOne(file);
   const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  const uint64_t mutations = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 10000;
   const char* last_seed_path = std::getenv("CHORUS_FUZZ_SEED_FILE");
-  for (uint64_t seed = first; seed < first + 10000; ++seed) {
+  for (uint64_t seed = first; seed < first + mutations; ++seed) {
     if (last_seed_path != nullptr) std::ofstream(last_seed_path) << seed;
     std::mt19937_64 rng(seed);
     const Bytes bytes = mutate(corpus[rng() % corpus.size()], rng);
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+    runOne(bytes);
   }
-  std::printf("%zu corpus files and 10000 mutations from seed %llu\n", corpus.size(),
-              static_cast<unsigned long long>(first));
+  std::printf("%zu corpus files and %llu mutations from seed %llu\n", corpus.size(),
+              static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(first));
   return 0;
 }

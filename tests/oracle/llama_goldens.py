@@ -219,14 +219,19 @@ def make_variant(name, variant, index, root):
         save_adapter(model, adapter, path / "adapters" / adapter, generator)
 
     models = {dtype: load_oracle(path, variant["adapters"], DTYPES[dtype]) for dtype in DTYPES}
-    choices = [None, *variant["adapters"]]
     lengths = LENGTHS[index:] + LENGTHS[:index]  # so that adapters meet other lengths in other variants
+    write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator)
+
+
+def write_rows(name, path, models, adapters, vocab, lengths, generator):
+    """case.json and expected.safetensors: models is the oracle by dtype, a prompt of each length is chosen."""
+    choices = [None, *adapters]
     shortest = sorted(lengths)[:2]
-    case = dict(new_tokens=NEW_TOKENS, adapters=variant["adapters"], rows=[])
+    case = dict(new_tokens=NEW_TOKENS, adapters=adapters, rows=[])
     logits = {}
     for i, length in enumerate(lengths):
         adapter = choices[i % len(choices)]
-        prompt = choose_prompt(models, adapter, length, variant["config"]["vocab_size"], generator)
+        prompt = choose_prompt(models, adapter, length, vocab, generator)
         all_positions = length in shortest
         row = dict(adapter=adapter, prompt=prompt, first_logits_position=0 if all_positions else length - 1, expected={})
         for dtype, oracle in models.items():

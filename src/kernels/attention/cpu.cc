@@ -61,11 +61,12 @@ struct ItemScratch {
 
 class ItemRunner {
  public:
-  ItemRunner(const AttentionArgs& args, const StepBatch& batch, Isa isa, const ItemScratch& layout)
+  ItemRunner(const AttentionArgs& args, const StepBatch& batch, const FoldKernels& fold, Isa isa,
+             const ItemScratch& layout)
       : args_(args),
         batch_(batch),
         layout_(layout),
-        fold_(foldKernels(isa)),
+        fold_(fold),
         product_(panelKernels(isa, DType::kFloat32)),
         group_(args.num_heads / args.kv.num_kv_heads) {}
 
@@ -171,7 +172,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
   if (plan.rows_per_item != rows_per_item) makePlan(batch, rows_per_item, plan);
   const ItemScratch layout(args.kv.head_size, int64_t{rows_per_item} * group);
   for (Scratch& scratch : workspace.thread) scratch.reserve<float>(layout.floats());
-  const ItemRunner runner(args, batch, workspace.isa, layout);
+  const ItemRunner runner(args, batch, *workspace.select(Op::kAttention, foldKernels()), workspace.isa, layout);
   const auto items = static_cast<int64_t>(plan.items.size());
   workspace.pool.run(items * args.kv.num_kv_heads, [&](int64_t task, int thread) {
     runner.run(plan.items[static_cast<size_t>(task / args.kv.num_kv_heads)],
@@ -179,5 +180,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
                workspace.thread[static_cast<size_t>(thread)].reserve<float>(0));
   });
 }
+
+std::vector<Variant> attentionVariants() { return variantsOf(Op::kAttention, foldKernels()); }
 
 }  // namespace chorus

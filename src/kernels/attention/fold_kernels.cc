@@ -133,9 +133,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-namespace {
-const FoldKernels* select(Isa isa) { CHORUS_SELECT_ISA(isa, kernels); }
-}  // namespace
-const FoldKernels& foldKernels(Isa isa) { return *select(isa); }
+IsaTable<const FoldKernels*> foldKernels() { CHORUS_ISA_TABLE(const FoldKernels*, kernels); }
 }  // namespace chorus
 #endif

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/cpu_features.h"
 #include "kernels/attention/kv_layout.h"
+#include "kernels/cpu/isa_table.h"
 
 namespace chorus {
 
@@ -30,6 +30,6 @@ struct FoldKernels {
   // out /= sum.
   void (*finish)(const SoftmaxState& state, float* out, int64_t head_size);
 };
-const FoldKernels& foldKernels(Isa isa);
+IsaTable<const FoldKernels*> foldKernels();
 
 }  // namespace chorus

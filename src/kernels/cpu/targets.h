@@ -1,30 +1,33 @@
 // One source, compiled once for each instruction set by Highway; include before hwy/foreach_target.h. The
-// caller names the set it wants (selectIsa), so that one process can hold backends of different sets and
-// nothing is global.
+// caller names the set it wants, so that one process can hold backends of different sets and nothing is global.
 #pragma once
 
 // Sets that no Isa stands for would only cost compile time.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
-#include "base/cpu_features.h"
+#include "kernels/cpu/isa_table.h"
 #include <hwy/detect_targets.h>
 
-#if HWY_TARGETS & HWY_AVX3
-#define CHORUS_TRY_AVX512(isa, function) \
-  if ((isa) >= ::chorus::Isa::kAvx512 && (isa) <= ::chorus::Isa::kAmx) return N_AVX3::function();
-#else
-#define CHORUS_TRY_AVX512(isa, function)
-#endif
 #if HWY_TARGETS & HWY_AVX2
-#define CHORUS_TRY_AVX2(isa, function) \
-  if ((isa) >= ::chorus::Isa::kAvx2 && (isa) <= ::chorus::Isa::kAmx) return N_AVX2::function();
+#define CHORUS_AVX2_ENTRY(function) {::chorus::Isa::kAvx2, N_AVX2::function()},
 #else
-#define CHORUS_TRY_AVX2(isa, function)
+#define CHORUS_AVX2_ENTRY(function)
+#endif
+#if HWY_TARGETS & HWY_AVX3
+#define CHORUS_AVX512_ENTRY(function) {::chorus::Isa::kAvx512, N_AVX3::function()},
+#else
+#define CHORUS_AVX512_ENTRY(function)
+#endif
+#if HWY_ARCH_ARM_A64
+#define CHORUS_NEON_ENTRY(function) {::chorus::Isa::kNeon, HWY_STATIC_DISPATCH(function)()},
+#else
+#define CHORUS_NEON_ENTRY(function)
 #endif
 
-// Body of a function that returns what `function` of the best compiled set not above isa returns; NEON is the
-// static target of its architecture. Stands inside namespace chorus.
-#define CHORUS_SELECT_ISA(isa, function) \
-  CHORUS_TRY_AVX512(isa, function)       \
-  CHORUS_TRY_AVX2(isa, function)         \
-  return HWY_STATIC_DISPATCH(function)()
+// Body of a function that returns the IsaTable of what `function`, which takes nothing, returns in each compiled set.
+// The static target stands for scalar: it is what every machine of the architecture runs. Inside namespace chorus.
+#define CHORUS_ISA_TABLE(Kernel, function)                                             \
+  static const ::chorus::IsaKernel<Kernel> table[] = {                                 \
+      {::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()},                       \
+      CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function) CHORUS_NEON_ENTRY(function)}; \
+  return table

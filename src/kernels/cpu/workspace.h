@@ -8,6 +8,8 @@
 #include "base/aligned_buffer.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
+#include "kernels/cpu/isa_table.h"
+#include "kernels/variant.h"
 
 namespace chorus {
 
@@ -43,8 +45,17 @@ struct CpuWorkspace {
     pool.run(pieces, [&](int64_t piece, int) { fn(count * piece / pieces, count * (piece + 1) / pieces); });
   }
 
+  // The kernel of the op that the workspace's instruction set takes; noted as used.
+  template <typename Kernel>
+  Kernel select(Op op, IsaTable<Kernel> table, std::optional<DType> dtype = std::nullopt) {
+    const IsaKernel<Kernel>& chosen = selectKernel(table, isa);
+    used.add({op, chosen.isa, dtype});
+    return chosen.kernel;
+  }
+
   ThreadPool& pool;
   Isa isa;
+  VariantRecord used;
   Scratch shared[2];
   std::vector<Scratch> thread;
 };

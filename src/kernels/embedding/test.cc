@@ -4,18 +4,20 @@ namespace chorus {
 namespace {
 
 using kernel_test::Values;
+using EmbeddingTest = kernel_test::EveryVariant;
+using GatherRowsTest = kernel_test::EveryVariant;
 
-TEST(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
+TEST_P(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
   Values values;
-  const auto backend = createBackend({.name = "cpu", .threads = 2});
-  const auto context = backend->createContext();
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
+  for (const DType dtype : dtypes()) {
     const int64_t vocab = 50, cols = 1027;
     const auto table = kernel_test::asDtype(values.reals(vocab * cols), dtype);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 120; ++i) tokens.push_back(static_cast<int32_t>(values.integer(0, 160)));
     std::vector<float> out(tokens.size() * cols, -1.0f);
-    backend->embedding({table.data(), dtype, vocab, 100, tokens, kernel_test::view(out, 120, cols)}, *context,
+    backend.embedding({table.data(), dtype, vocab, 100, tokens, kernel_test::view(out, 120, cols)}, *context,
                        {});
     for (size_t i = 0; i < tokens.size(); ++i) {
       const int64_t row = tokens[i] - 100;
@@ -29,18 +31,20 @@ TEST(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
   }
 }
 
-TEST(GatherRowsTest, CopiesTheRowsAskedFor) {
+TEST_P(GatherRowsTest, CopiesTheRowsAskedFor) {
   Values values;
-  const auto backend = createBackend({.name = "cpu", .threads = 2});
-  const auto context = backend->createContext();
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
   auto x = values.reals(90 * 700);
   const std::vector<int32_t> rows = {0, 3, 3, 89, 41};
   std::vector<float> out(rows.size() * 700);
-  backend->gatherRows({kernel_test::view(x, 90, 700), rows, kernel_test::view(out, 5, 700)}, *context, {});
+  backend.gatherRows({kernel_test::view(x, 90, 700), rows, kernel_test::view(out, 5, 700)}, *context, {});
   for (size_t i = 0; i < rows.size(); ++i) {
     kernel_test::expectSameBits(out.data() + i * 700, x.data() + rows[i] * 700, 700, "row");
   }
 }
 
+CHORUS_FOR_EVERY_VARIANT(Embedding, EmbeddingTest);
+CHORUS_FOR_EVERY_VARIANT(GatherRows, GatherRowsTest);
 }  // namespace
 }  // namespace chorus

@@ -96,7 +96,7 @@ namespace chorus {
 namespace {
 using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*,
                              int64_t);
-ActivateRow select(Isa isa) { CHORUS_SELECT_ISA(isa, row); }
+IsaTable<ActivateRow> table() { CHORUS_ISA_TABLE(ActivateRow, row); }
 }  // namespace
 
 void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace) {
@@ -104,7 +104,7 @@ void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace
   constexpr int64_t kSlice = 1024;
   const int64_t cols = args.out.cols;
   const int64_t slices = (cols + kSlice - 1) / kSlice;
-  const ActivateRow run = select(workspace.isa);
+  const ActivateRow run = workspace.select(Op::kGatedActivation, table());
   // An exponential and a division cost about ten times what an element's move does.
   workspace.forEachPiece(
       args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end) {
@@ -117,5 +117,7 @@ void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace
         }
       });
 }
+
+std::vector<Variant> gatedActivationVariants() { return variantsOf(Op::kGatedActivation, table()); }
 }  // namespace chorus
 #endif

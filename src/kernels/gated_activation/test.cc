@@ -6,7 +6,7 @@ namespace chorus {
 namespace {
 
 using kernel_test::Values;
-using GatedActivationTest = kernel_test::EveryIsa;
+using GatedActivationTest = kernel_test::EveryVariant;
 
 double exactActivation(ActivationKind kind, double x) {
   switch (kind) {
@@ -29,8 +29,8 @@ constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGel
 // |x|.
 TEST_P(GatedActivationTest, MatchesDoublePrecision) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
-  const auto context = backend->createContext();
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
   const float epsilon = std::numeric_limits<float>::epsilon();
   for (const ActivationKind kind : kKinds) {
     for (const int64_t cols : {1, 3, 15, 16, 17, 100, 1023, 1024, 1025, 3000}) {
@@ -39,7 +39,7 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
       in[0] = 0;
       if (cols > 16) in[1] = -100, in[2] = 100, in[3] = -87.5f, in[4] = 88.8f, in[5] = -1e30f, in[6] = 1e30f;
       std::vector<float> out(static_cast<size_t>(rows * cols));
-      backend->gatedActivation(
+      backend.gatedActivation(
           {kernel_test::view(in, rows, 2 * cols), nullptr, kind, kernel_test::view(out, rows, cols)},
           *context, {});
       std::vector<float> expected, tolerance;
@@ -62,8 +62,8 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
 
 TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 3);
-  const auto context = backend->createContext();
+  Backend& backend = newBackend(3);
+  const auto context = backend.createContext();
   const int64_t rows = 40, cols = 1500;
   auto in = values.reals(rows * 2 * cols);
   const auto bias = values.reals(2 * cols);
@@ -72,14 +72,14 @@ TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
   std::vector<float> many(static_cast<size_t>(rows * cols)), sum(many.size()),
       alone(static_cast<size_t>(cols));
   for (const ActivationKind kind : kKinds) {
-    backend->gatedActivation(
+    backend.gatedActivation(
         {kernel_test::view(in, rows, 2 * cols), bias.data(), kind, kernel_test::view(many, rows, cols)},
         *context, {});
-    backend->gatedActivation(
+    backend.gatedActivation(
         {kernel_test::view(biased, rows, 2 * cols), nullptr, kind, kernel_test::view(sum, rows, cols)},
         *context, {});
     kernel_test::expectSameBits(many.data(), sum.data(), rows * cols, "bias");
-    backend->gatedActivation({{in.data() + 9 * 2 * cols, 1, 2 * cols, 2 * cols},
+    backend.gatedActivation({{in.data() + 9 * 2 * cols, 1, 2 * cols, 2 * cols},
                               bias.data(),
                               kind,
                               kernel_test::view(alone, 1, cols)},
@@ -88,6 +88,6 @@ TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
   }
 }
 
-CHORUS_FOR_EVERY_ISA(GatedActivationTest);
+CHORUS_FOR_EVERY_VARIANT(GatedActivation, GatedActivationTest);
 }  // namespace
 }  // namespace chorus

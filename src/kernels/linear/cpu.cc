@@ -185,7 +185,8 @@ int64_t panelsPerTask(int64_t panels, int64_t blocks, int threads) {
 void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan) {
   assert(args.x.cols == args.weight.in && args.y.rows == args.x.rows && args.y.cols == args.weight.out);
   if (args.x.rows == 0 || args.weight.out == 0) return;
-  const PanelKernels& kernels = panelKernels(workspace.isa, args.weight.dtype);
+  const DType dtype = args.weight.dtype;
+  const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(dtype), dtype);
   planLinear(args, kernels.max_rows, plan);
   Call call{args, plan, kernels, workspace.isa};
   call.padded_inputs = (args.x.cols + 3) / 4 * 4;
@@ -222,6 +223,15 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
     call.multiplyPanels(task / groups, begin, std::min(panels, begin + per_task),
                         workspace.thread[static_cast<size_t>(thread)].reserve<float>(0));
   });
+}
+
+std::vector<Variant> linearVariants() {
+  std::vector<Variant> variants;
+  for (const DType dtype : panelFormats()) {
+    const auto some = variantsOf(Op::kLinear, panelKernels(dtype), dtype);
+    variants.insert(variants.end(), some.begin(), some.end());
+  }
+  return variants;
 }
 
 }  // namespace chorus

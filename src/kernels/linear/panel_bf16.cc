@@ -17,6 +17,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-const PanelKernels* bf16PanelKernels(Isa isa) { CHORUS_SELECT_ISA(isa, bf16Kernels); }
+IsaTable<const PanelKernels*> bf16PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, bf16Kernels); }
 }  // namespace chorus
 #endif

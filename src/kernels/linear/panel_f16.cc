@@ -17,6 +17,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-const PanelKernels* f16PanelKernels(Isa isa) { CHORUS_SELECT_ISA(isa, f16Kernels); }
+IsaTable<const PanelKernels*> f16PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, f16Kernels); }
 }  // namespace chorus
 #endif

@@ -17,6 +17,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-const PanelKernels* f32PanelKernels(Isa isa) { CHORUS_SELECT_ISA(isa, f32Kernels); }
+IsaTable<const PanelKernels*> f32PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, f32Kernels); }
 }  // namespace chorus
 #endif

@@ -1,12 +1,13 @@
 // The formats that have panel kernels; each is compiled in a file of its own.
 #pragma once
 
+#include "kernels/cpu/isa_table.h"
 #include "kernels/linear/panel_kernels.h"
 
 namespace chorus {
 
-const PanelKernels* f32PanelKernels(Isa isa);
-const PanelKernels* f16PanelKernels(Isa isa);
-const PanelKernels* bf16PanelKernels(Isa isa);
+IsaTable<const PanelKernels*> f32PanelKernels();
+IsaTable<const PanelKernels*> f16PanelKernels();
+IsaTable<const PanelKernels*> bf16PanelKernels();
 
 }  // namespace chorus

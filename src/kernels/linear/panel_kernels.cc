@@ -25,14 +25,19 @@ void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
   }
 }
 
-const PanelKernels& panelKernels(Isa isa, DType dtype) {
+std::span<const DType> panelFormats() {
+  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  return kFormats;
+}
+
+IsaTable<const PanelKernels*> panelKernels(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
-      return *f32PanelKernels(isa);
+      return f32PanelKernels();
     case DType::kFloat16:
-      return *f16PanelKernels(isa);
+      return f16PanelKernels();
     case DType::kBFloat16:
-      return *bf16PanelKernels(isa);
+      return bf16PanelKernels();
     default:
       fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(dtype));
   }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "base/cpu_features.h"
 #include "base/dtype.h"
+#include "kernels/cpu/isa_table.h"
 
 namespace chorus {
 
@@ -41,7 +41,12 @@ struct PanelKernels {
   // y = y + scale * v, then times magnitude if given; count elements.
   void (*apply_part)(const float* v, float scale, const float* magnitude, float* y, int64_t count) = nullptr;
 };
-const PanelKernels& panelKernels(Isa isa, DType dtype);
+IsaTable<const PanelKernels*> panelKernels(DType dtype);
+inline const PanelKernels& panelKernels(Isa isa, DType dtype) {
+  return *selectKernel(panelKernels(dtype), isa).kernel;
+}
+// The formats that have panel kernels.
+std::span<const DType> panelFormats();
 
 // Bytes from an input (or pair) to the next in a packed weight.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }

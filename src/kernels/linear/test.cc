@@ -128,6 +128,43 @@ std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight,
   return result;
 }
 
+// In double precision, on weights as their format holds them.
+std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weight,
+                           std::span<const RowGroup> groups = {}) {
+  const auto rows = static_cast<int64_t>(x.size()) / weight.in;
+  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
+    std::vector<double> result(static_cast<size_t>(w.out));
+    for (int64_t o = 0; o < w.out; ++o) {
+      double& sum = result[static_cast<size_t>(o)];
+      for (int64_t i = 0; i < w.in; ++i) {
+        sum += double{v[static_cast<size_t>(begin + i)]} * all[static_cast<size_t>(o * w.in + i)];
+      }
+    }
+    return result;
+  };
+  std::vector<std::vector<double>> y;
+  const auto all = unpackAll(weight);
+  for (int64_t r = 0; r < rows; ++r) y.push_back(product(x, r * weight.in, weight, all));
+  for (const RowGroup& group : groups) {
+    for (const LinearPart& part : group.parts) {
+      const auto a = unpackAll(part.a), b = unpackAll(part.b);
+      for (const RowRange range : group.ranges) {
+        for (int64_t r = range.begin; r < range.end; ++r) {
+          const auto added = product(product(x, r * weight.in, part.a, a), 0, part.b, b);
+          for (int64_t o = 0; o < part.b.out; ++o) {
+            double& value = y[static_cast<size_t>(r)][static_cast<size_t>(part.out_begin + o)];
+            value += part.scale * added[static_cast<size_t>(o)];
+            if (part.magnitude != nullptr) value *= part.magnitude[o];
+          }
+        }
+      }
+    }
+  }
+  std::vector<float> result;
+  for (const auto& row : y) result.insert(result.end(), row.begin(), row.end());
+  return result;
+}
+
 constexpr DType kDtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
@@ -159,19 +196,18 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
   }
 }
 
-using LinearTest = kernel_test::EveryIsa;
+using LinearTest = kernel_test::EveryVariant;
 
-TEST_P(LinearTest, MatchesTheReferenceAtEveryEdge) {
+TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
-  const auto reference = createBackend({.name = "reference"});
-  for (const DType dtype : kDtypes) {
+  Backend& backend = newBackend(2);
+  for (const DType dtype : dtypes()) {
     for (const int64_t out : {1, 15, 16, 17, 31, 48, 100}) {
       for (const int64_t in : {1, 2, 3, 7, 15, 16, 17, 64, 65, 100, 257}) {
         const Weight weight = makeWeight(values, dtype, out, in);
         for (const int64_t rows : {0, 1, 2, 3, 5, 8, 13, 16, 17, 33, 70}) {
           auto x = values.reals(rows * in);
-          kernel_test::expectNear(run(*backend, x, weight.view), run(*reference, x, weight.view),
+          kernel_test::expectNear(run(backend, x, weight.view), exactly(x, weight.view),
                                   tolerance(x, weight.view),
                                   fmt::format("{} rows {} out {} in {}", dtypeName(dtype), rows, out, in));
           if (HasFatalFailure()) return;
@@ -183,24 +219,22 @@ TEST_P(LinearTest, MatchesTheReferenceAtEveryEdge) {
 
 TEST_P(LinearTest, LongInputsAndManyRowsCrossEveryBlock) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
-  const auto reference = createBackend({.name = "reference"});
-  const Weight weight = makeWeight(values, DType::kBFloat16, 150, 2051);
+  Backend& backend = newBackend(2);
+  const Weight weight = makeWeight(values, dtypes().front(), 150, 2051);
   auto x = values.reals(251 * weight.view.in);
-  const auto y = run(*backend, x, weight.view);
-  kernel_test::expectNear(y, run(*reference, x, weight.view), tolerance(x, weight.view), "251 rows");
+  const auto y = run(backend, x, weight.view);
+  kernel_test::expectNear(y, exactly(x, weight.view), tolerance(x, weight.view), "251 rows");
   for (const int64_t row : {0, 119, 120, 250}) {
     std::vector<float> one(x.begin() + row * weight.view.in, x.begin() + (row + 1) * weight.view.in);
-    kernel_test::expectSameBits(run(*backend, one, weight.view).data(), y.data() + row * weight.view.out,
+    kernel_test::expectSameBits(run(backend, one, weight.view).data(), y.data() + row * weight.view.out,
                                 weight.view.out, fmt::format("row {} alone", row));
   }
 }
 
-TEST_P(LinearTest, AdapterPartsMatchTheReference) {
+TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
-  const auto reference = createBackend({.name = "reference"});
-  for (const DType dtype : kDtypes) {
+  Backend& backend = newBackend(2);
+  for (const DType dtype : dtypes()) {
     for (const int64_t rows : {1, 2, 13, 33, 140}) {
       const int64_t in = rows % 2 == 0 ? 100 : 65, out = 150;
       const Weight weight = makeWeight(values, dtype, out, in);
@@ -214,8 +248,8 @@ TEST_P(LinearTest, AdapterPartsMatchTheReference) {
       }
       const Assignment assignment(adapter_of, adapters);
       auto x = values.reals(rows * in);
-      kernel_test::expectNear(run(*backend, x, weight.view, assignment.groups),
-                              run(*reference, x, weight.view, assignment.groups),
+      kernel_test::expectNear(run(backend, x, weight.view, assignment.groups),
+                              exactly(x, weight.view, assignment.groups),
                               tolerance(x, weight.view, adapter_of, &adapters),
                               fmt::format("{} rows {}", dtypeName(dtype), rows));
       if (HasFatalFailure()) return;
@@ -226,10 +260,9 @@ TEST_P(LinearTest, AdapterPartsMatchTheReference) {
 // Whatever else is in the call, however many threads run it: a row's bits are those of its solo call.
 TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   Values values;
-  const auto solo = kernel_test::cpuBackend(GetParam(), 1);
-  std::vector<std::unique_ptr<Backend>> backends;
-  for (const int threads : {1, 2, 3}) backends.push_back(kernel_test::cpuBackend(GetParam(), threads));
-  for (const DType dtype : kDtypes) {
+  Backend& solo = newBackend(1);
+  const std::vector<Backend*> backends = {&newBackend(1), &newBackend(2), &newBackend(3)};
+  for (const DType dtype : dtypes()) {
     const int64_t in = 131, out = 2 * 64 * 16 + 77;
     const Weight weight = makeWeight(values, dtype, out, in);
     Adapters adapters;
@@ -241,7 +274,7 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
       for (int64_t r = 0; r < rows; ++r) adapter_of.push_back(static_cast<int>(values.integer(-1, 2)));
       const Assignment mixed(adapter_of, adapters);
       std::vector<std::vector<float>> results;
-      for (const auto& backend : backends) results.push_back(run(*backend, x, weight.view, mixed.groups));
+      for (Backend* backend : backends) results.push_back(run(*backend, x, weight.view, mixed.groups));
       for (size_t b = 1; b < results.size(); ++b) {
         kernel_test::expectSameBits(results[b].data(), results[0].data(), rows * out, "threads");
       }
@@ -250,7 +283,7 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
         std::vector<float> one(x.begin() + row * in, x.begin() + (row + 1) * in);
         const Assignment alone({adapter_of[static_cast<size_t>(row)]}, adapters);
         kernel_test::expectSameBits(results[0].data() + row * out,
-                                    run(*solo, one, weight.view, alone.groups).data(), out,
+                                    run(solo, one, weight.view, alone.groups).data(), out,
                                     fmt::format("row {} of {}", row, rows));
       }
       if (HasFatalFailure()) return;
@@ -260,12 +293,12 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
 
 TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
   Values values;
-  const auto backend = kernel_test::cpuBackend(GetParam(), 2);
-  const Weight weight = makeWeight(values, DType::kBFloat16, 37, 19);
+  Backend& backend = newBackend(2);
+  const Weight weight = makeWeight(values, dtypes().front(), 37, 19);
   auto x = values.reals(7 * 40);
   std::vector<float> y(7 * 64, -5.0f);
-  const auto context = backend->createContext();
-  backend->linear({{x.data() + 3, 7, 19, 40}, weight.view, {y.data() + 5, 7, 37, 64}, {}}, *context, {});
+  const auto context = backend.createContext();
+  backend.linear({{x.data() + 3, 7, 19, 40}, weight.view, {y.data() + 5, 7, 37, 64}, {}}, *context, {});
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t col = i % 64;
     if (col >= 5 && col < 42) continue;
@@ -273,6 +306,6 @@ TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
   }
 }
 
-CHORUS_FOR_EVERY_ISA(LinearTest);
+CHORUS_FOR_EVERY_VARIANT(Linear, LinearTest);
 }  // namespace
 }  // namespace chorus

@@ -23,9 +23,9 @@ float addAndSquare(const float* delta, const float* bias, float* residual, int64
     for (int64_t i = 0; i < 4 && c + i * kFloatLanes < cols; ++i) {
       const int64_t at = c + i * kFloatLanes;
       FloatVec x = some(residual, at);
-      if (delta != nullptr) {
-        FloatVec added = some(delta, at);
-        if (bias != nullptr) added = hn::Add(added, some(bias, at));
+      if (delta != nullptr || bias != nullptr) {
+        FloatVec added = delta == nullptr ? some(bias, at) : some(delta, at);
+        if (delta != nullptr && bias != nullptr) added = hn::Add(added, some(bias, at));
         x = hn::Add(x, added);
         if (at + kFloatLanes <= cols) {
           hn::StoreU(x, d, residual + at);
@@ -73,13 +73,15 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 namespace {
 using RmsNormRows = void (*)(const RmsNormArgs&, int64_t, int64_t);
-RmsNormRows select(Isa isa) { CHORUS_SELECT_ISA(isa, rows); }
+IsaTable<RmsNormRows> table() { CHORUS_ISA_TABLE(RmsNormRows, rows); }
 }  // namespace
 
 void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace) {
-  const RmsNormRows run = select(workspace.isa);
+  const RmsNormRows run = workspace.select(Op::kRmsNorm, table());
   workspace.forEachPiece(args.residual.rows, args.residual.cols,
                          [&](int64_t begin, int64_t end) { run(args, begin, end); });
 }
+
+std::vector<Variant> rmsNormVariants() { return variantsOf(Op::kRmsNorm, table()); }
 }  // namespace chorus
 #endif

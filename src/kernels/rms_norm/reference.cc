@@ -8,9 +8,10 @@ void rmsNorm(const RmsNormArgs& args) {
   const int64_t cols = args.residual.cols;
   for (int64_t r = 0; r < args.residual.rows; ++r) {
     float* residual = args.residual.data + r * args.residual.stride;
-    for (int64_t c = 0; args.delta.data != nullptr && c < cols; ++c) {
-      const float delta = args.delta.data[r * args.delta.stride + c];
-      residual[c] += args.bias != nullptr ? delta + args.bias[c] : delta;
+    const float* delta = args.delta.data != nullptr ? args.delta.data + r * args.delta.stride : nullptr;
+    for (int64_t c = 0; c < cols; ++c) {
+      if (delta != nullptr) residual[c] += args.bias != nullptr ? delta[c] + args.bias[c] : delta[c];
+      if (delta == nullptr && args.bias != nullptr) residual[c] += args.bias[c];
     }
     if (args.y.data == nullptr) continue;
     float sum = 0;

@@ -5,9 +5,9 @@
 
 namespace chorus {
 
-// If delta is given: residual += delta (+ bias if given), in place. Then y = residual / rms(residual) *
+// residual += delta + bias, in place, of which either may be absent. Then y = residual / rms(residual) *
 // weight, with rms = sqrt(mean(residual^2) + epsilon). residual, delta, y: [rows, cols] float32; weight,
-// bias: [cols] float32. y may alias delta. Without y.data only the sum is done.
+// bias: [cols] float32. y may alias delta or residual. Without y.data only the sum is done.
 struct RmsNormArgs {
   Matrix residual;
   ConstMatrix delta;

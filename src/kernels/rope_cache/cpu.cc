@@ -93,11 +93,11 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 namespace {
 using RopeCacheRows = void (*)(const RopeCacheArgs&, const SequenceSpan&, int64_t, int64_t);
-RopeCacheRows select(Isa isa) { CHORUS_SELECT_ISA(isa, rows); }
+IsaTable<RopeCacheRows> table() { CHORUS_ISA_TABLE(RopeCacheRows, rows); }
 }  // namespace
 
 void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
-  const RopeCacheRows run = select(workspace.isa);
+  const RopeCacheRows run = workspace.select(Op::kRopeCache, table());
   workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end) {
     for (const SequenceSpan& sequence : batch.sequences) {
       const int64_t from = std::max<int64_t>(begin - sequence.row_begin, 0);
@@ -106,5 +106,7 @@ void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspac
     }
   });
 }
+
+std::vector<Variant> ropeCacheVariants() { return variantsOf(Op::kRopeCache, table()); }
 }  // namespace chorus
 #endif

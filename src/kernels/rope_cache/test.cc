@@ -6,7 +6,7 @@ namespace chorus {
 namespace {
 
 using kernel_test::Values;
-using RopeCacheTest = kernel_test::EveryIsa;
+using RopeCacheTest = kernel_test::EveryVariant;
 
 struct Outcome {
   std::vector<float> qkv;
@@ -19,58 +19,121 @@ struct Case {
   DType dtype;
 };
 
-Outcome run(Backend& backend, Values values, const Case& c) {
-  const int64_t width = int64_t{c.num_heads + 2 * c.num_kv_heads} * c.head_size;
-  const int32_t lengths[] = {1, 37, 5}, firsts[] = {17, 0, 62};
-  std::vector<int32_t> table;
-  KvLayer kv{nullptr, 0, c.dtype, c.num_kv_heads, c.head_size, c.tokens_per_block};
-  kv.block_stride = kvBlockBytes(kv);
-  const int32_t blocks = (80 + c.tokens_per_block - 1) / c.tokens_per_block;
-  std::vector<std::vector<int32_t>> tables(3);
-  for (int32_t i = 0; i < 3 * blocks; ++i) tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
-  Outcome result;
-  result.cache.resize(static_cast<size_t>(kv.block_stride * 3 * blocks));
-  kv.base = result.cache.data();
+struct Input {
+  int64_t width = 0;
+  std::vector<std::vector<int32_t>> tables;
   std::vector<SequenceSpan> spans;
+  std::vector<int32_t> tokens;
+  std::vector<float> cos, sin, bias, qkv;
+  KvLayer kv;
+  size_t cache_bytes = 0;
+};
+
+Input makeInput(Values values, const Case& c) {
+  Input in;
+  in.width = int64_t{c.num_heads + 2 * c.num_kv_heads} * c.head_size;
+  const int32_t lengths[] = {1, 37, 5}, firsts[] = {17, 0, 62};
+  in.kv = {nullptr, 0, c.dtype, c.num_kv_heads, c.head_size, c.tokens_per_block};
+  in.kv.block_stride = kvBlockBytes(in.kv);
+  const int32_t blocks = (80 + c.tokens_per_block - 1) / c.tokens_per_block;
+  in.tables.resize(3);
+  for (int32_t i = 0; i < 3 * blocks; ++i) in.tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
+  in.cache_bytes = static_cast<size_t>(in.kv.block_stride * 3 * blocks);
   int32_t rows = 0;
   for (size_t s = 0; s < 3; ++s) {
-    spans.push_back({rows, lengths[s], firsts[s], tables[s]});
+    in.spans.push_back({rows, lengths[s], firsts[s], in.tables[s]});
     rows += lengths[s];
   }
-  const std::vector<int32_t> tokens(static_cast<size_t>(rows));
-  const auto cos = values.reals(80 * (c.rotary_dim / 2)), sin = values.reals(80 * (c.rotary_dim / 2));
-  const auto bias = values.reals(width);
-  result.qkv = values.reals(rows * width);
+  in.tokens.resize(static_cast<size_t>(rows));
+  in.cos = values.reals(80 * (c.rotary_dim / 2));
+  in.sin = values.reals(80 * (c.rotary_dim / 2));
+  in.bias = values.reals(in.width);
+  in.qkv = values.reals(rows * in.width);
+  return in;
+}
+
+Outcome run(Backend& backend, const Input& in, const Case& c) {
+  Outcome result{in.qkv, std::vector<std::byte>(in.cache_bytes)};
+  KvLayer kv = in.kv;
+  kv.base = result.cache.data();
   const auto context = backend.createContext();
-  backend.prepare({tokens, spans, {}}, *context);
-  backend.ropeCache({kernel_test::view(result.qkv, rows, width),
-                     c.with_bias ? bias.data() : nullptr,
+  backend.prepare({in.tokens, in.spans, {}}, *context);
+  backend.ropeCache({kernel_test::view(result.qkv, std::ssize(in.tokens), in.width),
+                     c.with_bias ? in.bias.data() : nullptr,
                      c.num_heads,
-                     {cos.data(), sin.data(), c.rotary_dim, c.interleaved},
+                     {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
                      kv},
                     *context, {});
   return result;
 }
 
+constexpr Case kCases[] = {
+    Case{4, 2, 64, 64, 16, false, false, DType::kFloat32},
+    Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
+    Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},
+    Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
+    Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},
+    Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
+
 // The same roundings in the same order: bits equal the reference's, in q, k, v and the cache.
 TEST_P(RopeCacheTest, EqualsTheReference) {
   const auto reference = createBackend({.name = "reference"});
   for (const int threads : {1, 3}) {
-    const auto backend = kernel_test::cpuBackend(GetParam(), threads);
-    for (const Case& c : {Case{4, 2, 64, 64, 16, false, false, DType::kFloat32},
-                          Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
-                          Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},
-                          Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
-                          Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},
-                          Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}}) {
-      const Outcome actual = run(*backend, Values(), c);
-      const Outcome expected = run(*reference, Values(), c);
+    Backend& backend = newBackend(threads);
+    for (const Case& c : kCases) {
+      const Input in = makeInput(Values(), c);
+      const Outcome actual = run(backend, in, c);
+      const Outcome expected = run(*reference, in, c);
       kernel_test::expectSameBits(actual.qkv.data(), expected.qkv.data(), std::ssize(expected.qkv), "qkv");
       EXPECT_EQ(actual.cache, expected.cache) << "head size " << c.head_size << " " << dtypeName(c.dtype);
     }
   }
 }
 
-CHORUS_FOR_EVERY_ISA(RopeCacheTest);
+// (a, b) turned by an angle is (a cos - b sin, b cos + a sin), within two roundings each; what the cache holds is the
+// row's k and v, rounded once.
+TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
+  Backend& backend = newBackend(2);
+  for (const Case& c : kCases) {
+    const Input in = makeInput(Values(), c);
+    const Outcome out = run(backend, in, c);
+    const int64_t half = c.rotary_dim / 2, width = in.width;
+    for (const SequenceSpan& s : in.spans) {
+      for (int64_t i = 0; i < s.num_rows; ++i) {
+        const float* before = in.qkv.data() + (s.row_begin + i) * width;
+        const float* after = out.qkv.data() + (s.row_begin + i) * width;
+        const int64_t position = s.first_position + i;
+        const auto value = [&](int64_t at) { return double{before[at]} + (c.with_bias ? double{in.bias[static_cast<size_t>(at)]} : 0.0); };
+        for (int64_t at = 0; at < width; ++at) {
+          const int64_t head = at / c.head_size, d = at % c.head_size;
+          double expected = value(at);
+          if (head < c.num_heads + c.num_kv_heads && d < c.rotary_dim) {
+            const int64_t pair = c.interleaved ? d / 2 : d % half;
+            const bool second = c.interleaved ? d % 2 == 1 : d >= half;
+            const int64_t other = at + (c.interleaved ? 1 : half) * (second ? -1 : 1);
+            const double cos = in.cos[static_cast<size_t>(position * half + pair)];
+            const double sin = in.sin[static_cast<size_t>(position * half + pair)];
+            expected = value(at) * cos + (second ? 1 : -1) * value(other) * sin;
+          }
+          ASSERT_NEAR(after[at], expected, 8 * std::numeric_limits<float>::epsilon()) << "column " << at;
+        }
+        for (int64_t at = 0; at < int64_t{c.num_kv_heads} * c.head_size; ++at) {
+          const int64_t head = at / c.head_size, d = at % c.head_size;
+          const float* k = after + c.num_heads * c.head_size;
+          const float* v = k + c.num_kv_heads * c.head_size;
+          const auto rounded = kernel_test::asDtype({k[at], v[at]}, c.dtype);
+          const auto block = static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
+          const std::byte* data = out.cache.data() + block * static_cast<size_t>(in.kv.block_stride);
+          ASSERT_EQ(loadAsFloat(data, c.dtype, keyIndex(in.kv, head, position, d)),
+                    loadAsFloat(rounded.data(), c.dtype, 0));
+          ASSERT_EQ(loadAsFloat(data, c.dtype, valueIndex(in.kv, head, position, d)),
+                    loadAsFloat(rounded.data(), c.dtype, 1));
+        }
+      }
+    }
+  }
+}
+
+CHORUS_FOR_EVERY_VARIANT(RopeCache, RopeCacheTest);
 }  // namespace
 }  // namespace chorus

@@ -1,10 +1,11 @@
 #include "runtime/kv_cache/block_manager.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
-#include <random>
-#include <set>
+
+#include "runtime/testing/scenario_file.h"
 
 namespace chorus {
 namespace {
@@ -27,19 +28,6 @@ TEST(BlockManager, ExtendsInTokensAndReleases) {
   EXPECT_TRUE(manager.table(0).empty());
 }
 
-TEST(BlockManager, SharedBlocksLiveUntilTheLastRelease) {
-  BlockManager manager(3, 4, 2, 12);
-  ASSERT_TRUE(manager.extend(0, 8));
-  manager.share(1, manager.table(0));
-  EXPECT_EQ(manager.references(manager.table(0)[0]), 2);
-  ASSERT_TRUE(manager.extend(1, 12));
-  EXPECT_EQ(manager.usedBlocks(), 3);
-  manager.release(0);
-  EXPECT_EQ(manager.usedBlocks(), 3);
-  manager.release(1);
-  EXPECT_EQ(manager.usedBlocks(), 0);
-}
-
 TEST(BlockManager, TablesKeepTheirAddress) {
   BlockManager manager(8, 2, 3, 8);
   ASSERT_TRUE(manager.extend(2, 2));
@@ -49,54 +37,93 @@ TEST(BlockManager, TablesKeepTheirAddress) {
   EXPECT_EQ(manager.table(2).data(), before);
 }
 
-// A plain model: a map from slot to block ids, references counted by looking.
-TEST(BlockManager, RandomisedAgainstAPlainModel) {
-  const unsigned seed = 20240611;
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
-  const auto pick = [&](int below) { return static_cast<int32_t>(random() % static_cast<unsigned>(below)); };
-  constexpr int32_t kBlocks = 23, kTokens = 4, kSlots = 6, kMaxSeqLen = 40;
-  BlockManager manager(kBlocks, kTokens, kSlots, kMaxSeqLen);
-  std::map<int32_t, std::vector<int32_t>> model;
-  for (int step = 0; step < 20000; ++step) {
-    const int32_t slot = pick(kSlots);
-    auto& mine = model[slot];
-    switch (pick(4)) {
-      case 0:
-        manager.release(slot);
-        mine.clear();
-        break;
-      case 1: {
-        const auto& other = model[pick(kSlots)];
-        if (!mine.empty() || other.empty()) break;
-        mine.assign(other.begin(), other.begin() + 1 + pick(static_cast<int>(other.size())));
-        manager.share(slot, mine);
-        break;
-      }
-      default: {
-        const int32_t tokens = pick(kMaxSeqLen + 1);
-        std::set<int32_t> used;
-        for (const auto& [_, blocks] : model) used.insert(blocks.begin(), blocks.end());
-        const int32_t missing = manager.blocksFor(tokens) - static_cast<int32_t>(mine.size());
-        const bool fits = missing <= kBlocks - static_cast<int32_t>(used.size());
-        ASSERT_EQ(manager.extend(slot, tokens), fits) << step;
-        const auto table = manager.table(slot);
-        if (fits && missing > 0) {
-          for (size_t i = mine.size(); i < table.size(); ++i) {
-            ASSERT_FALSE(used.contains(table[i])) << "a used block was given again at " << step;
-            mine.push_back(table[i]);
-          }
-        }
-      }
+TEST(BlockManager, NextBlocksHaveOneNumberWhoeverAsks) {
+  BlockManager manager(8, 2, 2, 8);
+  const std::vector<int32_t> a = {1, 2, 3, 4, 5}, b = {1, 2, 3, 4, 6, 7}, c = {1, 2, 3, 9};
+  ASSERT_TRUE(manager.extend(0, 5));
+  EXPECT_EQ(manager.nextBlock(0, 1, a, 0), manager.match(1, b, 5).next_block);
+  EXPECT_NE(manager.nextBlock(0, 1, a, 0), manager.match(2, b, 5).next_block) << "another realm";
+  manager.written(0, 1, std::span(a).first(2));
+  EXPECT_EQ(manager.nextBlock(0, 1, a, 2), manager.match(1, b, 5).next_block);
+  EXPECT_NE(manager.nextBlock(0, 1, a, 2), manager.match(1, c, 3).next_block) << "other tokens";
+  EXPECT_EQ(manager.nextBlock(0, 1, a, 4), 0u) << "its last block is not complete";
+}
+
+class Scenario {
+ public:
+  std::string play(const testing::ScenarioLine& line) {
+    const auto slot = [&](size_t word) { return std::stoi(line.words.at(word)); };
+    if (line.command == "scenario") return "";
+    if (line.command == "pool") {
+      manager_ = BlockManager(line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64);
+      sequences_.clear();
+    } else if (line.command == "begin") {
+      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("realm", 1)), tokensOf(line.words.at(1))});
+    } else if (line.command == "append") {
+      auto& tokens = sequences_.at(slot(0)).tokens;
+      const auto more = tokensOf(line.words.at(1));
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      return manager_.extend(slot(0), static_cast<int32_t>(tokens.size())) ? "" : "no room";
+    } else if (line.command == "written") {
+      const auto& sequence = sequences_.at(slot(0));
+      const size_t count = line.words.size() > 1 ? std::stoul(line.words[1]) : sequence.tokens.size();
+      manager_.written(slot(0), sequence.realm, std::span(sequence.tokens).first(count));
+    } else if (line.command == "release") {
+      manager_.release(slot(0));
+    } else if (line.command == "match") {
+      const auto tokens = tokensOf(line.words.at(0));
+      const auto found = manager_.match(static_cast<uint64_t>(line.numberOf("realm", 1)), tokens,
+                                        static_cast<int32_t>(tokens.size()));
+      return fmt::format("{} cached={}", found.blocks, found.cached);
+    } else if (line.command == "common") {
+      const auto a = manager_.table(slot(0)), b = manager_.table(slot(1));
+      size_t same = 0;
+      while (same < std::min(a.size(), b.size()) && a[same] == b[same]) ++same;
+      return std::to_string(same);
+    } else if (line.command == "state") {
+      return fmt::format("used={} cached={} empty={}", manager_.usedBlocks(), manager_.cachedBlocks(),
+                         manager_.freeBlocks() - manager_.cachedBlocks());
+    } else if (line.command == "freed") {
+      std::vector<int32_t> slots, freed(line.words.size());
+      for (size_t i = 0; i < line.words.size(); ++i) slots.push_back(slot(i));
+      manager_.freedBy(slots, freed);
+      return fmt::format("{}", fmt::join(freed, ","));
+    } else {
+      throw std::runtime_error("unknown command " + line.command);
     }
-    std::map<int32_t, int32_t> references;
-    for (const auto& [owner, blocks] : model) {
-      const auto table = manager.table(owner);
-      ASSERT_EQ(std::vector<int32_t>(table.begin(), table.end()), blocks) << step;
-      for (const int32_t block : blocks) ++references[block];
+    return "";
+  }
+
+ private:
+  struct Sequence {
+    uint64_t realm = 1;
+    std::vector<int32_t> tokens;
+  };
+  static std::vector<int32_t> tokensOf(const std::string& word) { return {word.begin(), word.end()}; }
+
+  std::string begin(int32_t slot, Sequence sequence) {
+    const auto length = static_cast<int32_t>(sequence.tokens.size());
+    const auto found = manager_.match(sequence.realm, sequence.tokens, length - 1);
+    manager_.reuse(slot, sequence.realm, sequence.tokens, found.blocks);
+    sequences_[slot] = std::move(sequence);
+    if (manager_.extend(slot, length)) return std::to_string(found.blocks);
+    manager_.release(slot);
+    return "no room";
+  }
+
+  BlockManager manager_{1, 1, 1, 1};
+  std::map<int32_t, Sequence> sequences_;
+};
+
+TEST(BlockManagerScenarios, Files) {
+  const auto files = testing::scenarioFiles(CHORUS_SOURCE_DIR "/tests/scenarios/kv_cache");
+  ASSERT_FALSE(files.empty());
+  for (const auto& file : files) {
+    Scenario scenario;
+    for (const auto& line : testing::readScenario(file)) {
+      EXPECT_EQ(scenario.play(line), line.expected)
+          << file.filename().string() << ":" << line.number << ": " << line.text;
     }
-    ASSERT_EQ(manager.usedBlocks(), static_cast<int32_t>(references.size())) << step;
-    for (const auto& [block, count] : references) ASSERT_EQ(manager.references(block), count) << step;
   }
 }
 

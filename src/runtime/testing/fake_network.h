@@ -1,6 +1,6 @@
 // A network for tests of the executor: tokens stand in the KV blocks themselves, and the logits of a row
 // follow from a hash of every token before it, read back through the block table. A wrong table, position,
-// chunk or adapter gives other tokens than expectedTokens().
+// chunk or adapter gives other tokens than expectedTokens(); what another adapter wrote fails the step.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class FakeNetwork : public StepRunner {
   FakeNetwork(int32_t vocab, int32_t blocks, int32_t tokens_per_block)
       : vocab_(vocab),
         tokens_per_block_(tokens_per_block),
-        cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block), -1) {}
+        cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block)) {}
 
   // Called before every step, with its number; may throw or wait.
   std::function<void(int step, const StepInput&)> before_step;
@@ -78,13 +78,18 @@ class FakeNetwork : public StepRunner {
       for (int32_t i = 0; i < sequence.num_rows; ++i) {
         const int32_t row = sequence.row_begin + i;
         const int32_t position = sequence.first_position + i;
-        at(sequence, position) = input.tokens.at(static_cast<size_t>(row));
+        const uint64_t adapter = hashAdapter(adapterOf(input, row));
+        at(sequence, position) = {input.tokens.at(static_cast<size_t>(row)), adapter};
         if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
         std::vector<int32_t> history;
-        for (int32_t p = 0; p <= position; ++p) history.push_back(at(sequence, p));
+        for (int32_t p = 0; p <= position; ++p) {
+          const Entry& entry = at(sequence, p);
+          if (entry.adapter != adapter) throw std::logic_error("another adapter's keys and values");
+          history.push_back(entry.token);
+        }
         const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_),
                                       static_cast<size_t>(vocab_));
-        fakeLogits(history, hashAdapter(adapterOf(input, row)), logits);
+        fakeLogits(history, adapter, logits);
         if (after_row) after_row(history, logits);
         ++out;
       }
@@ -95,7 +100,11 @@ class FakeNetwork : public StepRunner {
   }
 
  private:
-  int32_t& at(const SequenceSpan& sequence, int32_t position) {
+  struct Entry {
+    int32_t token = -1;
+    uint64_t adapter = 0;
+  };
+  Entry& at(const SequenceSpan& sequence, int32_t position) {
     const int32_t block = sequence.block_table[static_cast<size_t>(position / tokens_per_block_)];
     return cache_.at(static_cast<size_t>(block * tokens_per_block_ + position % tokens_per_block_));
   }
@@ -114,7 +123,7 @@ class FakeNetwork : public StepRunner {
   int32_t vocab_;
   int32_t tokens_per_block_;
   int steps_ = 0;
-  std::vector<int32_t> cache_;
+  std::vector<Entry> cache_;
   std::vector<float> logits_;
 };
 

@@ -1,16 +1,18 @@
-// Plays the executor's part around the scheduler, for tests: applies plans, lets every sampling sequence
-// produce a token, and checks after each step that no budget was exceeded.
+// Plays the executor's part around the scheduler and the block manager, for tests: applies plans, lets every
+// sampling sequence produce a token, and checks after each step that no budget was exceeded.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "runtime/kv_cache/block_manager.h"
 #include "runtime/scheduler.h"
 
 namespace chorus::testing {
@@ -24,10 +26,14 @@ struct SimulatedRequest {
   uint64_t adapter = 0;
   int64_t adapter_cost = 0;
   bool adapter_ready = true;
+  int32_t family = 0;  // requests of one family begin with the same tokens,
+  int32_t common = 0;  // so many at most
 
+  std::vector<int32_t> tokens;  // prompt and generated
   int32_t generated = 0;
   int32_t cached = 0;
-  int32_t blocks = 0;
+  int32_t slot = -1;
+  int32_t reused = 0;  // tokens, over all its starts
   bool running = false;
   bool generating = false;
   bool was_paused = false;
@@ -42,6 +48,7 @@ struct SimulatedRequest {
 class SchedulerSimulation {
  public:
   SchedulerLimits limits;
+  bool reuse = true;
 
   void arrive(SimulatedRequest request);
   // Ends a request now, wherever it is. False when it is not there.
@@ -54,20 +61,25 @@ class SchedulerSimulation {
 
   bool empty() const { return running_.empty() && waiting_.empty(); }
   int32_t steps() const { return steps_; }
-  int32_t blocksHeld() const;
+  int32_t blocksHeld() const { return blocks_ == nullptr ? 0 : blocks_->usedBlocks(); }
+  int32_t blocksCached() const { return blocks_ == nullptr ? 0 : blocks_->cachedBlocks(); }
   const std::vector<SimulatedRequest>& finished() const { return finished_; }
   const SchedulerPlan& plan() const { return plan_; }
 
  private:
   void enqueue(SimulatedRequest request);
+  void begin();
+  RequestView view(const SimulatedRequest& r) const;
+  void countFreed(std::span<const SimulatedRequest> all, std::vector<RequestView>& views);
+  void leave(SimulatedRequest& r);
+  uint64_t realm(const SimulatedRequest& r) const { return 1 + r.adapter; }
   void check(const std::vector<RequestView>& views) const;
-  int32_t blocksFor(int32_t tokens) const {
-    return (tokens + limits.tokens_per_block - 1) / limits.tokens_per_block;
-  }
 
   std::vector<SimulatedRequest> running_;  // in the order they started
   std::deque<SimulatedRequest> waiting_;   // in queue order
   std::vector<SimulatedRequest> finished_;
+  std::unique_ptr<BlockManager> blocks_;
+  std::vector<int32_t> free_slots_;
   SchedulerPlan plan_;
   uint64_t arrivals_ = 0;
   int32_t steps_ = 0;
@@ -75,6 +87,10 @@ class SchedulerSimulation {
 
 inline void SchedulerSimulation::arrive(SimulatedRequest request) {
   request.position.arrival = arrivals_++;
+  for (int32_t i = 0; i < request.prompt; ++i) {
+    const bool common = i < request.common;
+    request.tokens.push_back(common ? -1 - request.family : static_cast<int32_t>(request.position.arrival));
+  }
   enqueue(std::move(request));
 }
 
@@ -86,6 +102,9 @@ inline void SchedulerSimulation::enqueue(SimulatedRequest request) {
 
 inline bool SchedulerSimulation::cancel(const std::string& name) {
   const auto named = [&](const auto& request) { return request.name == name; };
+  for (auto& request : running_) {
+    if (named(request)) leave(request);
+  }
   return std::erase_if(running_, named) + std::erase_if(waiting_, named) > 0;
 }
 
@@ -95,24 +114,68 @@ inline void SchedulerSimulation::setAdapterReady(uint64_t adapter, bool ready) {
   }
 }
 
-inline int32_t SchedulerSimulation::blocksHeld() const {
-  int32_t blocks = 0;
-  for (const auto& request : running_) blocks += request.blocks;
-  return blocks;
+// The pool, once the limits are known. A table is as long as the pool at most: no request outgrows it.
+inline void SchedulerSimulation::begin() {
+  if (blocks_ != nullptr) return;
+  blocks_ = std::make_unique<BlockManager>(limits.kv_blocks, limits.tokens_per_block, limits.max_batch_size,
+                                           limits.kv_blocks * limits.tokens_per_block);
+  for (int32_t slot = limits.max_batch_size; slot-- > 0;) free_slots_.push_back(slot);
+}
+
+inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
+  RequestView view;
+  view.num_tokens = r.known();
+  view.num_cached = r.cached;
+  view.final_cached = r.prompt + r.new_tokens - 1;
+  view.running = r.running;
+  view.generating = r.generating;
+  view.was_paused = r.was_paused;
+  view.adapter = r.adapter;
+  view.adapter_ready = r.adapter_ready;
+  view.adapter_cost = r.adapter_cost;
+  view.times_bypassed = r.bypassed;
+  if (r.running) {
+    view.blocks_held = static_cast<int32_t>(blocks_->table(r.slot).size());
+    if (reuse && !r.generating) view.next_block = blocks_->nextBlock(r.slot, realm(r), r.tokens, r.cached);
+  } else if (reuse) {
+    const PrefixMatch match = blocks_->match(realm(r), r.tokens, r.known() - 1);
+    view.num_cached = match.blocks * limits.tokens_per_block;
+    view.blocks_held = match.blocks;
+    view.blocks_taken = match.cached;
+    view.next_block = match.next_block;
+    view.can_reuse_next = match.next_block != 0 && view.num_cached + limits.tokens_per_block < r.known();
+  }
+  return view;
+}
+
+inline void SchedulerSimulation::countFreed(std::span<const SimulatedRequest> all,
+                                            std::vector<RequestView>& views) {
+  std::vector<int32_t> slots;
+  for (const auto& r : all) {
+    if (r.running) slots.insert(slots.begin(), r.slot);
+  }
+  std::vector<int32_t> freed(slots.size());
+  blocks_->freedBy(slots, freed);
+  for (size_t i = 0; i < freed.size(); ++i) views[i].blocks_freed = freed[freed.size() - 1 - i];
+}
+
+inline void SchedulerSimulation::leave(SimulatedRequest& r) {
+  blocks_->release(r.slot);
+  free_slots_.push_back(r.slot);
+  r.slot = -1;
 }
 
 inline std::string SchedulerSimulation::step() {
+  begin();
   std::vector<RequestView> views;
   std::vector<SimulatedRequest> all;
   for (auto& request : running_) all.push_back(std::move(request));
   for (auto& request : waiting_) all.push_back(std::move(request));
   running_.clear();
   waiting_.clear();
-  for (const auto& r : all) {
-    views.push_back({r.known(), r.cached, r.prompt + r.new_tokens - 1, r.blocks, r.running, r.generating,
-                     r.was_paused, r.adapter, r.adapter_ready, r.adapter_cost, r.bypassed});
-  }
-  schedule(limits, views, plan_);
+  for (const auto& r : all) views.push_back(view(r));
+  countFreed(all, views);
+  schedule(limits, blocks_->freeBlocks(), views, plan_);
   check(views);
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
@@ -124,24 +187,37 @@ inline std::string SchedulerSimulation::step() {
     auto& r = at(i);
     r.running = r.generating = false;
     r.was_paused = true;
-    r.cached = r.blocks = 0;
+    r.cached = 0;
+    leave(r);
     append(pause, r.name);
   }
   for (const int32_t i : plan_.bypassed) ++at(i).bypassed;
   for (const int32_t i : plan_.started) {
-    at(i).running = true;
-    ++at(i).starts;
-    append(start, at(i).name);
+    auto& r = at(i);
+    r.running = true;
+    ++r.starts;
+    r.slot = free_slots_.back();
+    free_slots_.pop_back();
+    const auto& seen = views[static_cast<size_t>(i)];
+    if (reuse) blocks_->reuse(r.slot, realm(r), r.tokens, seen.blocks_held);
+    r.cached = seen.num_cached;
+    r.reused += r.cached;
+    append(start, r.name);
+  }
+  for (const auto& sequence : plan_.sequences) {
+    const auto& r = at(sequence.request_index);
+    if (!blocks_->extend(r.slot, r.known())) throw std::logic_error("no block for " + r.name);
   }
   for (const auto& sequence : plan_.sequences) {
     auto& r = at(sequence.request_index);
-    r.blocks = std::max(r.blocks, blocksFor(r.known()));
     if (r.first_step < 0) r.first_step = steps_;
     r.cached += sequence.num_tokens;
+    if (reuse) blocks_->written(r.slot, realm(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
     append(sequence.context ? context : generate,
            sequence.context ? fmt::format("{}:{}", r.name, sequence.num_tokens) : r.name);
     if (sequence.samples) {
       ++r.generated;
+      r.tokens.push_back(static_cast<int32_t>(r.position.arrival));
       r.generating = true;
     }
   }
@@ -150,13 +226,10 @@ inline std::string SchedulerSimulation::step() {
     if (views[static_cast<size_t>(i)].running && at(i).running) order.push_back(i);
   }
   order.insert(order.end(), plan_.started.begin(), plan_.started.end());
-  int32_t blocks = 0;
-  for (const int32_t i : order) blocks += at(i).blocks;
-  if (blocks > limits.kv_blocks)
-    throw std::logic_error(fmt::format("{} blocks held of {}", blocks, limits.kv_blocks));
   for (const int32_t i : order) {
     if (at(i).done()) {
       append(finish, at(i).name);
+      leave(at(i));
       finished_.push_back(at(i));
     } else {
       running_.push_back(at(i));

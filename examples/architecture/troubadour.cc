@@ -1,0 +1,117 @@
+// Troubadour, a made-up decoder that differs from Llama wherever one architecture differs from another:
+//   - a norm before and after attention, and before and after the MLP (GLM-4 and Gemma 2 do the same);
+//   - q, k and v fused in one tensor, by KV head: the group's query heads, its key, its value (Falcon, InternLM 2);
+//   - rotary positions on the first part of a head, in adjacent pairs;
+//   - gate and up fused in one tensor.
+// This file is all there is of it. Converter, completeness check, sharding over ranks, adapters, engine and decoder
+// follow from what stands here.
+#include "troubadour.h"
+
+#include "lora/module_ids.h"
+#include "models/source_config.h"
+#include "models/weight_rows.h"
+
+namespace chorus::example {
+namespace {
+
+using Axis = ShardRule::Axis;
+
+// 1. How the source's config becomes ours. Every key is used, inert, or supported only at its default.
+ModelConfig readConfig(const Json& json, std::string_view source) {
+  SourceKeys keys = {.used = decoderKeys(), .inert = {}, .only_at_default = {}};
+  keys.used.insert(keys.used.end(), {"attention_bias", "partial_rotary_factor"});
+  checkSourceKeys(json, keys, source);
+  ModelConfig config = readDecoderConfig(json, source);
+  config.architecture = "TroubadourForCausalLM";
+  config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
+  config.position_embedding_type = PositionEmbedding::kRopeGptj;
+  readRotary(json, source, PartialRotary::kRead, config);
+  config.finalize(source);
+  return config;
+}
+
+// 2. The weight table: the checkpoint's tensors, where each comes from, how ranks cut it, what adapters may target.
+void addAttention(const ModelConfig& c, WeightTable& table) {
+  const int64_t d = c.head_size;
+  const int64_t q = c.num_attention_heads * d;
+  const int64_t kv = c.num_key_value_heads * d;
+  const int64_t all = q + 2 * kv;
+  // Of each KV head's rows of the fused tensor: its query heads, its key, its value.
+  const int64_t queries = q / c.num_key_value_heads;
+  const int64_t group = queries + 2 * d;
+  const SourceRows q_rows = {.total = all, .begin = 0, .block = queries, .stride = group};
+  const SourceRows k_rows = {.total = all, .begin = queries, .block = d, .stride = group};
+  const SourceRows v_rows = {.total = all, .begin = queries + d, .block = d, .stride = group};
+
+  const WeightRow qkv = linearRow(
+      "transformer.layers.{}.attention.qkv.weight", all, c.hidden_size,
+      {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
+      {{"model.layers.{}.self_attn.wqkv.weight", 0, q, q_rows},
+       {"model.layers.{}.self_attn.wqkv.weight", q, kv, k_rows},
+       {"model.layers.{}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
+      // An adapter on the fused tensor adapts its three parts; one that was split adapts them by name.
+      {{kAttnQ, "self_attn.wqkv", 0, q, q_rows},
+       {kAttnK, "self_attn.wqkv", q, kv, k_rows},
+       {kAttnV, "self_attn.wqkv", q + kv, kv, v_rows},
+       {kAttnQ, "self_attn.q_proj", 0, q},
+       {kAttnK, "self_attn.k_proj", q, kv},
+       {kAttnV, "self_attn.v_proj", q + kv, kv}});
+  table.push_back(qkv);
+  if (c.attn_bias) table.push_back(biasOf(qkv));
+  table.push_back(linearRow("transformer.layers.{}.attention.dense.weight", c.hidden_size, q, {.axis = Axis::kColumns},
+                            {{"model.layers.{}.self_attn.o_proj.weight", 0, c.hidden_size}},
+                            {{kAttnDense, "self_attn.o_proj", 0, c.hidden_size}}));
+}
+
+void addMlp(const ModelConfig& c, WeightTable& table) {
+  const int64_t h = c.hidden_size;
+  const int64_t f = c.intermediate_size;
+  const SourceRows gate = {.total = 2 * f, .begin = 0};
+  const SourceRows up = {.total = 2 * f, .begin = f};
+  table.push_back(linearRow("transformer.layers.{}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
+                            {{"model.layers.{}.mlp.gate_up_proj.weight", 0, f, gate}},
+                            {{kMlpHTo4H, "mlp.gate_up_proj", 0, f, gate}, {kMlpHTo4H, "mlp.gate_proj", 0, f}}));
+  table.push_back(linearRow("transformer.layers.{}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
+                            {{"model.layers.{}.mlp.gate_up_proj.weight", 0, f, up}},
+                            {{kMlpGate, "mlp.gate_up_proj", 0, f, up}, {kMlpGate, "mlp.up_proj", 0, f}}));
+  table.push_back(linearRow("transformer.layers.{}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
+                            {{"model.layers.{}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}}));
+}
+
+WeightTable weightTable(const ModelConfig& c) {
+  const auto norm = [&](const char* ours, const char* source) {
+    return normRow(std::string("transformer.layers.{}.") + ours, c.hidden_size, Stage::kEveryLayer,
+                   std::string("model.layers.{}.") + source);
+  };
+  WeightTable table;
+  table.push_back(embeddingRow(c, "model.embed_tokens.weight"));
+  table.push_back(norm("input_layernorm.weight", "attention_in_norm.weight"));
+  addAttention(c, table);
+  table.push_back(norm("post_layernorm.weight", "attention_out_norm.weight"));
+  table.push_back(norm("pre_feedforward_layernorm.weight", "mlp_in_norm.weight"));
+  addMlp(c, table);
+  table.push_back(norm("post_feedforward_layernorm.weight", "mlp_out_norm.weight"));
+  table.push_back(normRow("transformer.ln_f.weight", c.hidden_size, Stage::kLast, "model.norm.weight"));
+  if (!sharesEmbedding(c)) table.push_back(headRow(c, "lm_head.weight", "model.embed_tokens.weight"));
+  return table;
+}
+
+// 3. The structure.
+ModelSpec modelSpec(const ModelConfig& config) {
+  const LayerSpec layer = {.residual = ResidualForm::kSandwich,
+                           .norm = NormKind::kRms,
+                           .mlp = MlpKind::kGated,
+                           .activation = Activation::kSilu};
+  return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
+}
+}  // namespace
+
+Architecture troubadourArchitecture() {
+  return {.name = "TroubadourForCausalLM",
+          .configFromHuggingFace = readConfig,
+          .weightTable = weightTable,
+          .modelSpec = modelSpec,
+          .ignored_sources = {"lm_head.weight"}};
+}
+
+}  // namespace chorus::example

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Fuzz targets under ASan and UBSan, two at a time, each from its corpus in tests/fuzz/ (which stays as it is):
+# scripts/fuzz.sh [SECONDS [TARGET...]], by default half a minute for every target. A finding prints its input in base64.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-30}
+shift || true
+scripts/install_deps.sh --ci
+cmake --preset dev >/dev/null
+[ $# -gt 0 ] || set -- $(git ls-files -co --exclude-standard 'src/*_fuzz.cc' | xargs -n 1 basename -s .cc | sort)
+cmake --build --preset dev --target "$@"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export ASAN_OPTIONS=quarantine_size_mb=16:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-19
+
+fuzz() {
+  local target=$1 seconds=$2 work=$3 status=0
+  mkdir -p "$work/$target/corpus"
+  cp tests/fuzz/"$target"/* "$work/$target/corpus"
+  local options=(-max_total_time="$seconds" -timeout=2 -rss_limit_mb=256 -print_final_stats=1)
+  [ -f "tests/fuzz/$target.dict" ] && options+=(-dict="tests/fuzz/$target.dict")
+  build/dev/"$target" "${options[@]}" -artifact_prefix="$work/$target/" "$work/$target/corpus" \
+    >"$work/$target/log" 2>&1 || status=$?
+  if [ $status -ne 0 ]; then
+    echo "$target: FAILED"
+    grep -v '^#' "$work/$target/log" | tail -60
+    for input in "$work/$target"/{crash,timeout,oom,leak,slow-unit}-*; do
+      [ -f "$input" ] && echo "base64 of the input (base64 -d, then build/dev/$target FILE): $(base64 -w 0 "$input")"
+    done
+    return 1
+  fi
+  echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target/log") inputs, peak" \
+       "$(sed -n 's/^stat::peak_rss_mb: *//p' "$work/$target/log") MB, no finding"
+}
+export -f fuzz
+printf '%s\n' "$@" | xargs -P 2 -I{} bash -c 'fuzz "$@"' fuzz {} "$seconds" "$work"

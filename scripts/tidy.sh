@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# clang-tidy over changed sources, with the compile commands of the dev preset. scripts/tidy.sh [--all | REVISION]:
+# changed since REVISION; by default since the branch left origin/main, on main itself within the last 20 first-parent
+# commits. A changed header is checked through the sources of its folder that include it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/install_deps.sh --ci
+cmake --preset dev >/dev/null
+
+changedSince() { git diff --name-only --diff-filter=d "$1" -- 'src/*.cc' 'src/*.h' 'include/*.h' 'tests/*.cc' 'tests/*.h'; }
+base=${1:-}
+if [ -z "$base" ]; then
+  base=$(git merge-base origin/main HEAD 2>/dev/null || true)
+  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+    commits=$(git rev-list --first-parent --count HEAD)
+    base=$(git rev-list --first-parent HEAD | sed -n "$((commits < 21 ? commits : 21))p")
+  fi
+fi
+if [ "$base" = --all ]; then
+  changed=$(git ls-files 'src/*.cc' 'tests/*.cc')
+else
+  changed=$(changedSince "$base")
+fi
+
+sources=()
+for file in $changed; do
+  case $file in
+    *.cc) sources+=("$file") ;;
+    src/*.h)
+      for user in $(grep -lF "#include \"${file#src/}\"" "$(dirname "$file")"/*.cc || true); do sources+=("$user"); done ;;
+  esac
+done
+[ ${#sources[@]} -gt 0 ] || { echo "tidy: no source changed"; exit 0; }
+# fuzz targets and tests outside the dev build have no compile command and are not checked
+known=$(printf '%s\n' "${sources[@]}" | sort -u |
+        while read -r f; do grep -qF "/$f\"" build/dev/compile_commands.json && echo "$f"; done)
+echo "tidy: $(wc -l <<<"$known") sources"
+xargs -n 4 -P "$(nproc)" clang-tidy-19 -p build/dev --quiet --warnings-as-errors='*' <<<"$known" 2> >(
+  grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' >&2)

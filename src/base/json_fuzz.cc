@@ -1,0 +1,48 @@
+// Any bytes are JSON within the limits, whichever way keys are ordered, or refused with an Error.
+// parses: src/base/json.cc
+#include "base/json.h"
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace {
+
+template <typename T>
+void getAs(const chorus::Json& object, const std::string& key) {
+  try {
+    chorus::jsonGet<T>(object, key, "fuzz");
+  } catch (const chorus::Error&) {
+  }
+}
+
+void getAll(const chorus::Json& object) {
+  for (const auto& [key, value] : object.items()) {
+    getAs<bool>(object, key);
+    getAs<int32_t>(object, key);
+    getAs<int64_t>(object, key);
+    getAs<uint64_t>(object, key);
+    getAs<double>(object, key);
+    getAs<std::string>(object, key);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  bool sorted = false;
+  try {
+    const chorus::Json json = chorus::parseJson(text, "fuzz", {.max_bytes = 1 << 16, .max_depth = 8});
+    sorted = true;
+    if (chorus::Json::parse(json.dump(-1, ' ', false, chorus::Json::error_handler_t::replace)) != json) std::abort();
+    if (json.is_object()) getAll(json);
+    chorus::parseOrderedJson(text, "fuzz", {.max_bytes = 1 << 16, .max_depth = 8});
+    sorted = false;
+    chorus::parseJson(text, "fuzz", {.unique_keys = true});
+  } catch (const chorus::Error&) {
+    if (sorted) std::abort();  // what parses sorted must parse ordered
+  }
+  return 0;
+}

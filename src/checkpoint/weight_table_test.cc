@@ -1,0 +1,37 @@
+#include "checkpoint/weight_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace chorus {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+std::vector<std::pair<int64_t, int64_t>> runs(const SourceRows& rows, int64_t first, int64_t count) {
+  std::vector<std::pair<int64_t, int64_t>> found;
+  rows.forEachRun(first, count, [&](int64_t row, int64_t size) { found.emplace_back(row, size); });
+  return found;
+}
+
+TEST(SourceRowsTest, TogetherUnlessTheySayOtherwise) {
+  EXPECT_THAT(runs({}, 3, 5), ElementsAre(Pair(3, 5)));
+  EXPECT_THAT(runs({.total = 20, .begin = 10}, 3, 5), ElementsAre(Pair(13, 5)));
+  EXPECT_THAT(runs({}, 3, 0), ElementsAre());
+  EXPECT_EQ(SourceRows{}.rowsOfSource(7), 7);
+  EXPECT_EQ((SourceRows{.total = 20, .begin = 10}).rowsOfSource(10), 20);
+}
+
+TEST(SourceRowsTest, BlocksOfAFusedTensorFromAnyRowOn) {
+  // Two groups of four query rows, two key rows and two value rows: the keys.
+  const SourceRows keys = {.total = 16, .begin = 4, .block = 2, .stride = 8};
+  EXPECT_THAT(runs(keys, 0, 4), ElementsAre(Pair(4, 2), Pair(12, 2)));
+  EXPECT_THAT(runs(keys, 1, 2), ElementsAre(Pair(5, 1), Pair(12, 1)));
+  EXPECT_THAT(runs(keys, 3, 1), ElementsAre(Pair(13, 1)));
+  const SourceRows queries = {.total = 16, .begin = 0, .block = 4, .stride = 8};
+  EXPECT_THAT(runs(queries, 2, 6), ElementsAre(Pair(2, 2), Pair(8, 4)));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,153 @@
+#include "cli/bench_kernels.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "cli/backend_flags.h"
+#include "kernels/registry.h"
+#include "kernels/roofline.h"
+
+namespace chorus {
+namespace {
+
+struct BenchKernelsArgs {
+  std::string isa, filter, json;
+  int threads = 0, cold_mib = 512, roof_mib = 2048;
+  double min_time = 0.2;
+  int threadCount() const { return threads > 0 ? threads : availableCores(); }
+};
+
+struct Measurement {
+  Variant variant;
+  std::string shape;
+  std::optional<DType> dtype;
+  double seconds, bytes, flops;
+};
+
+// What the op's variants can reach at most; the larger of two looks counts.
+class Roofs {
+ public:
+  explicit Roofs(const BenchKernelsArgs& args) : args_(args) {}
+  // On threads of its own, so that the backend's sleep meanwhile.
+  void look(const std::vector<Variant>& variants) {
+    ThreadPool pool(args_.threadCount());
+    read_ = std::max(read_, measureReadBandwidth(pool, static_cast<size_t>(args_.roof_mib) << 20));
+    for (const Variant& variant : variants) {
+      double& peak = peaks_[variant.isa.value_or(Isa::kScalar)];
+      peak = std::max(peak, measureMatmulPeak(pool, variant.isa.value_or(Isa::kScalar)));
+    }
+  }
+  double read() const { return read_; }
+  double peak(const Variant& variant) const { return peaks_.at(variant.isa.value_or(Isa::kScalar)); }
+  const std::map<Isa, double>& peaks() const { return peaks_; }
+
+ private:
+  const BenchKernelsArgs& args_;
+  double read_ = 0;
+  std::map<Isa, double> peaks_;
+};
+
+std::string textOf(const Variant& variant, const BenchCase& c) {
+  const std::string dtype = c.dtype ? std::string(dtypeName(*c.dtype)) : "any";
+  return fmt::format("{} {} {} {}", opName(variant.op), variantName(variant), dtype, c.shape);
+}
+
+// The cases of a variant that were asked for.
+std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& args) {
+  std::vector<BenchCase> cases;
+  if (!isAvailable(variant)) return cases;
+  for (BenchCase& c : benchCasesOf(variant.op)) {
+    if (variant.dtype && variant.dtype != c.dtype) continue;
+    if (!variant.isa && !c.small) continue;
+    if (!args.isa.empty() && variant != defaultVariant(variant.op, requireIsa(args.isa), c.dtype.value_or(DType::kFloat32))) {
+      continue;
+    }
+    if (textOf(variant, c).find(args.filter) != std::string::npos) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+Measurement measure(const Variant& variant, const BenchCase& c, const BenchKernelsArgs& args) {
+  const auto backend = createBackend({.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(),
+                                      .isa = variant.isa});
+  const BenchOptions options{.min_seconds = args.min_time, .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
+  const double seconds = measureCall(c.prepare(*backend, options.cold_bytes), options);
+  if (!backend->used().has(variant)) fail(ErrorCode::kInternal, "{} did not run", variantText(variant));
+  return {variant, c.shape, c.dtype, seconds, c.bytes, c.flops};
+}
+
+Json report(const Measurement& m, const Roofs& roofs) {
+  // The roof that is nearer is the one that binds.
+  const double read_share = m.bytes / m.seconds / roofs.read();
+  const double peak_share = m.flops / m.seconds / roofs.peak(m.variant);
+  const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";
+  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n", std::string(opName(m.variant.op)).c_str(),
+              std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
+              m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
+              read_share >= peak_share ? "read" : "fma");
+  return {{"op", opName(m.variant.op)}, {"variant", variantName(m.variant)}, {"dtype", dtype}, {"shape", m.shape},
+          {"median_s", m.seconds}, {"gb_per_s", m.bytes / m.seconds / 1e9}, {"gflop_per_s", m.flops / m.seconds / 1e9},
+          {"share_of_read_roof", read_share}, {"share_of_fma_roof", peak_share}};
+}
+
+void runBenchKernels(const BenchKernelsArgs& args) {
+  initLogging("warning");
+  std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape", "median us", "GB/s",
+              "GFLOP/s", "share", "of");
+  Roofs roofs(args);
+  Json rows = Json::array();
+  for (const Op op : kOps) {
+    std::vector<std::pair<Variant, BenchCase>> work;
+    std::vector<Variant> variants;
+    for (const Variant& variant : variantsOf(op)) {
+      for (BenchCase& c : casesOf(variant, args)) work.emplace_back(variant, std::move(c));
+      if (!work.empty() && work.back().first == variant) variants.push_back(variant);
+    }
+    if (work.empty()) continue;
+    roofs.look(variants);
+    std::vector<Measurement> measured;
+    for (const auto& [variant, c] : work) measured.push_back(measure(variant, c, args));
+    roofs.look(variants);
+    for (const Measurement& m : measured) rows.push_back(report(m, roofs));
+    std::fflush(stdout);
+  }
+  if (rows.empty()) fail(ErrorCode::kInvalidArgument, "--filter {}: no row has this text", args.filter);
+  Json peaks = Json::object();
+  std::string text = fmt::format("roof: read {:.1f} GB/s", roofs.read() / 1e9);
+  for (const auto& [isa, flops] : roofs.peaks()) {
+    peaks[std::string(isaName(isa))] = flops / 1e9;
+    text += fmt::format(", {} products {:.1f} GFLOP/s", isaName(isa), flops / 1e9);
+  }
+  std::printf("%s, %d threads\n", text.c_str(), args.threadCount());
+  if (args.json.empty()) return;
+  const Json document = {{"threads", args.threadCount()},
+                         {"roof", {{"read_gb_per_s", roofs.read() / 1e9}, {"fma_gflop_per_s", peaks}}},
+                         {"rows", rows}};
+  writeFileAtomically(args.json, document.dump(1) + "\n");
+}
+}  // namespace
+
+void addBenchKernels(CLI::App& bench) {
+  auto args = std::make_shared<BenchKernelsArgs>();
+  CLI::App* kernels = bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
+  addIsaFlag(*kernels, args->isa);
+  kernels->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  kernels->add_option("--filter", args->filter, "Only rows with this text, e.g. \"linear avx2 bfloat16\"");
+  kernels->add_option("--min_time", args->min_time, "Seconds of each row")->capture_default_str()
+      ->check(CLI::Range(0.0, 3600.0));
+  kernels->add_option("--cold_mib", args->cold_mib, "Memory over which a row's weights or cache are spread")
+      ->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  kernels->add_option("--roof_mib", args->roof_mib, "Memory that the read roof is measured on")->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  kernels->add_option("--json", args->json, "Write the figures here");
+  kernels->callback([args] { runBenchKernels(*args); });
+}
+
+}  // namespace chorus

@@ -1,0 +1,44 @@
+#include "cli/inspect_kernels.h"
+
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "kernels/registry.h"
+
+namespace chorus {
+namespace {
+
+// The formats that an op's variants tell apart; none when every variant reads every format.
+std::set<std::optional<DType>> formatsOf(Op op) {
+  std::set<std::optional<DType>> formats;
+  for (const Variant& variant : variantsOf(op)) {
+    if (variant.isa) formats.insert(variant.dtype);
+  }
+  return formats;
+}
+
+void printRow(Op op, std::optional<DType> format) {
+  const Variant chosen = defaultVariant(op, availableIsas().back(), format.value_or(DType::kFloat32));
+  std::string others;
+  for (const Variant& variant : variantsOf(op)) {
+    if (variant == chosen || (variant.dtype && variant.dtype != format)) continue;
+    others += (others.empty() ? "" : ", ") + std::string(variantName(variant));
+    if (!isAvailable(variant)) others += " (not on this machine)";
+  }
+  std::printf("%-17s %-9s %-13s %s\n", std::string(opName(op)).c_str(),
+              format ? std::string(dtypeName(*format)).c_str() : "any", std::string(variantName(chosen)).c_str(),
+              others.c_str());
+}
+}  // namespace
+
+void printKernels() {
+  std::printf("Instruction sets of this machine: %s; --isa chooses another than the last\n\n",
+              availableIsaNames().c_str());
+  std::printf("%-17s %-9s %-13s %s\n", "op", "weights", "default", "others");
+  for (const Op op : kOps) {
+    for (const auto& format : formatsOf(op)) printRow(op, format);
+  }
+}
+
+}  // namespace chorus

@@ -1,0 +1,319 @@
+#include "formats/pickle.h"
+
+#include <bit>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace chorus {
+namespace {
+
+// A state dict takes about 35 for each tensor.
+constexpr size_t kMaxOpcodes = 2'000'000;
+constexpr size_t kMaxNameBytes = 256;
+// No function that builds tensors takes more, and no dictionary has more attributes.
+constexpr size_t kMaxArguments = 64;
+
+enum Opcode : uint8_t {
+  kMark = '(', kStop = '.', kBinInt = 'J', kBinInt1 = 'K', kBinInt2 = 'M', kNone = 'N', kBinPersId = 'Q',
+  kReduce = 'R', kShortBinString = 'U', kBinUnicode = 'X', kAppend = 'a', kBuild = 'b', kGlobal = 'c', kAppends = 'e',
+  kBinFloat = 'G', kBinGet = 'h', kLongBinGet = 'j', kEmptyList = ']', kBinPut = 'q', kLongBinPut = 'r',
+  kSetItem = 's', kTuple = 't', kEmptyTuple = ')', kSetItems = 'u', kEmptyDict = '}', kProto = 0x80, kTuple1 = 0x85,
+  kTuple2 = 0x86, kTuple3 = 0x87, kNewTrue = 0x88, kNewFalse = 0x89, kLong1 = 0x8a,
+  // Protocol 4.
+  kShortBinUnicode = 0x8c, kBinUnicode8 = 0x8d, kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95
+};
+
+struct Refused {
+  uint8_t opcode;
+  std::string_view name;
+};
+// Opcodes that torch.save does not need for tensors in containers: they make objects, call functions by other ways, or
+// belong to text protocols.
+constexpr Refused kRefused[] = {
+    {'i', "INST"},      {'o', "OBJ"},        {0x81, "NEWOBJ"},    {0x92, "NEWOBJ_EX"},  {0x82, "EXT1"},
+    {0x83, "EXT2"},     {0x84, "EXT4"},      {'P', "PERSID"},     {'0', "POP"},         {'1', "POP_MARK"},
+    {'2', "DUP"},       {'I', "INT"},        {'L', "LONG"},       {'F', "FLOAT"},       {'S', "STRING"},
+    {'V', "UNICODE"},   {'T', "BINSTRING"},  {'g', "GET"},        {'p', "PUT"},         {'l', "LIST"},
+    {'d', "DICT"},      {0x8b, "LONG4"},     {'B', "BINBYTES"},   {'C', "SHORT_BINBYTES"}, {0x8e, "BINBYTES8"},
+    {0x8f, "EMPTY_SET"}, {0x90, "ADDITEMS"}, {0x91, "FROZENSET"}, {0x96, "BYTEARRAY8"}, {0x97, "NEXT_BUFFER"},
+    {0x98, "READONLY_BUFFER"}};
+
+PickleValue ofKind(PickleKind kind, int64_t integer = 0) {
+  PickleValue value;
+  value.kind = kind;
+  value.integer = integer;
+  return value;
+}
+
+bool isKey(const PickleValue& value) {
+  switch (value.kind) {
+    case PickleKind::kNone:
+    case PickleKind::kBool:
+    case PickleKind::kInt:
+    case PickleKind::kFloat:
+    case PickleKind::kText: return true;
+    default: return false;
+  }
+}
+
+class Machine {
+ public:
+  Machine(std::string_view bytes, std::string_view source, PickleHost& host, PickleHeap& heap)
+      : bytes_(bytes), source_(source), host_(host), heap_(heap) {}
+
+  PickleValue run() {
+    if (take(1)[0] != static_cast<char>(kProto)) corrupt("it does not begin with its protocol");
+    protocol_ = number<uint8_t>();
+    if (protocol_ < 2 || protocol_ > 5) {
+      fail(ErrorCode::kUnsupported, "{}: pickle protocol {}; 2 to 5 are read", source_, protocol_);
+    }
+    for (size_t count = 0; count < kMaxOpcodes; ++count) {
+      const auto opcode = number<uint8_t>();
+      if (opcode == kStop) return finish();
+      step(opcode);
+    }
+    fail(ErrorCode::kUnsupported, "{}: a pickle of more than {} opcodes", source_, kMaxOpcodes);
+  }
+  size_t position() const { return at_; }
+
+ private:
+  [[noreturn]] void corrupt(std::string_view reason) const {
+    fail(ErrorCode::kCorrupt, "{}: not a whole pickle: {} (byte {})", source_, reason, at_);
+  }
+
+  std::string_view take(uint64_t size) {
+    if (size > bytes_.size() - at_) corrupt("it is cut off");
+    const std::string_view taken = bytes_.substr(at_, size);
+    at_ += size;
+    return taken;
+  }
+  template <typename T>
+  T number() {
+    const std::string_view raw = take(sizeof(T));
+    T value = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      value |= static_cast<T>(static_cast<T>(static_cast<uint8_t>(raw[i])) << (8 * i));
+    }
+    return value;
+  }
+  std::string_view line() {
+    const size_t end = bytes_.substr(at_, kMaxNameBytes).find('\n');
+    if (end == std::string_view::npos) corrupt("a name has no end");
+    const std::string_view text = take(end);
+    ++at_;
+    return text;
+  }
+
+  void push(const PickleValue& value) { stack_.push_back(value); }
+  size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
+  PickleValue& top() {
+    if (stack_.size() <= bottom()) corrupt("its stack is empty");
+    return stack_.back();
+  }
+  PickleValue pop() {
+    const PickleValue value = top();
+    stack_.pop_back();
+    return value;
+  }
+  // What stands above the last mark, which goes.
+  std::vector<PickleValue> popMark() {
+    if (marks_.empty()) corrupt("a mark is missing");
+    const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<PickleValue> items(from, stack_.end());
+    stack_.erase(from, stack_.end());
+    marks_.pop_back();
+    return items;
+  }
+
+  PickleValue finish() {
+    if (!marks_.empty() || stack_.size() != 1) corrupt("it leaves values behind");
+    return stack_.back();
+  }
+
+  void pushText(uint64_t size) {
+    const size_t begin = at_;
+    const std::string_view text = take(size);
+    if (!isUtf8(text)) corrupt("a text is not UTF-8");
+    PickleValue value = ofKind(PickleKind::kText, static_cast<int64_t>(text.size()));
+    value.index = static_cast<uint32_t>(begin);
+    push(value);
+  }
+
+  void pushLong() {
+    const auto size = number<uint8_t>();
+    PickleValue value = ofKind(PickleKind::kLong, size);
+    value.index = static_cast<uint32_t>(at_);
+    const std::string_view raw = take(size);
+    if (size <= 8) {  // the sign is the last byte's
+      uint64_t bits = size > 0 && (raw.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
+      for (size_t i = size; i-- > 0;) bits = bits << 8 | static_cast<uint8_t>(raw[i]);
+      value = ofKind(PickleKind::kInt, static_cast<int64_t>(bits));
+    }
+    push(value);
+  }
+
+  void pushTuple(size_t size) {
+    if (stack_.size() < bottom() + size) corrupt("its stack is empty");
+    const PickleValue tuple = heap_.newTuple(std::span(stack_).last(size));
+    stack_.resize(stack_.size() - size);
+    push(tuple);
+  }
+
+  void append(const std::vector<PickleValue>& values) {
+    if (!top().is(PickleKind::kList)) corrupt("it appends to what is no list");
+    auto& items = heap_.items(top());
+    items.insert(items.end(), values.begin(), values.end());
+  }
+
+  void setItems(const std::vector<PickleValue>& values) {
+    if (!top().isDict()) corrupt("it sets items of what is no dictionary");
+    if (values.size() % 2 != 0) corrupt("a key has no value");
+    auto& items = heap_.items(top());
+    for (size_t i = 0; i < values.size(); i += 2) {
+      if (!isKey(values[i])) fail(ErrorCode::kUnsupported, "{}: a dictionary key that is no text or number", source_);
+    }
+    items.insert(items.end(), values.begin(), values.end());
+  }
+
+  void reduce() {
+    const PickleValue arguments = pop();
+    const PickleValue callee = pop();
+    if (!callee.is(PickleKind::kGlobal)) corrupt("it calls what is no function");
+    if (!arguments.is(PickleKind::kTuple)) corrupt("it calls without a tuple of arguments");
+    const auto span = heap_.tuple(arguments);
+    if (span.size() > kMaxArguments) corrupt("it calls with too many arguments");
+    // A copy: the call may make tuples.
+    push(host_.call(heap_, callee, std::vector<PickleValue>(span.begin(), span.end())));
+  }
+
+  // torch.save gives a state dict its _metadata in this way; a dictionary's attributes change none of its items.
+  void build() {
+    const PickleValue state = pop();
+    if (!top().is(PickleKind::kOrderedDict) || !state.isDict()) {
+      fail(ErrorCode::kUnsupported, "{}: the pickle sets the state of an object (BUILD): refused", source_);
+    }
+    const auto& items = heap_.items(state);
+    if (items.size() > kMaxArguments) corrupt("an object has too many attributes");
+    for (size_t i = 0; i < items.size(); i += 2) {
+      if (!items[i].is(PickleKind::kText)) corrupt("an attribute's name is no text");
+    }
+  }
+
+  void getMemo(uint32_t index) {
+    const auto it = memo_.find(index);
+    if (it == memo_.end()) corrupt("it refers to a value that it did not keep");
+    push(it->second);
+  }
+
+  void stackGlobal() {
+    const PickleValue name = pop(), module = pop();
+    if (!name.is(PickleKind::kText) || !module.is(PickleKind::kText)) corrupt("a global's name is no text");
+    push(host_.findGlobal(heap_.text(module), heap_.text(name)));
+  }
+
+  void step(uint8_t opcode) {
+    switch (opcode) {
+      case kMark: return marks_.push_back(stack_.size());
+      case kNone: return push({});
+      case kNewTrue: return push(ofKind(PickleKind::kBool, 1));
+      case kNewFalse: return push(ofKind(PickleKind::kBool, 0));
+      case kBinInt: return push(ofKind(PickleKind::kInt, static_cast<int32_t>(number<uint32_t>())));
+      case kBinInt1: return push(ofKind(PickleKind::kInt, number<uint8_t>()));
+      case kBinInt2: return push(ofKind(PickleKind::kInt, number<uint16_t>()));
+      case kLong1: return pushLong();
+      case kBinFloat: {
+        uint64_t bits = 0;
+        for (const char c : take(8)) bits = bits << 8 | static_cast<uint8_t>(c);
+        PickleValue value = ofKind(PickleKind::kFloat);
+        value.real = std::bit_cast<double>(bits);
+        return push(value);
+      }
+      case kBinUnicode: return pushText(number<uint32_t>());
+      case kShortBinString: return pushText(number<uint8_t>());
+      case kEmptyTuple: return push(heap_.newTuple({}));
+      case kTuple1: return pushTuple(1);
+      case kTuple2: return pushTuple(2);
+      case kTuple3: return pushTuple(3);
+      case kTuple: return push(heap_.newTuple(popMark()));
+      case kEmptyList: return push(heap_.newContainer(PickleKind::kList));
+      case kEmptyDict: return push(heap_.newContainer(PickleKind::kDict));
+      case kAppend: return append({pop()});
+      case kAppends: return append(popMark());
+      case kSetItem: {
+        const PickleValue value = pop(), key = pop();
+        return setItems({key, value});
+      }
+      case kSetItems: return setItems(popMark());
+      case kBinPut: memo_[number<uint8_t>()] = top(); return;
+      case kLongBinPut: memo_[number<uint32_t>()] = top(); return;
+      case kBinGet: return getMemo(number<uint8_t>());
+      case kLongBinGet: return getMemo(number<uint32_t>());
+      case kGlobal: {
+        const std::string_view module = line(), name = line();
+        return push(host_.findGlobal(module, name));
+      }
+      case kReduce: return reduce();
+      case kBuild: return build();
+      case kBinPersId: return push(host_.persistentLoad(heap_, pop()));
+      default: return stepOfProtocol4(opcode);
+    }
+  }
+
+  void stepOfProtocol4(uint8_t opcode) {
+    if (protocol_ >= 4) {
+      switch (opcode) {
+        case kShortBinUnicode: return pushText(number<uint8_t>());
+        case kBinUnicode8: return pushText(number<uint64_t>());
+        case kStackGlobal: return stackGlobal();
+        case kMemoize: memo_[static_cast<uint32_t>(memo_.size())] = top(); return;
+        case kFrame: number<uint64_t>(); return;  // a hint for readers of streams
+        default: break;
+      }
+    }
+    for (const Refused& refused : kRefused) {
+      if (refused.opcode == opcode) {
+        fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_, refused.name);
+      }
+    }
+    corrupt("an unknown opcode");
+  }
+
+  std::string_view bytes_;
+  std::string_view source_;
+  PickleHost& host_;
+  PickleHeap& heap_;
+  int protocol_ = 0;
+  size_t at_ = 0;
+  std::vector<PickleValue> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint32_t, PickleValue> memo_;
+};
+}  // namespace
+
+PickleValue PickleHeap::newContainer(PickleKind kind) {
+  PickleValue value = ofKind(kind);
+  value.index = static_cast<uint32_t>(containers_.size());
+  containers_.emplace_back();
+  return value;
+}
+
+PickleValue PickleHeap::newTuple(std::span<const PickleValue> items) {
+  PickleValue value = ofKind(PickleKind::kTuple, static_cast<int64_t>(items.size()));
+  value.index = static_cast<uint32_t>(tuples_.size());
+  tuples_.insert(tuples_.end(), items.begin(), items.end());
+  return value;
+}
+
+Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host) {
+  bytes = bytes.substr(0, UINT32_MAX);  // places in it are 32 bits wide
+  Pickle pickle{PickleHeap(bytes), {}, 0};
+  Machine machine(bytes, source, host, pickle.heap);
+  pickle.root = machine.run();
+  pickle.size = machine.position();
+  return pickle;
+}
+
+}  // namespace chorus

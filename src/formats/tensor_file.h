@@ -1,0 +1,60 @@
+// A parsed file of named tensors, whatever its format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace chorus {
+
+// A host tensor, row-major, owned by someone else. Formats without alignment leave bytes unaligned: copy before reading
+// elements wider than a byte through a pointer (alignedRows of checkpoint/ does).
+struct TensorView {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;  // exactly the shape's product times the dtype's size
+
+  int64_t elements() const { return static_cast<int64_t>(bytes.size() / dtypeSize(dtype)); }
+};
+
+// "[2, 3]", for error lines.
+std::string shapeText(std::span<const int64_t> shape);
+
+// Copies share the memory that views point into.
+class TensorFile {
+ public:
+  // The path, or what parse() was given, for error lines.
+  const std::string& source() const { return source_; }
+  // In the order of their bytes (safetensors) or of the file's dictionary (PyTorch).
+  const std::vector<std::string>& names() const { return names_; }
+  // nullptr when absent.
+  const TensorView* find(std::string_view name) const;
+  std::shared_ptr<const void> keepAlive() const { return memory_; }
+  // The whole file, header included.
+  std::span<const std::byte> fileBytes() const { return file_; }
+
+ protected:
+  TensorFile() = default;
+  void add(std::string name, TensorView tensor);
+
+  std::string source_;
+  std::shared_ptr<const void> memory_;  // of views and fileBytes(); empty when the caller of parse() owns it
+  std::span<const std::byte> file_;
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, TensorView> tensors_;
+};
+
+// Maps and parses PATH: safetensors by its ending, else a PyTorch file (torch_file.h). Throws their Errors.
+TensorFile openTensorFile(const std::filesystem::path& path);
+
+}  // namespace chorus

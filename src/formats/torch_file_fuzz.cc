@@ -1,0 +1,31 @@
+// Any bytes are either refused with an Error or give tensors whose bytes can be read, whose sizes agree with their
+// shapes, and whose copies are no larger than the file.
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "formats/torch_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  try {
+    const auto file = chorus::TorchFile::parse(bytes, "fuzz");
+    size_t copied = 0;
+    for (const auto& name : file.names()) {
+      const chorus::TensorView* tensor = file.find(name);
+      if (tensor == nullptr) std::abort();
+      uint64_t count = 1;
+      for (const int64_t extent : tensor->shape) count *= static_cast<uint64_t>(extent);
+      if (count * chorus::dtypeSize(tensor->dtype) != tensor->bytes.size()) std::abort();
+      const std::byte* end = tensor->bytes.data() + tensor->bytes.size();
+      const bool inside = tensor->bytes.data() >= bytes.data() && end <= bytes.data() + bytes.size();
+      if (!inside) copied += tensor->bytes.size();
+      volatile std::byte sink{};
+      for (const std::byte b : tensor->bytes) sink = b;
+      static_cast<void>(sink);
+    }
+    if (copied > size) std::abort();
+  } catch (const chorus::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,303 @@
+#include "formats/torch_objects.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+constexpr size_t kMaxRank = 16;
+constexpr size_t kMaxTensors = 100'000;
+constexpr size_t kMaxKeyBytes = 256;
+// Bytes and items that calls may look at in all; a short pickle can call with one long value again and again.
+constexpr size_t kMaxWork = size_t{1} << 24;
+
+enum class Global : uint32_t {
+  kOrderedDict, kRebuildTensor, kRebuildTensorV2, kRebuildTensorV3, kRebuildParameter, kSize, kSet, kEncode, kStorage,
+  kDType
+};
+
+constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
+
+struct GlobalRow {
+  std::string_view name;
+  Global global;
+  DType dtype = DType::kUint8;  // of kStorage and kDType
+};
+constexpr GlobalRow kGlobals[] = {
+    {"collections.OrderedDict", Global::kOrderedDict},
+    {"torch._utils._rebuild_tensor", Global::kRebuildTensor},
+    {"torch._utils._rebuild_tensor_v2", Global::kRebuildTensorV2},
+    {"torch._utils._rebuild_tensor_v3", Global::kRebuildTensorV3},
+    {"torch._utils._rebuild_parameter", Global::kRebuildParameter},
+    {"torch.Size", Global::kSize},
+    {"builtins.set", Global::kSet},
+    {"__builtin__.set", Global::kSet},
+    {"_codecs.encode", Global::kEncode},
+    {kUntyped, Global::kStorage, DType::kUint8},
+    {"torch.FloatStorage", Global::kStorage, DType::kFloat32},
+    {"torch.HalfStorage", Global::kStorage, DType::kFloat16},
+    {"torch.BFloat16Storage", Global::kStorage, DType::kBFloat16},
+    {"torch.DoubleStorage", Global::kStorage, DType::kFloat64},
+    {"torch.CharStorage", Global::kStorage, DType::kInt8},
+    {"torch.ByteStorage", Global::kStorage, DType::kUint8},
+    {"torch.ShortStorage", Global::kStorage, DType::kInt16},
+    {"torch.IntStorage", Global::kStorage, DType::kInt32},
+    {"torch.LongStorage", Global::kStorage, DType::kInt64},
+    {"torch.BoolStorage", Global::kStorage, DType::kBool},
+    {"torch.float32", Global::kDType, DType::kFloat32},
+    {"torch.float16", Global::kDType, DType::kFloat16},
+    {"torch.bfloat16", Global::kDType, DType::kBFloat16},
+    {"torch.float64", Global::kDType, DType::kFloat64},
+    {"torch.int8", Global::kDType, DType::kInt8},
+    {"torch.uint8", Global::kDType, DType::kUint8},
+    {"torch.int16", Global::kDType, DType::kInt16},
+    {"torch.int32", Global::kDType, DType::kInt32},
+    {"torch.int64", Global::kDType, DType::kInt64},
+    {"torch.bool", Global::kDType, DType::kBool},
+    {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
+
+// Tags of PickleKind::kObject; its index is the place in TorchObjects' tables.
+enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag };
+
+PickleValue object(Tag tag, size_t index) {
+  PickleValue value;
+  value.kind = PickleKind::kObject;
+  value.index = static_cast<uint32_t>(index);
+  value.integer = tag;
+  return value;
+}
+bool isObject(const PickleValue& value, Tag tag) { return value.is(PickleKind::kObject) && value.integer == tag; }
+
+const GlobalRow* rowOf(const PickleValue& value) {
+  return value.is(PickleKind::kGlobal) ? &kGlobals[value.index] : nullptr;
+}
+
+bool isFloating(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat64:
+    case DType::kFloat8E4M3: return true;
+    default: return false;
+  }
+}
+
+// Devices that weights are saved from; where they were does not matter here. "meta" has no bytes.
+bool isLocation(std::string_view location) {
+  for (const std::string_view device : {"cpu", "cuda", "mps", "xpu", "hpu", "npu"}) {
+    if (location == device) return true;
+    if (location.size() > device.size() + 1 && location.starts_with(device) && location[device.size()] == ':') {
+      const std::string_view number = location.substr(device.size() + 1);
+      return number.find_first_not_of("0123456789") == std::string_view::npos;
+    }
+  }
+  return false;
+}
+}  // namespace
+
+uint64_t TorchTensor::elements() const { return checkedElementCount(shape, "tensor"); }
+
+bool TorchTensor::isContiguous() const {
+  if (elements() == 0) return true;
+  int64_t expected = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 1) continue;
+    if (strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+void TorchObjects::corrupt(std::string_view reason) const {
+  fail(ErrorCode::kCorrupt, "{}: damaged PyTorch file: {}", source_, reason);
+}
+
+void TorchObjects::charge(size_t work) {
+  if (work > kMaxWork - work_) fail(ErrorCode::kUnsupported, "{}: the pickle calls with too long values", source_);
+  work_ += work;
+}
+
+PickleValue TorchObjects::findGlobal(std::string_view module, std::string_view name) {
+  const std::string full = fmt::format("{}.{}", module, name);
+  const auto row = std::find_if(std::begin(kGlobals), std::end(kGlobals),
+                                [&](const GlobalRow& known) { return known.name == full; });
+  if (row == std::end(kGlobals)) {
+    fail(ErrorCode::kUnsupported, "{}: the pickle asks for {}, which is neither a tensor nor a type of one that is read: "
+         "refused", source_, full);
+  }
+  PickleValue value;
+  value.kind = PickleKind::kGlobal;
+  value.index = static_cast<uint32_t>(row - std::begin(kGlobals));
+  return value;
+}
+
+PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) {
+  const GlobalRow& row = *rowOf(global);
+  switch (row.global) {
+    case Global::kOrderedDict:
+      if (arguments.empty()) return heap.newContainer(PickleKind::kOrderedDict);
+      break;
+    case Global::kRebuildTensor:
+      if (arguments.size() == 4) return rebuildTensor(heap, arguments, false);
+      break;
+    case Global::kRebuildTensorV2:
+      if (arguments.size() == 6 || arguments.size() == 7) return rebuildTensor(heap, arguments, false);
+      break;
+    case Global::kRebuildTensorV3:
+      if (arguments.size() == 7 || arguments.size() == 8) return rebuildTensor(heap, arguments, true);
+      break;
+    case Global::kRebuildParameter:
+      if (arguments.size() == 3) return rebuildParameter(heap, arguments);
+      break;
+    case Global::kSize:
+      if (arguments.size() == 1) {
+        extents(heap, arguments[0]);
+        return arguments[0];
+      }
+      break;
+    // Beside the weights a checkpoint may hold a set of texts or a bytes object; nobody reads them.
+    case Global::kSet:
+      if (arguments.size() == 1 && arguments[0].is(PickleKind::kList)) {
+        const auto& items = heap.items(arguments[0]);
+        charge(items.size());
+        const bool texts = std::all_of(items.begin(), items.end(), [](const PickleValue& item) {
+          return item.is(PickleKind::kText) || item.is(PickleKind::kInt);
+        });
+        if (texts) return object(kOpaqueTag, 0);
+      }
+      break;
+    case Global::kEncode:
+      if (arguments.size() == 2 && arguments[0].is(PickleKind::kText) && arguments[1].is(PickleKind::kText) &&
+          heap.text(arguments[1]) == "latin1") {
+        const std::string_view text = heap.text(arguments[0]);
+        charge(text.size());
+        // Beyond U+00FF there is no such byte.
+        if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xc4; })) {
+          return object(kOpaqueTag, 0);
+        }
+      }
+      break;
+    case Global::kStorage:
+    case Global::kDType: break;
+  }
+  fail(ErrorCode::kUnsupported, "{}: the pickle calls {} with {} arguments, not as torch.save does: refused", source_,
+       row.name, arguments.size());
+}
+
+std::vector<int64_t> TorchObjects::extents(const PickleHeap& heap, const PickleValue& value) const {
+  if (!value.is(PickleKind::kTuple) && !value.is(PickleKind::kList)) corrupt("a shape is no tuple");
+  const std::span<const PickleValue> items =
+      value.is(PickleKind::kTuple) ? heap.tuple(value) : std::span<const PickleValue>(heap.items(value));
+  if (items.size() > kMaxRank) corrupt(fmt::format("a shape of {} dimensions", items.size()));
+  std::vector<int64_t> result;
+  for (const PickleValue& item : items) {
+    if (!item.is(PickleKind::kInt) || item.integer < 0) corrupt("a shape holds other things than sizes");
+    result.push_back(item.integer);
+  }
+  return result;
+}
+
+void TorchObjects::checkGradient(const PickleHeap& heap, DType dtype, const PickleValue& requires_grad,
+                                 const PickleValue& hooks) const {
+  if (!requires_grad.is(PickleKind::kBool) || (requires_grad.integer != 0 && !isFloating(dtype))) {
+    corrupt("a tensor's requires_grad is not a tensor's");
+  }
+  if (!hooks.is(PickleKind::kOrderedDict) || !heap.items(hooks).empty()) corrupt("a tensor has hooks");
+}
+
+// Arguments: storage, offset, size, stride[, requires_grad, hooks[, dtype][, metadata]].
+PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments, bool own_dtype) {
+  if (!isObject(arguments[0], kStorageTag)) corrupt("a tensor has no storage");
+  if (!arguments[1].is(PickleKind::kInt) || arguments[1].integer < 0) corrupt("a tensor's offset is no size");
+  const TorchStorage& storage = storages_[arguments[0].index];
+  TorchTensor tensor = {.storage = arguments[0].index,
+                        .dtype = storage.dtype,
+                        .offset = static_cast<uint64_t>(arguments[1].integer),
+                        .shape = extents(heap, arguments[2]),
+                        .strides = extents(heap, arguments[3])};
+  if (tensor.shape.size() != tensor.strides.size()) corrupt("a tensor's shape and strides differ in length");
+  size_t metadata = 6;
+  if (own_dtype) {
+    const GlobalRow* dtype = rowOf(arguments[6]);
+    if (dtype == nullptr || dtype->global != Global::kDType) corrupt("a tensor's dtype is none");
+    tensor.dtype = dtype->dtype;
+    metadata = 7;
+  }
+  if (arguments.size() > 4) checkGradient(heap, tensor.dtype, arguments[4], arguments[5]);
+  if (arguments.size() > metadata) {
+    const PickleValue& flags = arguments[metadata];
+    if (!flags.is(PickleKind::kNone) && !(flags.isDict() && heap.items(flags).empty())) {
+      fail(ErrorCode::kUnsupported, "{}: a tensor with conjugation or negation flags", source_);
+    }
+  }
+
+  uint64_t end = tensor.offset;  // one past the last element
+  if (tensor.elements() > 0) {
+    for (size_t i = 0; i < tensor.shape.size(); ++i) {
+      const auto steps = static_cast<uint64_t>(tensor.shape[i] - 1);
+      end = checkedAdd(end, checkedMul(steps, static_cast<uint64_t>(tensor.strides[i]), "tensor"), "tensor");
+    }
+    end = checkedAdd(end, 1, "tensor");
+  }
+  if (checkedMul(end, dtypeSize(tensor.dtype), "tensor") > storage.bytes()) {
+    corrupt(fmt::format("a tensor reaches beyond its storage of {} bytes", storage.bytes()));
+  }
+  if (tensors_.size() >= kMaxTensors) fail(ErrorCode::kUnsupported, "{}: more than {} tensors", source_, kMaxTensors);
+  tensors_.push_back(std::move(tensor));
+  return object(kTensorTag, tensors_.size() - 1);
+}
+
+PickleValue TorchObjects::rebuildParameter(const PickleHeap& heap, std::span<const PickleValue> arguments) const {
+  const TorchTensor* data = tensor(arguments[0]);
+  if (data == nullptr) corrupt("a parameter has no tensor");
+  checkGradient(heap, data->dtype, arguments[1], arguments[2]);
+  return arguments[0];
+}
+
+PickleValue TorchObjects::persistentLoad(const PickleHeap& heap, const PickleValue& id) {
+  const auto fields = id.is(PickleKind::kTuple) ? heap.tuple(id) : std::span<const PickleValue>{};
+  if (fields.size() != id_fields_ || !fields[0].is(PickleKind::kText) || heap.text(fields[0]) != "storage") {
+    fail(ErrorCode::kUnsupported, "{}: the pickle refers to something outside it that is no storage: refused", source_);
+  }
+  const GlobalRow* type = rowOf(fields[1]);
+  if (type == nullptr || type->global != Global::kStorage) corrupt("a storage has no type");
+  if (!fields[2].is(PickleKind::kText) || !fields[3].is(PickleKind::kText) || !fields[4].is(PickleKind::kInt) ||
+      fields[4].integer < 0 || heap.text(fields[2]).size() > kMaxKeyBytes) {
+    corrupt("a storage's id is not one");
+  }
+  if (fields.size() == 6 && type->name == kUntyped) {
+    fail(ErrorCode::kUnsupported, "{}: {} in a file before PyTorch 1.6, which PyTorch does not read either", source_,
+         kUntyped);
+  }
+  if (fields.size() == 6 && !fields[5].is(PickleKind::kNone)) {
+    fail(ErrorCode::kUnsupported, "{}: a view of a storage; load the file with PyTorch and save it again", source_);
+  }
+  if (!isLocation(heap.text(fields[3]))) {
+    fail(ErrorCode::kUnsupported, "{}: a storage of device '{}'", source_, heap.text(fields[3]));
+  }
+  TorchStorage storage = {std::string(heap.text(fields[2])), type->dtype, static_cast<uint64_t>(fields[4].integer)};
+  checkedMul(storage.elements, dtypeSize(storage.dtype), "storage");
+  const auto [it, inserted] = storage_of_.emplace(storage.key, static_cast<uint32_t>(storages_.size()));
+  if (inserted) {
+    storages_.push_back(std::move(storage));
+  } else if (storages_[it->second].dtype != storage.dtype || storages_[it->second].elements != storage.elements) {
+    corrupt(fmt::format("storage '{}' has two types or sizes", storage.key));
+  }
+  return object(kStorageTag, it->second);
+}
+
+const TorchStorage* TorchObjects::findStorage(std::string_view key) const {
+  const auto it = storage_of_.find(std::string(key));
+  return it == storage_of_.end() ? nullptr : &storages_[it->second];
+}
+
+const TorchTensor* TorchObjects::tensor(const PickleValue& value) const {
+  return isObject(value, kTensorTag) ? &tensors_[value.index] : nullptr;
+}
+
+}  // namespace chorus

@@ -1,0 +1,67 @@
+// What torch.save's pickles import and call: storages, tensors that view them, and the names around them. Everything
+// else is refused by name, and nothing is ever imported or called.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/dtype.h"
+#include "formats/pickle.h"
+
+namespace chorus {
+
+// Bytes that stand elsewhere in the file, under `key`.
+struct TorchStorage {
+  std::string key;
+  DType dtype = DType::kUint8;  // kUint8 for an untyped storage
+  uint64_t elements = 0;
+  uint64_t bytes() const { return elements * dtypeSize(dtype); }
+};
+
+// A view of a storage, inside its bytes.
+struct TorchTensor {
+  uint32_t storage = 0;  // place in TorchObjects::storages()
+  DType dtype = DType::kFloat32;
+  uint64_t offset = 0;  // in elements, as strides are
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+
+  uint64_t elements() const;
+  bool isContiguous() const;
+};
+
+class TorchObjects : public PickleHost {
+ public:
+  // Fields of a storage's id: 5 in zip files, 6 in older ones.
+  TorchObjects(std::string_view source, size_t storage_id_fields) : source_(source), id_fields_(storage_id_fields) {}
+
+  PickleValue findGlobal(std::string_view module, std::string_view name) override;
+  PickleValue call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) override;
+  PickleValue persistentLoad(const PickleHeap& heap, const PickleValue& id) override;
+
+  const std::vector<TorchStorage>& storages() const { return storages_; }
+  const TorchStorage* findStorage(std::string_view key) const;
+  // nullptr when the value is no tensor.
+  const TorchTensor* tensor(const PickleValue& value) const;
+
+ private:
+  [[noreturn]] void corrupt(std::string_view reason) const;
+  void charge(size_t work);
+  PickleValue rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments, bool own_dtype);
+  PickleValue rebuildParameter(const PickleHeap& heap, std::span<const PickleValue> arguments) const;
+  std::vector<int64_t> extents(const PickleHeap& heap, const PickleValue& value) const;
+  void checkGradient(const PickleHeap& heap, DType dtype, const PickleValue& requires_grad,
+                     const PickleValue& hooks) const;
+
+  std::string source_;
+  size_t id_fields_;
+  std::vector<TorchStorage> storages_;
+  std::unordered_map<std::string, uint32_t> storage_of_;
+  std::vector<TorchTensor> tensors_;
+  size_t work_ = 0;
+};
+
+}  // namespace chorus

@@ -1,0 +1,41 @@
+// Every op of the backend, once. The backends' functions, the registry's rows, and through it the tests, the benchmark
+// rows and the goldens that an op must have, follow from this list.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace chorus {
+
+// X(Name, function, "name"): Backend::function(const NameArgs&, ...), Op::kName, and "name" where people read it.
+#define CHORUS_OPS(X)                        \
+  X(Embedding, embedding, "embedding")       \
+  X(GatherRows, gatherRows, "gather_rows")   \
+  X(RmsNorm, rmsNorm, "rms_norm")            \
+  X(Linear, linear, "linear")                \
+  X(RopeCache, ropeCache, "rope_cache")      \
+  X(Attention, attention, "attention")       \
+  X(GatedActivation, gatedActivation, "gated_activation")
+
+enum class Op {
+#define CHORUS_OP(Name, function, name) k##Name,
+  CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
+};
+
+inline constexpr std::array kOps = {
+#define CHORUS_OP(Name, function, name) Op::k##Name,
+    CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
+};
+
+inline std::string_view opName(Op op) {
+  static constexpr std::string_view kNames[] = {
+#define CHORUS_OP(Name, function, name) name,
+      CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
+  };
+  return kNames[static_cast<size_t>(op)];
+}
+
+}  // namespace chorus

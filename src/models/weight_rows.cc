@@ -1,0 +1,64 @@
+#include "models/weight_rows.h"
+
+#include <string_view>
+#include <utility>
+
+namespace chorus {
+
+WeightRow linearRow(std::string name, int64_t out, int64_t in, ShardRule shard, std::vector<WeightSource> sources,
+                    std::vector<LoraTarget> targets) {
+  return {.name = std::move(name),
+          .shape = {out, in},
+          .role = WeightRole::kLinear,
+          .shard = std::move(shard),
+          .sources = std::move(sources),
+          .lora_targets = std::move(targets),
+          .quantisable = true};
+}
+
+WeightRow normRow(std::string name, int64_t size, Stage stage, std::string source) {
+  return {.name = std::move(name),
+          .shape = {size},
+          .role = WeightRole::kNorm,
+          .stage = stage,
+          .sources = {{std::move(source), 0, size}}};
+}
+
+WeightRow biasOf(const WeightRow& row) {
+  const auto biasName = [](const std::string& weight) {
+    return weight.substr(0, weight.size() - std::string_view("weight").size()) + "bias";
+  };
+  WeightRow bias = {.name = biasName(row.name), .shape = {row.shape[0]}, .role = WeightRole::kBias, .stage = row.stage};
+  if (row.shard.axis == ShardRule::Axis::kRows) bias.shard = row.shard;
+  for (WeightSource source : row.sources) {
+    source.name = biasName(source.name);
+    bias.sources.push_back(std::move(source));
+  }
+  return bias;
+}
+
+WeightRow embeddingRow(const ModelConfig& config, std::string source) {
+  ShardRule shard;
+  if (config.use_parallel_embedding) {
+    shard.axis = config.embedding_sharding_dim == 0 ? ShardRule::Axis::kRows : ShardRule::Axis::kColumns;
+    shard.pad_rows = config.embedding_sharding_dim == 0;
+  }
+  return {.name = "transformer.vocab_embedding.weight",
+          .shape = {config.vocab_size, config.hidden_size},
+          .role = WeightRole::kEmbedding,
+          .stage = Stage::kFirst,
+          .shard = shard,
+          .sources = {{std::move(source), 0, config.vocab_size}}};
+}
+
+WeightRow headRow(const ModelConfig& config, std::string source, std::string embedding_source) {
+  return {.name = "lm_head.weight",
+          .shape = {config.vocab_size, config.hidden_size},
+          .role = WeightRole::kLmHead,
+          .stage = Stage::kLast,
+          .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
+          .sources = {{config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0,
+                       config.vocab_size}}};
+}
+
+}  // namespace chorus

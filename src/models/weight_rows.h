@@ -1,0 +1,27 @@
+// The rows that most architectures' weight tables are made of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/weight_table.h"
+
+namespace chorus {
+
+// A linear of every layer, [out, in].
+WeightRow linearRow(std::string name, int64_t out, int64_t in, ShardRule shard, std::vector<WeightSource> sources,
+                    std::vector<LoraTarget> targets);
+
+// A norm's weight, [size], whole on every rank.
+WeightRow normRow(std::string name, int64_t size, Stage stage, std::string source);
+
+// The bias of a linear row: cut as its output rows are; whole where the linear is cut along its input, because it is
+// added once, after the ranks' sums are added up. Its sources are the weight's with "bias" for "weight".
+WeightRow biasOf(const WeightRow& row);
+
+// The embedding table, cut as the config says.
+WeightRow embeddingRow(const ModelConfig& config, std::string source);
+// The output head, from the embedding's source where the model ties them; for models that do not share it.
+WeightRow headRow(const ModelConfig& config, std::string source, std::string embedding_source);
+
+}  // namespace chorus

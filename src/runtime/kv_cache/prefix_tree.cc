@@ -1,0 +1,71 @@
+#include "runtime/kv_cache/prefix_tree.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace chorus {
+namespace {
+
+// A step of splitmix64: every bit of the input reaches every bit of the result.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+PrefixTree::PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask)
+    : tokens_per_block_(tokens_per_block),
+      hash_mask_(hash_mask),
+      nodes_(static_cast<size_t>(num_blocks)),
+      tokens_(static_cast<size_t>(num_blocks) * static_cast<size_t>(tokens_per_block)),
+      buckets_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNone) {}
+
+uint64_t PrefixTree::hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const {
+  uint64_t hash = mix(realm) ^ static_cast<uint64_t>(static_cast<int64_t>(parent));
+  for (const int32_t token : tokens) hash = mix(hash ^ static_cast<uint64_t>(static_cast<uint32_t>(token)));
+  return hash & hash_mask_;
+}
+
+int32_t PrefixTree::find(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const {
+  assert(tokens.size() == static_cast<size_t>(tokens_per_block_));
+  const uint64_t wanted = hash(realm, parent, tokens);
+  int32_t block = buckets_[wanted & (buckets_.size() - 1)];
+  for (; block != kNone; block = node(block).next) {
+    const Node& found = node(block);
+    if (found.hash == wanted && found.realm == realm && found.parent == parent &&
+        std::ranges::equal(tokensOf(block), tokens)) {
+      break;
+    }
+  }
+  return block;
+}
+
+void PrefixTree::insert(int32_t block, uint64_t realm, int32_t parent, std::span<const int32_t> tokens) {
+  assert(!contains(block) && find(realm, parent, tokens) == kNone);
+  assert(parent == kNone || (contains(parent) && node(parent).realm == realm));
+  Node& added = node(block);
+  added.hash = hash(realm, parent, tokens);
+  added.realm = realm;
+  added.parent = parent;
+  added.in_tree = true;
+  added.next = bucket(added.hash);
+  bucket(added.hash) = block;
+  if (parent != kNone) ++node(parent).children;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(block) * tokens_per_block_);
+}
+
+void PrefixTree::erase(int32_t block) {
+  Node& gone = node(block);
+  assert(gone.in_tree && gone.children == 0);
+  int32_t* link = &bucket(gone.hash);
+  while (*link != block) link = &node(*link).next;
+  *link = gone.next;
+  if (gone.parent != kNone) --node(gone.parent).children;
+  gone = Node();
+}
+
+}  // namespace chorus
