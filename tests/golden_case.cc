@@ -2,13 +2,29 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/json.h"
 #include "formats/safetensors.h"
 
 namespace chorus::test {
 namespace {
-std::filesystem::path goldens() { return std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama"; }
+// Name -> directory, of every family: a folder of goldens/ with a manifest that lists variants.
+const std::map<std::string, std::filesystem::path>& goldens() {
+  static const auto kGoldens = [] {
+    std::map<std::string, std::filesystem::path> found;
+    for (const auto& family :
+         std::filesystem::directory_iterator(std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens")) {
+      const auto manifest = family.path() / "manifest.json";
+      if (!std::filesystem::exists(manifest)) continue;
+      const Json json = readJsonFile(manifest);
+      if (!json.contains("variants")) continue;
+      for (const auto& name : json.at("variants").get<std::vector<std::string>>()) found[name] = family.path() / name;
+    }
+    return found;
+  }();
+  return kGoldens;
+}
 }  // namespace
 
 std::vector<int32_t> GoldenRow::fed() const {
@@ -18,14 +34,16 @@ std::vector<int32_t> GoldenRow::fed() const {
 }
 
 std::vector<std::string> goldenNames() {
-  return readJsonFile(goldens() / "manifest.json").at("variants").get<std::vector<std::string>>();
+  std::vector<std::string> names;
+  for (const auto& [name, directory] : goldens()) names.push_back(name);
+  return names;
 }
 
 GoldenCase loadGolden(const std::string& name, DType dtype) {
   GoldenCase golden;
   golden.name = name;
   golden.dtype = dtype;
-  golden.directory = goldens() / name;
+  golden.directory = goldens().at(name);
   golden.vocab_size = readJsonFile(golden.directory / "config.json").at("vocab_size").get<int64_t>();
   const Json json = readJsonFile(golden.directory / "case.json");
   golden.adapters = json.at("adapters").get<std::vector<std::string>>();
@@ -46,6 +64,19 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
     golden.rows.push_back(std::move(row));
   }
   return golden;
+}
+
+std::string cutRefusal(const GoldenCase& golden, int32_t tp_size) {
+  const Json config = readJsonFile(golden.directory / "config.json");
+  const std::string over = "tp_size " + std::to_string(tp_size);
+  const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
+  const auto named = [&](const char* key) { return key + (" " + std::to_string(size(key))); };
+  if (size("num_attention_heads") % tp_size != 0) return named("num_attention_heads") + " is not a multiple of " + over;
+  if (size("num_key_value_heads") % tp_size != 0 && tp_size % size("num_key_value_heads") != 0) {
+    return named("num_key_value_heads") + " and " + over + ": one must be a multiple of the other";
+  }
+  if (size("intermediate_size") % tp_size != 0) return named("intermediate_size") + " is not a multiple of " + over;
+  return "";
 }
 
 std::vector<float> tokenMargins(const GoldenRow& row, int64_t vocab_size) {

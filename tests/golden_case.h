@@ -1,4 +1,4 @@
-// One golden of tests/goldens/llama: a tiny model with adapters, prompts, and what the oracle answered to them.
+// One golden of tests/goldens: a tiny model with adapters, prompts, and what the oracle answered to them.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,11 @@ struct GoldenCase {
 
 inline constexpr DType kGoldenDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-// Every golden that manifest.json lists.
+// What the converter must answer when it is asked to cut the golden's model over tp_size ranks, after the file's name:
+// the first size that does not divide. Empty where all do.
+std::string cutRefusal(const GoldenCase& golden, int32_t tp_size);
+
+// Every golden that a family's manifest.json lists.
 std::vector<std::string> goldenNames();
 GoldenCase loadGolden(const std::string& name, DType dtype);
 

@@ -1,5 +1,6 @@
-// Every golden in one mixed batch under every hostile configuration: tokens stay, and within one instruction set and
-// backend every bit of the logits stays.
+// Every golden in one mixed batch under every hostile configuration: tokens stay, and within one instruction set,
+// backend and number of tensor-parallel ranks every bit of the logits stays.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,10 +38,11 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, std:
     executor::ExecutorConfig plain;
     plain.backend = run.backend == "guarded" ? "cpu" : run.backend;  // the same ops
     plain.isa = run.isa;
-    const auto usual_dir = testEngine(golden.directory, golden.dtype);
+    const auto usual_dir =
+        testEngine(golden.directory, golden.dtype, testBuildConfig(), {.tp_size = config.cut.tp_size});
     const auto usual = runAlone(*openExecutor(usual_dir, plain, adapterDirectories(golden)), requests);
 
-    const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build);
+    const auto engine_dir = testEngine(golden.directory, golden.dtype, config.build, config.cut);
     if (config.one_adapter_cache) {
       run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden, engine_dir);
     }
@@ -81,6 +83,10 @@ TEST_P(GoldenConfigs, ChangeNothing) {
   for (const DType dtype : kGoldenDTypes) {
     SCOPED_TRACE(std::string(dtypeName(dtype)));
     const GoldenCase golden = loadGolden(golden_name, dtype);
+    if (const std::string refusal = cutRefusal(golden, config.cut.tp_size); !refusal.empty()) {
+      EXPECT_THAT(testEngineRefusal(golden.directory, dtype, config.build, config.cut), testing::EndsWith(refusal));
+      continue;
+    }
     if (!config.each_isa) {
       compare(golden, config, config.executor);
       continue;
@@ -94,7 +100,7 @@ TEST_P(GoldenConfigs, ChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenConfigs,
                          testing::Combine(testing::ValuesIn(hostileConfigNames()), testing::ValuesIn(goldenNames())),
                          [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 

@@ -53,7 +53,9 @@ HostileConfig loadHostileConfig(const std::string& name) {
                   {{"max_batch_size", [&](const Json& v) { v.get_to(build.max_batch_size); }},
                    {"max_num_tokens", [&](const Json& v) { v.get_to(build.max_num_tokens); }},
                    {"max_seq_len", [&](const Json& v) { v.get_to(build.max_seq_len); }},
-                   {"tokens_per_block", [&](const Json& v) { v.get_to(build.tokens_per_block); }}});
+                   {"pp_size", [&](const Json& v) { v.get_to(config.cut.pp_size); }},
+                   {"tokens_per_block", [&](const Json& v) { v.get_to(build.tokens_per_block); }},
+                   {"tp_size", [&](const Json& v) { v.get_to(config.cut.tp_size); }}});
           }},
          {"executor", [&](const Json& object) {
             apply(object, where,

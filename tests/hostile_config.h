@@ -6,12 +6,14 @@
 
 #include "chorus/executor.h"
 #include "engine/build_config.h"
+#include "test_engines.h"
 
 namespace chorus::test {
 
 struct HostileConfig {
   std::string name;
   BuildConfig build;
+  Cut cut;                               // over ranks, all in this process
   executor::ExecutorConfig executor;
   bool each_isa = false;                 // run once on every instruction set of this machine
   bool one_adapter_cache = false;        // host cache that holds the largest adapter and no second one

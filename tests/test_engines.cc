@@ -31,14 +31,28 @@ BuildConfig testBuildConfig() {
   return config;
 }
 
-std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config) {
+std::string Cut::name() const {
+  std::string name = "tp" + std::to_string(tp_size) + "_pp" + std::to_string(pp_size);
+  if (use_parallel_embedding) name += "_embedding" + std::to_string(embedding_sharding_dim);
+  return name;
+}
+
+std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config,
+                                 const Cut& cut) {
   static const TempDir kDirectory;
   static std::map<std::string, std::filesystem::path> checkpoints, engines;
-  const std::string checkpoint_key = model_dir.string() + std::string(dtypeName(dtype));
+  const std::string checkpoint_key = model_dir.string() + std::string(dtypeName(dtype)) + cut.name();
   auto& checkpoint = checkpoints[checkpoint_key];
   if (checkpoint.empty()) {
-    checkpoint = kDirectory.path() / ("checkpoint" + std::to_string(checkpoints.size()));
-    convertHuggingFace(model_dir, checkpoint, {.dtype = dtype, .workers = 1});
+    const auto target = kDirectory.path() / ("checkpoint" + std::to_string(checkpoints.size()));
+    convertHuggingFace(model_dir, target,
+                       {.dtype = dtype,
+                        .tp_size = cut.tp_size,
+                        .pp_size = cut.pp_size,
+                        .use_parallel_embedding = cut.use_parallel_embedding,
+                        .embedding_sharding_dim = cut.embedding_sharding_dim,
+                        .workers = 1});
+    checkpoint = target;
   }
   auto& engine = engines[checkpoint_key + config.toJson().dump()];
   if (engine.empty()) {
@@ -46,6 +60,16 @@ std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType d
     buildEngine(checkpoint, engine, config, 1);
   }
   return engine;
+}
+
+std::string testEngineRefusal(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config,
+                              const Cut& cut) {
+  try {
+    testEngine(model_dir, dtype, config, cut);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine) {

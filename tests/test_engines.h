@@ -26,10 +26,23 @@ class TempDir {
 // Limits for goldens and the demo: small, with LoRA and DoRA.
 BuildConfig testBuildConfig();
 
+// How an engine's weights are cut over ranks.
+struct Cut {
+  int32_t tp_size = 1;
+  int32_t pp_size = 1;
+  bool use_parallel_embedding = false;
+  int32_t embedding_sharding_dim = 0;
+  std::string name() const;  // "tp2_pp1"
+};
+
 // Converts a Hugging Face directory to `dtype` and builds it. Returns the engine directory; the same arguments give
 // the same directory without doing it again.
 std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype,
-                                 const BuildConfig& config = testBuildConfig());
+                                 const BuildConfig& config = testBuildConfig(), const Cut& cut = {});
+
+// The line of the Error with which that fails; empty if it does not.
+std::string testEngineRefusal(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config,
+                              const Cut& cut);
 
 // A PEFT directory as the engine's adapter.
 Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine);

@@ -22,7 +22,7 @@ void addConvertCommand(CLI::App& app) {
   auto arguments = std::make_shared<ConvertArguments>();
   ConvertOptions& options = arguments->options;
   CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face model directory into a checkpoint");
-  command->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors weights")
+  command->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors or PyTorch weights")
       ->required();
   command->add_option("--output_dir", arguments->output_dir, "Checkpoint directory; an earlier checkpoint is replaced")
       ->required();

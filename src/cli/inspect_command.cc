@@ -78,7 +78,8 @@ void addInspectCommand(CLI::App& app) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
   inspect->add_option("path", args->path,
-                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, npy or engine file");
+                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or "
+                      "engine file");
   inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");

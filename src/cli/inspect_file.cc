@@ -7,7 +7,7 @@
 #include "cli/inspect_paths.h"
 #include "engine/engine_file.h"
 #include "formats/npy.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 
 namespace chorus {
 namespace {
@@ -26,9 +26,10 @@ void describeTensors(const std::map<std::string, uint64_t>& bytes_of_dtype, cons
   found.add("dtypes", bytes_of_dtype, dtypes.empty() ? "none" : dtypes);
 }
 
-void inspectSafetensors(const fs::path& path, Inspection& found) {
-  found.setKind("safetensors file");
-  const Safetensors file = Safetensors::open(path);
+// safetensors by its ending, else PyTorch's.
+void inspectTensorFile(const fs::path& path, Inspection& found) {
+  found.setKind(path.extension() == ".safetensors" ? "safetensors file" : "PyTorch file");
+  const TensorFile file = openTensorFile(path);
   std::map<std::string, uint64_t> bytes;
   Json tensors = Json::object();
   for (const std::string& name : file.names()) {
@@ -72,8 +73,12 @@ void inspectFile(const fs::path& path, Inspection& found) {
   if (starts("\x93NUMPY")) return inspectNpy(file, found);
   if (path.extension() == ".engine") return inspectEngineFile(file, found);
   if (path.extension() == ".npy") return inspectNpy(file, found);
-  if (path.extension() == ".safetensors") return inspectSafetensors(path, found);
-  fail(ErrorCode::kUnsupported, "{}: not a safetensors, npy or engine file", path.string());
+  constexpr std::string_view kTensorEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"};
+  const std::string ending = path.extension().string();
+  if (starts("PK\x03\x04") || std::count(std::begin(kTensorEndings), std::end(kTensorEndings), ending) > 0) {
+    return inspectTensorFile(path, found);
+  }
+  fail(ErrorCode::kUnsupported, "{}: not a safetensors, PyTorch, npy or engine file", path.string());
 }
 
 }  // namespace chorus

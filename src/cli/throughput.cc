@@ -6,8 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "engine/engine.h"
-#include "engine/session.h"
+#include "engine/rank_group.h"
 
 namespace chorus {
 namespace {
@@ -108,14 +107,12 @@ ThroughputResult measureThroughput(executor::Executor& executor, const Throughpu
 
 double stepBytes(const std::filesystem::path& engine_dir, const ThroughputWork& work,
                  const std::vector<size_t>& adapter_bytes) {
-  const auto engine = Engine::load(engine_dir);
-  const ModelConfig& config = engine->config();
-  const auto table = static_cast<double>(config.vocab_size * config.hidden_size) *
-                     static_cast<double>(dtypeSize(config.dtype));
-  double bytes = static_cast<double>(engine->weightBytes()) - table;
+  const auto engines = RankGroup::loadEngines(engine_dir);
+  double bytes = 0;
+  for (const auto& engine : engines) bytes += static_cast<double>(engine->stepBytes());
   const int used = std::min(work.adapters, work.batch);
   for (int i = 0; i < used; ++i) bytes += static_cast<double>(adapter_bytes[static_cast<size_t>(i)]);
-  const auto kv_per_token = static_cast<double>(Session::kvBlockBytes(config, 1));
+  const auto kv_per_token = static_cast<double>(Session::kvBlockBytes(engines.front()->config(), 1));
   return bytes + work.batch * (work.prompt + work.new_tokens / 2.0) * kv_per_token;
 }
 

@@ -1,4 +1,5 @@
-// Ranks in one process: each is a thread with a backend of its own, and values pass through host memory of the group.
+// Ranks in one process: each is a thread with a backend of its own, and values pass through host memory of
+// the group.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@ namespace chorus {
 
 class LocalGroup {
  public:
-  // longest_row: the widest whole that allGatherColumns will be given. spin_us: how long a collective looks for the
-  // other ranks before it sleeps; 0 wherever the process has more threads than cores.
+  // longest_row: the widest whole that allGatherColumns will be given. spin_us: how long a collective looks
+  // for the other ranks before it sleeps; 0 wherever the process has more threads than cores.
   LocalGroup(int32_t size, int64_t longest_row, int spin_us);
   ~LocalGroup();
   LocalGroup(const LocalGroup&) = delete;
@@ -24,7 +25,8 @@ class LocalGroup {
   // The end of `rank`, whose memory is backend's. Must outlive neither.
   std::unique_ptr<Communicator> communicator(int32_t rank, Backend& backend);
 
-  // A rank that can't go on calls this: the others throw where they wait, and at their next call. Thread-safe.
+  // A rank that can't go on calls this: the others throw where they wait, and at their next call.
+  // Thread-safe.
   void abort();
   // Makes the group usable again. No rank may be inside a call.
   void reset();

@@ -59,6 +59,14 @@ void Engine::checkComplete() const {
   }
 }
 
+size_t Engine::stepBytes() const {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : entries_) {
+    if (tensor.kind != EngineTensorKind::kTable) bytes += tensor.bytes;
+  }
+  return bytes;
+}
+
 const EngineTensor* Engine::find(const std::string& name, EngineTensorKind kind) const {
   const auto it = entries_.find(name);
   if (it == entries_.end()) return nullptr;

@@ -31,6 +31,8 @@ class Engine {
     return stageLayers(config_.num_hidden_layers, config_.mapping, config_.mapping.ppRank(rank_));
   }
   size_t weightBytes() const { return file_.bytes().size(); }
+  // Of the tensors that every step reads whole: all but the embedding table.
+  size_t stepBytes() const;
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }
   // For a backend that has copied bytes [begin, begin + size) of the file: the views stay valid, their pages leave

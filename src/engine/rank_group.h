@@ -15,28 +15,28 @@
 
 namespace chorus {
 
-// Rank r = pp_rank * tp_size + tp_rank holds file rank{r}.engine, with a session, a backend and a thread of its own;
-// rank 0's is the caller's.
+// Rank r = pp_rank * tp_size + tp_rank holds file rank{r}.engine, with a session, a backend and a thread of
+// its own; rank 0's is the caller's.
 class RankGroup {
  public:
   // Every rank file of an engine directory. Throws Error.
   static std::vector<std::shared_ptr<const Engine>> loadEngines(const std::filesystem::path& dir);
 
-  // engines: all of one directory, by rank. backend.threads is what the process may use (0: all cores): a step's work
-  // is on one pipeline stage at a time, so each stage's ranks share that number. Throws Error.
+  // engines: all of one directory, by rank. backend.threads is what the process may use (0: all cores): a
+  // step's work is on one pipeline stage at a time, so each stage's ranks share that number. Throws Error.
   RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
             const SessionOptions& options);
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // Runs one step on all ranks. The logits, [input.logits_rows, vocab_size] float32 in host memory, are valid until the
-  // next run. Throws what the first rank to fail threw; the next step may go well. Not thread-safe.
+  // Runs one step on all ranks. The logits, [input.logits_rows, vocab_size] float32 in host memory, are valid
+  // until the next run. Throws what the first rank to fail threw; the next step may go well. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
-  // Prepares an adapter, given whole, for every rank, its magnitudes normalised against the base weights. Thread-safe;
-  // may run while steps do. Throws Error(kUnsupported) when the engine was built without --lora_plugin or --dora_plugin
-  // or does not enable one of the adapter's modules.
+  // Prepares an adapter, given whole, for every rank, its magnitudes normalised against the base weights.
+  // Thread-safe; may run while steps do. Throws Error(kUnsupported) when the engine was built without
+  // --lora_plugin or --dora_plugin or does not enable one of the adapter's modules.
   std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter) const;
   // The same checks, and the bytes that preparing it will take over all ranks.
   int64_t preparedBytes(const Adapter& adapter) const;
@@ -67,7 +67,7 @@ class RankGroup {
   uint64_t step_ = 0;
   int32_t running_ = 0;
   bool stop_ = false;
-  std::exception_ptr error_;  // of the first rank that failed
+  std::exception_ptr error_;          // of the first rank that failed
   std::vector<std::thread> threads_;  // of ranks 1 and up; last: they use all of the above
 };
 

@@ -119,7 +119,7 @@ NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
   if (text.size() < 10 || text.substr(0, 6) != std::string_view(kMagic, 6)) {
     fail(ErrorCode::kCorrupt, "{}: not an npy file", source);
   }
-  const int version = text[6];
+  const int version = static_cast<unsigned char>(text[6]);
   if (version != 1 && version != 2) fail(ErrorCode::kUnsupported, "{}: npy version {}", source, version);
   const size_t prefix = version == 1 ? 10 : 12;
   if (text.size() < prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "formats/torch_objects.h"
 #include "formats/torch_test_file.h"
 
@@ -15,13 +15,10 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::string refusalOf(const std::string& bytes) {
-  try {
+  return errorOf([&] {
     TorchObjects host("f", 5);
     readPickle(bytes, "f", host);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  });
 }
 std::string refusalOfBody(const std::string& body) { return refusalOf(pickled::whole(body)); }
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -62,12 +62,7 @@ std::string legacyOf(const std::string& body, const std::string& keys, const std
 }
 TorchFile parse(const std::string& bytes) { return TorchFile::parse(std::as_bytes(std::span(bytes)), "f"); }
 std::string refusalOf(const std::string& bytes) {
-  try {
-    parse(bytes);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return errorOf([&] { parse(bytes); });
 }
 std::string refusalOfTensor(const std::string& value) { return refusalOf(zipOf(dict({{"w", value}})).build()); }
 
@@ -235,12 +230,7 @@ class TorchSourceTest : public testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
   void write(const std::string& name, const std::string& contents) { writeFileAtomically(dir_ / name, contents); }
   std::string refusal() {
-    try {
-      TensorSource::open(dir_);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+    return errorOf([&] { TensorSource::open(dir_); });
   }
   static std::string one(const std::string& name, int32_t offset) {
     return zipOf(dict({{name, tensor(storage(kFloats, "0", 6), offset, {1}, {1})}})).build();

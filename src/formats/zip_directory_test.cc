@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "formats/torch_test_file.h"
 
 namespace chorus {
@@ -17,12 +17,7 @@ std::vector<ZipEntry> read(const std::string& archive) {
   return readZipDirectory(std::as_bytes(std::span(archive)), "f");
 }
 std::string refusalOf(const std::string& archive) {
-  try {
-    read(archive);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return errorOf([&] { read(archive); });
 }
 TestZip two() { return {.entries = {{"a/one", "first"}, {"a/two", std::string("\0x", 2)}}}; }
 

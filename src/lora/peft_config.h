@@ -1,14 +1,13 @@
-// adapter_config.json of PEFT (LoraConfig of its 0.21): every field is used, changes nothing here, or is refused by
-// name unless at its default.
+// adapter_config.json of PEFT: every field is used, changes nothing here, or is refused by name unless at its default
+// (peft_fields.h).
 #pragma once
 
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "lora/module_choice.h"
 #include "lora/module_pattern.h"
 
 namespace chorus {
@@ -23,8 +22,7 @@ struct PeftConfig {
   bool use_dora = false;
   std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
-  std::vector<std::string> target_modules;      // whole names or their ends after a dot
-  std::optional<ModulePattern> target_pattern;  // target_modules given as one string; both empty: any module
+  ModuleChoice modules;
 
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);
@@ -32,7 +30,6 @@ struct PeftConfig {
   // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
   int64_t rankOf(std::string_view module) const;
   float scaleOf(std::string_view module) const;
-  bool targets(std::string_view module) const;
 };
 
 }  // namespace chorus

@@ -94,8 +94,8 @@ class PeftReader {
       refuse(name, fmt::format("is of layer {}, the model has {} layers; the adapter is of another model", key->layer,
                                target_.config.num_hidden_layers));
     }
-    if (!config_.targets(key->module)) {
-      refuse(name, fmt::format("is not among the target_modules of {}; the two files are of different adapters",
+    if (!config_.modules.includes(key->module)) {
+      refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
     }
     ModuleTensors& tensors = modules_[{key->layer, key->module_name}];

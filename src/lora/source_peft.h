@@ -19,13 +19,14 @@ struct AdapterTarget {
   int64_t max_rank = 0;       // of the engine (--max_lora_rank); 0: any
 };
 
-// The directory's adapter_model.safetensors or, without one, adapter_model.bin. Throws Error.
-TensorFile openPeftWeights(const std::filesystem::path& dir);
-
 // LoRA, rsLoRA and DoRA. The weights stay mapped. Throws Error with one line that names file, field or tensor and what
 // is expected: a missing file, a field that asks for something else (peft_config.h), a module, shape or layer that the
 // model does not have, A without B, a rank above the maximum, values that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
+
+// The weights of such a directory: safetensors where both files stand, as PEFT has it. Throws Error(kNotFound) and those
+// of the formats.
+TensorFile openPeftWeights(const std::filesystem::path& dir);
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,

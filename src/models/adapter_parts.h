@@ -22,8 +22,9 @@ class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
   explicit AdapterParts(int32_t layers) : parts_(static_cast<size_t>(layers)) {}
+  // Throws std::out_of_range for a layer that is none of them.
   std::span<const LinearPart> at(int32_t layer, LinearId linear) const {
-    return parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)];
+    return parts_.at(static_cast<size_t>(layer))[static_cast<size_t>(linear)];
   }
   void add(int32_t layer, LinearId linear, const LinearPart& part) {
     parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)].push_back(part);

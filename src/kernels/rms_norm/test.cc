@@ -90,8 +90,8 @@ TEST_P(RmsNormTest, OutputMayAliasInputsAndMatesDoNotMatter) {
   args = in_place.args(false, true, true);
   args.y = args.residual;
   Call apart = many;
-  backend->rmsNorm(args, *context, {});
-  backend->rmsNorm(apart.args(false, true, true), *context, {});
+  backend.rmsNorm(args, *context, {});
+  backend.rmsNorm(apart.args(false, true, true), *context, {});
   kernel_test::expectSameBits(in_place.residual.data(), apart.y.data(), 60 * 1030, "in place");
   Call alone = many;
   args = many.args(false, false, true);

@@ -1,0 +1,221 @@
+#include "engine/rank_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "checkpoint/writer.h"
+#include "engine/build.h"
+#include "lora/adapter.h"
+#include "lora/module_ids.h"
+
+namespace chorus {
+namespace {
+
+// An engine of random weights, cut over ranks; and a random adapter for it.
+class RankGroupTest : public ::testing::Test {
+ protected:
+  RankGroupTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "chorus_ranks_XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    dir_ = name;
+  }
+  ~RankGroupTest() override { std::filesystem::remove_all(dir_); }
+
+  static ModelConfig config(int32_t tp_size, int32_t pp_size) {
+    ModelConfig config;
+    config.architecture = "LlamaForCausalLM";
+    config.dtype = DType::kBFloat16;
+    config.vocab_size = 45;
+    config.hidden_size = 24;
+    config.num_hidden_layers = 3;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_size = 6;
+    config.intermediate_size = 40;
+    config.max_position_embeddings = 64;
+    config.hidden_act = "silu";
+    config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
+    config.mapping = {.tp_size = tp_size, .pp_size = pp_size};
+    config.finalize("test");
+    return config;
+  }
+
+  static std::vector<std::byte> randomValues(int64_t count, DType dtype, std::mt19937_64& rng) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values)
+      value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
+    std::vector<std::byte> bytes(values.size() * dtypeSize(dtype));
+    convertElements(values.data(), DType::kFloat32, bytes.data(), dtype, values.size());
+    return bytes;
+  }
+
+  RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads) {
+    const ModelConfig model = config(tp_size, pp_size);
+    const WeightTable table = findArchitecture(model.architecture).weightTable(model);
+    CheckpointWriter writer(dir_ / "checkpoint", model, table);
+    std::mt19937_64 rng(4711);
+    for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
+      for (const RankTensor& tensor : writer.tensors(rank)) {
+        int64_t count = 1;
+        for (const int64_t extent : tensor.shape) count *= extent;
+        writer.write(rank, tensor.name, 0, randomValues(count, tensor.dtype, rng));
+      }
+    }
+    writer.publish();
+    BuildConfig build;
+    build.lora_plugin = true;
+    build.dora_plugin = true;
+    build.max_batch_size = 8;
+    build.max_num_tokens = 64;
+    build.max_seq_len = 64;
+    build.tokens_per_block = 4;
+    buildEngine(dir_ / "checkpoint", dir_ / "engine", build, 1);
+    return RankGroup(RankGroup::loadEngines(dir_ / "engine"), {.threads = threads}, {.kv_blocks = 8});
+  }
+
+  // LoRA on the query projection and DoRA, not normalised, on the row-parallel ones, of every layer.
+  static Adapter adapter() {
+    std::mt19937_64 rng(815);
+    Adapter adapter{.name = "random", .max_rank = 4, .uses_dora = true, .content_hash = "hash"};
+    const auto add = [&](int32_t layer, int32_t id, const char* name, int64_t out, int64_t in, bool dora) {
+      AdapterModule module{
+          .module_id = id, .module_name = name, .layer = layer, .rank = 4, .in = in, .out = out};
+      const auto store = [&](int64_t count) {
+        const auto held =
+            std::make_shared<const std::vector<std::byte>>(randomValues(count, DType::kFloat32, rng));
+        adapter.storage.push_back(held);
+        return held->data();
+      };
+      module.a = store(4 * in);
+      module.b = store(out * 4);
+      if (dora) module.magnitude.assign(static_cast<size_t>(out), 1.5f);
+      adapter.modules.push_back(std::move(module));
+    };
+    for (int32_t layer = 0; layer < 3; ++layer) {
+      add(layer, kAttnQ, "self_attn.q_proj", 24, 24, false);
+      add(layer, kAttnDense, "self_attn.o_proj", 24, 24, true);
+      add(layer, kMlp4HToH, "mlp.down_proj", 24, 40, true);
+    }
+    return adapter;
+  }
+
+  // Logits of the last of some tokens.
+  static std::vector<float> step(RankGroup& ranks, const PreparedAdapter* adapter) {
+    std::vector<int32_t> blocks(8);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    StepInput input;
+    input.tokens.resize(30);
+    std::iota(input.tokens.begin(), input.tokens.end(), 7);
+    input.sequences.push_back({.num_rows = 30, .block_table = blocks});
+    input.logits_rows = {3, 29};
+    if (adapter != nullptr) input.adapters.push_back({.adapter = adapter, .ranges = {{0, 30}}});
+    const auto logits = ranks.run(input);
+    EXPECT_EQ(logits.size(), 2u * 45u);
+    return {logits.begin(), logits.end()};
+  }
+
+  std::filesystem::path dir_;
+};
+
+TEST_F(RankGroupTest, AdaptersAreMadeWhileStepsRun) {
+  RankGroup ranks = makeGroup(2, 2, 4);
+  EXPECT_EQ(ranks.size(), 4);
+  const auto base = step(ranks, nullptr);
+  const auto prepared = ranks.prepareAdapter(adapter());
+  EXPECT_EQ(prepared->content_hash, "hash");
+  EXPECT_EQ(static_cast<int64_t>(prepared->bytes), ranks.preparedBytes(adapter()));
+  const auto adapted = step(ranks, prepared.get());
+  EXPECT_NE(adapted, base);
+
+  std::atomic<bool> stop{false};
+  std::thread loader([&] {
+    while (!stop) EXPECT_EQ(ranks.prepareAdapter(adapter())->bytes, prepared->bytes);
+  });
+  for (int i = 0; i < 40; ++i)
+    EXPECT_EQ(step(ranks, i % 2 == 0 ? prepared.get() : nullptr), i % 2 == 0 ? adapted : base);
+  stop = true;
+  loader.join();
+}
+
+TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
+  RankGroup ranks = makeGroup(2, 2, 1);
+  const auto prepared = ranks.prepareAdapter(adapter());
+  ASSERT_EQ(prepared->ranks.size(), 4u);
+  const auto parts = [&](size_t rank, int32_t layer, LinearId linear) {
+    return prepared->ranks[rank]->at(layer, linear);
+  };
+  for (size_t rank = 0; rank < 4; ++rank) {
+    ASSERT_EQ(parts(rank, 0, LinearId::kQkv).size(), 1u);
+    EXPECT_EQ(parts(rank, 0, LinearId::kQkv)[0].b.out, 12);  // column-parallel: B
+    EXPECT_EQ(parts(rank, 0, LinearId::kQkv)[0].a.in, 24);
+    EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].b.out, 24);  // row-parallel: A
+    EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].a.in, 20);
+    EXPECT_TRUE(parts(rank, 0, LinearId::kFcGate).empty());
+    // Factors of a row that both ranks share are the same on both.
+    for (int64_t o = 0; o < 24; ++o) {
+      EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].magnitude[o],
+                parts(rank ^ 1, 0, LinearId::kProj)[0].magnitude[o]);
+    }
+  }
+  EXPECT_EQ(parts(0, 1, LinearId::kQkv).size(), 1u);             // layers 0 and 1
+  EXPECT_THROW(parts(2, 1, LinearId::kQkv), std::out_of_range);  // layer 2
+}
+
+// The whole row's norm: the weights of both ranks, from the checkpoint that both were made of.
+TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
+  RankGroup ranks = makeGroup(2, 1, 1);
+  const Adapter whole = adapter();
+  const auto prepared = ranks.prepareAdapter(whole);
+  const AdapterModule& module = *std::find_if(whole.modules.begin(), whole.modules.end(),
+                                              [](const auto& m) { return m.module_id == kMlp4HToH; });
+  const auto value = [](const std::byte* data, int64_t i) {
+    float rounded = 0;
+    std::byte bits[2];
+    convertElements(data + i * 4, DType::kFloat32, bits, DType::kBFloat16, 1);
+    convertElements(bits, DType::kBFloat16, &rounded, DType::kFloat32, 1);
+    return rounded;
+  };
+  std::vector<float> row(20);
+  for (int64_t o = 0; o < 24; ++o) {
+    double squares = 0;
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      const Engine& engine = ranks.session(rank).engine();
+      unpackRow(engine.linear("transformer.layers.0.mlp.proj", 24, 20), o, row.data());
+      for (int64_t i = 0; i < 20; ++i) {
+        double sum = row[static_cast<size_t>(i)];
+        for (int64_t r = 0; r < 4; ++r)
+          sum += value(module.b, o * 4 + r) * value(module.a, r * 40 + rank * 20 + i);
+        squares += sum * sum;
+      }
+    }
+    const float factor = prepared->ranks[0]->at(0, LinearId::kProj)[0].magnitude[o];
+    EXPECT_NEAR(factor, 1.5 / std::sqrt(squares), 1e-5);
+  }
+}
+
+// One rank's failure is the step's, and the next step goes well.
+TEST_F(RankGroupTest, AFailingRankFreesTheOthers) {
+  RankGroup ranks = makeGroup(2, 2, 1);
+  const auto prepared = ranks.prepareAdapter(adapter());
+  const auto expected = step(ranks, prepared.get());
+  for (size_t failing = 0; failing < 4; ++failing) {
+    for (const int32_t layers : {0, 1}) {
+      if (layers == 1 && failing >= 2) continue;  // the second stage has one layer
+      SCOPED_TRACE("rank " + std::to_string(failing) + " with " + std::to_string(layers) + " layers");
+      PreparedAdapter broken = *prepared;
+      broken.ranks[failing] = std::make_shared<AdapterParts>(layers);
+      EXPECT_THROW(step(ranks, &broken), std::out_of_range);
+      EXPECT_EQ(step(ranks, prepared.get()), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chorus

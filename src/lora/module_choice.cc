@@ -1,0 +1,125 @@
+#include "lora/module_choice.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+constexpr size_t kMaxNames = 4096;
+
+const Json* given(const Json& config, const char* field) {
+  const auto it = config.find(field);
+  return it == config.end() || it->is_null() ? nullptr : &*it;
+}
+
+[[noreturn]] void refuse(std::string_view source, const char* field, std::string_view reason) {
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' {}", source, field, reason);
+}
+
+std::vector<std::string> readList(const Json& value, const char* field, std::string_view source) {
+  if (!value.is_array() || value.size() > kMaxNames) refuse(source, field, "must be a list of names or a pattern");
+  std::vector<std::string> names;
+  for (const Json& name : value) {
+    if (!name.is_string()) refuse(source, field, "must hold names");
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+ModuleNames readNames(const Json& config, const char* field, std::string_view source) {
+  ModuleNames names;
+  const Json* value = given(config, field);
+  if (value == nullptr) return names;
+  if (value->is_string()) {
+    names.pattern = ModulePattern::ofWholeName(value->get<std::string>(), fmt::format("{}: {}", source, field));
+  } else {
+    names.ends = readList(*value, field, source);
+  }
+  return names;
+}
+
+// Every linear layer but the output's, which no adapter may name here either.
+bool isAllLinear(const Json* value) {
+  if (value == nullptr || !value->is_string()) return false;
+  auto text = value->get<std::string>();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == "all-linear";
+}
+
+std::vector<int64_t> readLayers(const Json& config, std::string_view source) {
+  constexpr const char* kField = "layers_to_transform";
+  std::vector<int64_t> layers;
+  const Json* value = given(config, kField);
+  if (value == nullptr) return layers;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& layer : list) {
+    if (!layer.is_number_integer()) refuse(source, kField, "must be a layer's number or a list of them");
+    layers.push_back(layer.get<int64_t>());
+  }
+  return layers;
+}
+}  // namespace
+
+bool ModuleNames::contain(std::string_view module) const {
+  if (pattern) return pattern->matches(module);
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) {
+    if (module == end) return true;
+    return module.size() > end.size() && module.ends_with(end) && module[module.size() - end.size() - 1] == '.';
+  });
+}
+
+ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source) {
+  ModuleChoice choice;
+  const Json* targets = given(config, "target_modules");
+  if (!isAllLinear(targets)) choice.targets_ = readNames(config, "target_modules", source);
+  choice.excluded_ = readNames(config, "exclude_modules", source);
+  choice.layers_ = readLayers(config, source);
+  if (const Json* value = given(config, "layers_pattern")) {
+    const std::string where = fmt::format("{}: layers_pattern", source);
+    const Json list = value->is_string() ? Json::array({*value}) : *value;
+    for (const std::string& pattern : readList(list, "layers_pattern", source)) {
+      if (!pattern.empty()) choice.layers_patterns_.push_back(ModulePattern::ofNameEnd(pattern, where));
+    }
+  }
+  if (choice.targets_.pattern && !choice.layers_.empty()) {
+    refuse(source, "layers_to_transform", "cannot stand beside a pattern in 'target_modules'");
+  }
+  if (!choice.layers_patterns_.empty() && choice.layers_.empty()) {
+    refuse(source, "layers_pattern", "needs 'layers_to_transform' beside it");
+  }
+  return choice;
+}
+
+bool ModuleChoice::includes(std::string_view module) const {
+  if (!excluded_.empty() && excluded_.contain(module)) return false;
+  if (targets_.empty()) return layers_.empty() || includesLayerOf(module);
+  return targets_.contain(module) && (layers_.empty() || includesLayerOf(module));
+}
+
+// The layer is the first number between dots; without a pattern two names must stand before it.
+bool ModuleChoice::includesLayerOf(std::string_view module) const {
+  size_t begin = 0;
+  for (int segment = 0; begin < module.size(); ++segment) {
+    const size_t end = module.find('.', begin);
+    if (end == std::string_view::npos) return false;
+    int64_t number = 0;
+    const auto [stop, error] = std::from_chars(module.data() + begin, module.data() + end, number);
+    const bool is_number = error == std::errc() && stop == module.data() + end && module[begin] != '-';
+    if (is_number && segment > 0) {
+      const std::string_view before = module.substr(0, begin - 1);
+      const bool found = layers_patterns_.empty()
+                             ? segment > 1
+                             : std::any_of(layers_patterns_.begin(), layers_patterns_.end(),
+                                           [&](const ModulePattern& pattern) { return pattern.matches(before); });
+      if (found) return std::find(layers_.begin(), layers_.end(), number) != layers_.end();
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
+}  // namespace chorus

@@ -1,0 +1,44 @@
+// Which modules a PEFT configuration adapts: target_modules, exclude_modules, layers_to_transform and layers_pattern,
+// as check_target_module_exists of PEFT's tuners_utils reads them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "lora/module_pattern.h"
+
+namespace chorus {
+
+// Names of modules: a list of whole names or their ends after a dot, or one regular expression for the whole name.
+struct ModuleNames {
+  std::vector<std::string> ends;
+  std::optional<ModulePattern> pattern;
+
+  bool empty() const { return ends.empty() && !pattern; }
+  bool contain(std::string_view module) const;
+};
+
+class ModuleChoice {
+ public:
+  // Throws Error(kInvalidArgument) that names source and field, also for combinations that PEFT refuses.
+  static ModuleChoice parse(const Json& config, std::string_view source);
+
+  // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
+  bool includes(std::string_view module) const;
+  // Empty: any module.
+  const ModuleNames& targets() const { return targets_; }
+
+ private:
+  bool includesLayerOf(std::string_view module) const;
+
+  ModuleNames targets_;
+  ModuleNames excluded_;
+  std::vector<int64_t> layers_;  // empty: any layer
+  std::vector<ModulePattern> layers_patterns_;
+};
+
+}  // namespace chorus
