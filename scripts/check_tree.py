@@ -5,7 +5,8 @@
   sizes    a source over 800 lines is refused
   tests    no skipped or disabled test, no test that cannot fail
   words    no TODO, no commented-out include
-  docs     every file and directory that ARCHITECTURE.md names in backticks exists
+  docs     every file and directory that a page of documentation names in backticks exists
+  fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug
   weight   goldens, fuzz corpora and the demo stay within their sizes
 """
 import pathlib
@@ -65,11 +66,28 @@ def check_docs(path):
                 complain(path, number, f"names {name}, which does not exist")
 
 
+def check_fuzz_target(path):
+    parsed = re.findall(r"^// parses: (.+)$", path.read_text(encoding="utf-8"), re.M)
+    if not parsed:
+        complain(path, 1, "has no line '// parses: FILES'")
+    for name in " ".join(parsed).split():
+        if not (root / name).exists():
+            complain(path, 1, f"parses {name}, which does not exist")
+    corpus = root / "tests/fuzz" / path.stem
+    if not corpus.is_dir() or not any(corpus.iterdir()):
+        complain(path, 1, f"has no corpus in {corpus.relative_to(root)}")
+    if not any((root / "tests/fuzz/planted").glob(f"{path.stem}.*patch")):
+        complain(path, 1, "has no planted bug in tests/fuzz/planted")
+
+
 for file in files:
+    if file.name.endswith("_fuzz.cc"):
+        check_fuzz_target(file)
     if file.suffix in {".cc", ".h", ".cu", ".cuh"}:
         check_source(file)
-for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]:
-    check_docs(root / name)
+for file in files:
+    if file.suffix == ".md" and file.name != "CHANGELOG.md":
+        check_docs(file)
 for folder, limit in MAX_MIB.items():
     size = sum(f.stat().st_size for f in files if (root / folder) in f.parents)
     if size > limit << 20:

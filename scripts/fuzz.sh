@@ -12,7 +12,7 @@ cmake --build --preset dev --target "$@"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ASAN_OPTIONS=quarantine_size_mb=16:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export ASAN_OPTIONS=quarantine_size_mb=16 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-19
 
 fuzz() {

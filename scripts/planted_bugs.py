@@ -43,7 +43,7 @@ def seconds(target, work):
     dictionary = root / f"tests/fuzz/{target}.dict"
     if dictionary.exists():
         options.append(f"-dict={dictionary}")
-    environment = os.environ | {"ASAN_OPTIONS": "quarantine_size_mb=16:symbolize=0:allocator_may_return_null=1",
+    environment = os.environ | {"ASAN_OPTIONS": "quarantine_size_mb=16:symbolize=0",
                                 "UBSAN_OPTIONS": "halt_on_error=1"}
     begun = time.monotonic()
     run = subprocess.run([work / "fuzzer", *options, work / "corpus"], env=environment, capture_output=True)

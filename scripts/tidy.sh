@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy over changed sources, with the compile commands of the dev preset. scripts/tidy.sh [--all | REVISION]:
-# changed since REVISION; by default since the branch left origin/main, on main itself within the last 20 first-parent
+# changed since REVISION; by default since the branch left origin/main, on main itself within the last 5 first-parent
 # commits. A changed header is checked through the sources of its folder that include it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ if [ -z "$base" ]; then
   base=$(git merge-base origin/main HEAD 2>/dev/null || true)
   if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
     commits=$(git rev-list --first-parent --count HEAD)
-    base=$(git rev-list --first-parent HEAD | sed -n "$((commits < 21 ? commits : 21))p")
+    base=$(git rev-list --first-parent HEAD | sed -n "$((commits < 6 ? commits : 6))p")
   fi
 fi
 if [ "$base" = --all ]; then

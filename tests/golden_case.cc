@@ -2,13 +2,29 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/json.h"
 #include "formats/safetensors.h"
 
 namespace chorus::test {
 namespace {
-std::filesystem::path goldens() { return std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama"; }
+// Name -> directory, of every family: a folder of goldens/ with a manifest that lists variants.
+const std::map<std::string, std::filesystem::path>& goldens() {
+  static const auto kGoldens = [] {
+    std::map<std::string, std::filesystem::path> found;
+    for (const auto& family :
+         std::filesystem::directory_iterator(std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens")) {
+      const auto manifest = family.path() / "manifest.json";
+      if (!std::filesystem::exists(manifest)) continue;
+      const Json json = readJsonFile(manifest);
+      if (!json.contains("variants")) continue;
+      for (const auto& name : json.at("variants").get<std::vector<std::string>>()) found[name] = family.path() / name;
+    }
+    return found;
+  }();
+  return kGoldens;
+}
 }  // namespace
 
 std::vector<int32_t> GoldenRow::fed() const {
@@ -18,14 +34,16 @@ std::vector<int32_t> GoldenRow::fed() const {
 }
 
 std::vector<std::string> goldenNames() {
-  return readJsonFile(goldens() / "manifest.json").at("variants").get<std::vector<std::string>>();
+  std::vector<std::string> names;
+  for (const auto& [name, directory] : goldens()) names.push_back(name);
+  return names;
 }
 
 GoldenCase loadGolden(const std::string& name, DType dtype) {
   GoldenCase golden;
   golden.name = name;
   golden.dtype = dtype;
-  golden.directory = goldens() / name;
+  golden.directory = goldens().at(name);
   golden.vocab_size = readJsonFile(golden.directory / "config.json").at("vocab_size").get<int64_t>();
   const Json json = readJsonFile(golden.directory / "case.json");
   golden.adapters = json.at("adapters").get<std::vector<std::string>>();

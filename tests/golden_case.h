@@ -1,4 +1,4 @@
-// One golden of tests/goldens/llama: a tiny model with adapters, prompts, and what the oracle answered to them.
+// One golden of tests/goldens: a tiny model with adapters, prompts, and what the oracle answered to them.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ inline constexpr DType kGoldenDTypes[] = {DType::kFloat32, DType::kBFloat16, DTy
 // the first size that does not divide. Empty where all do.
 std::string cutRefusal(const GoldenCase& golden, int32_t tp_size);
 
-// Every golden that manifest.json lists.
+// Every golden that a family's manifest.json lists.
 std::vector<std::string> goldenNames();
 GoldenCase loadGolden(const std::string& name, DType dtype);
 

@@ -187,7 +187,7 @@ TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenConfigs,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenConfigs,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));

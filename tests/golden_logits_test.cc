@@ -89,7 +89,7 @@ TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenLogits,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenLogits,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));

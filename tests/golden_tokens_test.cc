@@ -58,7 +58,7 @@ TEST_P(GoldenTokens, AloneAndInOneMixedBatch) {
   })) << "the rows never shared a step";
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenTokens,
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenTokens,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));

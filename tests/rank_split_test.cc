@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <cstdio>
 
 #include "base/error.h"
 #include "convert/huggingface.h"

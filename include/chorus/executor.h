@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "chorus/request.h"
 #include "chorus/response.h"
@@ -78,6 +79,17 @@ struct IterationStats {
   std::optional<KvCacheStats> kvCacheStats;            // always set; at the start of the step
 };
 
+// Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they come.
+struct MemoryUse {
+  std::int64_t weights = 0;
+  std::int64_t kvCache = 0;
+  std::int64_t activations = 0;
+  std::int64_t adapterCache = 0;                       // at most
+  std::int64_t available = 0;                          // before loading
+  SizeType32 kvCacheTokens = 0;
+  std::string table;                                   // the same for people, a column for each rank
+};
+
 class Executor {
  public:
   // Loads the engine directory and starts the loop. Throws chorus::Error (a std::runtime_error) on a bad engine.
@@ -121,6 +133,7 @@ class Executor {
   SizeType32 getMaxSeqLen() const;
   SizeType32 getMaxBatchSize() const;
   SizeType32 getVocabSize() const;
+  MemoryUse getMemoryUse() const;
   // Chorus: the KV pool as the last step left it.
   KvCacheStats getKvCacheStats() const;
 

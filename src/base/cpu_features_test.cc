@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error_of.h"
+
 namespace chorus {
 namespace {
 
@@ -14,6 +16,16 @@ TEST(CpuFeaturesTest, NamesRoundTripAndScalarIsAlwaysThere) {
   EXPECT_EQ(availableIsas().front(), Isa::kScalar);
   EXPECT_GE(availableCores(), 1);
   EXPECT_GT(availableMemory(), size_t{1} << 20);
+}
+
+TEST(CpuFeaturesTest, LaterSetsOfAnArchitectureIncludeTheEarlier) {
+  EXPECT_TRUE(includes(Isa::kAvx512, Isa::kAvx512) && includes(Isa::kAmx, Isa::kAvx2) && includes(Isa::kNeon, Isa::kScalar));
+  EXPECT_FALSE(includes(Isa::kAvx2, Isa::kAvx512) || includes(Isa::kNeon, Isa::kAvx2) || includes(Isa::kAmx, Isa::kNeon));
+}
+
+TEST(CpuFeaturesTest, NamesThatAreNotHereAreRefusedWithThoseThatAre) {
+  for (const Isa isa : availableIsas()) EXPECT_EQ(requireIsa(isaName(isa)), isa);
+  EXPECT_EQ(errorOf([] { requireIsa("sse9"); }), "isa sse9: this machine runs " + availableIsaNames());
 }
 
 }  // namespace

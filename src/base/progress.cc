@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "base/log.h"
@@ -19,7 +20,7 @@ constexpr std::chrono::nanoseconds kRedraw = std::chrono::milliseconds(100);
 constexpr std::chrono::nanoseconds kPlainLine = std::chrono::seconds(5);
 
 std::string durationText(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
   return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);

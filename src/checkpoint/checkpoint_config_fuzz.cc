@@ -10,12 +10,17 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using chorus::ModelConfig;
   chorus::log::set_level(chorus::log::level::off);
-  chorus::Json json;
+  ModelConfig config;
   try {
-    json = ModelConfig::fromJson(chorus::parseJson({reinterpret_cast<const char*>(data), size}, "fuzz"), "fuzz").toJson();
+    config = ModelConfig::fromJson(chorus::parseJson({reinterpret_cast<const char*>(data), size}, "fuzz"), "fuzz");
   } catch (const chorus::Error&) {
     return 0;
   }
+  if (config.mapping.tp_size < 1 || config.mapping.pp_size < 1 || config.num_hidden_layers < 1 ||
+      config.num_attention_heads < 1 || config.hidden_size < 1 || config.head_size < 1) {
+    std::abort();
+  }
+  const chorus::Json json = config.toJson();
   if (ModelConfig::fromJson(json, "written").toJson() != json) std::abort();
   return 0;
 }

@@ -84,6 +84,7 @@ void runThroughput(const BenchArgs& args) {
   config.kvCacheConfig.maxTokens = std::max(largest * length, engine->buildConfig().max_seq_len);
   config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = size_t{4} << 30};
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
+  std::printf("%s\n", executor.getMemoryUse().table.c_str());
   std::vector<size_t> adapter_bytes;
   for (int i = 0; i < most_adapters; ++i) {
     const auto& dir = directories[static_cast<size_t>(i)];

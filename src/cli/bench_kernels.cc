@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -40,10 +41,9 @@ class Roofs {
   void look(const std::vector<Variant>& variants) {
     ThreadPool pool(args_.threadCount());
     read_ = std::max(read_, measureReadBandwidth(pool, static_cast<size_t>(args_.roof_mib) << 20));
-    for (const Variant& variant : variants) {
-      double& peak = peaks_[variant.isa.value_or(Isa::kScalar)];
-      peak = std::max(peak, measureMatmulPeak(pool, variant.isa.value_or(Isa::kScalar)));
-    }
+    std::set<Isa> isas;  // of several weight formats once
+    for (const Variant& variant : variants) isas.insert(variant.isa.value_or(Isa::kScalar));
+    for (const Isa isa : isas) peaks_[isa] = std::max(peaks_[isa], measureMatmulPeak(pool, isa));
   }
   double read() const { return read_; }
   double peak(const Variant& variant) const { return peaks_.at(variant.isa.value_or(Isa::kScalar)); }

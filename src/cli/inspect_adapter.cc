@@ -9,7 +9,6 @@
 #include "convert/huggingface.h"
 #include "engine/adapter_limits.h"
 #include "engine/engine.h"
-#include "formats/safetensors.h"
 #include "lora/peft_config.h"
 #include "lora/shard.h"
 #include "lora/source_peft.h"
@@ -87,8 +86,10 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
   if (const auto& names = config.modules.targets().ends; !names.empty()) found.addList("target_modules", names);
   const TensorFile weights = openPeftWeights(dir);
+  uint64_t bytes = 0;
+  for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
   found.add("tensors", static_cast<int64_t>(weights.names().size()));
-  found.addBytes("file", weights.fileBytes().size());
+  found.addBytes("bytes of tensors", bytes);
   if (base_path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");
     return;

@@ -26,8 +26,9 @@ void describeTensors(const std::map<std::string, uint64_t>& bytes_of_dtype, cons
   found.add("dtypes", bytes_of_dtype, dtypes.empty() ? "none" : dtypes);
 }
 
-void inspectTensorFile(const fs::path& path, const char* kind, Inspection& found) {
-  found.setKind(kind);
+// safetensors by its ending, else PyTorch's.
+void inspectTensorFile(const fs::path& path, Inspection& found) {
+  found.setKind(path.extension() == ".safetensors" ? "safetensors file" : "PyTorch file");
   const TensorFile file = openTensorFile(path);
   std::map<std::string, uint64_t> bytes;
   Json tensors = Json::object();
@@ -72,9 +73,10 @@ void inspectFile(const fs::path& path, Inspection& found) {
   if (starts("\x93NUMPY")) return inspectNpy(file, found);
   if (path.extension() == ".engine") return inspectEngineFile(file, found);
   if (path.extension() == ".npy") return inspectNpy(file, found);
-  if (path.extension() == ".safetensors") return inspectTensorFile(path, "safetensors file", found);
-  for (const char* extension : {".bin", ".pt", ".pth"}) {
-    if (path.extension() == extension) return inspectTensorFile(path, "PyTorch file", found);
+  constexpr std::string_view kTensorEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"};
+  const std::string ending = path.extension().string();
+  if (starts("PK\x03\x04") || std::count(std::begin(kTensorEndings), std::end(kTensorEndings), ending) > 0) {
+    return inspectTensorFile(path, found);
   }
   fail(ErrorCode::kUnsupported, "{}: not a safetensors, PyTorch, npy or engine file", path.string());
 }

@@ -114,6 +114,9 @@ void inspectEngine(const fs::path& dir, Inspection& found) {
              {"max_input_len", build.max_input_len}, {"max_seq_len", build.max_seq_len}},
             fmt::format("{} requests and {} tokens a step, prompts of {}, sequences of {}", build.max_batch_size,
                         build.max_num_tokens, build.max_input_len, build.max_seq_len));
+  const SessionMemory memory = Session::memoryNeeds(*engine, {});
+  found.addBytes("activations", static_cast<uint64_t>(memory.activations + memory.host),
+                 config.mapping.worldSize() > 1 ? "of rank 0" : "");
   const Json adapters = {{"lora_plugin", build.lora_plugin}, {"dora_plugin", build.dora_plugin},
                          {"max_lora_rank", build.max_lora_rank}, {"lora_target_modules", build.lora_target_modules}};
   const std::string modules = build.lora_target_modules.empty()

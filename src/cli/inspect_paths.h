@@ -15,7 +15,7 @@ void inspectEngine(const std::filesystem::path& dir, Inspection& found);
 // base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
 void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
-// safetensors, npy and engine files, told apart by their first bytes.
+// safetensors, PyTorch, npy and engine files, told apart by their first bytes and their ending.
 void inspectFile(const std::filesystem::path& file, Inspection& found);
 
 enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kTokenizer };

@@ -158,6 +158,7 @@ void runRun(const RunArgs& args) {
   config.backend = args.backend;
   config.isa = chosenIsa(args.isa);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
+  log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
   for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);
 
   std::vector<int32_t> end_ids;

@@ -13,6 +13,7 @@ namespace {
 DecoderShape rankShape(const ModelConfig& config) {
   const int32_t tp = config.mapping.tp_size;
   return {.vocab_size = config.vocab_size,
+          .head_rows = vocabularyShare(config),
           .hidden_size = config.hidden_size,
           .num_heads = config.num_attention_heads / tp,
           .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
@@ -38,22 +39,35 @@ void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
   weights.embedding_dtype = table.dtype;
 }
 
+// As ResidualForm names them.
+void loadNorms(const Engine& engine, const std::string& layer, ResidualForm form, DecoderLayerWeights& w) {
+  const auto norm = [&](const char* name) { return engine.vector(layer + name, engine.config().hidden_size); };
+  if (normBefore(form)) w.attention_norm = norm("input_layernorm");
+  if (!normAfter(form)) {
+    w.mlp_norm = norm("post_layernorm");
+    return;
+  }
+  w.attention_out_norm = norm("post_layernorm");
+  if (normBefore(form)) w.mlp_norm = norm("pre_feedforward_layernorm");
+  w.mlp_out_norm = norm("post_feedforward_layernorm");
+}
+
 DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
   const ModelConfig& config = engine.config();
   const int32_t stage = config.mapping.ppRank(engine.rank());
   const int64_t heads_width = shape.num_heads * shape.head_size;
   const int64_t qkv_width = heads_width + 2 * shape.num_kv_heads * shape.head_size;
+  const ModelSpec spec = engine.architecture().modelSpec(config);
   DecoderWeights weights;
   if (stage == 0) loadEmbedding(engine, weights);
   for (int32_t i = 0; i < engine.layers().count(); ++i) {
     const std::string layer = fmt::format("transformer.layers.{}.", i);
     DecoderLayerWeights w;
-    w.input_norm = engine.vector(layer + "input_layernorm", shape.hidden_size);
+    loadNorms(engine, layer, spec.layers[static_cast<size_t>(engine.layers().begin + i)].residual, w);
     w.qkv = engine.linear(layer + "attention.qkv", qkv_width, shape.hidden_size);
     w.qkv_bias = engine.optionalVector(layer + "attention.qkv.bias", qkv_width);
     w.dense = engine.linear(layer + "attention.dense", shape.hidden_size, heads_width);
     w.dense_bias = engine.optionalVector(layer + "attention.dense.bias", shape.hidden_size);
-    w.post_norm = engine.vector(layer + "post_layernorm", shape.hidden_size);
     w.fc_gate = engine.linear(layer + "mlp.fc_gate", 2 * shape.intermediate_size, shape.hidden_size);
     w.fc_gate_bias = engine.optionalVector(layer + "mlp.fc_gate.bias", 2 * shape.intermediate_size);
     w.proj = engine.linear(layer + "mlp.proj", shape.hidden_size, shape.intermediate_size);
@@ -86,7 +100,8 @@ DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backe
   move(weights.final_norm);
   move(weights.lm_head.data);
   for (DecoderLayerWeights& w : weights.layers) {
-    for (const float** vector : {&w.input_norm, &w.qkv_bias, &w.dense_bias, &w.post_norm, &w.fc_gate_bias, &w.proj_bias}) {
+    for (const float** vector : {&w.attention_norm, &w.qkv_bias, &w.dense_bias, &w.attention_out_norm, &w.mlp_norm, &w.fc_gate_bias,
+                                &w.proj_bias, &w.mlp_out_norm}) {
       move(*vector);
     }
     for (PackedWeight* linear : {&w.qkv, &w.dense, &w.fc_gate, &w.proj}) move(linear->data);
@@ -95,6 +110,26 @@ DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backe
 }
 
 DType kvDType(const ModelConfig& config) { return config.dtype; }
+
+KvLayer kvLayer(const ModelConfig& config, int32_t tokens_per_block) {
+  const DecoderShape shape = rankShape(config);
+  return {.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
+          .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
+}
+
+// The first rank of the last stage gives a step's logits to the host.
+bool holdsLogits(const ModelConfig& config, int32_t rank) {
+  return config.mapping.ppRank(rank) + 1 == config.mapping.pp_size && config.mapping.tpRank(rank) == 0;
+}
+
+// Options with the engine's limits where none are given.
+SessionOptions resolved(const Engine& engine, SessionOptions options) {
+  const BuildConfig& build = engine.buildConfig();
+  if (options.max_batch_size == 0) options.max_batch_size = build.max_batch_size;
+  if (options.max_num_tokens == 0) options.max_num_tokens = build.max_num_tokens;
+  if (options.tokens_per_block == 0) options.tokens_per_block = build.tokens_per_block;
+  return options;
+}
 }  // namespace
 
 struct Session::State {
@@ -114,8 +149,7 @@ struct Session::State {
     rope_sin = upload(rope.sin);
     backend.synchronize(stream);
 
-    KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
-                  .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = options.tokens_per_block};
+    KvLayer layer = kvLayer(config, options.tokens_per_block);
     layer.block_stride = ::chorus::kvBlockBytes(layer);
     const int64_t layer_bytes = layer.block_stride * options.kv_blocks;
     kv_pool = backend.allocate(static_cast<size_t>(layer_bytes * layers.count()));
@@ -132,6 +166,9 @@ struct Session::State {
         RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
                   config.position_embedding_type == PositionEmbedding::kRopeGptj},
         links);
+    if (holdsLogits(config, engine.rank())) {
+      host_logits.resize(static_cast<size_t>(options.max_batch_size * config.vocab_size));
+    }
   }
 
   DecoderShape shape;
@@ -143,7 +180,8 @@ struct Session::State {
   std::vector<DecoderLayerWeights> host_layers;
   std::unique_ptr<Decoder> decoder;
   std::vector<RowGroup> groups;
-  std::vector<float> host_logits;
+  std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
+  std::vector<float> context_logits;  // of a step that was asked for more rows, until the next one
 };
 
 Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
@@ -151,11 +189,7 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
     : engine_(std::move(engine)),
       table_(engine_->architecture().weightTable(engine_->config())),
       backend_(std::move(backend)),
-      options_(options) {
-  const BuildConfig& build = engine_->buildConfig();
-  if (options_.max_batch_size == 0) options_.max_batch_size = build.max_batch_size;
-  if (options_.max_num_tokens == 0) options_.max_num_tokens = build.max_num_tokens;
-  if (options_.tokens_per_block == 0) options_.tokens_per_block = build.tokens_per_block;
+      options_(resolved(*engine_, options)) {
   if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
   state_ = std::make_unique<State>(*engine_, *backend_, options_, links);
 }
@@ -163,10 +197,23 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
 Session::~Session() = default;
 
 int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block) {
-  const DecoderShape shape = rankShape(config);
-  const KvLayer layer{.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
-                      .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
-  return ::chorus::kvBlockBytes(layer) * config.num_hidden_layers * config.mapping.tp_size;
+  return ::chorus::kvBlockBytes(kvLayer(config, tokens_per_block)) * config.num_hidden_layers * config.mapping.tp_size;
+}
+
+SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& given) {
+  const SessionOptions options = resolved(engine, given);
+  const ModelConfig& config = engine.config();
+  const bool last_stage = config.mapping.ppRank(engine.rank()) + 1 == config.mapping.pp_size;
+  SessionMemory memory;
+  memory.weights = static_cast<int64_t>(engine.weightBytes());
+  memory.kv_cache = ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * engine.layers().count() *
+                    options.kv_blocks;
+  constexpr int64_t kFloat = sizeof(float);
+  memory.activations = DecoderActivations::bytes(rankShape(config), config.mapping.tp_size, last_stage,
+                                                 options.max_num_tokens, options.max_batch_size);
+  memory.activations += 2 * engine.buildConfig().max_seq_len * (config.rotary_embedding_dim / 2) * kFloat;
+  if (holdsLogits(config, engine.rank())) memory.host = options.max_batch_size * config.vocab_size * kFloat;
+  return memory;
 }
 
 PackedWeight Session::linearOf(int32_t layer, LinearId linear) const {
@@ -184,13 +231,22 @@ std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;
   backend_->prepare({.tokens = input.tokens, .sequences = input.sequences, .logits_rows = input.logits_rows},
                     *s.context);
-  const ConstMatrix logits =
-      s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream);
-  if (engine_->config().mapping.tpRank(engine_->rank()) != 0) return {};
-  s.host_logits.resize(static_cast<size_t>(logits.rows * logits.cols));
-  backend_->download(s.host_logits.data(), logits.data, s.host_logits.size() * sizeof(float), s.stream);
-  backend_->synchronize(s.stream);
-  return s.host_logits;
+  const ModelConfig& config = engine_->config();
+  const bool keeps = holdsLogits(config, engine_->rank());
+  const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(config.vocab_size) : 0;
+  // The rows that a request wants of its context are part of its answer: they have no room of their own here.
+  std::vector<float>().swap(s.context_logits);
+  if (count > s.host_logits.size()) s.context_logits.resize(count);
+  const std::span<float> host = count > s.host_logits.size() ? s.context_logits : std::span(s.host_logits).first(count);
+  s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream,
+                 [&](int64_t first, const ConstMatrix& logits) {
+                   if (!keeps) return;
+                   float* to = host.data() + first * logits.cols;
+                   backend_->download(to, logits.data, static_cast<size_t>(logits.rows * logits.cols) * sizeof(float),
+                                      s.stream);
+                   backend_->synchronize(s.stream);
+                 });
+  return host;
 }
 
 }  // namespace chorus

@@ -23,6 +23,15 @@ struct SessionOptions {
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
 };
 
+// Bytes of one rank. kv_cache and activations are what a session allocates of its backend, to the byte; weights are the
+// mapped file, or its copy in huge pages.
+struct SessionMemory {
+  int64_t weights = 0;
+  int64_t kv_cache = 0;
+  int64_t activations = 0;  // with the rotary tables
+  int64_t host = 0;         // logits on their way to the sampler
+};
+
 class Session {
  public:
   // Allocates everything a step needs. links: to the other ranks of the engine; what they point to must outlive this.
@@ -35,6 +44,9 @@ class Session {
 
   // Bytes that one KV block takes over all layers, added up over all ranks.
   static int64_t kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block);
+
+  // What a session with these options takes.
+  static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
 
   // Runs this rank's share of one step: embeds, writes keys and values, and computes the logits of input.logits_rows.
   // The result, [logits_rows, vocab_size] float32 in host memory, is valid until the next run; it is empty on every

@@ -21,26 +21,35 @@ constexpr Descr kDescrs[] = {{"|b1", DType::kBool},    {"|u1", DType::kUint8},  
                              {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
                              {"|V2", DType::kBFloat16}};
 
+// NumPy itself reads no longer ones from strangers.
+constexpr size_t kMaxHeaderBytes = 10000;
+constexpr size_t kMaxRank = 8;
+
 // The header is the repr of a Python dict with three known keys: read exactly that, not Python.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
 
   void read(NpyArray& array) {
+    if (!text_.starts_with('{')) corrupt();
     expect('{');
     bool have_descr = false, have_order = false, have_shape = false;
+    const auto once = [this](bool& have) {
+      if (have) corrupt();
+      have = true;
+    };
     while (!accept('}')) {
       const std::string_view key = quoted();
       expect(':');
       if (key == "descr") {
+        once(have_descr);
         array.dtype = dtypeOf(quoted());
-        have_descr = true;
       } else if (key == "fortran_order") {
+        once(have_order);
         readOrder();
-        have_order = true;
       } else if (key == "shape") {
+        once(have_shape);
         array.shape = tuple();
-        have_shape = true;
       } else {
         corrupt();
       }
@@ -97,10 +106,14 @@ class HeaderReader {
       int64_t extent = 0;
       const char* begin = text_.data() + at_;
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
-      if (error != std::errc() || extent < 0 || extents.size() >= 8) corrupt();
+      // Python's integers neither begin with a zero nor does NumPy take a negative one.
+      if (error != std::errc() || *begin == '-' || (*begin == '0' && end - begin > 1) || extents.size() >= kMaxRank) {
+        corrupt();
+      }
       at_ += static_cast<size_t>(end - begin);
       extents.push_back(extent);
       if (!accept(',')) {
+        if (extents.size() == 1) corrupt();  // (4) is a number, (4,) a tuple
         expect(')');
         break;
       }
@@ -119,12 +132,17 @@ NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
   if (text.size() < 10 || text.substr(0, 6) != std::string_view(kMagic, 6)) {
     fail(ErrorCode::kCorrupt, "{}: not an npy file", source);
   }
-  const int version = text[6];
-  if (version != 1 && version != 2) fail(ErrorCode::kUnsupported, "{}: npy version {}", source, version);
+  const int version = static_cast<uint8_t>(text[6]);
+  if (version < 1 || version > 3 || text[7] != 0) {
+    fail(ErrorCode::kUnsupported, "{}: npy version {}.{}", source, version, static_cast<uint8_t>(text[7]));
+  }
   const size_t prefix = version == 1 ? 10 : 12;
   if (text.size() < prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
   uint32_t header_size = 0;
   std::memcpy(&header_size, text.data() + 8, version == 1 ? 2 : 4);
+  if (header_size > kMaxHeaderBytes) {
+    fail(ErrorCode::kCorrupt, "{}: an npy header of {} bytes, more than {}", source, header_size, kMaxHeaderBytes);
+  }
   if (header_size > text.size() - prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
 
   NpyArray array;

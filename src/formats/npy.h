@@ -1,4 +1,4 @@
-// NumPy's .npy files: one C-ordered array of a plain type (numpy.lib.format, versions 1 and 2).
+// NumPy's .npy files: one C-ordered array of a plain type (numpy.lib.format, versions 1 to 3).
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ struct NpyArray {
   std::span<const std::byte> data;  // into the bytes that were parsed; not necessarily aligned
 };
 
-// Little-endian b1 u1 i1 i2 i4 i8 f2 f4 f8, and V2 as bfloat16 (what TensorRT-LLM's converters write). Throws
-// Error(kCorrupt) on a header that is not numpy's, Error(kUnsupported) that names another type or Fortran order.
+// Little-endian b1 u1 i1 i2 i4 i8 f2 f4 f8, and V2 as bfloat16 (what TensorRT-LLM's converters write). Accepts no file
+// that numpy.load(allow_pickle=False) refuses. Throws Error(kCorrupt) on a header that is not numpy's,
+// Error(kUnsupported) that names another type, such as a big-endian one or objects, or Fortran order.
 NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source);
 
 // The whole file for a C-ordered array. data holds the product of shape elements.

@@ -37,6 +37,18 @@ TEST(NpyTest, ReadsNumpysOwnHeader) {
   EXPECT_EQ(parse(bytes).dtype, DType::kFloat16);
 }
 
+TEST(NpyTest, ReadsEveryVersion) {
+  for (const char version : {1, 2, 3}) {
+    std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }\n";
+    std::string bytes = std::string("\x93NUMPY") + version + '\0' + static_cast<char>(header.size()) + '\0';
+    if (version > 1) bytes += std::string(2, '\0');
+    EXPECT_EQ(parse(bytes + header + "\x07" + std::string(3, '\0')).shape, std::vector<int64_t>{1});
+    std::string longer = std::string("\x93NUMPY\x02") + '\0' + "\x20\x4e" + std::string(2, '\0') + header;
+    longer.resize(longer.size() + 20000, ' ');
+    EXPECT_THAT(refusal(longer), testing::HasSubstr("20000 bytes"));
+  }
+}
+
 TEST(NpyTest, RefusesWhatItCannotRead) {
   const std::vector<int32_t> data(4, 7);
   const std::string bytes = npyBytes(DType::kInt32, std::vector<int64_t>{4}, data.data());
@@ -49,6 +61,13 @@ TEST(NpyTest, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal(edit("(4, )", "(5, )")), testing::HasSubstr("16 bytes"));
   EXPECT_THAT(refusal(edit("(4, )", "(-4,)")), testing::HasSubstr("malformed"));
   EXPECT_THAT(refusal(edit("(4, ), }", "(99999999999999999,99999999999),}")), testing::HasSubstr("overflows"));
+  EXPECT_THAT(refusal(edit("<i4", ">i4")), testing::HasSubstr("'>i4' not supported"));
+  EXPECT_THAT(refusal(edit("<i4", "|O8")), testing::HasSubstr("'|O8' not supported"));
+  EXPECT_THAT(refusal(edit(std::string_view("\x01\x00", 2), "\x01\x01")), testing::HasSubstr("npy version 1.1")) << "a minor version";
+  EXPECT_THAT(refusal(edit("(4, )", "(4)  ")), testing::HasSubstr("malformed")) << "a number to Python";
+  EXPECT_THAT(refusal(edit("(4, )", "(04,)")), testing::HasSubstr("malformed")) << "no number to Python";
+  EXPECT_THAT(refusal(edit("{", " ")), testing::HasSubstr("malformed"));
+  EXPECT_THAT(refusal(edit("'shape': (4, ), }", "'descr': '<i4', }")), testing::HasSubstr("malformed"));
   for (size_t size = 0; size < bytes.size(); ++size) EXPECT_NE(refusal(bytes.substr(0, size)), "");
 }
 

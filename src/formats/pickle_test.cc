@@ -46,7 +46,7 @@ TEST(PickleTest, ReadsNumbersTextsAndContainers) {
 TEST(PickleTest, LongsKeepTheirSign) {
   TorchObjects host("f", 5);
   const auto longOf = [&](const std::string& raw) {
-    return readPickle(pickled::whole("\x8a" + std::string(1, static_cast<char>(raw.size())) + raw), "f", host).root;
+    return readPickle(pickled::whole(fmt::format("\x8a{}{}", static_cast<char>(raw.size()), raw)), "f", host).root;
   };
   EXPECT_EQ(longOf("").integer, 0);
   EXPECT_EQ(longOf("\xff").integer, -1);

@@ -132,8 +132,9 @@ class LegacyReader {
     std::vector<bool> seen(storages.size());
     for (const PickleValue& key : keys.heap.items(keys.root)) {
       const TorchStorage* storage = key.is(PickleKind::kText) ? objects.findStorage(keys.heap.text(key)) : nullptr;
+      if (storage == nullptr) corrupt("its list of storages is damaged");
       const auto index = static_cast<size_t>(storage - objects.storages().data());
-      if (storage == nullptr || seen[index]) corrupt("its list of storages is damaged");
+      if (seen[index]) corrupt("its list of storages is damaged");
       seen[index] = true;
       storages[index] = storageBytes(*storage);
     }

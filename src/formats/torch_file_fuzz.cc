@@ -1,5 +1,6 @@
 // Any bytes are either refused with an Error or give tensors whose bytes can be read, whose sizes agree with their
 // shapes, and whose copies are no larger than the file.
+// parses: src/formats/torch_file.cc src/formats/torch_objects.cc src/formats/pickle.cc src/formats/zip_directory.cc
 #include <cstdint>
 #include <cstdlib>
 

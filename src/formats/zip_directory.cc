@@ -16,6 +16,8 @@ constexpr uint32_t kLocalHeader = 0x04034b50, kCentralHeader = 0x02014b50, kEnd 
 constexpr uint32_t kZip64End = 0x06064b50, kZip64Locator = 0x07064b50;
 constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kZip64EndBytes = 56, kZip64LocatorBytes = 20;
 constexpr uint16_t kEncrypted = 0x0001 | 0x0040 | 0x2000;
+constexpr uint16_t kPatch = 0x0020;
+constexpr uint32_t kFolder = 0x10;  // of the external attributes
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kIn64Bits = 0xffffffff;
 
@@ -138,6 +140,10 @@ class Archive {
     if (name_size == 0 || entry.name.find('\0') != std::string_view::npos) corrupt("an entry has no proper name");
     if ((get<uint16_t>(at + 8) & kEncrypted) != 0) {
       fail(ErrorCode::kUnsupported, "{}: an encrypted zip archive", source_);
+    }
+    // Other readers take neither for stored bytes.
+    if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
+      corrupt("an entry is a patch or a folder");
     }
     if (get<uint16_t>(at + 10) != 0) {
       fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed; PyTorch stores its entries, save the file again",

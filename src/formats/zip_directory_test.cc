@@ -72,6 +72,8 @@ TEST(ZipDirectoryTest, HeadersMustAgreeWithTheDirectory) {
     changed[at] = value;
     return refusalOf(changed);
   };
+  EXPECT_THAT(with(directory + 38, 0x10), HasSubstr("folder"));
+  EXPECT_THAT(with(directory + 8, 0x20), HasSubstr("patch"));
   EXPECT_THAT(with(directory + 24, 4), HasSubstr("two sizes differ"));
   EXPECT_THAT(with(directory + 42, 1), HasSubstr("local header"));
   EXPECT_THAT(with(30, 'b'), HasSubstr("differs from the directory"));

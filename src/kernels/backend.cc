@@ -9,8 +9,14 @@
 
 namespace chorus {
 
+DeviceBuffer::DeviceBuffer(Backend* backend, void* data, size_t size) : backend_(backend), data_(data), size_(size) {
+  backend_->allocated_.fetch_add(size_, std::memory_order_relaxed);
+}
+
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) backend_->free(data_, size_);
+  if (data_ == nullptr) return;
+  backend_->allocated_.fetch_sub(size_, std::memory_order_relaxed);
+  backend_->free(data_, size_);
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept

@@ -2,6 +2,7 @@
 // never ask which backend runs; nothing above this header sees an instruction set.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -28,7 +29,7 @@ class Backend;
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  DeviceBuffer(Backend* backend, void* data, size_t size) : backend_(backend), data_(data), size_(size) {}
+  DeviceBuffer(Backend* backend, void* data, size_t size);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
@@ -67,6 +68,8 @@ class Backend {
 
   // Throws Error(kExhausted). Thread-safe, as are upload and download on distinct streams.
   virtual DeviceBuffer allocate(size_t bytes) = 0;
+  // Of all buffers that live now, as they were asked for.
+  size_t allocatedBytes() const { return allocated_.load(std::memory_order_relaxed); }
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
@@ -89,6 +92,7 @@ class Backend {
  private:
   friend class DeviceBuffer;
   virtual void free(void* data, size_t size) = 0;
+  std::atomic<size_t> allocated_{0};
 };
 
 // name: "cpu"; "reference": plain float32 loops on one thread; "guarded": the CPU's ops on memory that nothing outside

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <tuple>
 
 namespace chorus {
@@ -19,6 +20,16 @@ bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
     finite &= (bits & exponent) != exponent;
   }
   return finite;
+}
+
+// Adapters of float64 are kept as float32: what lies beyond its range would become infinite.
+bool fitFloat32(std::span<const std::byte> doubles) {
+  for (size_t i = 0; i + sizeof(double) <= doubles.size(); i += sizeof(double)) {
+    double value;
+    std::memcpy(&value, doubles.data() + i, sizeof(double));
+    if (!(std::abs(value) <= std::numeric_limits<float>::max())) return false;
+  }
+  return true;
 }
 
 std::shared_ptr<std::byte> allocate(size_t bytes) {
@@ -67,7 +78,7 @@ bool allFinite(std::span<const std::byte> bytes, DType dtype) {
     case DType::kFloat32: return finiteBits<uint32_t>(bytes, 0x7f800000u);
     case DType::kFloat16: return finiteBits<uint16_t>(bytes, 0x7c00u);
     case DType::kBFloat16: return finiteBits<uint16_t>(bytes, 0x7f80u);
-    case DType::kFloat64: return finiteBits<uint64_t>(bytes, 0x7ff0000000000000u);
+    case DType::kFloat64: return fitFloat32(bytes);
     default: return true;
   }
 }

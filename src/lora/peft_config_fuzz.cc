@@ -1,5 +1,5 @@
 // Any bytes as adapter_config.json: refused with an Error, or a config that ranks every module name in bounded time.
-// parses: src/lora/peft_config.cc src/lora/module_pattern.cc src/text/regex.cc
+// parses: src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc src/lora/module_pattern.cc src/text/regex.cc
 #include <cstdint>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const auto config = chorus::PeftConfig::parse({reinterpret_cast<const char*>(data), size}, "fuzz");
     for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""}) {
-      if (!config.targets(module)) continue;
+      if (!config.modules.includes(module)) continue;
       if (config.rankOf(module) < 1) __builtin_trap();
       config.scaleOf(module);
     }

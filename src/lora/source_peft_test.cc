@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/safetensors.h"
+#include "lora/adapter_builder.h"
 #include "lora/module_pattern.h"
 #include "lora/test_model.h"
 
@@ -181,6 +182,16 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_EQ(refusal(2), "");
   tensors_.clear();
   EXPECT_THAT(refusal(), HasSubstr("no LoRA tensors"));
+}
+
+TEST(AllFinite, RefusesDoublesThatNoFloatHolds) {
+  const auto finite = [](double value) { return allFinite(std::as_bytes(std::span(&value, 1)), DType::kFloat64); };
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  EXPECT_TRUE(finite(kLargest));
+  EXPECT_TRUE(finite(-kLargest));
+  EXPECT_FALSE(finite(kLargest * 2));
+  EXPECT_FALSE(finite(-1e300));
+  EXPECT_FALSE(finite(std::nan("")));
 }
 
 TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {

@@ -20,28 +20,41 @@ ActivationKind activationKind(Activation activation) {
   return ActivationKind::kSilu;
 }
 
-// A buffer of a step that wants more rows than any before it.
-void grow(DeviceBuffer& buffer, int64_t rows, int64_t cols, Backend& backend) {
-  const size_t bytes = static_cast<size_t>(rows * cols) * sizeof(float);
-  if (buffer.size() < bytes) buffer = backend.allocate(bytes);
-}
+// Floats of each buffer of DecoderActivations, in the order of its members.
+struct ActivationSizes {
+  int64_t residual, hidden, delta, wide, logits, logits_part;
+
+  ActivationSizes(const DecoderShape& shape, bool several_ranks, bool last_stage, int64_t max_rows,
+                  int64_t logits_rows) {
+    const int64_t heads = shape.num_heads * shape.head_size;
+    const int64_t qkv = heads + 2 * shape.num_kv_heads * shape.head_size;
+    residual = delta = max_rows * shape.hidden_size;
+    hidden = max_rows * std::max(shape.hidden_size, heads);
+    wide = max_rows * std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size});
+    logits = last_stage ? logits_rows * shape.vocab_size : 0;
+    logits_part = last_stage && several_ranks ? logits_rows * shape.head_rows : 0;
+  }
+};
 }  // namespace
 
 DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& shape, const RankLinks& links,
                                        int64_t max_rows, int64_t logits_rows) {
-  const int64_t qkv = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_size;
-  const auto floats = [&](int64_t rows, int64_t cols) {
-    return backend.allocate(static_cast<size_t>(rows * cols) * sizeof(float));
-  };
-  residual_ = floats(max_rows, shape.hidden_size);
-  hidden_ = floats(max_rows, std::max(shape.hidden_size, shape.num_heads * shape.head_size));
-  delta_ = floats(max_rows, shape.hidden_size);
-  wide_ = floats(max_rows, std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size}));
-  if (links.lastStage()) logits_ = floats(logits_rows, shape.vocab_size);
+  const ActivationSizes sizes(shape, links.tensor != nullptr, links.lastStage(), max_rows, logits_rows);
+  const auto floats = [&](int64_t count) { return backend.allocate(static_cast<size_t>(count) * sizeof(float)); };
+  residual_ = floats(sizes.residual);
+  hidden_ = floats(sizes.hidden);
+  delta_ = floats(sizes.delta);
+  wide_ = floats(sizes.wide);
+  logits_rows_ = logits_rows;
+  logits_ = floats(sizes.logits);
+  logits_part_ = floats(sizes.logits_part);
 }
 
-size_t DecoderActivations::bytes() const {
-  return residual_.size() + hidden_.size() + delta_.size() + wide_.size() + logits_.size() + logits_part_.size();
+int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bool last_stage, int64_t max_rows,
+                                  int64_t logits_rows) {
+  const ActivationSizes sizes(shape, tp_size > 1, last_stage, max_rows, logits_rows);
+  return (sizes.residual + sizes.hidden + sizes.delta + sizes.wide + sizes.logits + sizes.logits_part) *
+         static_cast<int64_t>(sizeof(float));
 }
 
 // The step's adapter rows as groups of one linear. Adapters without a module there leave no group behind.
@@ -84,23 +97,19 @@ void Decoder::sendToNextStage(const Matrix& residual, Stream stream) const {
   links_.pipeline->send(residual.data, residual.rows * residual.cols, links_.pipeline->rank() + 1, stream);
 }
 
-ConstMatrix Decoder::computeLogits(const Matrix& normed, DecoderActivations& activations, Backend& backend,
+ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
                                    StepContext& context, Stream stream) const {
-  grow(activations.logits_, normed.rows, shape_.vocab_size, backend);
   const Matrix logits = view(activations.logits_, normed.rows, shape_.vocab_size);
-  Matrix part = logits;
-  if (links_.tensor != nullptr) {
-    grow(activations.logits_part_, normed.rows, weights_.lm_head.out, backend);
-    part = view(activations.logits_part_, normed.rows, weights_.lm_head.out);
-  }
+  const Matrix part =
+      links_.tensor == nullptr ? logits : view(activations.logits_part_, normed.rows, weights_.lm_head.out);
   backend.linear({.x = normed, .weight = weights_.lm_head, .y = part, .groups = {}}, context, stream);
   if (links_.tensor != nullptr) links_.tensor->allGatherColumns(part, logits, stream);
   return logits;
 }
 
-ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-                         std::vector<RowGroup>& groups, Backend& backend, StepContext& context,
-                         Stream stream) const {
+void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
+                  std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
+                  const LogitsSink& sink) const {
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const int64_t heads_width = shape_.num_heads * shape_.head_size;
   const int64_t qkv_width = heads_width + 2 * shape_.num_kv_heads * shape_.head_size;
@@ -121,9 +130,27 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
     receiveFromStageBefore(residual, stream);
   }
 
-  // What the previous block adds to the residual is summed by the next norm.
+  // What a block adds to the residual is summed by the next norm; without one before the next block, by itself.
   ConstMatrix pending;
   const float* pending_bias = nullptr;
+  const auto sumPending = [&](const float* norm) -> ConstMatrix {
+    if (norm == nullptr && pending.data == nullptr) return residual;
+    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .weight = norm,
+                     .epsilon = shape_.norm_epsilon, .y = norm == nullptr ? Matrix() : normed},
+                    context, stream);
+    return norm == nullptr ? residual : normed;
+  };
+  // A block's output, on all ranks, with a norm of its own where the layer has one.
+  const auto leaveBlock = [&](const float* bias, const float* norm) {
+    sumOverRanks(delta, stream);
+    if (norm != nullptr) {
+      backend.rmsNorm({.residual = delta, .bias = bias, .weight = norm, .epsilon = shape_.norm_epsilon, .y = delta},
+                      context, stream);
+      bias = nullptr;
+    }
+    pending = delta;
+    pending_bias = bias;
+  };
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const DecoderLayerWeights& w = weights_.layers[i];
     const auto layer = static_cast<int32_t>(i);
@@ -132,42 +159,34 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
                      stream);
     };
 
-    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .weight = w.input_norm,
-                     .epsilon = shape_.norm_epsilon, .y = normed},
-                    context, stream);
-    linear(LinearId::kQkv, normed, w.qkv, qkv);
+    linear(LinearId::kQkv, sumPending(w.attention_norm), w.qkv, qkv);
     backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
                       context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride}, .num_heads = shape_.num_heads, .scale = scale,
                        .kv = kv[i], .out = attended},
                       context, stream);
     linear(LinearId::kDense, attended, w.dense, delta);
-    sumOverRanks(delta, stream);
+    leaveBlock(w.dense_bias, w.attention_out_norm);
 
-    backend.rmsNorm({.residual = residual, .delta = delta, .bias = w.dense_bias, .weight = w.post_norm,
-                     .epsilon = shape_.norm_epsilon, .y = normed},
-                    context, stream);
-    linear(LinearId::kFcGate, normed, w.fc_gate, fc_gate);
+    linear(LinearId::kFcGate, sumPending(w.mlp_norm), w.fc_gate, fc_gate);
     backend.gatedActivation({.fc_gate = fc_gate, .bias = w.fc_gate_bias,
                              .kind = activationKind(layers_[i].activation), .out = gated},
                             context, stream);
     linear(LinearId::kProj, gated, w.proj, delta);
-    sumOverRanks(delta, stream);
-    pending = delta;
-    pending_bias = w.proj_bias;
+    leaveBlock(w.proj_bias, w.mlp_out_norm);
   }
 
   if (!links_.lastStage()) {
-    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias}, context, stream);
+    sumPending(nullptr);
     sendToNextStage(residual, stream);
-    return {};
+    return;
   }
 
   // Only the rows that need logits go on: the last sum, the final norm and the vocabulary product.
   const auto wanted = static_cast<int64_t>(input.logits_rows.size());
   const Matrix last = view(activations.hidden_, wanted, shape_.hidden_size);
   const Matrix last_delta = view(activations.wide_, wanted, shape_.hidden_size);
-  if (wanted == 0) return {};
+  if (wanted == 0) return;
   backend.gatherRows({.x = residual, .rows = input.logits_rows, .out = last}, context, stream);
   if (pending.data != nullptr) {
     backend.gatherRows({.x = pending, .rows = input.logits_rows, .out = last_delta}, context, stream);
@@ -176,7 +195,11 @@ ConstMatrix Decoder::run(const StepInput& input, std::span<const KvLayer> kv, De
                    .bias = pending_bias, .weight = weights_.final_norm, .epsilon = shape_.norm_epsilon,
                    .y = last_delta},
                   context, stream);
-  return computeLogits(last_delta, activations, backend, context, stream);
+  for (int64_t first = 0; first < wanted; first += activations.logits_rows_) {
+    const int64_t rows_now = std::min(activations.logits_rows_, wanted - first);
+    const ConstMatrix some(last_delta.data + first * last_delta.stride, rows_now, last_delta.cols, last_delta.stride);
+    sink(first, computeLogits(some, activations, backend, context, stream));
+  }
 }
 
 }  // namespace chorus

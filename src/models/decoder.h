@@ -1,6 +1,7 @@
 // A decoder-only network over backend ops: weights, activations, and one step from tokens to logits, on one rank.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -12,16 +13,19 @@ namespace chorus {
 
 // Device views of one layer's weights. Norm weights and biases are float32; a bias that is absent is null.
 struct DecoderLayerWeights {
-  const float* input_norm = nullptr;  // [hidden]
+  // Norms are [hidden]; those that the layer's ResidualForm does not have are null.
+  const float* attention_norm = nullptr;
   PackedWeight qkv;                   // [(heads + 2 kv_heads) * head_size, hidden]
   const float* qkv_bias = nullptr;
   PackedWeight dense;                 // [hidden, heads * head_size]
   const float* dense_bias = nullptr;
-  const float* post_norm = nullptr;   // [hidden]
+  const float* attention_out_norm = nullptr;
+  const float* mlp_norm = nullptr;
   PackedWeight fc_gate;               // [2 * intermediate, hidden]: the activated half first
   const float* fc_gate_bias = nullptr;
   PackedWeight proj;                  // [hidden, intermediate]
   const float* proj_bias = nullptr;
+  const float* mlp_out_norm = nullptr;
 };
 
 // Sizes are this rank's: of the layers of its pipeline stage, and its share of what is cut over tensor-parallel ranks.
@@ -40,6 +44,7 @@ struct DecoderWeights {
 
 struct DecoderShape {
   int64_t vocab_size = 0;  // of the model
+  int64_t head_rows = 0;   // of lm_head on this rank
   int64_t hidden_size = 0;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
@@ -58,12 +63,15 @@ struct RankLinks {
   bool lastStage() const { return pipeline == nullptr || pipeline->rank() + 1 == pipeline->size(); }
 };
 
-// Activations of one step, float32, for max_rows rows; logits for logits_rows rows, on the last stage.
+// Activations of one step, float32, sized once: for max_rows rows, and on the last stage for logits_rows rows of logits
+// at a time.
 class DecoderActivations {
  public:
   DecoderActivations(Backend& backend, const DecoderShape& shape, const RankLinks& links, int64_t max_rows,
                      int64_t logits_rows);
-  size_t bytes() const;
+  // What the constructor allocates, for a rank of a stage with tp_size ranks.
+  static int64_t bytes(const DecoderShape& shape, int32_t tp_size, bool last_stage, int64_t max_rows,
+                       int64_t logits_rows);
 
  private:
   friend class Decoder;
@@ -71,6 +79,7 @@ class DecoderActivations {
   DeviceBuffer hidden_;    // [rows, max(hidden, heads * head_size)]: a norm's output, then attention's
   DeviceBuffer delta_;     // [rows, hidden]: what a block adds to the residual
   DeviceBuffer wide_;      // [rows, max(qkv width, 2 * intermediate)]: qkv, then the MLP
+  int64_t logits_rows_ = 0;
   DeviceBuffer logits_;    // [logits rows, vocab]
   DeviceBuffer logits_part_;  // [logits rows, lm_head's rows]: what this rank adds to the logits, with several ranks
 };
@@ -81,11 +90,14 @@ class Decoder {
   Decoder(std::vector<LayerSpec> layers, DecoderShape shape, DecoderWeights weights, RopeTable rope, RankLinks links)
       : layers_(std::move(layers)), shape_(shape), weights_(std::move(weights)), rope_(rope), links_(links) {}
 
-  // Runs one step, together with the other ranks, and returns logits [input.logits_rows, vocab] in device memory: on
-  // every rank of the last stage, an empty matrix on the others. kv: one per layer. context was prepared for the same
-  // input. groups is scratch, reused from step to step.
-  ConstMatrix run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-                  std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream) const;
+  // Takes rows [first, first + logits.rows) of a step's logits, in device memory until it returns.
+  using LogitsSink = std::function<void(int64_t first, const ConstMatrix& logits)>;
+  // Runs one step, together with the other ranks. On every rank of the last stage the sink gets the logits of
+  // input.logits_rows, [.., vocab], in order and in as many pieces as the activations' room for logits asks for. kv: one
+  // per layer. context was prepared for the same input. groups is scratch, reused from step to step.
+  void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
+           std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
+           const LogitsSink& sink) const;
 
  private:
   // What ranks do for each other; with one rank, nothing.
@@ -94,7 +106,7 @@ class Decoder {
   void sumOverRanks(const Matrix& x, Stream stream) const;
   void receiveFromStageBefore(const Matrix& residual, Stream stream) const;
   void sendToNextStage(const Matrix& residual, Stream stream) const;
-  ConstMatrix computeLogits(const Matrix& normed, DecoderActivations& activations, Backend& backend,
+  ConstMatrix computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
                             StepContext& context, Stream stream) const;
   std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, LinearId linear,
                                      std::vector<RowGroup>& groups) const;

@@ -10,6 +10,7 @@
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/kv_cache/kv_budget.h"
+#include "runtime/memory_plan.h"
 
 namespace chorus::executor {
 namespace {
@@ -106,12 +107,12 @@ class Executor::Impl {
     const Engine& engine = *engines.front();
     check(config, model_type, engine);
     CoreOptions options = coreOptions(config, engine);
-    sizeCaches(config, engine, options);
     SessionOptions session_options;
     session_options.max_batch_size = options.scheduler.max_batch_size;
     session_options.max_num_tokens = options.scheduler.max_num_tokens;
     session_options.tokens_per_block = options.scheduler.tokens_per_block;
-    session_options.kv_blocks = options.scheduler.kv_blocks;
+    sizeCaches(config, engines, session_options, options);
+    memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
     adapters_ = std::make_unique<EngineAdapters>(runner->ranks);
     core_ = std::make_unique<ExecutorCore>(
@@ -123,6 +124,7 @@ class Executor::Impl {
 
   ExecutorCore& core() { return *core_; }
   const EngineAdapters& adapters() const { return *adapters_; }
+  const MemoryPlan& memory() const { return memory_; }
 
  private:
   // On the CPU the packed form in the host cache is what steps read: a device slot is a counted reference to
@@ -152,7 +154,10 @@ class Executor::Impl {
     }
   }
 
-  static void sizeCaches(const ExecutorConfig& config, const Engine& engine, CoreOptions& options) {
+  // Adapters first, then what a step needs, then the KV cache's share of the rest.
+  void sizeCaches(const ExecutorConfig& config, std::span<const std::shared_ptr<const Engine>> engines,
+                  SessionOptions& session, CoreOptions& options) {
+    const Engine& engine = *engines.front();
     const auto free_bytes = static_cast<int64_t>(availableMemory());
     sizeAdapterCache(config.peftCacheConfig.value_or(PeftCacheConfig()), engine, free_bytes, options);
     KvBudget budget;
@@ -162,11 +167,14 @@ class Executor::Impl {
     budget.max_seq_len = options.requests.max_seq_len;
     budget.max_tokens = config.kvCacheConfig.maxTokens;
     budget.fraction = config.kvCacheConfig.freeGpuMemoryFraction;
-    budget.free_bytes = free_bytes - (engine.buildConfig().lora_plugin ? options.adapter_cache_bytes : 0);
+    budget.free_bytes = free_bytes - planMemory(engines, session, options.adapter_cache_bytes, free_bytes).total();
     options.scheduler.kv_blocks = kvBlocks(budget);
+    session.kv_blocks = options.scheduler.kv_blocks;
+    memory_ = planMemory(engines, session, options.adapter_cache_bytes, free_bytes);
     options.kv_block_bytes = budget.block_bytes;
   }
 
+  MemoryPlan memory_;
   std::unique_ptr<EngineAdapters> adapters_;
   std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
 };
@@ -224,6 +232,11 @@ void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapte
 SizeType32 Executor::getMaxInputLen() const { return impl_->core().options().requests.longestPrompt(); }
 SizeType32 Executor::getMaxSeqLen() const { return impl_->core().options().requests.max_seq_len; }
 SizeType32 Executor::getMaxBatchSize() const { return impl_->core().options().scheduler.max_batch_size; }
+MemoryUse Executor::getMemoryUse() const {
+  const MemoryPlan& memory = impl_->memory();
+  return {memory.weights(), memory.kvCache(), memory.activations(), memory.adapters, memory.available,
+          static_cast<SizeType32>(memory.kv_tokens), memory.table()};
+}
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
 

@@ -180,7 +180,7 @@ TEST(LogitRules, EqualThePlainDefinition) {
     if (pick(0, 2) == 0) {
       one.plain.bias.resize(static_cast<size_t>(vocab));
       const int stride = pick(1, vocab);
-      for (size_t i = 0; i < one.plain.bias.size(); i += static_cast<size_t>(stride)) one.plain.bias[i] = normal(random);
+      for (int i = 0; i < vocab; i += stride) one.plain.bias[static_cast<size_t>(i)] = normal(random);
     }
     std::vector<float> logits(static_cast<size_t>(vocab));
     for (auto& x : logits) x = normal(random);

@@ -72,6 +72,20 @@ TEST(Sampler, WhatCountsAsGreedy) {
   EXPECT_FALSE(SamplingParams::from(nucleus).greedy);
 }
 
+TEST(Sampler, TheLowestTemperatureTakesTheLikeliest) {
+  Sampler sampler(40, 1);
+  std::mt19937 random(2);
+  const auto logits = randomLogits(random, 40, 2.0f, false);
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  executor::SamplingConfig config;
+  for (const float temperature : {1e-6f, 1e-30f, std::numeric_limits<float>::denorm_min()}) {
+    config.setTemperature(temperature);
+    const SamplingParams params = SamplingParams::from(config);
+    EXPECT_FALSE(params.greedy);
+    EXPECT_EQ(sampleOne(sampler, {logits, &params}).token, best);
+  }
+}
+
 TEST(Sampler, RowsThatAreNotNumbersGiveNoToken) {
   Sampler sampler(35, 1);
   for (const bool greedy : {true, false}) {

@@ -1,5 +1,7 @@
 #include "runtime/sampling_params.h"
 
+#include <algorithm>
+
 namespace chorus {
 
 SamplingParams SamplingParams::from(const executor::SamplingConfig& config) {
@@ -12,7 +14,7 @@ SamplingParams SamplingParams::from(const executor::SamplingConfig& config) {
   params.seed = config.getSeed().value_or(0);
   const bool asked = config.getTemperature() || params.top_k > 0 || config.getTopP() || config.getMinP();
   params.greedy = !asked || params.top_k == 1 || params.temperature == 0.0f;
-  if (params.temperature == 0.0f) params.temperature = 1.0f;
+  params.temperature = params.temperature == 0.0f ? 1.0f : std::max(params.temperature, kLowestTemperature);
 
   params.top_p_decay = config.getTopPDecay().value_or(params.top_p_decay);
   params.top_p_min = config.getTopPMin().value_or(params.top_p_min);

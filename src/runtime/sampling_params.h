@@ -8,9 +8,12 @@
 
 namespace chorus {
 
+// Lower ones would overflow what they divide; at this one the likeliest token is chosen already.
+inline constexpr float kLowestTemperature = 1e-6f;
+
 struct SamplingParams {
   bool greedy = true;
-  float temperature = 1.0f;  // above 0; 1 when greedy because it was 0
+  float temperature = 1.0f;  // at least kLowestTemperature; 1 when greedy because it was 0
   int32_t top_k = 0;         // 0: off
   float top_p = 1.0f;
   float min_p = 0.0f;

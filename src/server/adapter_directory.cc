@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "server/file_digests.h"
 
 namespace chorus::server {
@@ -103,7 +104,9 @@ std::vector<std::string> AdapterDirectory::scan() {
   std::sort(subdirectories.begin(), subdirectories.end());
 
   std::vector<std::string> added;
+  Progress progress("adapters", subdirectories.size(), Progress::Unit::kItems);
   for (const auto& subdirectory : subdirectories) {
+    progress.add(1);
     const std::string name = subdirectory.filename().string();
     const auto known = catalog_.find(name);
     if ((known && known->adapterId) || name.starts_with('.')) continue;

@@ -49,7 +49,7 @@ class CompletionWriter : public GenerationWriter {
   }
 
   std::string echoOf(int32_t index) const {
-    return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().choices)];
+    return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().generated)];
   }
 
   static OrderedJson choice(int32_t index, const std::string& text, OrderedJson logProbs, OrderedJson finishReason,
@@ -106,7 +106,7 @@ void handleCompletion(const ApiContext& context, const HttpRequest& request,
     const auto* text = std::get_if<std::string>(&prompt);
     echoes.push_back(text != nullptr ? *text : model->text->decode(job.prompts.back(), false));
   }
-  const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.choices);
+  const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
   auto writer = std::make_shared<CompletionWriter>(
       GenerationWriter::Setup{exchange, model, parsed.options, choices}, std::move(echoes));
   startGeneration(context, std::move(job), exchange, std::move(writer));

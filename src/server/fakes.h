@@ -185,8 +185,8 @@ class FakeEngine : public EngineClient {
     return result.isFinal;
   }
 
-  // -0.5 for every token of the answer, -0.25 for the prompt's. The likeliest are ids from the token upwards, each 1
-  // less likely than the one before.
+  // -0.5 for every token of a greedy answer, minus the seed (1000 at most) of others, -0.25 for the prompt's. The
+  // likeliest are ids from the token upwards, each 1 less likely than the one before.
   static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
     const executor::OutputConfig output = request.getOutputConfig();
     const auto likeliest = [&](int32_t token, float logProb) {
@@ -195,9 +195,11 @@ class FakeEngine : public EngineClient {
       return all;
     };
     if (output.returnLogProbs) {
-      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), -0.5f);
+      const auto seed = request.getSamplingConfig().getSeed();
+      const float logProb = seed ? -static_cast<float>(std::min<uint64_t>(*seed, 1000)) : -0.5f;
+      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), logProb);
       auto& top = result.topLogProbs.emplace().emplace_back();
-      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, -0.5f));
+      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, logProb));
     }
     if (!output.returnPromptLogProbs || (request.getStreaming() && made > 1)) return;
     const auto& prompt = request.getInputTokenIds();

@@ -69,7 +69,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   }
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
-  output.returnLogProbs = options.logProbs;
+  output.returnLogProbs = options.logProbs || options.generated > options.choices;
   output.returnPromptLogProbs = options.promptLogProbs;
   output.topLogProbs = options.topLogProbs;
   // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
@@ -83,12 +83,12 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
     request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
   }
   if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
-  if (context_.requestTimeout) request.setAllottedTimeMs(*context_.requestTimeout);
+  if (context_.requestTimeout) request.setAllottedTimeMs(context_.requestTimeout);
   return request;
 }
 
 void Generation::enqueue() {
-  const auto n = static_cast<size_t>(job_.options.choices);
+  const auto n = static_cast<size_t>(job_.options.generated);
   std::vector<executor::Request> requests;
   for (const auto& prompt : job_.prompts) {
     usage_.promptTokens += static_cast<int64_t>(prompt.size());
@@ -210,6 +210,8 @@ bool Generation::handle(const Arrival& arrival) {
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++usage_.completionTokens;
+    ++choice.tokens;
+    if (result.logProbs) choice.logProbSum += static_cast<double>(result.logProbs->front()[i]);
     if (job_.options.logProbs) {
       delta.logProbs.push_back({tokens[i], result.logProbs->front()[i], {}});
       if (result.topLogProbs) delta.logProbs.back().likeliest = result.topLogProbs->front()[i];
@@ -246,7 +248,7 @@ bool Generation::handle(const Arrival& arrival) {
 
 void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
   if (!result.promptLogProbs) return;
-  const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.choices)];
+  const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
   delta.promptLogProbs.push_back({prompt.front(), std::nullopt, {}});
   for (size_t i = 1; i < prompt.size(); ++i) {
     delta.promptLogProbs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
@@ -259,6 +261,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
   choice.finished = true;
   --unfinished_;
   delta.finishReason = reason;
+  delta.meanLogProb = choice.logProbSum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stopReason = std::move(stopReason);
   if (!listener_->onDelta(std::move(delta))) {
     cancel();

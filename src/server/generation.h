@@ -22,11 +22,12 @@ struct TokenLogProb {
 };
 
 struct GenerationDelta {
-  int32_t choice = 0;  // prompt index * n + index among its n
+  int32_t choice = 0;  // prompt index * options.generated + index among these
   std::string text;
-  std::vector<TokenLogProb> promptLogProbs; // of the prompt's tokens, in a choice's first delta; empty unless asked for
+  std::vector<TokenLogProb> promptLogProbs; // of the prompt's tokens, in a choice's first delta; if asked for
   std::vector<TokenLogProb> logProbs;       // of the tokens that arrived; empty unless asked for
   std::optional<std::string> finishReason;  // "stop" or "length" in a choice's last delta
+  double meanLogProb = 0;                   // of the choice's tokens, in its last delta; if choices are to be ranked
   OrderedJson stopReason;                   // the stop string or stop token id that ended it, else null
 };
 
@@ -70,6 +71,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Choice {
     executor::IdType id = 0;
     std::unique_ptr<TextStream> text;
+    double logProbSum = 0;  // of `tokens`; when choices are to be ranked
+    int64_t tokens = 0;
     bool finished = false;
   };
   struct Arrival {

@@ -1,5 +1,6 @@
 #include "server/generation_writer.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "server/http_wire.h"
@@ -61,8 +62,25 @@ bool GenerationWriter::onDelta(GenerationDelta delta) {
   if (!delta.promptLogProbs.empty()) whole.promptLogProbs = std::move(delta.promptLogProbs);
   whole.logProbs.insert(whole.logProbs.end(), delta.logProbs.begin(), delta.logProbs.end());
   whole.finishReason = std::move(delta.finishReason);
+  whole.meanLogProb = delta.meanLogProb;
   whole.stopReason = std::move(delta.stopReason);
   return true;
+}
+
+// Of each prompt's choices those with the best mean log probability, the best first, where more were generated than
+// are asked for.
+std::vector<const GenerationDelta*> GenerationWriter::answered() const {
+  const auto generated = static_cast<size_t>(options().generated), asked = static_cast<size_t>(options().choices);
+  std::vector<const GenerationDelta*> out;
+  for (size_t first = 0; first < whole_.size(); first += generated) {
+    const size_t begin = out.size();
+    for (size_t i = first; i < first + generated; ++i) out.push_back(&whole_[i]);
+    if (generated == asked) continue;
+    std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin), out.end(),
+                     [](const auto* a, const auto* b) { return a->meanLogProb > b->meanLogProb; });
+    out.resize(begin + asked);
+  }
+  return out;
 }
 
 void GenerationWriter::onDone(const GenerationUsage& usage) {
@@ -73,7 +91,10 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     return;
   }
   OrderedJson choices = OrderedJson::array();
-  for (const GenerationDelta& whole : whole_) choices.push_back(wholeChoice(whole));
+  for (const GenerationDelta* whole : answered()) {
+    choices.push_back(wholeChoice(*whole));
+    choices.back()["index"] = choices.size() - 1;
+  }
   OrderedJson json = envelope(shape_.wholeObject);
   json["choices"] = std::move(choices);
   json["usage"] = usageJson(usage);

@@ -17,7 +17,7 @@ class GenerationWriter : public GenerationListener {
     std::shared_ptr<HttpExchange> exchange;
     std::shared_ptr<const ServedModel> model;
     GenerationOptions options;
-    size_t choices;
+    size_t choices;  // that are generated
   };
 
   // Sends the stream's head and the first events. Nothing for a whole answer.
@@ -48,6 +48,7 @@ class GenerationWriter : public GenerationListener {
 
  private:
   OrderedJson envelope(const std::string& object) const;
+  std::vector<const GenerationDelta*> answered() const;
   bool sendChunk(OrderedJson choices, OrderedJson usage);
 
   Setup setup_;

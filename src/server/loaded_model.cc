@@ -8,7 +8,6 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/session.h"
 #include "server/file_digests.h"
 
 namespace chorus::server {
@@ -40,24 +39,13 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
   return full.filename().string();
 }
 
-size_t weightBytesOf(const fs::path& engineDirectory) {
-  size_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(engineDirectory)) {
-    if (entry.path().extension() == ".engine") bytes += fs::file_size(entry.path());
-  }
-  return bytes;
-}
-
-std::string mebibytes(size_t bytes) { return fmt::format("{:>10.1f} MiB", static_cast<double>(bytes) / 1048576.0); }
-
 }  // namespace
 
 // One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
   auto text = loadTextCodec(engine.tokenizerDirectory);
-  adapterBytes_ = std::min(kLargestAdapterCache, availableMemory() / 4);
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
-                                                   executorConfig(options, adapterBytes_));
+                                                   executorConfig(options, std::min(kLargestAdapterCache, availableMemory() / 4)));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
@@ -84,10 +72,6 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   }
 
   warmUp();
-  weightBytes_ = weightBytesOf(engine.engineDirectory);
-  const executor::KvCacheStats kv = executor_->getKvCacheStats();
-  kvBytes_ = static_cast<size_t>(kv.maxNumBlocks) * static_cast<size_t>(kv.blockBytes);
-  kvTokens_ = static_cast<size_t>(kv.maxNumBlocks) * static_cast<size_t>(kv.tokensPerBlock);
 }
 
 LoadedModel::~LoadedModel() { stop(); }
@@ -112,10 +96,7 @@ std::string LoadedModel::summary() const {
   for (size_t i = 1; i < models.size() && i <= kMostNames; ++i) names += (i > 1 ? ", " : "") + models[i]->name;
   if (models.size() > kMostNames + 1) names += fmt::format(" and {} more", models.size() - 1 - kMostNames);
   std::string text = fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
-  text += fmt::format("  weights     {}  mapped, or in huge pages from 256 MiB on\n", mebibytes(weightBytes_));
-  text += fmt::format("  KV cache    {}  {} tokens\n", mebibytes(kvBytes_), kvTokens_);
-  text += fmt::format("  adapters    {}  at most, filled as they are used", mebibytes(adapterBytes_));
-  return text;
+  return text + executor_->getMemoryUse().table;
 }
 
 void LoadedModel::stop() {

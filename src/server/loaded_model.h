@@ -37,10 +37,6 @@ class LoadedModel {
   WorkerPool intake_;
   WorkerPool delivery_;
   std::shared_ptr<ApiContext> context_;
-  size_t weightBytes_ = 0;
-  size_t kvBytes_ = 0;
-  size_t kvTokens_ = 0;
-  size_t adapterBytes_ = 0;
 };
 
 }  // namespace chorus::server

@@ -74,6 +74,7 @@ GenerationOptions parseOptions(const FieldReader& fields) {
   options.includeStop = fields.boolean("include_stop_str_in_output").value_or(false);
   options.skipSpecialTokens = fields.boolean("skip_special_tokens").value_or(true);
   options.choices = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
+  options.generated = options.choices;
   options.stream = fields.boolean("stream").value_or(false);
   if (const OrderedJson* streamOptions = fields.find("stream_options")) {
     if (!options.stream) fields.refuse("stream_options", "it is only allowed when 'stream' is true");
@@ -139,7 +140,14 @@ CompletionRequest parseCompletionRequest(std::string_view body) {
   const FieldReader fields(json);
   CompletionRequest request;
   request.options = parseOptions(fields);
-  refuseUnsupportedCompletionFields(fields, request.options.choices);
+  refuseUnsupportedCompletionFields(fields);
+  if (const auto bestOf = fields.integer("best_of", 1, kMaxChoices)) {
+    if (*bestOf < request.options.choices) fields.refuse("best_of", "it must not be less than n");
+    if (*bestOf > request.options.choices && request.options.stream) {
+      fields.refuse("best_of", "more than n can't be streamed");
+    }
+    request.options.generated = static_cast<int32_t>(*bestOf);
+  }
   request.prompts = parsePrompts(fields);
   request.echo = fields.boolean("echo").value_or(false);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
@@ -147,8 +155,9 @@ CompletionRequest parseCompletionRequest(std::string_view body) {
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
     request.options.promptLogProbs = request.echo;
   }
-  if (request.prompts.size() * static_cast<size_t>(request.options.choices) > kMaxChoicesInAll) {
-    fields.refuse("n", fmt::format("prompts times n may be at most {}", kMaxChoicesInAll));
+  if (request.prompts.size() * static_cast<size_t>(request.options.generated) > kMaxChoicesInAll) {
+    const char* field = request.options.generated > request.options.choices ? "best_of" : "n";
+    fields.refuse(field, fmt::format("prompts times {} may be at most {}", field, kMaxChoicesInAll));
   }
   return request;
 }

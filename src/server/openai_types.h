@@ -24,6 +24,7 @@ struct GenerationOptions {
   bool includeStop = false;           // the stop string or stop token is part of the text
   bool skipSpecialTokens = true;
   int32_t choices = 1;                // "n"
+  int32_t generated = 1;              // "best_of": of so many the likeliest choices are sent
   bool stream = false;
   bool includeUsage = false;
   bool logProbs = false;

@@ -78,6 +78,10 @@ TEST(CompletionRequest, EveryFieldIsChecked) {
   EXPECT_EQ(completionRefusal(R"("top_p":1.5)"), "400 top_p invalid_value");
   EXPECT_EQ(completionRefusal(R"("min_p":-1)"), "400 min_p invalid_value");
   EXPECT_EQ(completionRefusal(R"("top_k":-2)"), "400 top_k invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":3)"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("best_of":2,"n":3)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":3,"stream":true)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":129)"), "400 best_of invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":0)"), "400 n invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":129)"), "400 n invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":100000000000000000000000)"), "400 n invalid_value");
@@ -144,7 +148,6 @@ TEST(CompletionRequest, UnsupportedFieldsAreRefusedByName) {
       {R"("allowed_token_ids":[1])", "allowed_token_ids"},
       {R"("prompt_logprobs":1)", "prompt_logprobs"},
       {R"("early_stopping":true)", "early_stopping"},
-      {R"("best_of":3)", "best_of"},
       {R"("suffix":"end")", "suffix"},
       {R"("response_format":{"type":"json_schema"})", "response_format"},
       {R"("guided_json":{})", "guided_json"},

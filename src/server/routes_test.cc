@@ -141,6 +141,27 @@ TEST_F(RoutesTest, PromptsTimesChoices) {
   EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 3}, {"completion_tokens", 8}, {"total_tokens", 11}}));
 }
 
+TEST_F(RoutesTest, TheBestOfManyAreAnswered) {
+  // The fake's tokens have log probabilities of -seed.
+  const Json json = completion(R"("prompt":[[97],[98,99]],"max_tokens":2,"n":2,"best_of":5,"temperature":1,"seed":1,
+                                  "echo":true)");
+  EXPECT_EQ(engine.seen.size(), 10u);
+  ASSERT_EQ(json["choices"].size(), 4u);
+  const char* expected[] = {"aaa", "aaa", "bcbc", "bcbc"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["text"], expected[i]);
+    EXPECT_TRUE(json["choices"][i]["logprobs"].is_null());
+  }
+  EXPECT_EQ(json["usage"]["completion_tokens"], 20) << "what was generated is counted";
+  const Json scored = completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":18446744073709551614,
+                                    "logprobs":0)", 400);
+  EXPECT_EQ(scored["error"]["param"], "seed");
+  const Json ranked = completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":-2,"logprobs":0)");
+  EXPECT_EQ(ranked["choices"][0]["logprobs"]["token_logprobs"][0], 0.0);
+  EXPECT_EQ(ranked["choices"][1]["logprobs"]["token_logprobs"][0], -1.0);
+}
+
 TEST_F(RoutesTest, SamplingReachesTheEngine) {
   completion(R"("prompt":[97],"max_tokens":1,"temperature":0.5,"top_p":0.25,"top_k":7,"min_p":0.5,"seed":40,"n":2)");
   ASSERT_EQ(engine.seen.size(), 2u);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "runtime/sampling_params.h"
 #include "server/errors.h"
 
 namespace chorus::server {
@@ -71,7 +72,7 @@ executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const Ge
     config.setSeed(fields.seed ? *fields.seed + static_cast<uint64_t>(index) : randomSeed());
   }
   // The engine subtracts after it has divided.
-  const double scale = greedy ? 1.0 : static_cast<double>(temperature);
+  const double scale = greedy ? 1.0 : static_cast<double>(std::max(temperature, kLowestTemperature));
   config.setPresencePenalty(static_cast<float>(fields.presencePenalty.value_or(0.0) / scale));
   config.setFrequencyPenalty(static_cast<float>(fields.frequencyPenalty.value_or(0.0) / scale));
   config.setPromptIgnoreLength(static_cast<int32_t>(promptLength));

@@ -73,13 +73,9 @@ void refuse(const FieldReader& fields, std::span<const UnsupportedField> list) {
 
 }  // namespace
 
-void refuseUnsupportedCompletionFields(const FieldReader& fields, int32_t choices) {
+void refuseUnsupportedCompletionFields(const FieldReader& fields) {
   refuse(fields, kCommon);
   refuse(fields, kCompletion);
-  if (const auto bestOf = fields.integer("best_of", 1, 128); bestOf && *bestOf != choices) {
-    throw ApiError::invalid("'best_of' is only supported when it equals 'n'; leave it out.", "best_of",
-                            "unsupported_parameter");
-  }
 }
 
 void refuseUnsupportedChatFields(const FieldReader& fields) {

@@ -1,7 +1,5 @@
 #include "text/bpe_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <queue>
 
@@ -11,60 +9,36 @@
 namespace chorus {
 namespace {
 
-constexpr int32_t kMaxId = 1 << 21;
 constexpr size_t kCachedWordBytes = 128;
 constexpr size_t kCachedWordsPerShard = 4096;
+
+const Json& vocabOf(const Json& json) {
+  static const Json kNone;
+  const auto it = json.find("vocab");
+  return it == json.end() ? kNone : *it;
+}
 
 uint64_t pairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 }  // namespace
 
-BpeModel::BpeModel(const Json& json, const std::string& source) {
-  const auto type = jsonGetOr<std::string>(json, "type", "BPE", source);
-  if (type != "BPE") fail(ErrorCode::kUnsupported, "{}: the model '{}' is not supported, only BPE is", source, printable(type));
+BpeModel::BpeModel(const Json& json, const std::string& source)
+    : TokenModel(Vocabulary::fromObject(vocabOf(json), source)) {
   if (jsonGetOr<double>(json, "dropout", 0.0, source) != 0.0) {
     fail(ErrorCode::kUnsupported, "{}: 'dropout' makes tokens random and is not supported; set it to null", source);
   }
-  byte_fallback_ = jsonGetOr<bool>(json, "byte_fallback", false, source);
   fuse_unknown_ = jsonGetOr<bool>(json, "fuse_unk", false, source);
   ignore_merges_ = jsonGetOr<bool>(json, "ignore_merges", false, source);
   continuing_prefix_ = jsonGetOr<std::string>(json, "continuing_subword_prefix", "", source);
   end_suffix_ = jsonGetOr<std::string>(json, "end_of_word_suffix", "", source);
-  readVocabulary(json, source);
   readMerges(json, source);
   const auto unknown = jsonGetOr<std::string>(json, "unk_token", "", source);
   if (!unknown.empty()) {
     unknown_ = tokenId(unknown);
     if (!unknown_) fail(ErrorCode::kCorrupt, "{}: the unk_token is not in 'vocab'", source);
   }
-  for (int byte = 0; byte < 256; ++byte) {
-    byte_ids_[static_cast<size_t>(byte)] = tokenId(fmt::format("<0x{:02X}>", byte)).value_or(-1);
-  }
-}
-
-void BpeModel::readVocabulary(const Json& json, const std::string& source) {
-  const auto vocab = json.find("vocab");
-  if (vocab == json.end() || !vocab->is_object()) {
-    fail(ErrorCode::kInvalidArgument, "{}: 'vocab' must be an object of tokens and ids", source);
-  }
-  int32_t end = 0;
-  for (const auto& [token, id] : vocab->items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxId) {
-      fail(ErrorCode::kCorrupt, "{}: an id in 'vocab' is not an integer from 0 to {}", source, kMaxId - 1);
-    }
-    end = std::max(end, id.get<int32_t>() + 1);
-  }
-  texts_.resize(static_cast<size_t>(end));
-  present_.resize(static_cast<size_t>(end));
-  ids_.reserve(vocab->size());
-  for (const auto& [token, id] : vocab->items()) {
-    const auto index = id.get<size_t>();
-    if (present_[index]) fail(ErrorCode::kCorrupt, "{}: two tokens in 'vocab' have the id {}", source, index);
-    present_[index] = true;
-    texts_[index] = token;
-    ids_.emplace(texts_[index], static_cast<int32_t>(index));
-  }
+  if (jsonGetOr<bool>(json, "byte_fallback", false, source)) bytes_.emplace(vocabulary_);
 }
 
 void BpeModel::readMerges(const Json& json, const std::string& source) {
@@ -99,15 +73,6 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
     }
     merges_[pairKey(*left_id, *right_id)] = {rank++, *merged};
   }
-}
-
-std::optional<int32_t> BpeModel::tokenId(std::string_view token) const {
-  const auto it = ids_.find(token);
-  return it == ids_.end() ? std::nullopt : std::optional(it->second);
-}
-
-const std::string* BpeModel::tokenText(int32_t id) const {
-  return id >= 0 && id < idEnd() && present_[static_cast<size_t>(id)] ? &texts_[static_cast<size_t>(id)] : nullptr;
 }
 
 const BpeModel::Merge* BpeModel::findMerge(int32_t left, int32_t right) const {
@@ -168,12 +133,7 @@ std::vector<int32_t> BpeModel::firstSymbols(std::string_view word) const {
       symbols.push_back(*id);
       continue;
     }
-    if (byte_fallback_ && std::all_of(character.begin(), character.end(), [&](char c) {
-          return byte_ids_[static_cast<unsigned char>(c)] >= 0;
-        })) {
-      for (const char c : character) symbols.push_back(byte_ids_[static_cast<unsigned char>(c)]);
-      continue;
-    }
+    if (bytes_ && bytes_->append(character, symbols)) continue;
     if (!unknown_) continue;
     if (unknown_pending && !fuse_unknown_) symbols.push_back(*unknown_);
     unknown_pending = true;

@@ -10,24 +10,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "text/token_model.h"
 
 namespace chorus {
 
-class BpeModel {
+class BpeModel final : public TokenModel {
  public:
   // Throws Error that names source and the field.
   BpeModel(const Json& json, const std::string& source);
 
-  // Appends the tokens of one word of valid UTF-8. O(n log n) in its length. Thread-safe.
-  void encode(std::string_view word, std::vector<int32_t>& ids) const;
-
-  std::optional<int32_t> tokenId(std::string_view token) const;
-  // Null for an id that has no token.
-  const std::string* tokenText(int32_t id) const;
-  // Number of tokens, and one more than the largest id.
-  size_t size() const { return ids_.size(); }
-  int32_t idEnd() const { return static_cast<int32_t>(texts_.size()); }
+  // O(n log n) in the word's length.
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override;
 
  private:
   struct Merge {
@@ -47,21 +40,16 @@ class BpeModel {
   };
   static constexpr size_t kCacheShards = 16;
 
-  void readVocabulary(const Json& json, const std::string& source);
   void readMerges(const Json& json, const std::string& source);
   std::vector<int32_t> firstSymbols(std::string_view word) const;
   void mergeSymbols(std::vector<int32_t>& symbols) const;
   const Merge* findMerge(int32_t left, int32_t right) const;
 
-  std::vector<std::string> texts_;
-  std::vector<bool> present_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // views of texts_
   std::unordered_map<uint64_t, Merge, PairHash> merges_;
   std::optional<int32_t> unknown_;
   std::string continuing_prefix_;
   std::string end_suffix_;
-  std::array<int32_t, 256> byte_ids_{};  // of "<0xNN>", -1 when absent
-  bool byte_fallback_ = false;
+  std::optional<ByteTokens> bytes_;  // of a model with byte_fallback
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
   mutable std::array<CacheShard, kCacheShards> cache_;

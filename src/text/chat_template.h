@@ -18,7 +18,10 @@ struct ChatTemplateInput {
   // Ordered, because templates print objects with their keys in the order in which they came.
   OrderedJson messages = OrderedJson::array();
   OrderedJson tools;  // null: none
+  OrderedJson documents;  // null: none
   bool add_generation_prompt = false;
+  // The prompt ends inside the last message, so that the answer continues it.
+  bool continue_final_message = false;
   // Names like "bos_token" that the template may print.
   std::map<std::string, std::string> special_tokens;
   // More variables (chat_template_kwargs), an object; they take precedence over special_tokens.
@@ -36,7 +39,8 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // Throws Error(kInvalidArgument) with source, line and the reason, which may be the template's own raise_exception.
-  std::string render(const ChatTemplateInput& input) const;
+  // small_budget: a fraction of the usual steps and bytes, for templates that clients send.
+  std::string render(const ChatTemplateInput& input, bool small_budget = false) const;
 
  private:
   struct State;
@@ -51,9 +55,10 @@ class ChatTemplates {
   ChatTemplates(const Tokenizer& tokenizer, std::string source);
 
   bool empty() const { return templates_.empty(); }
-  // "tool_use" where there is one and tools are given, else "default". Throws Error(kInvalidArgument) when the model
-  // has none. input.special_tokens are filled in from the tokenizer.
-  std::string render(ChatTemplateInput input) const;
+  // By a client's wish, which is the name of one of the model's templates or the text of another; without one,
+  // "tool_use" where there is one and tools are given, else "default". Throws Error(kInvalidArgument) when there is
+  // none. input.special_tokens are filled in from the tokenizer.
+  std::string render(ChatTemplateInput input, const std::optional<std::string>& wish = std::nullopt) const;
 
  private:
   std::string source_;

@@ -75,6 +75,45 @@ TEST(ChatTemplateTest, EveryConversation) {
   }
 }
 
+ChatTemplateInput continued(OrderedJson content) {
+  ChatTemplateInput input;
+  input.messages = {{{"role", "user"}, {"content", "ask"}}, {{"role", "assistant"}, {"content", std::move(content)}}};
+  input.continue_final_message = true;
+  return input;
+}
+
+TEST(ChatTemplateTest, ContinuesTheFinalMessage) {
+  const std::string plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}";
+  const std::string trimmed = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}";
+  EXPECT_EQ(attempt(plain, continued(" so far ")), "<user>ask</><assistant> so far ");
+  EXPECT_EQ(attempt(trimmed, continued(" so far ")), "<user>ask</><assistant>so far");
+  const std::string parts = "{% for m in messages %}{% for p in m.content if p is mapping %}{{ p.text }}|{% endfor %}{% endfor %}";
+  EXPECT_EQ(attempt(parts, continued({{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}})), "one|two");
+  EXPECT_TRUE(attempt(plain, continued(nullptr)).starts_with("error: test: continue_final_message is set, but the last"));
+  EXPECT_TRUE(attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message as it is"));
+}
+
+TEST(ChatTemplateTest, DocumentsAndVariablesReachTheTemplate) {
+  ChatTemplateInput input;
+  EXPECT_EQ(attempt("{{ documents is none }}", input), "True");
+  input.documents = {{{"title", "t"}}};
+  input.variables = {{"thinking", false}};
+  EXPECT_EQ(attempt("{{ documents[0].title }}{{ thinking }}", input), "tFalse");
+}
+
+TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
+  const Json config = {{"chat_template", {{{"name", "default"}, {"template", "own"}}, {{"name", "rag"}, {"template", "rag"}}}}};
+  const Json tokenizer = {{"model", {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}}}};
+  const ChatTemplates templates(*Tokenizer::fromJson(tokenizer, config, "t"), "model");
+  EXPECT_EQ(templates.render({}), "own");
+  EXPECT_EQ(templates.render({}, "rag"), "rag");
+  EXPECT_EQ(templates.render({}, "{{ 1 + 1 }}"), "2");
+  const std::string busy = "{% for i in range(1000) %}{% for j in range(300) %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(attempt(busy, {}), "");
+  EXPECT_THAT(errorOf([&] { templates.render({}, busy); }), testing::HasSubstr("more than 250000 steps"));
+  EXPECT_THAT(errorOf([&] { templates.render({}, std::string(70000, 'x')); }), testing::HasSubstr("more than the limit of 65536"));
+}
+
 TEST(ChatTemplateTest, ErrorsNameTheLine) {
   EXPECT_EQ(attempt("a\n{% if %}", {}), "error: test: chat template line 2: Expected an expression, got 'end of statement block'");
   EXPECT_EQ(attempt("a\n\n{{ raise_exception('only\nuser') }}", {}), "error: test: chat template line 3: only user");
@@ -96,6 +135,10 @@ TEST(ChatTemplateTest, HostileTemplatesStop) {
            std::string("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"),
            std::string("{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
            std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+           std::string("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
+           std::string("{% for x in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}"),
+           std::string("{{ range(99999) | slice(99999) | map('list') | map('slice', 99999) | map('list') | list }}"),
+           std::string("{{ ('\t' * 100000).expandtabs(10000) }}"),
            std::string("{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}"),
            std::string("{{ 'a' * 10000000000 }}"), std::string("{{ [1] * 1000000000 }}"), std::string("{{ range(10 ** 9) }}"),
            std::string("{{ 10 ** 10 ** 10 }}"), std::string("{{ 'a'.center(10 ** 15) }}"), std::string("{{ '%999999999d' % 1 }}"),

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "text/byte_level.h"
+#include "text/precompiled_normalizer.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
 
@@ -120,6 +121,11 @@ std::unique_ptr<const Normalizer> makeNormalizer(const Json& json, const std::st
     auto pattern = TextPattern::fromJson(json.value("pattern", Json()), here);
     pattern.refuseEmptyMatches(here);
     return std::make_unique<Replace>(std::move(pattern), jsonGet<std::string>(json, "content", here));
+  }
+  if (type == "Precompiled") {
+    const auto charsmap = json.find("precompiled_charsmap");
+    if (charsmap == json.end()) fail(ErrorCode::kInvalidArgument, "{}: 'precompiled_charsmap' is missing", here);
+    return makePrecompiledNormalizer(*charsmap, here);
   }
   if (type == "Sequence") {
     const Json list = json.value("normalizers", Json());

@@ -1,20 +1,19 @@
 #include "text/tokenizer.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "text/added_vocabulary.h"
-#include "text/bpe_model.h"
 #include "text/decoder.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_model.h"
+#include "text/tokenizer_files.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
 constexpr size_t kMaxAddedTokenBytes = 4096;
-constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 // A special token in a config: a string, or an object with "content".
 std::optional<std::string> specialContent(const Json& value) {
@@ -70,7 +69,7 @@ AddedToken readAddedToken(const Json& json, const std::string& source) {
 struct Tokenizer::State {
   std::unique_ptr<const Normalizer> normalizer;
   std::unique_ptr<const PreTokenizer> pre_tokenizer;
-  std::unique_ptr<const BpeModel> model;
+  std::unique_ptr<const TokenModel> model;
   std::unique_ptr<const PostProcessor> post_processor;
   std::unique_ptr<const Decoder> decoder;
   AddedVocabulary added;
@@ -80,7 +79,7 @@ struct Tokenizer::State {
   void readAddedTokens(const Json& tokenizer, const std::string& source);
   void addConfigTokens(const Json& config, const std::string& source);
   int32_t idEnd() const {
-    return std::max(model->idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
+    return std::max(model->vocabulary().idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
   }
   void addToken(AddedToken token, int32_t id, const std::string& source);
   void encodePart(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
@@ -90,9 +89,9 @@ struct Tokenizer::State {
 // An added token that the model has keeps the model's id; others follow the vocabulary in order. A file that says
 // otherwise contradicts itself.
 void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string& source) {
-  const auto in_model = model->tokenId(token.content);
+  const auto in_model = model->vocabulary().tokenId(token.content);
   const auto in_added = added.tokenId(token.content);
-  int32_t expected = static_cast<int32_t>(model->size());
+  int32_t expected = static_cast<int32_t>(model->vocabulary().size());
   if (!added.tokens().empty()) expected = std::max(expected, added.tokens().rbegin()->first + 1);
   if (in_added) expected = *in_added;
   else if (in_model) expected = *in_model;
@@ -134,27 +133,8 @@ Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(stat
 Tokenizer::~Tokenizer() = default;
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& dir) {
-  const auto path = dir / "tokenizer.json";
-  if (!std::filesystem::exists(path)) {
-    fail(ErrorCode::kNotFound, "{}: there is no tokenizer.json; give a directory that has one", dir.string());
-  }
-  const auto optionalFile = [&](const char* name) {
-    return std::filesystem::exists(dir / name) ? readJsonFile(dir / name) : Json();
-  };
-  Json config = optionalFile("tokenizer_config.json");
-  // Older models keep the names of their special tokens in a file of their own.
-  if (const Json map = optionalFile("special_tokens_map.json"); map.is_object()) {
-    if (!config.is_object()) config = Json::object();
-    for (const auto& [name, value] : map.items()) {
-      if (!config.contains(name)) config[name] = value;
-    }
-  }
-  const auto chat_template = dir / "chat_template.jinja";
-  if (std::filesystem::exists(chat_template)) {
-    if (!config.is_object()) config = Json::object();
-    config["chat_template"] = toValidUtf8(readFile(chat_template, kMaxTemplateBytes));
-  }
-  return fromJson(readJsonFile(path), config, path.string());
+  const TokenizerFiles files = readTokenizerFiles(dir);
+  return fromJson(files.tokenizer, files.config, files.source);
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, const Json& config,
@@ -169,7 +149,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   state->pre_tokenizer = makePreTokenizer(part("pre_tokenizer"), source + ": pre_tokenizer");
   const auto model = tokenizer.find("model");
   if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
-  state->model = std::make_unique<const BpeModel>(*model, source + ": model");
+  state->model = makeTokenModel(*model, source + ": model");
   state->post_processor = makePostProcessor(part("post_processor"), source + ": post_processor");
   state->decoder = std::make_unique<const Decoder>(part("decoder"), source + ": decoder");
   state->readAddedTokens(tokenizer, source);
@@ -226,13 +206,13 @@ int32_t Tokenizer::vocabSize() const { return state_->idEnd(); }
 
 std::optional<int32_t> Tokenizer::tokenId(std::string_view token) const {
   if (const auto id = state_->added.tokenId(std::string(token))) return id;
-  return state_->model->tokenId(token);
+  return state_->model->vocabulary().tokenId(token);
 }
 
 const std::string& Tokenizer::tokenText(int32_t id) const {
   static const std::string kNone;
   if (const AddedToken* token = state_->added.find(id)) return token->content;
-  const std::string* text = state_->model->tokenText(id);
+  const std::string* text = state_->model->vocabulary().tokenText(id);
   return text != nullptr ? *text : kNone;
 }
 

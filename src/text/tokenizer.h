@@ -1,4 +1,4 @@
-// Text to token ids and back, as a Hugging Face tokenizer.json with a byte pair model says.
+// Text to token ids and back, as a Hugging Face tokenizer.json with a byte pair or unigram model says.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,7 @@ class Decoder;
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
  public:
-  // Reads tokenizer.json and, where they are, tokenizer_config.json, special_tokens_map.json and chat_template.jinja
-  // from a directory. Throws Error that names the file and the field; a component that is not supported is
+  // Reads a directory's files (text/tokenizer_files.h): tokenizer.json, or a sentencepiece tokenizer.model. Throws Error that names the file and the field; a component that is not supported is
   // kUnsupported with its name, never ignored.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& dir);
   // The same from parsed documents; config may be null.

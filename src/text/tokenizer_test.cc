@@ -76,7 +76,7 @@ TEST_P(TokenizerGoldenTest, DecodesAnyIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
-                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase"),
+                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase", "unigram"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
@@ -158,13 +158,16 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
     document[Json::json_pointer(path)] = std::move(value);
     return errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json"); });
   };
-  EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}}),
-            "t.json: normalizer: the normalizer 'Precompiled' is not supported");
+  EXPECT_EQ(refusal("/normalizer", {{"type", "Nmt"}}), "t.json: normalizer: the normalizer 'Nmt' is not supported");
+  EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}}),
+            "t.json: normalizer.Precompiled: 'precompiled_charsmap' contradicts its own size");
+  EXPECT_EQ(refusal("/model", {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"a", 0.5})})}}),
+            "t.json: model: a Unigram model needs an 'unk_id' for what its pieces don't spell");
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
             "t.json: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not supported");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "t.json: decoder: the decoder 'CTC' is not supported");
   EXPECT_EQ(refusal("/post_processor", {{"type", "New"}}), "t.json: post_processor: the post-processor 'New' is not supported");
-  EXPECT_EQ(refusal("/model/type", "Unigram"), "t.json: model: the model 'Unigram' is not supported, only BPE is");
+  EXPECT_EQ(refusal("/model/type", "WordLevel"), "t.json: model: the model 'WordLevel' is not supported; BPE and Unigram are");
   EXPECT_THAT(refusal("/model/dropout", 0.1), testing::HasSubstr("dropout"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 0u), testing::HasSubstr("two tokens"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 4294967295u), testing::HasSubstr("'vocab'"));

@@ -15,6 +15,7 @@ import jinja2
 import transformers
 from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
+from text_chat_families import FAMILIES, MORE_SNIPPETS
 from text_chat_snippets import CONTEXT, SNIPPETS
 from text_chat_templates import CONVERSATIONS, TEMPLATES
 
@@ -37,11 +38,11 @@ def attempt(row, render):
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "context.json").write_text(json.dumps(CONTEXT, ensure_ascii=False) + "\n")
-    dump("snippets.jsonl", [attempt({"template": s}, lambda: _compile_jinja_template(s).render(**json.loads(json.dumps(CONTEXT)))) for s in SNIPPETS])
-    dump("templates.jsonl", [{"name": n, "template": t} for n, t in TEMPLATES.items()])
+    dump("snippets.jsonl", [attempt({"template": s}, lambda: _compile_jinja_template(s).render(**json.loads(json.dumps(CONTEXT)))) for s in SNIPPETS + MORE_SNIPPETS])
+    dump("templates.jsonl", [{"name": n, "template": t} for n, t in {**TEMPLATES, **FAMILIES}.items()])
     dump("conversations.jsonl", CONVERSATIONS)
     rows = []
-    for name, template in TEMPLATES.items():
+    for name, template in {**TEMPLATES, **FAMILIES}.items():
         for i, conversation in enumerate(CONVERSATIONS):
             for prompt in [False, True]:
                 row = {"template": name, "conversation": i, "add_generation_prompt": prompt}

@@ -142,6 +142,17 @@ def lowercase():
     return t
 
 
+def unigram():
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    t.decoder = decoders.Metaspace(prepend_scheme="first")
+    t.train_from_iterator([c for c in CORPUS if c.isascii()], trainers.UnigramTrainer(
+        vocab_size=260, special_tokens=["<unk>", "<s>"], unk_token="<unk>", show_progress=False))
+    t.add_tokens([AddedToken("NewToken", normalized=True), AddedToken("<W>", single_word=True, normalized=False)])
+    return t
+
+
 def variants():
     """(base, overrides of top-level keys; "model" is merged)"""
     split = lambda pattern, behavior, invert=False: {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
@@ -204,7 +215,7 @@ def main():
     texts = strings()
     dump(OUT / "strings.jsonl", texts)
     bases = {}
-    for make in [gpt2, roberta, llama3, qwen2, llama2, metaspace, lowercase]:
+    for make in [gpt2, roberta, llama3, qwen2, llama2, metaspace, lowercase, unigram]:
         name, tokenizer = make.__name__, make()
         text = tokenizer.to_str()
         bases[name] = json.loads(text)

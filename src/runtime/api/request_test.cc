@@ -27,10 +27,10 @@ TEST(Tensor, IsZeroedSharedAndChecked) {
   Tensor tensor = Tensor::cpu(DataType::kFP16, {2, 3});
   EXPECT_EQ(tensor.getSize(), 6u);
   EXPECT_EQ(tensor.getSizeInBytes(), 12u);
-  static_cast<char*>(tensor.getData())[11] = 5;
-  const Tensor copy = tensor;
-  EXPECT_EQ(static_cast<const char*>(copy.getData())[11], 5);
-  EXPECT_EQ(static_cast<const char*>(copy.getData())[0], 0);
+  Tensor copy = tensor;
+  static_cast<char*>(copy.getData())[11] = 5;
+  EXPECT_EQ(static_cast<const char*>(tensor.getData())[11], 5);
+  EXPECT_EQ(static_cast<const char*>(tensor.getData())[0], 0);
   const std::int32_t values[] = {7, 8};
   const Tensor of = Tensor::of(DataType::kINT32, values, {2});
   EXPECT_EQ(std::memcmp(of.getData(), values, 8), 0);

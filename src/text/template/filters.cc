@@ -198,6 +198,8 @@ Value indentFilter(Runtime& rt, const Value& v, CallArgs& args) {
     prefix.assign(width, ' ');
   }
   const bool blank = a.truthOr(2, false);
+  requireDefined(v);
+  if (!v.isString()) raise("indent needs a str, not {}", typeName(v));
   CallArgs none;
   const Value lines = *callMethod(rt, Value(input(rt, v) + "\n"), "splitlines", none);
   std::string out;

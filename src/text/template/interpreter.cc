@@ -171,9 +171,11 @@ void Interpreter::assign(const Target& target, const Value& value, const ScopePt
 Value Interpreter::makeMacro(const Stmt& stmt, const ScopePtr& scope, std::string name) {
   rt_.charge(256);
   rt_.keepScope(scope);
-  return makeFunction(name, [this, &stmt, closure = std::weak_ptr<Scope>(scope), name](Runtime&, CallArgs& args) {
+  const Value macro = makeFunction(name, [this, &stmt, closure = std::weak_ptr<Scope>(scope), name](Runtime&, CallArgs& args) {
     return callMacro(stmt, closure.lock(), name, args);
   });
+  for (const Parameter& parameter : stmt.parameters) macro.function()->arguments.push_back(parameter.name);
+  return macro;
 }
 
 Value Interpreter::callMacro(const Stmt& stmt, const ScopePtr& closure, const std::string& name, CallArgs& args) {

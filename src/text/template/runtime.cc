@@ -158,6 +158,10 @@ Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
     if (name == "list") return object.sequence().items[1];
   } else if (object.kind() == Kind::kFunction) {
     if (name == "name") return Value(object.function()->name);
+    if (name == "arguments") {
+      const auto& names = object.function()->arguments;
+      return makeTuple(std::vector<Value>(names.begin(), names.end()));
+    }
   }
   if (hasMethod(object, name)) {
     return makeFunction(name, [object, name](Runtime& runtime, CallArgs& args) { return *callMethod(runtime, object, name, args); },

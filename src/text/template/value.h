@@ -132,6 +132,7 @@ struct Function {
   std::string name;
   std::function<Value(Runtime&, CallArgs&)> call;
   int depth = 1;
+  std::vector<std::string> arguments;  // of a macro
 };
 
 struct LoopState {

@@ -1,0 +1,79 @@
+#include "runtime/memory_plan.h"
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
+
+int64_t sumOf(const std::vector<SessionMemory>& ranks, const std::function<int64_t(const SessionMemory&)>& part) {
+  int64_t sum = 0;
+  for (const SessionMemory& rank : ranks) sum += part(rank);
+  return sum;
+}
+}  // namespace
+
+int64_t MemoryPlan::weights() const {
+  return sumOf(ranks, [](const SessionMemory& rank) { return rank.weights; });
+}
+int64_t MemoryPlan::kvCache() const {
+  return sumOf(ranks, [](const SessionMemory& rank) { return rank.kv_cache; });
+}
+int64_t MemoryPlan::activations() const {
+  return sumOf(ranks, [](const SessionMemory& rank) { return rank.activations + rank.host; });
+}
+
+std::string MemoryPlan::table() const {
+  std::string text;
+  const auto row = [&](const char* name, const std::function<int64_t(const SessionMemory&)>& part, int64_t all,
+                       const std::string& note) {
+    text += fmt::format("  {:<12}", name);
+    if (ranks.size() > 1) {
+      for (const SessionMemory& rank : ranks) text += part ? fmt::format("{:>12.1f}", mebibytes(part(rank))) : std::string(12, ' ');
+    }
+    text += fmt::format("{:>12.1f} MiB  {}", mebibytes(all), note);
+    while (text.back() == ' ') text.pop_back();
+    text += '\n';
+  };
+  if (ranks.size() > 1) {
+    text += fmt::format("  {:<12}", "memory");
+    for (size_t rank = 0; rank < ranks.size(); ++rank) text += fmt::format("{:>12}", fmt::format("rank {}", rank));
+    text += fmt::format("{:>12}\n", "all");
+  }
+  row("weights", [](const SessionMemory& rank) { return rank.weights; }, weights(), "");
+  row("KV cache", [](const SessionMemory& rank) { return rank.kv_cache; }, kvCache(), fmt::format("{} tokens", kv_tokens));
+  row("activations", [](const SessionMemory& rank) { return rank.activations + rank.host; }, activations(), "");
+  row("adapters", nullptr, adapters, adapters > 0 ? "at most, filled as they are used" : "");
+  row("total", nullptr, total(), "");
+  row("available", nullptr, available, "before loading");
+  text.pop_back();
+  return text;
+}
+
+void MemoryPlan::check() const {
+  if (total() - adapters <= available) return;
+  fail(ErrorCode::kExhausted,
+       "the engine needs {:.1f} MiB (weights {:.1f}, KV cache {:.1f}, activations {:.1f}), but {:.1f} MiB of memory are "
+       "available: lower the KV cache's tokens, max_num_tokens or max_batch_size",
+       mebibytes(total() - adapters), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()),
+       mebibytes(available));
+}
+
+MemoryPlan planMemory(std::span<const std::shared_ptr<const Engine>> engines, const SessionOptions& options,
+                      int64_t adapter_bytes, int64_t available) {
+  MemoryPlan plan;
+  for (const auto& engine : engines) plan.ranks.push_back(Session::memoryNeeds(*engine, options));
+  plan.adapters = engines.front()->buildConfig().lora_plugin ? adapter_bytes : 0;
+  plan.available = available;
+  const int32_t per_block =
+      options.tokens_per_block > 0 ? options.tokens_per_block : engines.front()->buildConfig().tokens_per_block;
+  plan.kv_tokens = options.kv_blocks * per_block;
+  return plan;
+}
+
+}  // namespace chorus
