@@ -17,26 +17,25 @@ namespace chorus::executor {
 // topK and topP filter. Penalties, n-grams and bad words look at the prompt and at what was generated. topPDecay acts
 // where topK is not given: each token multiplies topP by it, down to topPMin, and topPResetIds sets it back.
 // beamSearchDiversityRate, lengthPenalty and earlyStopping act on beams alone.
+//
+// Without beams numReturnSequences samples so many answers (1024 at most) to one prompt, which is computed once. The
+// responses carry the request's id and a sequenceIndex; sequence i samples with seed + i; logits and log probabilities
+// of the prompt come with sequence 0. An error ends all of them.
 class SamplingConfig {
  public:
-  explicit SamplingConfig(SizeType32 beamWidth = 1, std::optional<SizeType32> topK = std::nullopt,
-                          std::optional<FloatType> topP = std::nullopt,
-                          std::optional<FloatType> topPMin = std::nullopt,
-                          std::optional<TokenIdType> topPResetIds = std::nullopt,
-                          std::optional<FloatType> topPDecay = std::nullopt,
-                          std::optional<RandomSeedType> seed = std::nullopt,
-                          std::optional<FloatType> temperature = std::nullopt,
-                          std::optional<SizeType32> minTokens = std::nullopt,
-                          std::optional<FloatType> beamSearchDiversityRate = std::nullopt,
-                          std::optional<FloatType> repetitionPenalty = std::nullopt,
-                          std::optional<FloatType> presencePenalty = std::nullopt,
-                          std::optional<FloatType> frequencyPenalty = std::nullopt,
-                          std::optional<FloatType> lengthPenalty = std::nullopt,
-                          std::optional<SizeType32> earlyStopping = std::nullopt,
-                          std::optional<SizeType32> noRepeatNgramSize = std::nullopt,
-                          std::optional<SizeType32> numReturnSequences = std::nullopt,
-                          std::optional<FloatType> minP = std::nullopt,
-                          std::optional<std::vector<SizeType32>> beamWidthArray = std::nullopt);
+  explicit SamplingConfig(
+      SizeType32 beamWidth = 1, std::optional<SizeType32> topK = std::nullopt,
+      std::optional<FloatType> topP = std::nullopt, std::optional<FloatType> topPMin = std::nullopt,
+      std::optional<TokenIdType> topPResetIds = std::nullopt, std::optional<FloatType> topPDecay = std::nullopt,
+      std::optional<RandomSeedType> seed = std::nullopt, std::optional<FloatType> temperature = std::nullopt,
+      std::optional<SizeType32> minTokens = std::nullopt,
+      std::optional<FloatType> beamSearchDiversityRate = std::nullopt,
+      std::optional<FloatType> repetitionPenalty = std::nullopt,
+      std::optional<FloatType> presencePenalty = std::nullopt, std::optional<FloatType> frequencyPenalty = std::nullopt,
+      std::optional<FloatType> lengthPenalty = std::nullopt, std::optional<SizeType32> earlyStopping = std::nullopt,
+      std::optional<SizeType32> noRepeatNgramSize = std::nullopt,
+      std::optional<SizeType32> numReturnSequences = std::nullopt, std::optional<FloatType> minP = std::nullopt,
+      std::optional<std::vector<SizeType32>> beamWidthArray = std::nullopt);
 
   SizeType32 getBeamWidth() const { return beamWidth_; }
   std::optional<SizeType32> getTopK() const { return topK_; }

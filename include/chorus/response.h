@@ -14,8 +14,8 @@ struct RequestPerfMetrics {
     SizeType32 numTotalAllocatedBlocks = 0;  // new and reused
     SizeType32 numNewAllocatedBlocks = 0;
     SizeType32 numReusedBlocks = 0;
-    SizeType32 numMissedBlocks = 0;          // of its context, not found in the cache
-    FloatType kvCacheHitRate = 0;            // reused / (reused + missed)
+    SizeType32 numMissedBlocks = 0;  // of its context, not found in the cache
+    FloatType kvCacheHitRate = 0;    // reused / (reused + missed)
   };
   std::chrono::steady_clock::time_point arrivalTime;
   std::chrono::steady_clock::time_point firstScheduledTime;
@@ -25,23 +25,25 @@ struct RequestPerfMetrics {
 };
 
 struct Result {
-  bool isFinal = false;
+  bool isFinal = false;  // of the request: with numReturnSequences, of the last of its sequences to end
   // Streaming: the new tokens only, unless returnAllGeneratedTokens. Otherwise prompt and generated tokens, or the
   // generated alone with excludeInputFromOutput. The end token is included when it was produced; stop words are kept.
   BeamTokens outputTokenIds;
-  std::optional<VecLogProbs> cumLogProbs;                 // [beams]
-  std::optional<std::vector<VecLogProbs>> logProbs;       // [beams][generated]
+  std::optional<VecLogProbs> cumLogProbs;            // [beams]
+  std::optional<std::vector<VecLogProbs>> logProbs;  // [beams][generated]
   // Chorus: the likeliest tokens of each generated one's row, by (log probability descending, id ascending);
   // [beams][generated][min(topLogProbs, vocab)].
   std::optional<std::vector<std::vector<std::vector<TokenLogProb>>>> topLogProbs;
   // Chorus: once, with the first response that has a token: of the prompt's tokens from the second on.
-  std::optional<VecLogProbs> promptLogProbs;                             // [prompt - 1]
+  std::optional<VecLogProbs> promptLogProbs;                                // [prompt - 1]
   std::optional<std::vector<std::vector<TokenLogProb>>> promptTopLogProbs;  // [prompt - 1][min(topLogProbs, vocab)]
-  std::optional<Tensor> contextLogits;                    // [prompt, vocab] float32
-  std::optional<Tensor> generationLogits;                 // [beams, generated, vocab] float32
-  std::vector<FinishReason> finishReasons;                // [beams]
-  SizeType32 decodingIter = 0;                            // steps this request took part in
-  SizeType32 cachedTokens = 0;                            // Chorus: of the prompt, not computed but found in the cache
+  std::optional<Tensor> contextLogits;                                      // [prompt, vocab] float32
+  std::optional<Tensor> generationLogits;                                   // [beams, generated, vocab] float32
+  std::vector<FinishReason> finishReasons;                                  // [beams]
+  SizeType32 decodingIter = 0;                                              // steps this request took part in
+  SizeType32 sequenceIndex = 0;                                             // of numReturnSequences without beams
+  bool isSequenceFinal = false;
+  SizeType32 cachedTokens = 0;  // Chorus: of the prompt, not computed but found in the cache
   std::optional<RequestPerfMetrics> requestPerfMetrics;
 };
 

@@ -76,9 +76,8 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
       tokens_(request.getInputTokenIds()) {
   metrics_.arrivalTime = Clock::now();
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
-    log::warn(
-        "request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
-        prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
+    log::warn("request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
+              prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
     max_new_tokens_ = max_seq_len - prompt_length_;
   }
 }
@@ -116,8 +115,7 @@ int32_t ActiveRequest::reusableTokens() const {
   return prompt_rows_kept_ < promptRowsWanted() ? prompt_rows_kept_ : numTokens() - 1;
 }
 
-void ActiveRequest::start(int32_t slot_in, int32_t reused_tokens, int32_t reused_blocks,
-                          int32_t missed_blocks) {
+void ActiveRequest::start(int32_t slot_in, int32_t reused_tokens, int32_t reused_blocks, int32_t missed_blocks) {
   slot = slot_in;
   num_cached = reused_tokens;
   blocks_held = reused_blocks;
@@ -145,8 +143,7 @@ LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {
   return samples ? LogitsWanted::kLastRow : LogitsWanted::kNone;
 }
 
-void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
-                               bool samples) {
+void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples) {
   vocab_size_ = vocab_size;
   const auto width = static_cast<size_t>(vocab_size);
   const int32_t wanted = promptRowsWanted();
@@ -156,8 +153,7 @@ void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size
     if (output_.returnContextLogits) {
       if (!context_logits_) context_logits_ = Tensor::cpu(DataType::kFP32, {prompt_length_, vocab_size});
       std::copy_n(logits.begin() + static_cast<ptrdiff_t>(row) * vocab_size, width,
-                  static_cast<float*>(context_logits_.getData()) +
-                      static_cast<size_t>(prompt_rows_kept_) * width);
+                  static_cast<float*>(context_logits_.getData()) + static_cast<size_t>(prompt_rows_kept_) * width);
     }
     ++prompt_rows_kept_;
   }
@@ -231,24 +227,26 @@ void ActiveRequest::stepped(Clock::time_point now) {
 
 executor::Response ActiveRequest::response(FinishReason reason) {
   executor::Result result;
-  result.isFinal = reason != FinishReason::kNOT_FINISHED;
+  result.sequenceIndex = sequence_index;
+  result.isSequenceFinal = reason != FinishReason::kNOT_FINISHED;
+  result.isFinal = result.isSequenceFinal && (group == nullptr || --group->unfinished == 0);
   const bool only_new = streaming_ && !return_all_generated_;
   const int32_t first_generated = only_new ? num_sent_ : 0;
   const bool with_prompt = !streaming_ && !output_.excludeInputFromOutput;
   result.outputTokenIds.emplace_back(tokens_.begin() + (with_prompt ? 0 : prompt_length_ + first_generated),
                                      tokens_.end());
   addLogProbs(result, first_generated);
-  addLogits(result, result.isFinal);
+  addLogits(result, result.isSequenceFinal);
   result.finishReasons = {reason};
   result.decodingIter = decoding_iter_;
   result.cachedTokens = cached_tokens_;
   if (output_.returnPerfMetrics) result.requestPerfMetrics = metrics_;
   num_sent_ = numGenerated();
-  return {id, std::move(result), client_id_};
+  return {requestId(), std::move(result), client_id_};
 }
 
 executor::Response ActiveRequest::errorResponse(ErrorCode code, std::string message) const {
-  return {id, std::move(message), client_id_, responseCode(code)};
+  return {requestId(), std::move(message), client_id_, responseCode(code)};
 }
 
 void ActiveRequest::addLogProbs(executor::Result& result, int32_t first_generated) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/return_sequences.h"
 #include "runtime/sampler.h"
 #include "runtime/sampling_state.h"
 #include "runtime/scheduler.h"
@@ -24,16 +25,21 @@ class ActiveRequest {
   using Clock = std::chrono::steady_clock;
 
   // maxTokens is cut, with a warning, to what max_seq_len leaves beside the prompt.
-  ActiveRequest(executor::IdType id, const executor::Request& request,
-                executor::Executor::ResponseCallback callback, int32_t max_seq_len);
+  ActiveRequest(executor::IdType id, const executor::Request& request, executor::Executor::ResponseCallback callback,
+                int32_t max_seq_len);
 
-  const executor::IdType id;
+  const executor::IdType id;                            // of this sequence
   const executor::Executor::ResponseCallback callback;  // null: the response is awaited
   const std::optional<executor::LoraConfig> lora;       // the task id; its tensors are in lora_source
   std::shared_ptr<const AdapterSource> lora_source;     // of the tensors, null without them
   std::optional<Error> refusal;                         // what it is answered with at once
+  std::shared_ptr<SequenceGroup> group;                 // null: it is the only sequence of its request
+  int32_t sequence_index = 0;
   QueuePosition position;
   const std::optional<Clock::time_point> deadline;
+
+  // What the caller knows it by.
+  executor::IdType requestId() const { return group != nullptr ? group->request_id : id; }
 
   // What it holds, as the scheduler sees it.
   RequestView view() const;
@@ -82,6 +88,7 @@ class ActiveRequest {
 
   // Streaming with new tokens to send, or `reason` says that it ended.
   bool streaming() const { return streaming_; }
+  // To be called once with a reason to end.
   executor::Response response(executor::FinishReason reason);
   executor::Response errorResponse(ErrorCode code, std::string message) const;
 

@@ -10,7 +10,13 @@ bool ExecutorCore::reuses(const ActiveRequest& request) const { return request.r
 
 // Once the adapter is there: what is loaded counts, not what was registered.
 void ExecutorCore::findRealm(ActiveRequest& request) {
-  if (request.reuse_realm != 0 || !options_.block_reuse || !request.adapter.ready()) return;
+  if (request.reuse_realm != 0 || !request.adapter.ready()) return;
+  if (!options_.block_reuse) {
+    if (request.group == nullptr) return;
+    if (request.group->reuse_realm == 0) request.group->reuse_realm = realms_.fresh();
+    request.reuse_realm = request.group->reuse_realm;
+    return;
+  }
   static const std::string kBase;
   const auto* parts = request.adapter.parts.get();
   assert(parts == nullptr || !parts->content_hash.empty());
@@ -23,8 +29,7 @@ RequestView ExecutorCore::viewOf(ActiveRequest& request) {
   if (!reuses(request)) return view;
   if (view.running) {
     if (!view.generating) {
-      view.next_block =
-          blocks_.nextBlock(request.slot, request.reuse_realm, request.tokens(), request.num_cached);
+      view.next_block = blocks_.nextBlock(request.slot, request.reuse_realm, request.tokens(), request.num_cached);
     }
     return view;
   }
@@ -77,8 +82,7 @@ void ExecutorCore::extend(ActiveRequest& request) {
 
 void ExecutorCore::written(ActiveRequest& request) {
   if (!reuses(request)) return;
-  blocks_.written(request.slot, request.reuse_realm,
-                  request.tokens().first(static_cast<size_t>(request.num_cached)));
+  blocks_.written(request.slot, request.reuse_realm, request.tokens().first(static_cast<size_t>(request.num_cached)));
 }
 
 void ExecutorCore::countBlocks() {

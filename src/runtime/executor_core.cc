@@ -40,13 +40,13 @@ std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, 
 ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load)
     : options_(options),
       runner_(std::move(runner)),
-      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block,
-              options.scheduler.max_batch_size, options.requests.max_seq_len),
+      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
+              options.requests.max_seq_len),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
-      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load),
-                                               options.adapter_workers, [this] { ring(); })) {
+      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load), options.adapter_workers,
+                                               [this] { ring(); })) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   candidates_.reserve(free_slots_.size() + kLookahead);
   views_.reserve(free_slots_.size() + kLookahead);
@@ -56,21 +56,32 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
 
 ExecutorCore::~ExecutorCore() { shutdown(); }
 
-ExecutorCore::RequestPtr ExecutorCore::makeRequest(IdType id, const executor::Request& request,
-                                                   const Callback& callback) const {
-  auto active = std::make_unique<ActiveRequest>(id, request, callback, options_.requests.max_seq_len);
-  if (auto refusal = refusalOf(request, options_.requests))
-    active->refusal.emplace(std::move(*refusal));
-  else if (request.getLoraConfig()) {
-    active->lora_source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
+void ExecutorCore::makeSequences(IdType first_id, const executor::Request& request, const Callback& callback,
+                                 std::vector<RequestPtr>& made) const {
+  const int32_t count = numSequences(request);
+  const auto refusal = refusalOf(request, options_.requests);
+  std::shared_ptr<const AdapterSource> source;
+  if (!refusal && request.getLoraConfig()) source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
+  std::shared_ptr<SequenceGroup> group;
+  if (count > 1) group = std::make_shared<SequenceGroup>(SequenceGroup{first_id, count});
+  for (int32_t i = 0; i < count; ++i) {
+    const IdType id = first_id + static_cast<IdType>(i);
+    const int32_t max_seq_len = options_.requests.max_seq_len;
+    auto active = count == 1
+                      ? std::make_unique<ActiveRequest>(id, request, callback, max_seq_len)
+                      : std::make_unique<ActiveRequest>(id, requestOfSequence(request, i), callback, max_seq_len);
+    if (refusal) active->refusal.emplace(*refusal);
+    active->lora_source = source;
+    active->group = group;
+    active->sequence_index = i;
+    made.push_back(std::move(active));
   }
-  return active;
 }
 
-std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests,
-                                          const Callback& callback) {
-  const auto count = static_cast<int32_t>(requests.size());
-  std::vector<IdType> ids(requests.size());
+std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests, const Callback& callback) {
+  int32_t count = 0;
+  for (const auto& request : requests) count += numSequences(request);
+  std::vector<IdType> ids;
   {
     const std::lock_guard lock(mutex_);
     if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
@@ -79,12 +90,15 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
            *options_.max_queue_size);
     }
     queued_ += count;
-    for (auto& id : ids) id = next_id_++;
+    for (const auto& request : requests) {
+      ids.push_back(next_id_);
+      next_id_ += static_cast<IdType>(numSequences(request));
+    }
   }
   // Checking a prompt and hashing an adapter's tensors takes time: not under the lock.
   try {
     std::vector<RequestPtr> made;
-    for (size_t i = 0; i < requests.size(); ++i) made.push_back(makeRequest(ids[i], requests[i], callback));
+    for (size_t i = 0; i < requests.size(); ++i) makeSequences(ids[i], requests[i], callback, made);
     const std::lock_guard lock(mutex_);
     if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
     inbox_.reserve(inbox_.size() + made.size());
@@ -156,6 +170,7 @@ void ExecutorCore::loop() {
     takeLoadedAdapters();
     endOverdue();
     claimAdapters();
+    endFailedGroups();
     plan();
     idle_ = !runStep();
     countBlocks();
@@ -222,12 +237,14 @@ void ExecutorCore::admit(RequestPtr request) {
 }
 
 void ExecutorCore::cancelNow(IdType id) {
+  std::vector<ActiveRequest*> cancelled;
   for (const auto& request : running_) {
-    if (request->id == id) return end(*request, request->response(FinishReason::kCANCELLED));
+    if (request->requestId() == id) cancelled.push_back(request.get());
   }
   for (const auto& [_, request] : waiting_) {
-    if (request->id == id) return end(*request, request->response(FinishReason::kCANCELLED));
+    if (request->requestId() == id) cancelled.push_back(request.get());
   }
+  for (ActiveRequest* request : cancelled) end(*request, request->response(FinishReason::kCANCELLED));
 }
 
 void ExecutorCore::takeLoadedAdapters() {
@@ -261,6 +278,18 @@ void ExecutorCore::endOverdue() {
   for (ActiveRequest* request : overdue) end(*request, request->response(FinishReason::kTIMED_OUT));
 }
 
+// What is left of requests that were answered by an error of one of their sequences.
+void ExecutorCore::endFailedGroups() {
+  if (!std::exchange(group_failed_, false)) return;
+  std::vector<ActiveRequest*> rest;
+  const auto look = [&](ActiveRequest* request) {
+    if (request->group != nullptr && request->group->failed) rest.push_back(request);
+  };
+  for (const auto& request : running_) look(request.get());
+  for (const auto& [_, request] : waiting_) look(request.get());
+  for (ActiveRequest* request : rest) forget(*request);
+}
+
 void ExecutorCore::claimAdapters() {
   if (!claims_changed_) return;
   claims_changed_ = false;
@@ -289,6 +318,10 @@ void ExecutorCore::endAll() {
 }
 
 void ExecutorCore::respond(ActiveRequest& request, Response response) {
+  if (request.group != nullptr) {
+    if (request.group->failed) return;
+    if (response.hasError()) request.group->failed = group_failed_ = true;
+  }
   if (request.callback != nullptr)
     calls_.emplace_back(request.callback, std::move(response));
   else
@@ -327,6 +360,10 @@ void ExecutorCore::leftQueue(const ActiveRequest& request) {
 
 void ExecutorCore::end(ActiveRequest& request, Response response) {
   respond(request, std::move(response));
+  forget(request);
+}
+
+void ExecutorCore::forget(ActiveRequest& request) {
   if (request.deadline) --with_deadline_;
   leftQueue(request);
   const bool runs = request.slot >= 0;

@@ -54,8 +54,7 @@ class ExecutorCore {
   ~ExecutorCore();
 
   // As the methods of executor::Executor that these serve. Thread-safe.
-  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests,
-                                        const Callback& callback);
+  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests, const Callback& callback);
   void cancel(executor::IdType id);
   void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
   void unregisterAdapter(executor::IdType task_id);
@@ -78,8 +77,9 @@ class ExecutorCore {
   };
   using Command = std::variant<RequestPtr, Cancel, SetAdapter>;
 
-  RequestPtr makeRequest(executor::IdType id, const executor::Request& request,
-                         const Callback& callback) const;
+  // One of `request`'s sequences, ids from `first_id` on, for each of them.
+  void makeSequences(executor::IdType first_id, const executor::Request& request, const Callback& callback,
+                     std::vector<RequestPtr>& made) const;
   void post(Command command);
   void ring();
 
@@ -91,6 +91,7 @@ class ExecutorCore {
   void cancelNow(executor::IdType id);
   void takeLoadedAdapters();
   void endOverdue();
+  void endFailedGroups();
   void claimAdapters();
   void endAll();
   // executor_step.cc: one step.
@@ -119,6 +120,7 @@ class ExecutorCore {
   void leftQueue(const ActiveRequest& request);
   // Answers and forgets a request of running_ or waiting_.
   void end(ActiveRequest& request, executor::Response response);
+  void forget(ActiveRequest& request);
 
   const CoreOptions options_;
   std::unique_ptr<StepRunner> runner_;
@@ -148,6 +150,7 @@ class ExecutorCore {
   std::unordered_set<executor::IdType> not_begun_;
   int32_t with_deadline_ = 0;
   bool claims_changed_ = false;  // a claim that failed may succeed now
+  bool group_failed_ = false;    // a sequence failed whose siblings are still there
   bool idle_ = true;             // the last round had nothing to run
   int64_t iterations_ = 0;
   std::vector<executor::Response> outgoing_;

@@ -1,5 +1,7 @@
 #include "runtime/request_checks.h"
 
+#include "runtime/return_sequences.h"
+
 #include <cmath>
 #include <span>
 
@@ -22,8 +24,7 @@ Refusal lengthRefusal(int64_t length, const RequestLimits& limits) {
         length, limits.longestPrompt());
   }
   if (!limits.chunked_context && length > limits.max_num_tokens) {
-    return invalid("The number of context tokens ({}) exceeds the limit value ({})", length,
-                   limits.max_num_tokens);
+    return invalid("The number of context tokens ({}) exceeds the limit value ({})", length, limits.max_num_tokens);
   }
   return std::nullopt;
 }
@@ -45,8 +46,7 @@ Refusal endIdRefusal(const executor::Request& request, int32_t vocab_size) {
 Refusal tokenRefusal(std::span<const int32_t> tokens, int32_t vocab_size, const char* of) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
-    return invalid("Token {} at position {} of {} is not within the vocabulary [0, {})", tokens[i], i, of,
-                   vocab_size);
+    return invalid("Token {} at position {} of {} is not within the vocabulary [0, {})", tokens[i], i, of, vocab_size);
   }
   return std::nullopt;
 }
@@ -80,8 +80,8 @@ Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_s
 
 Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limits) {
   if (config.getBeamWidth() > limits.max_beam_width) {
-    return invalid("Requested beam width {} is larger than configured max beam width {}",
-                   config.getBeamWidth(), limits.max_beam_width);
+    return invalid("Requested beam width {} is larger than configured max beam width {}", config.getBeamWidth(),
+                   limits.max_beam_width);
   }
   const auto finite = [](const std::optional<float>& value) { return std::isfinite(value.value_or(0.0f)); };
   if (!finite(config.getTemperature())) return invalid("temperature must be a finite number");
@@ -96,7 +96,9 @@ Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limit
     return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported yet: leave it unset", field));
   };
   // A value that changes nothing is as good as none.
-  if (config.getNumReturnSequences().value_or(1) != 1) return not_served("numReturnSequences");
+  if (config.getNumReturnSequences().value_or(1) > kMostReturnSequences) {
+    return invalid("numReturnSequences {} is larger than {}", *config.getNumReturnSequences(), kMostReturnSequences);
+  }
   if (config.getBeamWidthArray()) return not_served("beamWidthArray");
   if (config.getBeamWidth() > 1) return not_served("beamWidth greater than 1");
   return std::nullopt;
