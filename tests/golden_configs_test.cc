@@ -172,6 +172,8 @@ TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
                     testing::EndsWith(refusal));
         continue;
       }
+      // The example's architecture is linked into this test, not into the program.
+      if (config.padded_input && golden_.directory.parent_path().filename() == "troubadour") continue;
       ++settings;
       if (config.padded_input)
         runPaddedInput(config, arithmetic);
