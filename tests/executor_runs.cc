@@ -67,14 +67,15 @@ RunAnswer awaitAnswer(executor::Executor& executor, executor::IdType id, size_t 
       if (!result.isFinal) continue;
       RunAnswer answer{.tokens = result.outputTokenIds.at(0)};
       const auto& context = result.contextLogits;
-      const auto& generation = result.generationLogits.value();
+      answer.cached_tokens = result.cachedTokens;
+      if (!result.generationLogits) return answer;
+      const auto& generation = *result.generationLogits;
       if ((context && context->getShape().at(0) != static_cast<int64_t>(prompt_length)) ||
           generation.getShape().at(1) != static_cast<int64_t>(answer.tokens.size())) {
         throw std::runtime_error("request " + std::to_string(id) + ": logits do not cover every position");
       }
       const float* logits = static_cast<const float*>(generation.getData());
       answer.generation_logits.assign(logits, logits + generation.getSize());
-      answer.cached_tokens = result.cachedTokens;
       Sha256 generated;
       generated.update(bytesOf(generation));
       answer.generation_hash = generated.hex();

@@ -15,7 +15,7 @@ namespace chorus::test {
 struct RunAnswer {
   std::vector<int32_t> tokens;           // generated
   std::vector<float> generation_logits;  // [tokens, vocab]
-  std::string generation_hash;           // SHA-256 of them
+  std::string generation_hash;           // SHA-256 of them; empty where they were not asked for
   std::string logits_hash;               // SHA-256 of context logits, then generation logits; empty without the former
   int32_t cached_tokens = 0;             // of the prompt, found in the KV cache
 };
