@@ -125,6 +125,10 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
   std::filesystem::create_directories(dir);
   const int64_t rank = between(1, 9, rng);
   const bool all = rng() % 2 == 0;
+  const bool rslora = rng() % 2 == 0;
+  // What an adapter adds is half of what it adds to: scores many times larger would have softmax multiply roundings.
+  const double scale = rslora ? 2 * std::sqrt(static_cast<double>(rank)) : 2;
+  const double b_deviation = 0.5 / (scale * std::sqrt(static_cast<double>(rank)));
   PlainTensors tensors;
   Json targets = Json::array();
   for (const Linear& linear : linears(m)) {
@@ -136,7 +140,7 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
       const std::string prefix = fmt::format("base_model.model.model.layers.{}.{}.", layer, name);
       const double deviation = 1 / std::sqrt(static_cast<double>(linear.in));
       tensors[prefix + "lora_A.weight"] = randomTensor({rank, linear.in}, 0, deviation, rng);
-      tensors[prefix + "lora_B.weight"] = randomTensor({linear.out, rank}, 0, 0.5, rng);
+      tensors[prefix + "lora_B.weight"] = randomTensor({linear.out, rank}, 0, b_deviation, rng);
       if (dora) tensors[prefix + "lora_magnitude_vector"] = randomTensor({linear.out}, 1, 0.2, rng);
     }
   }
@@ -144,7 +148,7 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
                        {"task_type", "CAUSAL_LM"},
                        {"r", rank},
                        {"lora_alpha", 2 * rank},
-                       {"use_rslora", rng() % 2 == 0},
+                       {"use_rslora", rslora},
                        {"use_dora", dora},
                        {"bias", "none"},
                        {"target_modules", std::move(targets)}};

@@ -8,28 +8,27 @@
 namespace chorus {
 
 void addIsaFlag(CLI::App& command, std::string& isa) {
-  command
-      .add_option_function<std::string>(
-          "--isa",
-          [&isa](const std::string& name) {
-            requireIsa(name);
-            isa = name;
-          },
-          fmt::format("Instruction set: {}; default: the best there is", availableIsaNames()))
+  command.add_option("--isa", isa, fmt::format("Instruction set: {}; default: the best there is", availableIsaNames()))
       ->envname("CHORUS_ISA");
 }
 
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa) {
   command
-      .add_option_function<std::string>(
-          "--backend",
-          [&backend](const std::string& name) {
-            requireBackendName(name);
-            backend = name;
-          },
-          "cpu; for comparison: reference (plain loops), guarded (memory closed outside ops)")
-      ->default_str(backend);
+      .add_option("--backend", backend,
+                  "cpu; for comparison: reference (plain loops), guarded (memory closed outside ops)")
+      ->capture_default_str();
   addIsaFlag(command, isa);
+}
+
+std::optional<std::string> checkedIsa(const std::string& isa) {
+  if (isa.empty()) return std::nullopt;
+  requireIsa(isa);
+  return isa;
+}
+
+std::optional<std::string> checkedIsa(const std::string& isa, const std::string& backend) {
+  requireBackendName(backend);
+  return checkedIsa(isa);
 }
 
 }  // namespace chorus

@@ -65,6 +65,7 @@ size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
 
 void runThroughput(const BenchArgs& args) {
   initLogging(args.log_level);
+  const auto isa = checkedIsa(args.isa, args.backend);
   const auto directories = adapterDirectories(args.adapters_dir);
   const int most_adapters = *std::max_element(args.mixed.begin(), args.mixed.end());
   if (most_adapters > static_cast<int>(directories.size())) {
@@ -74,7 +75,7 @@ void runThroughput(const BenchArgs& args) {
   executor::ExecutorConfig config;
   config.numThreads = args.threads;
   config.backend = args.backend;
-  config.isa = chosenIsa(args.isa);
+  config.isa = isa;
   const int largest = *std::max_element(args.batches.begin(), args.batches.end());
   if (largest > engine->buildConfig().max_batch_size) {
     fail(ErrorCode::kInvalidArgument, "--batch {}: the engine was built with --max_batch_size {}", largest,

@@ -109,6 +109,7 @@ Json report(const Measurement& m, const Roofs& roofs) {
 
 void runBenchKernels(const BenchKernelsArgs& args) {
   initLogging("warning");
+  checkedIsa(args.isa);
   std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape",
               "median us", "GB/s", "GFLOP/s", "share", "of");
   Roofs roofs(args);

@@ -139,6 +139,7 @@ void report(const std::vector<Row>& rows, const server::TextCodec* text_codec, e
 
 void runRun(const RunArgs& args) {
   initLogging(args.log_level);
+  const auto isa = checkedIsa(args.isa, args.backend);
   if (args.input_text.empty() == args.input_file.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either --input_text or --input_file");
   }
@@ -156,7 +157,7 @@ void runRun(const RunArgs& args) {
   executor::ExecutorConfig config;
   config.numThreads = args.threads;
   config.backend = args.backend;
-  config.isa = chosenIsa(args.isa);
+  config.isa = isa;
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
   for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);

@@ -28,6 +28,7 @@ std::string logLevelName(std::string level) {
 void runServe(ServeArgs& args) {
   initLogging(logLevelName(args.logLevel));
   server::ServeOptions& options = args.options;
+  checkedIsa(options.isa, options.backend);
   if (options.modelDirectory.empty() == options.engineDirectory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a Hugging Face directory or --engine_dir with --tokenizer_dir");
   }

@@ -1,4 +1,5 @@
 // Arbitrary bytes as a sentencepiece model.
+// parses: src/formats/sentencepiece_model.cc
 #include "base/error.h"
 #include "formats/sentencepiece_model.h"
 

@@ -40,6 +40,8 @@ void exactly(RmsNormArgs args) {
       if (args.delta.data != nullptr) {
         const float delta = args.delta.data[r * args.delta.stride + c];
         residual[c] += args.bias == nullptr ? delta : delta + args.bias[c];
+      } else if (args.bias != nullptr) {
+        residual[c] += args.bias[c];
       }
       sum += double{residual[c]} * residual[c];
     }
