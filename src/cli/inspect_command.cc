@@ -69,8 +69,8 @@ DirectoryKind directoryKind(const fs::path& dir) {
          "{}: neither a model's (architectures), a checkpoint's (architecture) nor an engine's (pretrained_config)",
          config_path.string());
   }
-  if (fs::exists(dir / "tokenizer.json")) return DirectoryKind::kTokenizer;
-  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json or tokenizer.json in it", dir.string());
+  if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) return DirectoryKind::kTokenizer;
+  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json, tokenizer.json or tokenizer.model in it", dir.string());
 }
 
 void addInspectCommand(CLI::App& app) {

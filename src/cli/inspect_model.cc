@@ -85,7 +85,7 @@ void inspectHuggingFace(const fs::path& dir, Inspection& found) {
   const HuggingFaceModel model = openHuggingFace(dir, {});
   describeConfig(model.config, found);
   describeCost(model.table, model.config, model.config.max_position_embeddings, found);
-  if (fs::exists(dir / "tokenizer.json")) {
+  if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) {
     describeTokenizer(dir, found, model.config.vocab_size);
   } else {
     found.add("tokenizer", nullptr, "none here: serve needs --tokenizer_dir");

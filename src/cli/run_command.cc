@@ -51,7 +51,7 @@ std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_cod
     Row row{.text = text};
     if (args.apply_chat_template) {
       const OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", text}}});
-      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr), false);
+      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr, {}), false);
     } else {
       row.prompt = text_codec->encode(text, true);
     }
@@ -201,7 +201,7 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--engine_dir", args->engine_dir, "Engine directory")->capture_default_str();
   run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
       ->required()->check(CLI::Range(1, 1 << 24));
-  run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json");
+  run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json or tokenizer.model");
   run->add_option("--input_text", args->input_text, "Prompts");
   run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
   run->add_option("--input_file", args->input_file, "Token ids: csv, one prompt a line, or npy int32 [n, longest]");

@@ -49,7 +49,7 @@ void addServeCommand(CLI::App& app) {
                     "Hugging Face model directory; converted and built into a cache at the first start");
   serve->add_option("--engine_dir", options.engineDirectory, "Engine directory of chorus build, instead");
   serve->add_option("--tokenizer_dir", options.tokenizerDirectory,
-                    "Directory with tokenizer.json and generation_config.json; needed with --engine_dir");
+                    "Directory with tokenizer files and generation_config.json; needed with --engine_dir");
 
   serve->add_option("--host", options.host, "Address to listen on, IPv4 or IPv6")->capture_default_str();
   serve->add_option("--port", options.port, "Port to listen on; 0: any free one, printed at start")

@@ -48,8 +48,9 @@ bool isServableName(std::string_view name) {
   return true;
 }
 
-AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, Register registerAdapter)
-    : catalog_(catalog), register_(std::move(registerAdapter)) {
+AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, Register registerAdapter,
+                                   LoadText loadText)
+    : catalog_(catalog), register_(std::move(registerAdapter)), loadText_(std::move(loadText)) {
   std::error_code error;
   directory_ = fs::canonical(directory, error);
   if (error || !fs::is_directory(directory_)) {
@@ -74,6 +75,9 @@ void AdapterDirectory::checkPlace(const fs::path& subdirectory) const {
     fail(ErrorCode::kNotFound, "{}: it has no adapter_config.json", subdirectory.string());
   }
   for (const auto& entry : fs::directory_iterator(subdirectory)) confined(entry.path());
+  const fs::path templates = subdirectory / "additional_chat_templates";
+  if (!fs::is_directory(templates)) return;
+  for (const auto& entry : fs::directory_iterator(templates)) confined(entry.path());
 }
 
 void AdapterDirectory::add(const std::string& name, const fs::path& subdirectory) {
@@ -87,7 +91,7 @@ void AdapterDirectory::add(const std::string& name, const fs::path& subdirectory
   model.adapterId = nextTaskId_;
   model.fingerprint = "fp_" + sampledFingerprint(subdirectory).substr(0, 12);
   model.created = std::time(nullptr);
-  model.text = catalog_.base().text;
+  model.text = loadText_(subdirectory);
   register_(nextTaskId_, subdirectory);
   ++nextTaskId_;
   catalog_.addAdapter(std::move(model));

@@ -22,8 +22,11 @@ class AdapterDirectory {
  public:
   using Register = std::function<void(executor::IdType taskId, const std::filesystem::path& directory)>;
 
-  // Throws Error when the directory can't be read. The catalog and what registerAdapter refers to outlive the object.
-  AdapterDirectory(std::filesystem::path directory, ModelCatalog& catalog, Register registerAdapter);
+  // Tokenizer and template for requests to the adapter of a directory. Throws Error.
+  using LoadText = std::function<std::shared_ptr<const TextCodec>(const std::filesystem::path& directory)>;
+
+  // Throws Error when the directory can't be read. The catalog and what the functions refer to outlive the object.
+  AdapterDirectory(std::filesystem::path directory, ModelCatalog& catalog, Register registerAdapter, LoadText loadText);
 
   // Registers what is new and returns the names. A subdirectory that can't be served is logged in one line, left out,
   // and tried again by a later scan once something in it has changed. Nothing is ever removed. One caller at a time.
@@ -37,6 +40,7 @@ class AdapterDirectory {
   std::filesystem::path directory_;  // canonical
   ModelCatalog& catalog_;
   Register register_;
+  LoadText loadText_;
   executor::IdType nextTaskId_ = 1;
   std::map<std::string, std::string> refused_;  // name -> state of the files when it was refused
 };

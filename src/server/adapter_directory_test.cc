@@ -31,11 +31,14 @@ class AdapterDirectoryTest : public ::testing::Test {
     return AdapterDirectory(root / "served", catalog, [this](executor::IdType id, const fs::path& directory) {
       if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
       registered[id] = directory.filename().string();
+    }, [this](const fs::path& directory) {
+      return directory.filename() == speaking ? own : catalog.base().text;
     });
   }
 
   fs::path root;
-  std::string broken = "none";
+  std::string broken = "none", speaking = "none";
+  std::shared_ptr<const TextCodec> own = std::make_shared<FakeCodec>();
   ModelCatalog catalog{{.name = "base", .fingerprint = "fp", .text = std::make_shared<FakeCodec>()}};
   std::map<executor::IdType, std::string> registered;
 };
@@ -68,6 +71,16 @@ TEST_F(AdapterDirectoryTest, BrokenOneIsLeftOutAndTriedAgain) {
   EXPECT_EQ(directory.scan(), std::vector<std::string>{"bad"});
 }
 
+TEST_F(AdapterDirectoryTest, RequestsUseTheAdaptersOwnText) {
+  adapter("plain", root / "served");
+  adapter("speaking", root / "served");
+  speaking = "speaking";
+  auto directory = open();
+  directory.scan();
+  EXPECT_EQ(catalog.find("plain")->text, catalog.base().text);
+  EXPECT_EQ(catalog.find("speaking")->text, own);
+}
+
 TEST_F(AdapterDirectoryTest, NewOnesAppearOnRefresh) {
   auto directory = open();
   EXPECT_TRUE(directory.scan().empty());
@@ -94,7 +107,7 @@ TEST_F(AdapterDirectoryTest, NameOfTheBaseIsTaken) {
 }
 
 TEST_F(AdapterDirectoryTest, MissingDirectory) {
-  EXPECT_THROW(AdapterDirectory(root / "nowhere", catalog, nullptr), Error);
+  EXPECT_THROW(AdapterDirectory(root / "nowhere", catalog, nullptr, nullptr), Error);
 }
 
 TEST(ServableName, Rules) {

@@ -49,11 +49,11 @@ class ChatWriter : public GenerationWriter {
 };
 
 std::string renderPrompt(const ServedModel& model, const ChatRequest& request) {
-  if (!model.text->hasChatTemplate()) {
+  if (!model.text->hasChatTemplate() && !request.rendering.chatTemplate) {
     throw ApiError::invalid("This model has no chat template; use /v1/completions.", "messages", "no_chat_template");
   }
   try {
-    return model.text->renderChat(request.messages, request.tools);
+    return model.text->renderChat(request.messages, request.tools, request.rendering);
   } catch (const std::exception&) {
     const ApiError error = currentApiError();
     if (error.status() >= 500) throw error;
@@ -69,8 +69,8 @@ void handleChat(const ApiContext& context, const HttpRequest& request, const std
   if (!model) throw ApiError::modelNotFound(parsed.options.model);
 
   Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = 0, .promptField = "messages"};
-  // The template writes the special tokens itself.
-  job.prompts.push_back(model->text->encode(renderPrompt(*model, parsed), false));
+  // The template usually writes the special tokens itself.
+  job.prompts.push_back(model->text->encode(renderPrompt(*model, parsed), parsed.addSpecialTokens));
   if (job.prompts.front().empty()) {
     throw ApiError::invalid("Invalid value for 'messages': the prompt has no tokens.", "messages", "invalid_value");
   }

@@ -50,8 +50,11 @@ class FakeCodec : public TextCodec {
   int32_t vocabSize() const override { return 258; }
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
   bool hasChatTemplate() const override { return true; }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const override {
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how) const override {
     std::string prompt = tools.is_null() ? "" : "[tools]";
+    if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
+    for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";
+    if (!how.documents.is_null()) prompt += how.documents.dump();
     for (const auto& message : messages) {
       if (message["role"] == "raise") fail(ErrorCode::kInvalidArgument, "/srv/model/template: roles must alternate");
       prompt += message["role"].get<std::string>() + ":";

@@ -34,10 +34,15 @@ Generation::Generation(const ApiContext& context, Job job)
     : context_(context),
       job_(std::move(job)),
       rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text)) {
-  if (!job_.options.ignoreEos) endIds_ = context_.defaults.endIds;
-  for (const int32_t id : job_.options.stopTokenIds) {
+  const auto add = [this](int32_t id) {
     if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
+  };
+  if (!job_.options.ignoreEos) {
+    endIds_ = context_.defaults.endIds;
+    // An adapter's own tokenizer may name another.
+    if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
   }
+  for (const int32_t id : job_.options.stopTokenIds) add(id);
 }
 
 int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {

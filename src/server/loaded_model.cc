@@ -56,7 +56,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   models_ = std::make_unique<ModelCatalog>(std::move(base));
   if (!options.loraDirectory.empty()) {
     const auto registerAdapter = [this](executor::IdType id, const fs::path& dir) { client_->registerAdapter(id, dir); };
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, registerAdapter);
+    texts_ = std::make_unique<AdapterTexts>(text, engine.tokenizerDirectory, client_->vocabSize());
+    const auto loadText = [this](const fs::path& dir) { return texts_->load(dir); };
+    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, registerAdapter, loadText);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_,

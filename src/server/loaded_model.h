@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/adapter_directory.h"
+#include "server/adapter_texts.h"
 #include "server/api_context.h"
 #include "server/serve_options.h"
 #include "server/served_engine.h"
@@ -33,6 +34,7 @@ class LoadedModel {
   std::unique_ptr<executor::Executor> executor_;
   std::unique_ptr<EngineClient> client_;
   std::unique_ptr<ModelCatalog> models_;
+  std::unique_ptr<AdapterTexts> texts_;
   std::unique_ptr<AdapterDirectory> adapters_;
   WorkerPool intake_;
   WorkerPool delivery_;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/chat_messages.h"
+#include "server/chat_rendering.h"
 #include "server/errors.h"
 #include "server/request_json.h"
 #include "server/unsupported_fields.h"
@@ -182,6 +183,8 @@ ChatRequest parseChatRequest(std::string_view body) {
   }
   request.messages = normalizeMessages(*messages);
   request.tools = parseTools(fields);
+  request.rendering = readChatRendering(fields);
+  request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(false);
   return request;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "server/sampling_fields.h"
+#include "server/text_codec.h"
 
 namespace chorus::server {
 
@@ -43,6 +44,8 @@ struct ChatRequest {
   GenerationOptions options;
   OrderedJson messages;  // for the template: an array of objects with a role; content a string or null
   OrderedJson tools;     // an array, or null
+  ChatRendering rendering;
+  bool addSpecialTokens = false;  // around the rendered prompt
 };
 
 // Both throw ApiError with status 400 that names the field. Unknown fields are ignored; known ones that would change

@@ -197,7 +197,10 @@ TEST(ChatRequest, Refusals) {
             "400 messages[0].tool_calls[0].function.arguments invalid_value");
   EXPECT_EQ(chatRefusal(R"("tool_choice":"required")"), "400 tool_choice unsupported_parameter");
   EXPECT_EQ(chatRefusal(R"("response_format":{"type":"json_object"})"), "400 response_format unsupported_parameter");
-  EXPECT_EQ(chatRefusal(R"("chat_template":"{{ x }}")"), "400 chat_template unsupported_parameter");
+  EXPECT_EQ(chatRefusal(R"("chat_template":5)"), "400 chat_template invalid_value");
+  EXPECT_EQ(chatRefusal(R"("chat_template_kwargs":{"tools":[]})"), "400 chat_template_kwargs invalid_value");
+  EXPECT_EQ(chatRefusal(R"("documents":["text"])"), "400 documents invalid_value");
+  EXPECT_EQ(chatRefusal(R"("continue_final_message":true)"), "400 continue_final_message invalid_value");
   EXPECT_EQ(chatRefusal(R"("top_logprobs":2)"), "400 top_logprobs invalid_value");
   EXPECT_EQ(chatRefusal(R"("logprobs":3)"), "400 logprobs invalid_value");
   EXPECT_EQ(chatRefusal(R"("tools":[{"type":"retrieval"}])"), "400 tools[0].type invalid_value");

@@ -6,6 +6,7 @@
 #include "text/stop_matcher.h"
 #include "text/token_bytes.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_files.h"
 
 namespace chorus::server {
 namespace {
@@ -61,12 +62,15 @@ class TokenizerCodec : public TextCodec {
   int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
   bool hasChatTemplate() const override { return !chat_.empty(); }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools) const override {
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how) const override {
     ChatTemplateInput input;
     input.messages = messages;
     input.tools = tools;
-    input.add_generation_prompt = true;
-    return chat_.render(std::move(input));
+    input.documents = how.documents;
+    input.variables = how.variables;
+    input.add_generation_prompt = how.addGenerationPrompt;
+    input.continue_final_message = how.continueFinalMessage;
+    return chat_.render(std::move(input), how.chatTemplate);
   }
 
  private:
@@ -76,8 +80,10 @@ class TokenizerCodec : public TextCodec {
 
 }  // namespace
 
-std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory) {
-  return std::make_shared<TokenizerCodec>(Tokenizer::load(directory));
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory,
+                                               const std::filesystem::path& fallback) {
+  const TokenizerFiles files = readTokenizerFiles(directory, fallback);
+  return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(files.tokenizer, files.config, files.source));
 }
 
 }  // namespace chorus::server

@@ -53,11 +53,6 @@ constexpr UnsupportedField kChat[] = {
     {"web_search_options", never},
     {"reasoning_effort", never},
     {"verbosity", never},
-    {"chat_template", never},
-    {"chat_template_kwargs", isEmpty},
-    {"documents", isEmpty},
-    {"add_generation_prompt", isTrue},
-    {"continue_final_message", isFalse},
     {"echo", isFalse},
 };
 

@@ -40,7 +40,7 @@ class Refusals(unittest.TestCase):
                              ("top_k", "x"), ("min_p", 2), ("n", 0), ("n", 10**9), ("seed", 1.5), ("stop", 7),
                              ("stream", "yes"), ("prompt", None), ("prompt", []), ("prompt", {}),
                              ("prompt", [10**6]), ("logprobs", 99), ("stop_token_ids", "x"),
-                             ("logit_bias", {"1": 5}), ("presence_penalty", 1), ("best_of", 5), ("suffix", "x"),
+                             ("logit_bias", {"x": 5}), ("presence_penalty", 3), ("best_of", 0), ("suffix", "x"),
                              ("response_format", {"type": "json_object"})]:
             with self.subTest(field=field, value=value):
                 self.assertEqual(self.refused({**OK, field: value}, 400)["param"], field)
