@@ -58,8 +58,17 @@ class BadInput : public testing::Test {
   std::vector<std::string> runArguments(const fs::path& engine, const std::string& prompts) {
     const fs::path file = dir_.path() / "prompts.csv";
     std::ofstream(file) << prompts;
-    return {"run", "--engine_dir", engine, "--input_file", file, "--max_output_len", "4", "--end_id", "-1",
-            "--output_npy", dir_.path() / "tokens.npy"};
+    return {"run",
+            "--engine_dir",
+            engine,
+            "--input_file",
+            file,
+            "--max_output_len",
+            "4",
+            "--end_id",
+            "-1",
+            "--output_npy",
+            dir_.path() / "tokens.npy"};
   }
   fs::path plainEngine(const BuildConfig& config = testBuildConfig()) {
     return testEngine(loadGolden("plain", DType::kFloat32).directory, DType::kFloat32, config);
@@ -109,9 +118,8 @@ TEST_F(BadInput, OffsetsBeyondTheFile) {
 
 TEST_F(BadInput, ShapeThatOverflows) {
   const fs::path model = copyModel();
-  editHeader(model / "model.safetensors", [](OrderedJson& header) {
-    header["model.norm.weight"]["shape"] = {int64_t{1} << 32, int64_t{1} << 32};
-  });
+  editHeader(model / "model.safetensors",
+             [](OrderedJson& header) { header["model.norm.weight"]["shape"] = {int64_t{1} << 32, int64_t{1} << 32}; });
   convertRefuses(model, {"model.safetensors", "model.norm.weight"});
 }
 
@@ -205,8 +213,7 @@ TEST_F(BadInput, TruncatedAdapter) {
 
 TEST_F(BadInput, AdapterWithHalfAModule) {
   const fs::path adapter = copyModel() / "adapters/qv_r3_f32";
-  dropTensor(adapter / "adapter_model.safetensors",
-             "base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight");
+  dropTensor(adapter / "adapter_model.safetensors", "base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight");
   refuses(runWithAdapter(plainEngine(), adapter), {"layers.2.self_attn.q_proj"});
 }
 
@@ -222,8 +229,8 @@ TEST_F(BadInput, EngineWithoutPlugins) {
 TEST_F(BadInput, AdapterOfTooLargeARank) {
   BuildConfig config = testBuildConfig();
   config.max_lora_rank = 8;
-  refuses(runWithAdapter(plainEngine(config), loadGolden("plain", DType::kFloat32).directory /
-                                                  "adapters/mlp_rslora_r16_f16"),
+  refuses(runWithAdapter(plainEngine(config),
+                         loadGolden("plain", DType::kFloat32).directory / "adapters/mlp_rslora_r16_f16"),
           {"16", "8"});
 }
 

@@ -32,7 +32,8 @@ CommandResult runChorus(const std::vector<std::string>& arguments) {
   waitpid(pid, &state, 0);
   constexpr size_t kMostBytes = size_t{16} << 20;
   return {.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state),
-          .out = readFile(out, kMostBytes), .errors = readFile(errors, kMostBytes)};
+          .out = readFile(out, kMostBytes),
+          .errors = readFile(errors, kMostBytes)};
 }
 
 }  // namespace chorus::test

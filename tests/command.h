@@ -7,7 +7,7 @@
 namespace chorus::test {
 
 struct CommandResult {
-  int status = 0;      // exit status; 128 plus the signal when one ended it
+  int status = 0;  // exit status; 128 plus the signal when one ended it
   std::string out;
   std::string errors;  // what went to stderr
 };

@@ -22,9 +22,9 @@ namespace chorus::test {
 struct GoldenRow {
   std::optional<size_t> adapter;  // index into GoldenCase::adapters; the base without
   std::vector<int32_t> prompt;
-  std::vector<int32_t> tokens;    // the greedy continuation
-  int64_t first_position = 0;     // of the first row of logits
-  std::vector<float> logits;      // [prompt + tokens - 1 - first_position, vocab]: the last row chose the last token
+  std::vector<int32_t> tokens;  // the greedy continuation
+  int64_t first_position = 0;   // of the first row of logits
+  std::vector<float> logits;    // [prompt + tokens - 1 - first_position, vocab]: the last row chose the last token
 
   // What a teacher-forced pass is fed: the prompt and all tokens but the last.
   std::vector<int32_t> fed() const;

@@ -1,5 +1,5 @@
-// Teacher-forced logits of every golden through the ranks of an engine: on each instruction set, on the reference and on
-// the guarded backend. And that no kernel is used by default which no golden has run.
+// Teacher-forced logits of every golden through the ranks of an engine: on each instruction set, on the reference and
+// on the guarded backend. And that no kernel is used by default which no golden has run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -72,7 +72,8 @@ TEST_P(GoldenLogits, AreTheOracles) {
 // goldens are compared until every default has run.
 TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   for (const Where& where : everywhere()) {
-    const auto isa = where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(availableIsas().back()));
+    const auto isa =
+        where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(availableIsas().back()));
     for (const DType dtype : kGoldenDTypes) {
       std::vector<Variant> missing;
       for (const Op op : kOps) missing.push_back(defaultVariant(op, isa, dtype));

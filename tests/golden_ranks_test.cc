@@ -45,13 +45,12 @@ TEST_P(GoldenRanks, AnswerAsOneDoes) {
       const Cut cut{.tp_size = tp_size, .pp_size = pp_size};
       SCOPED_TRACE(backend + " " + cut.name());
       if (const std::string refusal = cutRefusal(golden, tp_size); !refusal.empty()) {
-        EXPECT_THAT(testEngineRefusal(golden.directory, dtype, testBuildConfig(), cut),
-                    testing::EndsWith(refusal));
+        EXPECT_THAT(testEngineRefusal(golden.directory, dtype, testBuildConfig(), cut), testing::EndsWith(refusal));
         continue;
       }
       // Chunks of 11 wherever there are stages: chunking and stages together change no bit.
-      const auto logits = logitsOf(golden, testEngine(golden.directory, dtype, testBuildConfig(), cut),
-                                   backend, pp_size == 1 ? 1 << 20 : 11);
+      const auto logits = logitsOf(golden, testEngine(golden.directory, dtype, testBuildConfig(), cut), backend,
+                                   pp_size == 1 ? 1 << 20 : 11);
       if (pp_size == 1) one_stage[tp_size] = logits;
       for (size_t i = 0; i < golden.rows.size(); ++i) {
         SCOPED_TRACE("row " + std::to_string(i));
@@ -73,14 +72,12 @@ TEST_P(GoldenRanks, AnswerAsOneDoes) {
 INSTANTIATE_TEST_SUITE_P(Llama, GoldenRanks,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {
-                           return std::get<0>(info.param) + "_" +
-                                  std::string(dtypeName(std::get<1>(info.param)));
+                           return std::get<0>(info.param) + "_" + std::string(dtypeName(std::get<1>(info.param)));
                          });
 
 TEST(GoldenRanksCover, HalfOfTheGoldensAreCut) {
   size_t cut = 0;
-  for (const std::string& name : goldenNames())
-    cut += cutRefusal(loadGolden(name, DType::kFloat32), 2).empty();
+  for (const std::string& name : goldenNames()) cut += cutRefusal(loadGolden(name, DType::kFloat32), 2).empty();
   EXPECT_GE(2 * cut, goldenNames().size());
 }
 

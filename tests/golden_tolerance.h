@@ -20,11 +20,12 @@ namespace chorus::test {
 // largest one. Softmax and the gated product can double a relative error on its way, hence the 2.
 inline double goldenTolerance(DType dtype, const ModelConfig& config, int64_t positions, double largest_logit) {
   const double layers = config.num_hidden_layers;
-  const int64_t longest = std::max({config.hidden_size, config.num_attention_heads * config.head_size,
-                                    config.intermediate_size, positions});
+  const int64_t longest = std::max(
+      {config.hidden_size, config.num_attention_heads * config.head_size, config.intermediate_size, positions});
   const double sum = std::ldexp(1.0, -24) * std::sqrt(static_cast<double>(longest));
-  const double cache = dtype == DType::kBFloat16 ? std::ldexp(1.0, -8) : dtype == DType::kFloat16 ? std::ldexp(1.0, -11)
-                                                                                                  : 0.0;
+  const double cache = dtype == DType::kBFloat16  ? std::ldexp(1.0, -8)
+                       : dtype == DType::kFloat16 ? std::ldexp(1.0, -11)
+                                                  : 0.0;
   return 2 * largest_logit * std::sqrt((7 * layers + 1) * sum * sum + 2 * layers * cache * cache);
 }
 

@@ -156,7 +156,8 @@ TEST_F(Inspect, AdaptersThatWouldNotServe) {
   refuses({adapters / "all_r8_bf16", "--base", few}, {"not enabled for this model", "--lora_target_modules"});
   config = testBuildConfig();
   config.dora_plugin = false;
-  refuses({adapters / "dora_r4_f32", "--base", testEngine(plain_.directory, DType::kFloat32, config)}, {"--dora_plugin"});
+  refuses({adapters / "dora_r4_f32", "--base", testEngine(plain_.directory, DType::kFloat32, config)},
+          {"--dora_plugin"});
   config.lora_plugin = false;
   refuses({adapters / "qv_r3_f32", "--base", testEngine(plain_.directory, DType::kFloat32, config)}, {"--lora_plugin"});
   refuses({adapters / "qv_r3_f32", "--base", loadGolden("tied_bias", DType::kFloat32).directory}, {"of another model"});

@@ -51,7 +51,8 @@ TEST_F(Memory, WhatIsPlannedIsAllocatedOnEveryRank) {
   for (const auto& [tp_size, pp_size] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
     SCOPED_TRACE(fmt::format("tp {} pp {}", tp_size, pp_size));
     const auto engines = RankGroup::loadEngines(engineWithRanks(tp_size, pp_size));
-    const SessionOptions options = {.max_batch_size = 3, .max_num_tokens = 160, .tokens_per_block = 16, .kv_blocks = 20};
+    const SessionOptions options = {
+        .max_batch_size = 3, .max_num_tokens = 160, .tokens_per_block = 16, .kv_blocks = 20};
     const MemoryPlan plan = planMemory(engines, options, 1000, int64_t{1} << 40);
     RankGroup ranks(engines, {.threads = 1}, options);
     for (int32_t rank = 0; rank < ranks.size(); ++rank) {

@@ -49,20 +49,16 @@ struct Linear {
 
 std::vector<Linear> linears(const RandomLlama& m) {
   const int64_t q = m.heads * m.head_size, kv = m.kv_heads * m.head_size;
-  return {{"self_attn.q_proj", q, m.hidden, m.attention_bias},
-          {"self_attn.k_proj", kv, m.hidden, m.attention_bias},
-          {"self_attn.v_proj", kv, m.hidden, m.attention_bias},
-          {"self_attn.o_proj", m.hidden, q, m.attention_bias},
-          {"mlp.gate_proj", m.mlp, m.hidden, m.mlp_bias},
-          {"mlp.up_proj", m.mlp, m.hidden, m.mlp_bias},
+  return {{"self_attn.q_proj", q, m.hidden, m.attention_bias},  {"self_attn.k_proj", kv, m.hidden, m.attention_bias},
+          {"self_attn.v_proj", kv, m.hidden, m.attention_bias}, {"self_attn.o_proj", m.hidden, q, m.attention_bias},
+          {"mlp.gate_proj", m.mlp, m.hidden, m.mlp_bias},       {"mlp.up_proj", m.mlp, m.hidden, m.mlp_bias},
           {"mlp.down_proj", m.hidden, m.mlp, m.mlp_bias}};
 }
 }  // namespace
 
 std::string RandomLlama::describe() const {
-  return fmt::format(
-      "layers {} hidden {} heads {} kv_heads {} head_size {} mlp {} vocab {} bias {} {} tied {}", layers,
-      hidden, heads, kv_heads, head_size, mlp, vocab, attention_bias, mlp_bias, tied);
+  return fmt::format("layers {} hidden {} heads {} kv_heads {} head_size {} mlp {} vocab {} bias {} {} tied {}", layers,
+                     hidden, heads, kv_heads, head_size, mlp, vocab, attention_bias, mlp_bias, tied);
 }
 
 RandomLlama randomLlamaShape(std::mt19937_64& rng) {
@@ -120,8 +116,7 @@ void writeModel(const RandomLlama& m, const std::filesystem::path& dir) {
   writeTensors(m.tensors, dir / "model.safetensors");
 }
 
-void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
-                        const std::filesystem::path& dir) {
+void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng, const std::filesystem::path& dir) {
   std::filesystem::create_directories(dir);
   const int64_t rank = between(1, 9, rng);
   const bool all = rng() % 2 == 0;
@@ -133,8 +128,7 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
   Json targets = Json::array();
   for (const Linear& linear : linears(m)) {
     const std::string name = linear.name;
-    if (!all && name != "self_attn.o_proj" && rng() % 2 == 0)
-      continue;  // one that is cut along its inputs stays
+    if (!all && name != "self_attn.o_proj" && rng() % 2 == 0) continue;  // one that is cut along its inputs stays
     targets.push_back(name.substr(name.find('.') + 1));
     for (int64_t layer = 0; layer < m.layers; ++layer) {
       const std::string prefix = fmt::format("base_model.model.model.layers.{}.{}.", layer, name);
@@ -144,14 +138,9 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng,
       if (dora) tensors[prefix + "lora_magnitude_vector"] = randomTensor({linear.out}, 1, 0.2, rng);
     }
   }
-  const Json config = {{"peft_type", "LORA"},
-                       {"task_type", "CAUSAL_LM"},
-                       {"r", rank},
-                       {"lora_alpha", 2 * rank},
-                       {"use_rslora", rslora},
-                       {"use_dora", dora},
-                       {"bias", "none"},
-                       {"target_modules", std::move(targets)}};
+  const Json config = {
+      {"peft_type", "LORA"},  {"task_type", "CAUSAL_LM"}, {"r", rank},      {"lora_alpha", 2 * rank},
+      {"use_rslora", rslora}, {"use_dora", dora},         {"bias", "none"}, {"target_modules", std::move(targets)}};
   writeFileAtomically(dir / "adapter_config.json", config.dump(2));
   writeTensors(tensors, dir / "adapter_model.safetensors");
 }

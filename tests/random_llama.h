@@ -37,7 +37,6 @@ void fillWeights(RandomLlama& model, std::mt19937_64& rng);
 // config.json and model.safetensors.
 void writeModel(const RandomLlama& model, const std::filesystem::path& dir);
 // A PEFT directory: some or all of the linears of some or all layers; LoRA, rsLoRA or DoRA.
-void writeRandomAdapter(const RandomLlama& model, bool dora, std::mt19937_64& rng,
-                        const std::filesystem::path& dir);
+void writeRandomAdapter(const RandomLlama& model, bool dora, std::mt19937_64& rng, const std::filesystem::path& dir);
 
 }  // namespace chorus::test

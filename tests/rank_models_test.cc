@@ -39,8 +39,7 @@ Case makeCase(uint64_t seed, const std::filesystem::path& root) {
     c.adapters.push_back(c.dir / ("adapter" + std::to_string(i)));
     writeRandomAdapter(c.model, i == kAdapters - 1, rng, c.adapters.back());
   }
-  for (int i = 0; i < 45; ++i)
-    c.tokens.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(c.model.vocab)));
+  for (int i = 0; i < 45; ++i) c.tokens.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(c.model.vocab)));
   return c;
 }
 
@@ -60,14 +59,13 @@ std::vector<std::vector<float>> logitsOf(const Case& c, DType dtype, const Cut& 
 
 TEST(RankModels, AnswerAsOneRankDoes) {
   const TempDir root;
-  const Cut cuts[] = {
-      {.tp_size = 2},
-      {.tp_size = 4},
-      {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
-      {.tp_size = 4, .use_parallel_embedding = true, .embedding_sharding_dim = 1},
-      {.tp_size = 2, .pp_size = 3},
-      {.tp_size = 4, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
-      {.tp_size = 2, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}};
+  const Cut cuts[] = {{.tp_size = 2},
+                      {.tp_size = 4},
+                      {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
+                      {.tp_size = 4, .use_parallel_embedding = true, .embedding_sharding_dim = 1},
+                      {.tp_size = 2, .pp_size = 3},
+                      {.tp_size = 4, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 0},
+                      {.tp_size = 2, .pp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}};
   int repeated_heads = 0;
   for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kModels; ++seed) {
     const Case c = makeCase(seed, root.path());
@@ -96,8 +94,7 @@ TEST(RankModels, AnswerAsOneRankDoes) {
         EXPECT_EQ(logits, known->second);
       }
     }
-    std::printf("seed %llu: largest difference %.2f of the tolerance\n",
-                static_cast<unsigned long long>(seed), worst);
+    std::printf("seed %llu: largest difference %.2f of the tolerance\n", static_cast<unsigned long long>(seed), worst);
   }
   EXPECT_GT(repeated_heads, 0);
 }
@@ -125,8 +122,8 @@ TEST(RankModels, RowsOfAMixedBatchHaveTheBitsOfTheirSoloRuns) {
       EXPECT_EQ(mixed[i].logits_hash, alone[i].logits_hash) << "row " << i;
     }
     const auto steps = executor->getLatestIterationStats();
-    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
-                            [](const auto& step) { return step.numAdapters == kAdapters; }));
+    EXPECT_TRUE(
+        std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.numAdapters == kAdapters; }));
   }
 }
 

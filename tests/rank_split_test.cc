@@ -99,10 +99,8 @@ PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
     for (const std::string kind : {"weight", "bias"}) {
       if (kind == "weight" || m.attention_bias) {
         const PlainTensor q = rowPart(from.at(source + "self_attn.q_proj." + kind), tp, t);
-        const PlainTensor k =
-            heads(from.at(source + "self_attn.k_proj." + kind), m.kv_heads, m.head_size, tp, t);
-        const PlainTensor v =
-            heads(from.at(source + "self_attn.v_proj." + kind), m.kv_heads, m.head_size, tp, t);
+        const PlainTensor k = heads(from.at(source + "self_attn.k_proj." + kind), m.kv_heads, m.head_size, tp, t);
+        const PlainTensor v = heads(from.at(source + "self_attn.v_proj." + kind), m.kv_heads, m.head_size, tp, t);
         out[target + "attention.qkv." + kind] = below(below(q, k), v);
         const PlainTensor& dense = from.at(source + "self_attn.o_proj." + kind);
         out[target + "attention.dense." + kind] = kind == "bias" ? dense : columns(dense, tp, t);
@@ -179,8 +177,7 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
             ++compared;
           }
         }
-        EXPECT_FALSE(
-            std::filesystem::exists(checkpoint / ("rank" + std::to_string(tp * pp) + ".safetensors")));
+        EXPECT_FALSE(std::filesystem::exists(checkpoint / ("rank" + std::to_string(tp * pp) + ".safetensors")));
       }
     }
   }
@@ -233,8 +230,7 @@ TEST(RankSplit, WhatDoesNotDivideIsRefusedByName) {
   EXPECT_THAT(refusal([](RandomLlama& m) { m.hidden = 21; },
                       {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}),
               EndsWith("hidden_size 21 is not a multiple of tp_size 2"));
-  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}),
-              EndsWith("mapping.pp_size is 4, it must lie in 1 to 3"));
+  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}), EndsWith("mapping.pp_size is 4, it must lie in 1 to 3"));
   EXPECT_EQ(refusal([](RandomLlama& m) { m.hidden = 21; }, {.tp_size = 2}), "");
 }
 

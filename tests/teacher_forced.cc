@@ -17,10 +17,8 @@ std::vector<float> teacherForced(RankGroup& ranks, std::span<const int32_t> toke
     const int32_t count = static_cast<int32_t>(end - begin);
     StepInput step;
     step.tokens.assign(tokens.begin() + begin, tokens.begin() + end);
-    step.sequences.push_back({.row_begin = 0,
-                              .num_rows = count,
-                              .first_position = static_cast<int32_t>(begin),
-                              .block_table = blocks});
+    step.sequences.push_back(
+        {.row_begin = 0, .num_rows = count, .first_position = static_cast<int32_t>(begin), .block_table = blocks});
     for (int64_t position = std::max(begin, first_position); position < end; ++position) {
       step.logits_rows.push_back(static_cast<int32_t>(position - begin));
     }

@@ -43,19 +43,19 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
   const SourceRows k_rows = {.total = all, .begin = queries, .block = d, .stride = group};
   const SourceRows v_rows = {.total = all, .begin = queries + d, .block = d, .stride = group};
 
-  const WeightRow qkv = linearRow(
-      "transformer.layers.{}.attention.qkv.weight", all, c.hidden_size,
-      {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
-      {{"model.layers.{}.self_attn.wqkv.weight", 0, q, q_rows},
-       {"model.layers.{}.self_attn.wqkv.weight", q, kv, k_rows},
-       {"model.layers.{}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
-      // An adapter on the fused tensor adapts its three parts; one that was split adapts them by name.
-      {{kAttnQ, "self_attn.wqkv", 0, q, q_rows},
-       {kAttnK, "self_attn.wqkv", q, kv, k_rows},
-       {kAttnV, "self_attn.wqkv", q + kv, kv, v_rows},
-       {kAttnQ, "self_attn.q_proj", 0, q},
-       {kAttnK, "self_attn.k_proj", q, kv},
-       {kAttnV, "self_attn.v_proj", q + kv, kv}});
+  const WeightRow qkv =
+      linearRow("transformer.layers.{}.attention.qkv.weight", all, c.hidden_size,
+                {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
+                {{"model.layers.{}.self_attn.wqkv.weight", 0, q, q_rows},
+                 {"model.layers.{}.self_attn.wqkv.weight", q, kv, k_rows},
+                 {"model.layers.{}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
+                // An adapter on the fused tensor adapts its three parts; one that was split adapts them by name.
+                {{kAttnQ, "self_attn.wqkv", 0, q, q_rows},
+                 {kAttnK, "self_attn.wqkv", q, kv, k_rows},
+                 {kAttnV, "self_attn.wqkv", q + kv, kv, v_rows},
+                 {kAttnQ, "self_attn.q_proj", 0, q},
+                 {kAttnK, "self_attn.k_proj", q, kv},
+                 {kAttnV, "self_attn.v_proj", q + kv, kv}});
   table.push_back(qkv);
   if (c.attn_bias) table.push_back(biasOf(qkv));
   table.push_back(linearRow("transformer.layers.{}.attention.dense.weight", c.hidden_size, q, {.axis = Axis::kColumns},

@@ -20,8 +20,8 @@ struct KvCacheConfig {
   // Complete blocks are kept after their request while nobody needs the room, and requests that begin with the same
   // tokens, under the same adapter content, start behind them. Answers do not change, to the bit.
   bool enableBlockReuse = true;
-  std::optional<SizeType32> maxTokens;                 // capacity in tokens; unset: by freeGpuMemoryFraction
-  std::optional<FloatType> freeGpuMemoryFraction;      // of the memory left after the engine; unset: half (CPU)
+  std::optional<SizeType32> maxTokens;             // capacity in tokens; unset: by freeGpuMemoryFraction
+  std::optional<FloatType> freeGpuMemoryFraction;  // of the memory left after the engine; unset: half (CPU)
 };
 
 struct PeftCacheConfig {
@@ -32,7 +32,7 @@ struct PeftCacheConfig {
   SizeType32 numPutWorkers = 1;
   SizeType32 numEnsureWorkers = 1;
   std::optional<FloatType> deviceCachePercent;
-  std::optional<std::size_t> hostCacheSize;            // bytes; unset: 1 GiB, at most a quarter of what is free
+  std::optional<std::size_t> hostCacheSize;  // bytes; unset: 1 GiB, at most a quarter of what is free
 };
 
 struct ExecutorConfig {
@@ -41,30 +41,30 @@ struct ExecutorConfig {
   KvCacheConfig kvCacheConfig;
   bool enableChunkedContext = true;
   BatchingType batchingType = BatchingType::kINFLIGHT;
-  std::optional<SizeType32> maxBatchSize;              // unset: the engine's
-  std::optional<SizeType32> maxNumTokens;              // unset: the engine's
+  std::optional<SizeType32> maxBatchSize;  // unset: the engine's
+  std::optional<SizeType32> maxNumTokens;  // unset: the engine's
   std::optional<PeftCacheConfig> peftCacheConfig;
   std::optional<SizeType32> maxQueueSize;
   SizeType32 iterStatsMaxIterations = 1000;
   // Chorus: how the CPU runs it.
-  int numThreads = 0;                                  // 0: min(cores, cgroup quota)
-  std::string backend = "cpu";                         // or "guarded", "reference"
-  std::optional<std::string> isa;                      // force an instruction set by name
+  int numThreads = 0;              // 0: min(cores, cgroup quota)
+  std::string backend = "cpu";     // or "guarded", "reference"
+  std::optional<std::string> isa;  // force an instruction set by name
 };
 
 // The pool of KV blocks. The counts of allocations, of reused and of missed blocks are since the start.
 struct KvCacheStats {
   SizeType32 maxNumBlocks = 0;
-  SizeType32 freeNumBlocks = 0;                        // cached ones among them
+  SizeType32 freeNumBlocks = 0;  // cached ones among them
   SizeType32 usedNumBlocks = 0;
   SizeType32 tokensPerBlock = 0;
-  SizeType32 allocTotalBlocks = 0;                     // taken by requests, reused or new
+  SizeType32 allocTotalBlocks = 0;  // taken by requests, reused or new
   SizeType32 allocNewBlocks = 0;
-  SizeType32 reusedBlocks = 0;                         // of contexts, found in the cache
-  SizeType32 missedBlocks = 0;                         // of contexts that may reuse, not found
-  FloatType cacheHitRate = 0;                          // reused / (reused + missed)
-  SizeType32 cachedNumBlocks = 0;                      // Chorus: free ones that hold content to reuse
-  std::int64_t blockBytes = 0;                         // Chorus: of one block, over all layers and ranks
+  SizeType32 reusedBlocks = 0;     // of contexts, found in the cache
+  SizeType32 missedBlocks = 0;     // of contexts that may reuse, not found
+  FloatType cacheHitRate = 0;      // reused / (reused + missed)
+  SizeType32 cachedNumBlocks = 0;  // Chorus: free ones that hold content to reuse
+  std::int64_t blockBytes = 0;     // Chorus: of one block, over all layers and ranks
 };
 
 struct IterationStats {
@@ -74,20 +74,21 @@ struct IterationStats {
   SizeType32 numContextRequests = 0;
   SizeType32 numGenRequests = 0;
   SizeType32 numCtxTokens = 0;
-  SizeType32 numAdapters = 0;                          // Chorus: distinct adapters in the step
+  SizeType32 numAdapters = 0;  // Chorus: distinct adapters in the step
   double iterLatencyMS = 0;
-  std::optional<KvCacheStats> kvCacheStats;            // always set; at the start of the step
+  std::optional<KvCacheStats> kvCacheStats;  // always set; at the start of the step
 };
 
-// Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they come.
+// Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they
+// come.
 struct MemoryUse {
   std::int64_t weights = 0;
   std::int64_t kvCache = 0;
   std::int64_t activations = 0;
-  std::int64_t adapterCache = 0;                       // at most
-  std::int64_t available = 0;                          // before loading
+  std::int64_t adapterCache = 0;  // at most
+  std::int64_t available = 0;     // before loading
   SizeType32 kvCacheTokens = 0;
-  std::string table;                                   // the same for people, a column for each rank
+  std::string table;  // the same for people, a column for each rank
 };
 
 class Executor {

@@ -27,7 +27,12 @@ enum class BatchingType { kSTATIC = 0, kINFLIGHT = 1 };
 enum class CapacitySchedulerPolicy { kMAX_UTILIZATION = 0, kGUARANTEED_NO_EVICT = 1, kSTATIC_BATCH = 2 };
 enum class ContextChunkingPolicy { kFIRST_COME_FIRST_SERVED = 0, kEQUAL_PROGRESS = 1 };
 enum class FinishReason {
-  kNOT_FINISHED = 0, kEND_ID = 1, kSTOP_WORDS = 2, kLENGTH = 3, kTIMED_OUT = 4, kCANCELLED = 5
+  kNOT_FINISHED = 0,
+  kEND_ID = 1,
+  kSTOP_WORDS = 2,
+  kLENGTH = 3,
+  kTIMED_OUT = 4,
+  kCANCELLED = 5
 };
 // Chorus: why a request failed, for those who answer on behalf of others. TensorRT-LLM has the text alone.
 enum class ResponseErrorCode {

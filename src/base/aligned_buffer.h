@@ -23,7 +23,9 @@ class AlignedBuffer {
   void* data() const { return data_; }
   size_t size() const { return size_; }
   template <typename T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
 
  private:
   void* data_ = nullptr;

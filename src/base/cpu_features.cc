@@ -22,9 +22,8 @@ std::vector<Isa> detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   // All that the compiler may use in code for the set; hypervisors can hide any of them.
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (!avx2) return isas;
   isas.push_back(Isa::kAvx2);
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

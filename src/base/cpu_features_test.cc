@@ -19,8 +19,10 @@ TEST(CpuFeaturesTest, NamesRoundTripAndScalarIsAlwaysThere) {
 }
 
 TEST(CpuFeaturesTest, LaterSetsOfAnArchitectureIncludeTheEarlier) {
-  EXPECT_TRUE(includes(Isa::kAvx512, Isa::kAvx512) && includes(Isa::kAmx, Isa::kAvx2) && includes(Isa::kNeon, Isa::kScalar));
-  EXPECT_FALSE(includes(Isa::kAvx2, Isa::kAvx512) || includes(Isa::kNeon, Isa::kAvx2) || includes(Isa::kAmx, Isa::kNeon));
+  EXPECT_TRUE(includes(Isa::kAvx512, Isa::kAvx512) && includes(Isa::kAmx, Isa::kAvx2) &&
+              includes(Isa::kNeon, Isa::kScalar));
+  EXPECT_FALSE(includes(Isa::kAvx2, Isa::kAvx512) || includes(Isa::kNeon, Isa::kAvx2) ||
+               includes(Isa::kAmx, Isa::kNeon));
 }
 
 TEST(CpuFeaturesTest, NamesThatAreNotHereAreRefusedWithThoseThatAre) {

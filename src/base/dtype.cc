@@ -12,11 +12,17 @@ struct Row {
   size_t size;
   std::string_view name;
 };
-constexpr Row kRows[] = {
-    {DType::kFloat32, 4, "float32"}, {DType::kFloat16, 2, "float16"}, {DType::kBFloat16, 2, "bfloat16"},
-    {DType::kFloat64, 8, "float64"}, {DType::kInt8, 1, "int8"},       {DType::kUint8, 1, "uint8"},
-    {DType::kInt16, 2, "int16"},     {DType::kInt32, 4, "int32"},     {DType::kInt64, 8, "int64"},
-    {DType::kBool, 1, "bool"},       {DType::kFloat8E4M3, 1, "float8_e4m3"}};
+constexpr Row kRows[] = {{DType::kFloat32, 4, "float32"},
+                         {DType::kFloat16, 2, "float16"},
+                         {DType::kBFloat16, 2, "bfloat16"},
+                         {DType::kFloat64, 8, "float64"},
+                         {DType::kInt8, 1, "int8"},
+                         {DType::kUint8, 1, "uint8"},
+                         {DType::kInt16, 2, "int16"},
+                         {DType::kInt32, 4, "int32"},
+                         {DType::kInt64, 8, "int64"},
+                         {DType::kBool, 1, "bool"},
+                         {DType::kFloat8E4M3, 1, "float8_e4m3"}};
 
 const Row& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
@@ -36,10 +42,14 @@ void convertAs(const void* src, void* dst, size_t count) {
 template <typename Src>
 void convertTo(const void* src, void* dst, DType dst_dtype, size_t count) {
   switch (dst_dtype) {
-    case DType::kFloat32: return convertAs<Src, float>(src, dst, count);
-    case DType::kBFloat16: return convertAs<Src, bf16>(src, dst, count);
-    case DType::kFloat16: return convertAs<Src, f16>(src, dst, count);
-    default: fail(ErrorCode::kUnsupported, "cannot convert to {}", dtypeName(dst_dtype));
+    case DType::kFloat32:
+      return convertAs<Src, float>(src, dst, count);
+    case DType::kBFloat16:
+      return convertAs<Src, bf16>(src, dst, count);
+    case DType::kFloat16:
+      return convertAs<Src, f16>(src, dst, count);
+    default:
+      fail(ErrorCode::kUnsupported, "cannot convert to {}", dtypeName(dst_dtype));
   }
 }
 }  // namespace
@@ -80,11 +90,16 @@ f16 toF16(float x) {
 
 float loadAsFloat(const void* data, DType dtype, size_t i) {
   switch (dtype) {
-    case DType::kFloat32: return static_cast<const float*>(data)[i];
-    case DType::kBFloat16: return toFloat(static_cast<const bf16*>(data)[i]);
-    case DType::kFloat16: return toFloat(static_cast<const f16*>(data)[i]);
-    case DType::kFloat64: return static_cast<float>(static_cast<const double*>(data)[i]);
-    default: fail(ErrorCode::kUnsupported, "{} is not a floating type", dtypeName(dtype));
+    case DType::kFloat32:
+      return static_cast<const float*>(data)[i];
+    case DType::kBFloat16:
+      return toFloat(static_cast<const bf16*>(data)[i]);
+    case DType::kFloat16:
+      return toFloat(static_cast<const f16*>(data)[i]);
+    case DType::kFloat64:
+      return static_cast<float>(static_cast<const double*>(data)[i]);
+    default:
+      fail(ErrorCode::kUnsupported, "{} is not a floating type", dtypeName(dtype));
   }
 }
 
@@ -94,11 +109,16 @@ void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtyp
     return;
   }
   switch (src_dtype) {
-    case DType::kFloat32: return convertTo<float>(src, dst, dst_dtype, count);
-    case DType::kBFloat16: return convertTo<bf16>(src, dst, dst_dtype, count);
-    case DType::kFloat16: return convertTo<f16>(src, dst, dst_dtype, count);
-    case DType::kFloat64: return convertTo<double>(src, dst, dst_dtype, count);
-    default: fail(ErrorCode::kUnsupported, "cannot convert from {}", dtypeName(src_dtype));
+    case DType::kFloat32:
+      return convertTo<float>(src, dst, dst_dtype, count);
+    case DType::kBFloat16:
+      return convertTo<bf16>(src, dst, dst_dtype, count);
+    case DType::kFloat16:
+      return convertTo<f16>(src, dst, dst_dtype, count);
+    case DType::kFloat64:
+      return convertTo<double>(src, dst, dst_dtype, count);
+    default:
+      fail(ErrorCode::kUnsupported, "cannot convert from {}", dtypeName(src_dtype));
   }
 }
 

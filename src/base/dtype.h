@@ -10,7 +10,17 @@
 namespace chorus {
 
 enum class DType : uint8_t {
-  kFloat32, kFloat16, kBFloat16, kFloat64, kInt8, kUint8, kInt16, kInt32, kInt64, kBool, kFloat8E4M3
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kFloat64,
+  kInt8,
+  kUint8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
+  kFloat8E4M3
 };
 
 size_t dtypeSize(DType dtype);
@@ -40,11 +50,17 @@ f16 toF16(float x);
 template <typename T>
 T fromFloat(float x);
 template <>
-inline float fromFloat<float>(float x) { return x; }
+inline float fromFloat<float>(float x) {
+  return x;
+}
 template <>
-inline bf16 fromFloat<bf16>(float x) { return toBf16(x); }
+inline bf16 fromFloat<bf16>(float x) {
+  return toBf16(x);
+}
 template <>
-inline f16 fromFloat<f16>(float x) { return toF16(x); }
+inline f16 fromFloat<f16>(float x) {
+  return toF16(x);
+}
 
 // Element i of an array of a floating dtype (float32, float16, bfloat16, float64), as float.
 float loadAsFloat(const void* data, DType dtype, size_t i);

@@ -34,14 +34,14 @@ TEST(DTypeTest, EveryHalfSurvivesTheRoundTrip) {
 }
 
 TEST(DTypeTest, RoundsToNearestEven) {
-  EXPECT_EQ(toBf16(1.0f + 0x1p-8f).bits, 0x3f80);            // tie, even below
-  EXPECT_EQ(toBf16(1.0f + 3 * 0x1p-8f).bits, 0x3f82);        // tie, even above
-  EXPECT_EQ(toBf16(1.0f + 0x1p-8f + 0x1p-20f).bits, 0x3f81); // just over the tie
+  EXPECT_EQ(toBf16(1.0f + 0x1p-8f).bits, 0x3f80);             // tie, even below
+  EXPECT_EQ(toBf16(1.0f + 3 * 0x1p-8f).bits, 0x3f82);         // tie, even above
+  EXPECT_EQ(toBf16(1.0f + 0x1p-8f + 0x1p-20f).bits, 0x3f81);  // just over the tie
   EXPECT_EQ(toF16(1.0f + 0x1p-11f).bits, 0x3c00);
   EXPECT_EQ(toF16(1.0f + 3 * 0x1p-11f).bits, 0x3c02);
   EXPECT_EQ(toF16(65519.0f).bits, 0x7bff);
   EXPECT_EQ(toF16(65520.0f).bits, 0x7c00);
-  EXPECT_EQ(toF16(0x1p-25f).bits, 0);                        // tie with zero
+  EXPECT_EQ(toF16(0x1p-25f).bits, 0);  // tie with zero
   EXPECT_EQ(toF16(0x1.8p-24f).bits, 2);
   EXPECT_TRUE(std::isnan(toFloat(toBf16(std::numeric_limits<float>::quiet_NaN()))));
 }

@@ -37,7 +37,7 @@ OpenFile openRegular(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   Descriptor owner(fd);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
   return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};

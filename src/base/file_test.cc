@@ -12,7 +12,8 @@ class FileTest : public testing::Test {
  protected:
   FileTest() { std::filesystem::create_directories(dir_); }
   ~FileTest() override { std::filesystem::remove_all(dir_); }
-  std::filesystem::path dir_ = std::filesystem::temp_directory_path() / ("chorus_file_test_" + std::to_string(::getpid()));
+  std::filesystem::path dir_ =
+      std::filesystem::temp_directory_path() / ("chorus_file_test_" + std::to_string(::getpid()));
 };
 
 TEST_F(FileTest, WritesAppearWholeAndReadsAreBounded) {

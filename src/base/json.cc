@@ -55,8 +55,10 @@ class UniqueKeys {
 [[noreturn]] void failAt(std::string_view text, size_t position, std::string_view source) {
   size_t line = 1, column = 1;
   for (size_t i = 0; i < std::min(position, text.size()); ++i) {
-    if (text[i] == '\n') ++line, column = 1;
-    else ++column;
+    if (text[i] == '\n')
+      ++line, column = 1;
+    else
+      ++column;
   }
   fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
 }
@@ -64,8 +66,7 @@ class UniqueKeys {
 template <typename J>
 J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes of JSON, more than the limit of {}", source, text.size(),
-         limits.max_bytes);
+    fail(ErrorCode::kCorrupt, "{}: {} bytes of JSON, more than the limit of {}", source, text.size(), limits.max_bytes);
   }
   checkDepth(text, source, limits.max_depth);
   // The parser takes a NUL byte for the end and would ignore what follows.
@@ -118,11 +119,17 @@ Json readJsonFile(const std::filesystem::path& path, const JsonLimits& limits) {
 }
 
 template <>
-int32_t jsonGet<int32_t>(const Json& o, const std::string& k, std::string_view s) { return integerMember<int32_t>(o, k, s); }
+int32_t jsonGet<int32_t>(const Json& o, const std::string& k, std::string_view s) {
+  return integerMember<int32_t>(o, k, s);
+}
 template <>
-int64_t jsonGet<int64_t>(const Json& o, const std::string& k, std::string_view s) { return integerMember<int64_t>(o, k, s); }
+int64_t jsonGet<int64_t>(const Json& o, const std::string& k, std::string_view s) {
+  return integerMember<int64_t>(o, k, s);
+}
 template <>
-uint64_t jsonGet<uint64_t>(const Json& o, const std::string& k, std::string_view s) { return integerMember<uint64_t>(o, k, s); }
+uint64_t jsonGet<uint64_t>(const Json& o, const std::string& k, std::string_view s) {
+  return integerMember<uint64_t>(o, k, s);
+}
 template <>
 double jsonGet<double>(const Json& o, const std::string& k, std::string_view s) {
   const Json& value = member(o, k, s);

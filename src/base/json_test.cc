@@ -31,8 +31,7 @@ TEST(JsonTest, UniqueKeysAreCheckedPerObjectAndAfterUnescaping) {
   const JsonLimits unique{.unique_keys = true};
   EXPECT_EQ(errorOf([&] { parseJson(R"({"a": {"a": 1}, "b": {"a": 2}})", "x", unique); }), "");
   EXPECT_EQ(errorOf([&] { parseJson(R"({"a": 1, "\u0061": 2})", "x", unique); }), "x: key 'a' appears twice");
-  EXPECT_EQ(errorOf([&] { parseOrderedJson(R"({"o": {"b": 1, "b": 1}})", "x", unique); }),
-            "x: key 'b' appears twice");
+  EXPECT_EQ(errorOf([&] { parseOrderedJson(R"({"o": {"b": 1, "b": 1}})", "x", unique); }), "x: key 'b' appears twice");
   EXPECT_EQ(parseJson(R"({"a": 1, "a": 2})", "x")["a"], 2);
 }
 

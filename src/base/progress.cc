@@ -95,7 +95,8 @@ std::string Progress::line(uint64_t done, Seconds elapsed) const {
   std::string text = what_;
   if (total_ > 0) {
     const double share = std::min(1.0, value / static_cast<double>(total_));
-    text += output_.terminal ? fmt::format(" {} {:3.0f}%", bar(share), 100 * share) : fmt::format(" {:.0f}%", 100 * share);
+    text +=
+        output_.terminal ? fmt::format(" {} {:3.0f}%", bar(share), 100 * share) : fmt::format(" {:.0f}%", 100 * share);
     text += fmt::format("  {} of {}", amount(value), amount(static_cast<double>(total_)));
   } else {
     text += "  " + amount(value);

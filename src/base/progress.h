@@ -55,7 +55,7 @@ class Progress {
   std::atomic<uint64_t> done_{0};
   std::atomic<int64_t> next_draw_;  // nanoseconds after begin_
   std::mutex mutex_;
-  size_t drawn_width_ = 0;          // of the terminal's line; 0: none was begun
+  size_t drawn_width_ = 0;  // of the terminal's line; 0: none was begun
 };
 
 }  // namespace chorus

@@ -50,7 +50,9 @@ void ThreadPool::runErased(int64_t tasks, Job job, void* context) {
   const uint64_t generation = (state_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
   state_.store(generation << kGenerationShift | kOpen, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-    { const std::lock_guard lock(mutex_); }
+    {
+      const std::lock_guard lock(mutex_);
+    }
     wake_.notify_all();
   }
   drain(0);

@@ -71,8 +71,12 @@ constexpr std::string_view kOwnKeys[] = {"architecture",
                                          "quantization"};
 
 // Keys that TensorRT-LLM writes and that change nothing here; kept without a warning.
-constexpr std::string_view kInertKeys[] = {"disable_weight_only_quant_plugin", "remove_duplicated_kv_heads",
-                                           "runtime_defaults", "kv_dtype", "producer", "model_type"};
+constexpr std::string_view kInertKeys[] = {"disable_weight_only_quant_plugin",
+                                           "remove_duplicated_kv_heads",
+                                           "runtime_defaults",
+                                           "kv_dtype",
+                                           "producer",
+                                           "model_type"};
 
 template <size_t N>
 bool contains(const std::string_view (&list)[N], std::string_view item) {
@@ -125,8 +129,10 @@ RopeScaling rotaryScaling(const Json& json, std::string_view source) {
 
 Json rotaryScalingJson(const RopeScaling& scaling) {
   switch (scaling.type) {
-    case RopeScalingType::kNone: return nullptr;
-    case RopeScalingType::kLinear: return {{"type", "linear"}, {"factor", scaling.factor}};
+    case RopeScalingType::kNone:
+      return nullptr;
+    case RopeScalingType::kLinear:
+      return {{"type", "linear"}, {"factor", scaling.factor}};
     case RopeScalingType::kLlama3:
       return {{"type", "llama3"},
               {"factor", scaling.factor},
@@ -156,8 +162,9 @@ Mapping readMapping(const Json& json, std::string_view config_source) {
   }
   const auto world = jsonGetOr<int32_t>(object, "world_size", mapping.worldSize(), source);
   if (world != mapping.worldSize()) {
-    fail(ErrorCode::kInvalidArgument, "{}: world_size must equal to tp_size * pp_size * cp_size, but got {} != {} * {} * 1",
-         source, world, mapping.tp_size, mapping.pp_size);
+    fail(ErrorCode::kInvalidArgument,
+         "{}: world_size must equal to tp_size * pp_size * cp_size, but got {} != {} * {} * 1", source, world,
+         mapping.tp_size, mapping.pp_size);
   }
   return mapping;
 }
@@ -188,9 +195,9 @@ QuantConfig readQuantization(const Json& json, std::string_view config_source) {
   const Json& object = json.at("quantization");
   const std::string source = fmt::format("{}: quantization", config_source);
   if (!object.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object", source);
-  constexpr std::string_view kKeys[] = {"quant_algo",     "kv_cache_quant_algo", "group_size",      "smoothquant_val",
-                                        "clamp_val",      "use_meta_recipe",     "has_zero_point", "pre_quant_scale",
-                                        "exclude_modules"};
+  constexpr std::string_view kKeys[] = {"quant_algo",      "kv_cache_quant_algo", "group_size",
+                                        "smoothquant_val", "clamp_val",           "use_meta_recipe",
+                                        "has_zero_point",  "pre_quant_scale",     "exclude_modules"};
   for (const auto& [key, value] : object.items()) {
     if (!contains(kKeys, key)) fail(ErrorCode::kInvalidArgument, "{}: unknown key '{}'", source, key);
   }
@@ -296,8 +303,8 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 0, source);
   config.hidden_act = jsonGet<std::string>(json, "hidden_act", source);
   config.norm_epsilon = jsonGetOr(json, "norm_epsilon", config.norm_epsilon, source);
-  config.position_embedding_type = positionEmbedding(
-      jsonGetOr<std::string>(json, "position_embedding_type", "learned_absolute", source), source);
+  config.position_embedding_type =
+      positionEmbedding(jsonGetOr<std::string>(json, "position_embedding_type", "learned_absolute", source), source);
   config.rotary_embedding_dim =
       jsonGetOr<int64_t>(json, "rotary_embedding_dim", jsonGetOr<int64_t>(json, "rotary_dim", 0, source), source);
   config.rotary_base = jsonGetOr(json, "rotary_base", config.rotary_base, source);
@@ -358,9 +365,10 @@ void ModelConfig::finalize(std::string_view source) {
   if (rotary_scaling.type == RopeScalingType::kLlama3 &&
       !(rotary_scaling.high_freq_factor > rotary_scaling.low_freq_factor && rotary_scaling.low_freq_factor > 0.0 &&
         rotary_scaling.original_max_position_embeddings > 0.0)) {
-    fail(ErrorCode::kInvalidArgument,
-         "{}: llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor and original_max_position_embeddings > 0",
-         source);
+    fail(
+        ErrorCode::kInvalidArgument,
+        "{}: llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor and original_max_position_embeddings > 0",
+        source);
   }
 
   const int32_t tp = mapping.tp_size;
@@ -407,8 +415,7 @@ Json ModelConfig::toJson() const {
   json["tie_word_embeddings"] = tie_word_embeddings;
   json["use_parallel_embedding"] = use_parallel_embedding;
   json["embedding_sharding_dim"] = embedding_sharding_dim;
-  json["mapping"] = {
-      {"world_size", mapping.worldSize()}, {"tp_size", mapping.tp_size}, {"pp_size", mapping.pp_size}};
+  json["mapping"] = {{"world_size", mapping.worldSize()}, {"tp_size", mapping.tp_size}, {"pp_size", mapping.pp_size}};
   json["quantization"] = {{"quant_algo", orNull(quantization.quant_algo)},
                           {"kv_cache_quant_algo", orNull(quantization.kv_cache_quant_algo)},
                           {"group_size", quantization.group_size},

@@ -38,9 +38,9 @@ enum class RopeScalingType { kNone, kLinear, kLlama3 };
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;                  // llama3 only
-  double high_freq_factor = 4.0;                 // llama3 only
-  double original_max_position_embeddings = 0;   // llama3 only
+  double low_freq_factor = 1.0;                 // llama3 only
+  double high_freq_factor = 4.0;                // llama3 only
+  double original_max_position_embeddings = 0;  // llama3 only
 };
 
 struct QuantConfig {

@@ -36,8 +36,8 @@ CheckpointReader CheckpointReader::open(const std::filesystem::path& dir) {
   const auto config_path = dir / "config.json";
   reader.config_ = ModelConfig::fromJson(readJsonFile(config_path), config_path.string());
   const QuantConfig& quant = reader.config_.quantization;
-  for (const auto& [key, value] : {std::pair("quant_algo", quant.quant_algo),
-                                   std::pair("kv_cache_quant_algo", quant.kv_cache_quant_algo)}) {
+  for (const auto& [key, value] :
+       {std::pair("quant_algo", quant.quant_algo), std::pair("kv_cache_quant_algo", quant.kv_cache_quant_algo)}) {
     if (value) {
       fail(ErrorCode::kUnsupported, "{}: quantization.{} '{}' is not supported; convert the model without it",
            config_path.string(), key, *value);
@@ -55,8 +55,7 @@ CheckpointReader CheckpointReader::open(const std::filesystem::path& dir) {
   return reader;
 }
 
-RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table,
-                                   std::span<const std::string> ignored) const {
+RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table, std::span<const std::string> ignored) const {
   const Safetensors& file = files_.at(static_cast<size_t>(rank));
   std::vector<RankTensor> tensors = rankTensors(table, config_, rank);
   std::set<std::string> expected;
@@ -81,8 +80,9 @@ RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table,
     if (!expected.contains(name) && !matchesAny(ignored, name)) unexpected.push_back(name);
   }
   if (!unexpected.empty()) {
-    fail(ErrorCode::kCorrupt, "{}: Provided but not required tensors: {}; the weights are of another model than config.json",
-         file.source(), listSome(unexpected));
+    fail(ErrorCode::kCorrupt,
+         "{}: Provided but not required tensors: {}; the weights are of another model than config.json", file.source(),
+         listSome(unexpected));
   }
   return {file, std::move(tensors)};
 }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-
 #include "base/error_of.h"
 #include "base/file.h"
 #include "checkpoint/writer.h"

@@ -27,16 +27,16 @@ struct ShardRule {
   std::vector<int64_t> parts;
   // For each part: rows of one KV head when heads are repeated consecutively if there are fewer than ranks; 0: never.
   std::vector<int64_t> head_rows;
-  bool pad_rows = false;   // pad rows with zeros to a multiple of tp_size (vocabulary)
+  bool pad_rows = false;  // pad rows with zeros to a multiple of tp_size (vocabulary)
 };
 
 // Which rows of a source are taken, in which order: where a source fuses what a checkpoint keeps apart, or orders it
 // otherwise. Row i that is taken is the source's row begin + i / block * stride + i % block: runs of `block` rows, one
 // every `stride`.
 struct SourceRows {
-  int64_t total = 0;   // rows of the source; 0: those that are taken and no others, in their order
+  int64_t total = 0;  // rows of the source; 0: those that are taken and no others, in their order
   int64_t begin = 0;
-  int64_t block = 0;   // 0: all that are taken stand together
+  int64_t block = 0;  // 0: all that are taken stand together
   int64_t stride = 0;
 
   int64_t rowsOfSource(int64_t taken) const { return total > 0 ? total : taken; }
@@ -54,16 +54,16 @@ struct SourceRows {
 
 // Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor.
 struct WeightSource {
-  std::string name;        // of the source checkpoint; "{}" stands for the global layer id
+  std::string name;  // of the source checkpoint; "{}" stands for the global layer id
   int64_t row_begin = 0;
-  int64_t rows = 0;        // 0-d and 1-d tensors: elements
+  int64_t rows = 0;  // 0-d and 1-d tensors: elements
   SourceRows in_source = {};
 };
 
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
 struct LoraTarget {
-  int32_t module_id = 0;        // TensorRT-LLM's, see lora/module_ids.h
-  std::string module_name;      // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
+  int32_t module_id = 0;    // TensorRT-LLM's, see lora/module_ids.h
+  std::string module_name;  // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
   int64_t row_begin = 0;
   int64_t rows = 0;
   // Of B and DoRA's magnitude: an adapter on a fused source linear has one target for each part, under one name.
@@ -71,8 +71,8 @@ struct LoraTarget {
 };
 
 struct WeightRow {
-  std::string name;             // in the checkpoint; "{}" stands for the layer id (local in rank files)
-  std::vector<int64_t> shape;   // of the whole, unsharded tensor
+  std::string name;            // in the checkpoint; "{}" stands for the layer id (local in rank files)
+  std::vector<int64_t> shape;  // of the whole, unsharded tensor
   WeightRole role = WeightRole::kLinear;
   Stage stage = Stage::kEveryLayer;
   ShardRule shard;

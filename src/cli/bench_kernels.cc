@@ -77,10 +77,9 @@ std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& a
 }
 
 Measurement measure(const Variant& variant, const BenchCase& c, const BenchKernelsArgs& args) {
-  const auto backend = createBackend(
-      {.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(), .isa = variant.isa});
-  const BenchOptions options{.min_seconds = args.min_time,
-                             .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
+  const auto backend =
+      createBackend({.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(), .isa = variant.isa});
+  const BenchOptions options{.min_seconds = args.min_time, .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
   const double seconds = measureCall(c.prepare(*backend, options.cold_bytes), options);
   if (!backend->used().has(variant)) fail(ErrorCode::kInternal, "{} did not run", variantText(variant));
   return {variant, c.shape, c.dtype, seconds, c.bytes, c.flops};
@@ -91,10 +90,9 @@ Json report(const Measurement& m, const Roofs& roofs) {
   const double read_share = m.bytes / m.seconds / roofs.read();
   const double peak_share = m.flops / m.seconds / roofs.peak(m.variant);
   const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";
-  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n",
-              std::string(opName(m.variant.op)).c_str(), std::string(variantName(m.variant)).c_str(),
-              dtype.c_str(), m.shape.c_str(), m.seconds * 1e6, m.bytes / m.seconds / 1e9,
-              m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
+  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n", std::string(opName(m.variant.op)).c_str(),
+              std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
+              m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
               read_share >= peak_share ? "read" : "fma");
   return {{"op", opName(m.variant.op)},
           {"variant", variantName(m.variant)},
@@ -110,8 +108,8 @@ Json report(const Measurement& m, const Roofs& roofs) {
 void runBenchKernels(const BenchKernelsArgs& args) {
   initLogging("warning");
   checkedIsa(args.isa);
-  std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape",
-              "median us", "GB/s", "GFLOP/s", "share", "of");
+  std::printf("%-17s %-10s %-9s %-52s %12s %9s %9s %7s %s\n", "op", "variant", "weights", "shape", "median us", "GB/s",
+              "GFLOP/s", "share", "of");
   Roofs roofs(args);
   Json rows = Json::array();
   for (const Op op : kOps) {
@@ -147,12 +145,9 @@ void runBenchKernels(const BenchKernelsArgs& args) {
 
 void addBenchKernels(CLI::App& bench) {
   auto args = std::make_shared<BenchKernelsArgs>();
-  CLI::App* kernels =
-      bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
+  CLI::App* kernels = bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
   addIsaFlag(*kernels, args->isa);
-  kernels->add_option("--threads", args->threads, "0: all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+  kernels->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
   kernels->add_option("--filter", args->filter, "Only rows with this text, e.g. \"linear avx2 bfloat16\"");
   kernels->add_flag("--small", args->small, "Only the smallest shape of each op");
   kernels->add_option("--min_time", args->min_time, "Seconds of each row")

@@ -13,7 +13,7 @@ enum class FlagFate {
 };
 
 struct BuildFlag {
-  std::string_view name;    // without dashes
+  std::string_view name;  // without dashes
   FlagFate fate;
   std::string_view values;  // allowed, separated by '|'; "int", "float", "text" or "flag" for those kinds
   std::string_view off;     // a refused flag's harmless value; empty: none

@@ -22,21 +22,25 @@ void addConvertCommand(CLI::App& app) {
   auto arguments = std::make_shared<ConvertArguments>();
   ConvertOptions& options = arguments->options;
   CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face model directory into a checkpoint");
-  command->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors or PyTorch weights")
+  command
+      ->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors or PyTorch weights")
       ->required();
   command->add_option("--output_dir", arguments->output_dir, "Checkpoint directory; an earlier checkpoint is replaced")
       ->required();
   command->add_option("--dtype", arguments->dtype, "Type of the weights; auto takes the model's own")
       ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
-  command->add_option("--tp_size", options.tp_size, "Tensor-parallel ranks")->check(CLI::PositiveNumber)
+  command->add_option("--tp_size", options.tp_size, "Tensor-parallel ranks")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--pp_size", options.pp_size, "Pipeline stages")->check(CLI::PositiveNumber)
+  command->add_option("--pp_size", options.pp_size, "Pipeline stages")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--use_parallel_embedding", options.use_parallel_embedding,
                     "Cut the embedding table over the tensor-parallel ranks");
-  command->add_option("--embedding_sharding_dim", options.embedding_sharding_dim,
-                      "With --use_parallel_embedding: 0 cuts the vocabulary, 1 the hidden size")
+  command
+      ->add_option("--embedding_sharding_dim", options.embedding_sharding_dim,
+                   "With --use_parallel_embedding: 0 cuts the vocabulary, 1 the hidden size")
       ->check(CLI::IsMember({0, 1}))
       ->capture_default_str();
   command->add_option("--workers", options.workers, "Threads that copy; 0 is one per core")

@@ -37,11 +37,14 @@ Base openBase(const fs::path& path) {
       base.build = engine->buildConfig();
       break;
     }
-    case DirectoryKind::kCheckpoint: base.config = CheckpointReader::open(path).config(); break;
+    case DirectoryKind::kCheckpoint:
+      base.config = CheckpointReader::open(path).config();
+      break;
     case DirectoryKind::kHuggingFace:
       base.config = configOfHuggingFace(path, TensorSource::open(path), {});
       break;
-    default: fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());
+    default:
+      fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());
   }
   base.table = findArchitecture(base.config.architecture).weightTable(base.config);
   return base;
@@ -65,8 +68,9 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   found.addList("modules", {modules.begin(), modules.end()});
   found.add("layers", layers, fmt::format("{} of {}", layers.size(), base.config.num_hidden_layers));
   found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
-  found.add("scale", scales, scales.size() == 1 ? fmt::format("{}", *scales.begin())
-                                                : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
+  found.add("scale", scales,
+            scales.size() == 1 ? fmt::format("{}", *scales.begin())
+                               : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);

@@ -27,11 +27,16 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
     fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
   }
   switch (kind) {
-    case DirectoryKind::kHuggingFace: return inspectHuggingFace(path, found);
-    case DirectoryKind::kCheckpoint: return inspectCheckpoint(path, found);
-    case DirectoryKind::kEngine: return inspectEngine(path, found);
-    case DirectoryKind::kAdapter: return inspectAdapter(path, base, found);
-    case DirectoryKind::kTokenizer: return inspectTokenizer(path, found);
+    case DirectoryKind::kHuggingFace:
+      return inspectHuggingFace(path, found);
+    case DirectoryKind::kCheckpoint:
+      return inspectCheckpoint(path, found);
+    case DirectoryKind::kEngine:
+      return inspectEngine(path, found);
+    case DirectoryKind::kAdapter:
+      return inspectAdapter(path, base, found);
+    case DirectoryKind::kTokenizer:
+      return inspectTokenizer(path, found);
   }
 }
 
@@ -60,9 +65,9 @@ DirectoryKind directoryKind(const fs::path& dir) {
   const auto config_path = dir / "config.json";
   if (fs::exists(config_path)) {
     const Json config = readJsonFile(config_path);
-    for (const auto& [key, kind] : {std::pair("pretrained_config", DirectoryKind::kEngine),
-                                    std::pair("architecture", DirectoryKind::kCheckpoint),
-                                    std::pair("architectures", DirectoryKind::kHuggingFace)}) {
+    for (const auto& [key, kind] :
+         {std::pair("pretrained_config", DirectoryKind::kEngine), std::pair("architecture", DirectoryKind::kCheckpoint),
+          std::pair("architectures", DirectoryKind::kHuggingFace)}) {
       if (config.contains(key)) return kind;
     }
     fail(ErrorCode::kUnsupported,
@@ -70,7 +75,8 @@ DirectoryKind directoryKind(const fs::path& dir) {
          config_path.string());
   }
   if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) return DirectoryKind::kTokenizer;
-  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json, tokenizer.json or tokenizer.model in it", dir.string());
+  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json, tokenizer.json or tokenizer.model in it",
+       dir.string());
 }
 
 void addInspectCommand(CLI::App& app) {

@@ -27,8 +27,8 @@ void printRow(Op op, std::optional<DType> format) {
     if (!isAvailable(variant)) others += " (not on this machine)";
   }
   std::printf("%-17s %-9s %-13s %s\n", std::string(opName(op)).c_str(),
-              format ? std::string(dtypeName(*format)).c_str() : "any",
-              std::string(variantName(chosen)).c_str(), others.c_str());
+              format ? std::string(dtypeName(*format)).c_str() : "any", std::string(variantName(chosen)).c_str(),
+              others.c_str());
 }
 }  // namespace
 

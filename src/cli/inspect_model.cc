@@ -21,8 +21,10 @@ void describeConfig(const ModelConfig& config, Inspection& found) {
   found.add("dtype", std::string(dtypeName(config.dtype)));
   found.add("layers", config.num_hidden_layers);
   found.add("hidden size", config.hidden_size);
-  found.add("attention heads", {{"query", config.num_attention_heads}, {"key and value", config.num_key_value_heads},
-                                {"size", config.head_size}},
+  found.add("attention heads",
+            {{"query", config.num_attention_heads},
+             {"key and value", config.num_key_value_heads},
+             {"size", config.head_size}},
             fmt::format("{} query, {} key and value, of size {}", config.num_attention_heads,
                         config.num_key_value_heads, config.head_size));
   found.add("vocabulary", config.vocab_size);
@@ -43,7 +45,8 @@ int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
 
 uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
   uint64_t bytes = 0;
-  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config)) bytes += tensorBytes(tensor);
+  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config))
+    bytes += tensorBytes(tensor);
   return bytes;
 }
 
@@ -110,15 +113,19 @@ void inspectEngine(const fs::path& dir, Inspection& found) {
   describeConfig(config, found);
   describeCost(engine->architecture().weightTable(config), config, build.max_seq_len, found);
   found.add("limits",
-            {{"max_batch_size", build.max_batch_size}, {"max_num_tokens", build.max_num_tokens},
-             {"max_input_len", build.max_input_len}, {"max_seq_len", build.max_seq_len}},
+            {{"max_batch_size", build.max_batch_size},
+             {"max_num_tokens", build.max_num_tokens},
+             {"max_input_len", build.max_input_len},
+             {"max_seq_len", build.max_seq_len}},
             fmt::format("{} requests and {} tokens a step, prompts of {}, sequences of {}", build.max_batch_size,
                         build.max_num_tokens, build.max_input_len, build.max_seq_len));
   const SessionMemory memory = Session::memoryNeeds(*engine, {});
   found.addBytes("activations", static_cast<uint64_t>(memory.activations + memory.host),
                  config.mapping.worldSize() > 1 ? "of rank 0" : "");
-  const Json adapters = {{"lora_plugin", build.lora_plugin}, {"dora_plugin", build.dora_plugin},
-                         {"max_lora_rank", build.max_lora_rank}, {"lora_target_modules", build.lora_target_modules}};
+  const Json adapters = {{"lora_plugin", build.lora_plugin},
+                         {"dora_plugin", build.dora_plugin},
+                         {"max_lora_rank", build.max_lora_rank},
+                         {"lora_target_modules", build.lora_target_modules}};
   const std::string modules = build.lora_target_modules.empty()
                                   ? "any module"
                                   : fmt::format("modules {}", fmt::join(build.lora_target_modules, ", "));

@@ -59,7 +59,8 @@ std::vector<std::vector<int32_t>> parseTokenNpy(std::span<const std::byte> bytes
     bool padding = false;
     for (int64_t j = 0; j < array.shape[1]; ++j) {
       const int64_t at = i * array.shape[1] + j;
-      const int64_t token = array.dtype == DType::kInt32 ? elementAt<int32_t>(array, at) : elementAt<int64_t>(array, at);
+      const int64_t token =
+          array.dtype == DType::kInt32 ? elementAt<int32_t>(array, at) : elementAt<int64_t>(array, at);
       if (token < -1 || token > std::numeric_limits<int32_t>::max() || (padding && token != -1)) {
         fail(ErrorCode::kInvalidArgument, "{}: row {} column {}: {} is no token id (padding is -1, on the right)",
              source, i, j, token);

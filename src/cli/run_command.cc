@@ -19,7 +19,7 @@ namespace {
 
 struct RunArgs {
   std::string engine_dir = "engine_outputs", tokenizer_dir, input_file, output_csv, output_npy, output_logits_npy,
-      output_log_probs_npy, output_cum_log_probs_npy;
+              output_log_probs_npy, output_cum_log_probs_npy;
   std::vector<std::string> input_text;
   std::vector<std::string> lora_dirs;
   std::vector<int> lora_task_uids;
@@ -31,7 +31,7 @@ struct RunArgs {
 };
 
 struct Row {
-  std::string text;              // empty for token files
+  std::string text;  // empty for token files
   std::vector<int32_t> prompt;
   std::vector<int32_t> answer;   // generated tokens
   std::vector<float> logits;     // of the last prompt position
@@ -73,8 +73,8 @@ void checkAdapters(const RunArgs& args, size_t rows) {
   }
 }
 
-executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index,
-                              const std::vector<int32_t>& end_ids, const server::TextCodec* text_codec) {
+executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
+                              const server::TextCodec* text_codec) {
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnGenerationLogits = !args.output_logits_npy.empty();
@@ -186,8 +186,7 @@ void runRun(const RunArgs& args) {
   if (!args.output_npy.empty()) writeTokensNpy(args.output_npy, answers, args.max_output_len);
   if (!args.output_csv.empty()) writeTokensCsv(args.output_csv, answers);
   if (!args.output_logits_npy.empty()) writeLogitsNpy(args.output_logits_npy, logits, executor.getVocabSize());
-  if (!args.output_log_probs_npy.empty())
-    writeLogProbsNpy(args.output_log_probs_npy, log_probs, args.max_output_len);
+  if (!args.output_log_probs_npy.empty()) writeLogProbsNpy(args.output_log_probs_npy, log_probs, args.max_output_len);
   if (!args.output_cum_log_probs_npy.empty()) writeCumLogProbsNpy(args.output_cum_log_probs_npy, cum_log_probs);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].error.empty()) fail(ErrorCode::kInvalidArgument, "prompt {}: {}", i, rows[i].error);
@@ -200,7 +199,8 @@ void addRunCommand(CLI::App& app) {
   CLI::App* run = app.add_subcommand("run", "Answer prompts with an engine");
   run->add_option("--engine_dir", args->engine_dir, "Engine directory")->capture_default_str();
   run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
-      ->required()->check(CLI::Range(1, 1 << 24));
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
   run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json or tokenizer.model");
   run->add_option("--input_text", args->input_text, "Prompts");
   run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
@@ -209,7 +209,8 @@ void addRunCommand(CLI::App& app) {
       ->check(CLI::Range(0, 1 << 24));
   run->add_option("--output_npy", args->output_npy, "Generated tokens, int32 [n, 1, max_output_len], -1 after the end");
   run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
-  run->add_option("--output_logits_npy", args->output_logits_npy, "Logits of the last prompt position, float32 [n, vocab]");
+  run->add_option("--output_logits_npy", args->output_logits_npy,
+                  "Logits of the last prompt position, float32 [n, vocab]");
   run->add_option("--lora_dir", args->lora_dirs, "PEFT adapter directories");
   run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
   run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");

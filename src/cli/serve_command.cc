@@ -53,22 +53,32 @@ void addServeCommand(CLI::App& app) {
 
   serve->add_option("--host", options.host, "Address to listen on, IPv4 or IPv6")->capture_default_str();
   serve->add_option("--port", options.port, "Port to listen on; 0: any free one, printed at start")
-      ->envname("NIM_SERVER_PORT")->capture_default_str();
+      ->envname("NIM_SERVER_PORT")
+      ->capture_default_str();
   serve->add_option("--model_name", options.modelName, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
-  serve->add_option("--lora_dir", options.loraDirectory,
-                    "Directory of adapters: each subdirectory with an adapter_config.json is served by its name")
+  serve
+      ->add_option("--lora_dir", options.loraDirectory,
+                   "Directory of adapters: each subdirectory with an adapter_config.json is served by its name")
       ->envname("NIM_PEFT_SOURCE");
-  serve->add_option("--lora_refresh_interval", options.loraRefreshSeconds,
-                    "Seconds between looks for new adapters; 0: only at start")
-      ->envname("NIM_PEFT_REFRESH_INTERVAL")->check(CLI::Range(0, 1 << 24))->capture_default_str();
+  serve
+      ->add_option("--lora_refresh_interval", options.loraRefreshSeconds,
+                   "Seconds between looks for new adapters; 0: only at start")
+      ->envname("NIM_PEFT_REFRESH_INTERVAL")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
 
   serve->add_option("--dtype", options.dtype, "Type of the weights of an engine built from a Hugging Face directory")
-      ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))->capture_default_str();
-  serve->add_option("--max_seq_len", options.maxSeqLen,
-                    "Longest prompt plus answer of such an engine; default: the model's")->check(positive);
+      ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
+      ->capture_default_str();
+  serve
+      ->add_option("--max_seq_len", options.maxSeqLen,
+                   "Longest prompt plus answer of such an engine; default: the model's")
+      ->check(positive);
   serve->add_option("--max_lora_rank", options.maxLoraRank, "Largest adapter rank of such an engine")
-      ->envname("NIM_MAX_LORA_RANK")->check(CLI::Range(1, 1 << 16))->capture_default_str();
+      ->envname("NIM_MAX_LORA_RANK")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   serve->add_option("--cache_dir", options.cacheDirectory,
                     "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
                     "~/.cache/chorus");
@@ -78,22 +88,29 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--max_num_tokens", options.maxNumTokens, "Most tokens in one step; default: 2048 or the engine's")
       ->check(CLI::Range(1, 1 << 20));
   serve->add_option("--kv_cache_max_tokens", options.kvCacheMaxTokens, "Tokens the KV cache holds")->check(positive);
-  serve->add_option("--kv_cache_free_memory_fraction", options.kvCacheFreeMemoryFraction,
-                    "KV cache as a share of the free memory, unless its tokens are given; default: 0.5")
+  serve
+      ->add_option("--kv_cache_free_memory_fraction", options.kvCacheFreeMemoryFraction,
+                   "KV cache as a share of the free memory, unless its tokens are given; default: 0.5")
       ->check(CLI::Range(0.0, 1.0));
   serve->add_option("--threads", options.threads, "Threads that compute; 0: all cores this process may use")
-      ->check(CLI::Range(0, 1 << 12))->capture_default_str();
+      ->check(CLI::Range(0, 1 << 12))
+      ->capture_default_str();
   addBackendFlags(*serve, options.backend, options.isa);
 
   serve->add_option("--max_queue_size", options.maxQueueSize, "Most waiting requests; further ones are refused (429)")
-      ->check(positive)->capture_default_str();
+      ->check(positive)
+      ->capture_default_str();
   serve->add_option("--request_timeout", options.requestTimeoutSeconds, "Seconds a request may take; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6))->capture_default_str();
-  serve->add_option("--drain_timeout", options.drainTimeoutSeconds,
-                    "Seconds that running requests may take after SIGTERM or SIGINT")
-      ->check(CLI::Range(0.0, 1e6))->capture_default_str();
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  serve
+      ->add_option("--drain_timeout", options.drainTimeoutSeconds,
+                   "Seconds that running requests may take after SIGTERM or SIGINT")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   serve->add_option("--log_level", args->logLevel, "trace, debug, info, warning, error or off")
-      ->envname("NIM_LOG_LEVEL")->capture_default_str();
+      ->envname("NIM_LOG_LEVEL")
+      ->capture_default_str();
   serve->footer("Variables in brackets stand in for flags that are not given.");
   serve->callback([args] { runServe(*args); });
 }

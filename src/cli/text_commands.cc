@@ -65,12 +65,19 @@ int runChatTemplate(const TextCommandOptions& options) {
     ChatTemplateInput input;
     input.add_generation_prompt = options.add_generation_prompt;
     for (const auto& [key, value] : row.items()) {
-      if (key == "messages") input.messages = value;
-      else if (key == "tools") input.tools = value;
-      else if (key == "documents") input.documents = value;
-      else if (key == "chat_template_kwargs") input.variables = value;
-      else fail(ErrorCode::kInvalidArgument, "{}: unknown key '{}'; 'messages', 'tools', 'documents' and "
-                "'chat_template_kwargs' are known", place, key);
+      if (key == "messages")
+        input.messages = value;
+      else if (key == "tools")
+        input.tools = value;
+      else if (key == "documents")
+        input.documents = value;
+      else if (key == "chat_template_kwargs")
+        input.variables = value;
+      else
+        fail(ErrorCode::kInvalidArgument,
+             "{}: unknown key '{}'; 'messages', 'tools', 'documents' and "
+             "'chat_template_kwargs' are known",
+             place, key);
     }
     try {
       return Json(templates.render(std::move(input)));
@@ -84,7 +91,8 @@ void addTextCommands(CLI::App& app) {
   const auto add = [&](const char* name, const char* description, int (*run)(const TextCommandOptions&)) {
     CLI::App* command = app.add_subcommand(name, description);
     auto options = std::make_shared<TextCommandOptions>();
-    command->add_option("--tokenizer_dir", options->tokenizer_dir, "directory with tokenizer.json or tokenizer.model")->required();
+    command->add_option("--tokenizer_dir", options->tokenizer_dir, "directory with tokenizer.json or tokenizer.model")
+        ->required();
     command->add_option("--input_file", options->input_file, "one JSON value a line")->required();
     command->add_option("--output_file", options->output_file, "one JSON value for each line of the input")->required();
     command->callback([options, run] {

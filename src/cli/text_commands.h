@@ -11,11 +11,11 @@ namespace chorus {
 
 struct TextCommandOptions {
   std::filesystem::path tokenizer_dir;
-  std::filesystem::path input_file;   // one JSON value a line; empty lines are errors
-  std::filesystem::path output_file;  // written whole at the end, one line per input line
-  bool no_special_tokens = false;     // tokenize: without those around the text
-  bool skip_special_tokens = false;   // detokenize: leaves special tokens out
-  bool add_generation_prompt = false; // chat-template
+  std::filesystem::path input_file;    // one JSON value a line; empty lines are errors
+  std::filesystem::path output_file;   // written whole at the end, one line per input line
+  bool no_special_tokens = false;      // tokenize: without those around the text
+  bool skip_special_tokens = false;    // detokenize: leaves special tokens out
+  bool add_generation_prompt = false;  // chat-template
 };
 
 // Each returns the exit status, 0. Throws Error that names the file and line of the first bad row; the output file is

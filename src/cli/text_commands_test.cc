@@ -22,8 +22,9 @@ class TextCommandsTest : public testing::Test {
     std::filesystem::create_directories(dir_);
     std::filesystem::copy_file(std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/llama2.json",
                                dir_ / "tokenizer.json");
-    writeFileAtomically(dir_ / "tokenizer_config.json",
-                        R"({"bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}{% if add_generation_prompt %}>{% endif %}"})");
+    writeFileAtomically(
+        dir_ / "tokenizer_config.json",
+        R"({"bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}{% if add_generation_prompt %}>{% endif %}"})");
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 
@@ -59,8 +60,9 @@ TEST_F(TextCommandsTest, TokenizesAndBack) {
 
 TEST_F(TextCommandsTest, RendersChats) {
   EXPECT_EQ(run({"chat-template"}, "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"), "\"<s>hi\"\n");
-  EXPECT_EQ(run({"chat-template", "--add_generation_prompt"}, "{\"messages\": [{\"content\": \"hi\"}], \"tools\": null}\n"),
-            "\"<s>hi>\"\n");
+  EXPECT_EQ(
+      run({"chat-template", "--add_generation_prompt"}, "{\"messages\": [{\"content\": \"hi\"}], \"tools\": null}\n"),
+      "\"<s>hi>\"\n");
 }
 
 TEST_F(TextCommandsTest, NamesTheBadLine) {

@@ -80,8 +80,8 @@ ThroughputResult runOnce(executor::Executor& executor, const ThroughputWork& wor
   }
   const auto start = Clock::now();
   for (size_t i = 0; i < requests.size(); ++i) {
-    executor.enqueueRequest(
-        requests[i], [progress, i](const executor::Response& response) { progress->onResponse(i, response); });
+    executor.enqueueRequest(requests[i],
+                            [progress, i](const executor::Response& response) { progress->onResponse(i, response); });
   }
   return progress->wait(start, work);
 }

@@ -98,27 +98,22 @@ TEST_P(LocalGroupTest, GathersColumnsAndLeavesPaddingOut) {
   constexpr int64_t kLongest = 300001;
   LocalGroup group(size, kLongest, 0);
   const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
-    for (const auto& [rows, whole_cols] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {1, 7}, {5, 13}, {64, 211}, {3000, 190}, {2, kLongest}}) {
+    for (const auto& [rows, whole_cols] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 7}, {5, 13}, {64, 211}, {3000, 190}, {2, kLongest}}) {
       const int64_t part_cols = (whole_cols + size - 1) / size;
-      const auto value = [](int64_t row, int64_t column) {
-        return static_cast<float>(row * 1000003 % 977 + column);
-      };
-      std::vector<float> part(static_cast<size_t>(rows * part_cols)),
-          expected(static_cast<size_t>(rows * whole_cols));
+      const auto value = [](int64_t row, int64_t column) { return static_cast<float>(row * 1000003 % 977 + column); };
+      std::vector<float> part(static_cast<size_t>(rows * part_cols)), expected(static_cast<size_t>(rows * whole_cols));
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t c = 0; c < part_cols; ++c) {
           part[static_cast<size_t>(row * part_cols + c)] = value(row, comm.rank() * part_cols + c);
         }
-        for (int64_t c = 0; c < whole_cols; ++c)
-          expected[static_cast<size_t>(row * whole_cols + c)] = value(row, c);
+        for (int64_t c = 0; c < whole_cols; ++c) expected[static_cast<size_t>(row * whole_cols + c)] = value(row, c);
       }
       const DeviceBuffer from = uploaded(part, backend);
       const DeviceBuffer to = backend.allocate(expected.size() * sizeof(float));
       comm.allGatherColumns({from.as<float>(), rows, part_cols, part_cols},
                             {to.as<float>(), rows, whole_cols, whole_cols}, {});
-      EXPECT_TRUE(sameBits(downloaded(to, expected.size(), backend), expected))
-          << rows << " x " << whole_cols;
+      EXPECT_TRUE(sameBits(downloaded(to, expected.size(), backend), expected)) << rows << " x " << whole_cols;
     }
   });
   for (const auto& error : errors) EXPECT_EQ(error, "");
@@ -169,9 +164,8 @@ TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
         backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
         comm.allGatherColumns({sums.as<float>(), 1, 3, 3}, {whole.as<float>(), 1, 3 * size, 3 * size}, {});
         for (int32_t rank = 0; rank < size; ++rank) {
-          EXPECT_EQ(
-              downloaded(whole, static_cast<size_t>(3 * size), backend)[static_cast<size_t>(3 * rank + 1)],
-              static_cast<float>((rank + 1) * (round + 1)));
+          EXPECT_EQ(downloaded(whole, static_cast<size_t>(3 * size), backend)[static_cast<size_t>(3 * rank + 1)],
+                    static_cast<float>((rank + 1) * (round + 1)));
         }
       }
     }

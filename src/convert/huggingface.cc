@@ -84,8 +84,9 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
     if (!expected.contains(name) && !matchesAny(ignored, name)) unexpected.push_back(name);
   }
   if (!unexpected.empty()) {
-    fail(ErrorCode::kCorrupt, "{}: tensors that {} does not have: {}; the weights are of another model than config.json",
-         model_dir.string(), config.architecture, listSome(unexpected));
+    fail(ErrorCode::kCorrupt,
+         "{}: tensors that {} does not have: {}; the weights are of another model than config.json", model_dir.string(),
+         config.architecture, listSome(unexpected));
   }
 }
 

@@ -28,17 +28,17 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
 
 struct HuggingFaceModel {
   TensorSource tensors;
-  ModelConfig config;   // of the checkpoint that it becomes
-  WeightTable table;    // of config
+  ModelConfig config;  // of the checkpoint that it becomes
+  WeightTable table;   // of config
 };
 // Opens model_dir and checks that its tensors are those its config.json asks for. Throws Error that names the tensor
 // which is missing, not expected, of another shape or of an unusable dtype.
 HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options);
 
-// Reads config.json and the weights of model_dir (formats/tensor_source.h) and writes a checkpoint to output_dir, which appears
-// whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to nearest
-// even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing, not
-// expected, of another shape, of an unusable dtype, or whose values float16 cannot hold.
+// Reads config.json and the weights of model_dir (formats/tensor_source.h) and writes a checkpoint to output_dir, which
+// appears whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to
+// nearest even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing,
+// not expected, of another shape, of an unusable dtype, or whose values float16 cannot hold.
 void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
                         const ConvertOptions& options);
 

@@ -51,8 +51,8 @@ class HuggingFaceTest : public testing::Test {
     writeFileAtomically(model_ / "config.json", config.dump());
   }
   // Rewrites the weights through a change of the tensors.
-  void rewrite(const std::function<void(std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>&)>&
-                   change) {
+  void rewrite(
+      const std::function<void(std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>&)>& change) {
     std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors;
     const Safetensors file = Safetensors::open(model_ / "model.safetensors");
     for (const auto& name : file.names()) {
@@ -125,9 +125,7 @@ TEST_F(HuggingFaceTest, NamesTensorsThatAreMissingUnexpectedOrOfAnotherShape) {
     tensors.erase("model.layers.2.mlp.up_proj.weight");
   });
   EXPECT_THAT(refusal(), HasSubstr("Required but not provided tensors: model.layers.2.mlp.up_proj.weight"));
-  rewrite([](auto& tensors) {
-    tensors["model.layers.2.mlp.up_proj.weight"] = {{20, 28}, std::vector<float>(560)};
-  });
+  rewrite([](auto& tensors) { tensors["model.layers.2.mlp.up_proj.weight"] = {{20, 28}, std::vector<float>(560)}; });
   EXPECT_THAT(refusal(), HasSubstr("has shape [20, 28], config.json asks for [28, 20]"));
 }
 

@@ -85,8 +85,8 @@ class Copier {
     convertElements(gathered, source_dtype, out, dtype_, count);
     if (dtype_ == DType::kFloat16 && source_dtype != DType::kFloat16 &&
         overflowsFloat16(gathered, source_dtype, out, count)) {
-      fail(ErrorCode::kInvalidArgument, "tensor '{}' holds values beyond float16's 65504; convert with --dtype bfloat16",
-           name);
+      fail(ErrorCode::kInvalidArgument,
+           "tensor '{}' holds values beyond float16's 65504; convert with --dtype bfloat16", name);
     }
     emit({out, bytes});
   }

@@ -87,8 +87,8 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
       const int64_t end =
           std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin, rows);
       auto& tasks = place.row_begin == 0 ? leading : appended;
-      tasks.push_back({source, tensor.dtype, begin, end, cols, place.row_begin, place.kind,
-                       writer.data(index.at(place.name))});
+      tasks.push_back(
+          {source, tensor.dtype, begin, end, cols, place.row_begin, place.kind, writer.data(index.at(place.name))});
       begin = end;
     }
   };
@@ -133,12 +133,10 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint.rank(rank, table), model, rank,
-             directory.path() / fmt::format("rank{}.engine", rank), pool);
+    packRank(checkpoint.rank(rank, table), model, rank, directory.path() / fmt::format("rank{}.engine", rank), pool);
   }
-  const Json json = {{"version", CHORUS_VERSION},
-                     {"pretrained_config", model.toJson()},
-                     {"build_config", config.toJson()}};
+  const Json json = {
+      {"version", CHORUS_VERSION}, {"pretrained_config", model.toJson()}, {"build_config", config.toJson()}};
   writeFileAtomically(directory.path() / "config.json", json.dump(2) + "\n");
   directory.publish();
 }

@@ -45,10 +45,18 @@ BuildConfig BuildConfig::fromJson(const Json& json, std::string_view source) {
 }
 
 Json BuildConfig::toJson() const {
-  return {{"max_batch_size", max_batch_size}, {"max_input_len", max_input_len}, {"max_seq_len", max_seq_len},
-          {"max_num_tokens", max_num_tokens}, {"max_beam_width", max_beam_width}, {"max_lora_rank", max_lora_rank},
-          {"tokens_per_block", tokens_per_block}, {"lora_plugin", lora_plugin}, {"dora_plugin", dora_plugin},
-          {"lora_target_modules", lora_target_modules}, {"backend", backend}, {"packing_version", packing_version},
+  return {{"max_batch_size", max_batch_size},
+          {"max_input_len", max_input_len},
+          {"max_seq_len", max_seq_len},
+          {"max_num_tokens", max_num_tokens},
+          {"max_beam_width", max_beam_width},
+          {"max_lora_rank", max_lora_rank},
+          {"tokens_per_block", tokens_per_block},
+          {"lora_plugin", lora_plugin},
+          {"dora_plugin", dora_plugin},
+          {"lora_target_modules", lora_target_modules},
+          {"backend", backend},
+          {"packing_version", packing_version},
           {"recorded", recorded}};
 }
 

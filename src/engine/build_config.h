@@ -16,7 +16,7 @@ inline constexpr int32_t kPackingVersion = 1;
 struct BuildConfig {
   int32_t max_batch_size = 64;
   int32_t max_input_len = 1024;
-  int32_t max_seq_len = 0;          // 0: from the model
+  int32_t max_seq_len = 0;  // 0: from the model
   int32_t max_num_tokens = 2048;
   int32_t max_beam_width = 1;
   int32_t tokens_per_block = 64;
@@ -26,7 +26,7 @@ struct BuildConfig {
   std::vector<std::string> lora_target_modules;  // empty: all that the architecture has
   std::string backend = "cpu";
   int32_t packing_version = kPackingVersion;
-  Json recorded = Json::object();   // accepted trtllm-build flags that change nothing here
+  Json recorded = Json::object();  // accepted trtllm-build flags that change nothing here
 
   static BuildConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;

@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (std::min({config.max_batch_size, config.max_input_len, config.max_num_tokens, config.max_beam_width,
-                config.max_lora_rank, config.tokens_per_block}) < 1 || config.max_seq_len < 0) {
+                config.max_lora_rank, config.tokens_per_block}) < 1 ||
+      config.max_seq_len < 0) {
     std::abort();
   }
   const chorus::Json json = config.toJson();

@@ -16,7 +16,8 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
   const std::string source = config_path.string();
   if (!config.contains("pretrained_config") || !config.contains("build_config")) {
     fail(ErrorCode::kInvalidArgument, "{}: not an engine's config.json (no pretrained_config and build_config); {}",
-         source, config.contains("architecture") ? "this is a checkpoint or model: run `chorus build` first" : kBuildAgain);
+         source,
+         config.contains("architecture") ? "this is a checkpoint or model: run `chorus build` first" : kBuildAgain);
   }
   auto engine = std::make_shared<Engine>();
   engine->build_ = BuildConfig::fromJson(config["build_config"], source + ": build_config");

@@ -28,8 +28,13 @@ uint64_t alignUp(uint64_t x) { return (x + kAlignment - 1) / kAlignment * kAlign
 std::string indexText(const std::vector<EngineTensor>& tensors) {
   Json list = Json::array();
   for (const EngineTensor& t : tensors) {
-    list.push_back({{"name", t.name}, {"kind", kKindNames[static_cast<size_t>(t.kind)]}, {"dtype", dtypeName(t.dtype)},
-                    {"rows", t.rows}, {"cols", t.cols}, {"offset", t.offset}, {"bytes", t.bytes}});
+    list.push_back({{"name", t.name},
+                    {"kind", kKindNames[static_cast<size_t>(t.kind)]},
+                    {"dtype", dtypeName(t.dtype)},
+                    {"rows", t.rows},
+                    {"cols", t.cols},
+                    {"offset", t.offset},
+                    {"bytes", t.bytes}});
   }
   return Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
 }

@@ -18,10 +18,10 @@ class EngineFileTest : public testing::Test {
   ~EngineFileTest() override { std::filesystem::remove_all(dir_); }
 
   std::string writeSample() {
-    EngineFileWriter writer(dir_ / "rank0.engine",
-                            {{.name = "a", .kind = EngineTensorKind::kVector, .rows = 1, .cols = 3},
-                             {.name = "b", .kind = EngineTensorKind::kLinear, .dtype = DType::kBFloat16, .rows = 17,
-                              .cols = 5}});
+    EngineFileWriter writer(
+        dir_ / "rank0.engine",
+        {{.name = "a", .kind = EngineTensorKind::kVector, .rows = 1, .cols = 3},
+         {.name = "b", .kind = EngineTensorKind::kLinear, .dtype = DType::kBFloat16, .rows = 17, .cols = 5}});
     std::memset(writer.data(0), 1, 12);
     std::memset(writer.data(1), 2, writer.tensors()[1].bytes);
     writer.commit();

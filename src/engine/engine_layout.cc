@@ -32,11 +32,14 @@ EnginePlacement placeInEngine(const RankTensor& tensor) {
   }
   const std::string stem = endsWith(name, ".weight") ? replaceTail(name, ".weight", "") : name;
   switch (tensor.row->role) {
-    case WeightRole::kEmbedding: return {stem, EngineTensorKind::kTable, 0};
+    case WeightRole::kEmbedding:
+      return {stem, EngineTensorKind::kTable, 0};
     case WeightRole::kLinear:
-    case WeightRole::kLmHead: return {stem, EngineTensorKind::kLinear, 0};
+    case WeightRole::kLmHead:
+      return {stem, EngineTensorKind::kLinear, 0};
     case WeightRole::kBias:
-    case WeightRole::kNorm: return {stem, EngineTensorKind::kVector, 0};
+    case WeightRole::kNorm:
+      return {stem, EngineTensorKind::kVector, 0};
   }
   return {stem, EngineTensorKind::kVector, 0};
 }

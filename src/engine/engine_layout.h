@@ -13,7 +13,7 @@ namespace chorus {
 
 // A checkpoint tensor's place: rows [row_begin, row_begin + its rows) of an engine tensor.
 struct EnginePlacement {
-  std::string name;                // of the engine tensor: "transformer.layers.0.mlp.fc_gate"
+  std::string name;  // of the engine tensor: "transformer.layers.0.mlp.fc_gate"
   EngineTensorKind kind = EngineTensorKind::kVector;
   int64_t row_begin = 0;
 };

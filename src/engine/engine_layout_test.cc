@@ -7,7 +7,8 @@ namespace chorus {
 namespace {
 
 TEST(EngineLayoutTest, GatedHalvesBecomeOneLinearAndATiedHeadTheTablesCopy) {
-  const WeightRow embedding{.name = "transformer.vocab_embedding.weight", .shape = {11, 4}, .role = WeightRole::kEmbedding};
+  const WeightRow embedding{
+      .name = "transformer.vocab_embedding.weight", .shape = {11, 4}, .role = WeightRole::kEmbedding};
   const WeightRow fc{.name = "transformer.layers.{}.mlp.fc.weight", .shape = {6, 4}};
   const WeightRow gate{.name = "transformer.layers.{}.mlp.gate.weight", .shape = {6, 4}};
   const WeightRow gate_bias{.name = "transformer.layers.{}.mlp.gate.bias", .shape = {6}, .role = WeightRole::kBias};

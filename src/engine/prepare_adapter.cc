@@ -27,14 +27,11 @@ Session::Place Session::placeOf(const AdapterModule& module) const {
   const int32_t tp_rank = mapping.tpRank(engine_->rank());
   const auto target = findModule(table_, module.module_id);
   const WeightRow* row = target ? target->row : nullptr;
-  const auto linear =
-      row ? linearPlace(*row, sliceForRank(*row, mapping.tp_size, tp_rank).rows) : std::nullopt;
-  if (!linear)
-    fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
+  const auto linear = row ? linearPlace(*row, sliceForRank(*row, mapping.tp_size, tp_rank).rows) : std::nullopt;
+  if (!linear) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
   return {.layer = module.layer - engine_->layers().begin,
           .linear = linear->linear,
-          .out_begin =
-              linear->row_begin + rankRowBegin(*row, target->target->row_begin, mapping.tp_size, tp_rank)};
+          .out_begin = linear->row_begin + rankRowBegin(*row, target->target->row_begin, mapping.tp_size, tp_rank)};
 }
 
 std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const {
@@ -43,10 +40,10 @@ std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const 
   const PackedWeight base = linearOf(place.layer, place.linear);
   std::vector<float> a(static_cast<size_t>(module.rank * module.in));
   std::vector<float> b(static_cast<size_t>(module.out * module.rank));
-  convertElements(convertValues(module.a, module.dtype, dtype, std::ssize(a)).data(), dtype, a.data(),
-                  DType::kFloat32, a.size());
-  convertElements(convertValues(module.b, module.dtype, dtype, std::ssize(b)).data(), dtype, b.data(),
-                  DType::kFloat32, b.size());
+  convertElements(convertValues(module.a, module.dtype, dtype, std::ssize(a)).data(), dtype, a.data(), DType::kFloat32,
+                  a.size());
+  convertElements(convertValues(module.b, module.dtype, dtype, std::ssize(b)).data(), dtype, b.data(), DType::kFloat32,
+                  b.size());
   std::vector<float> row(static_cast<size_t>(base.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
@@ -71,8 +68,7 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
   int64_t used = 0;
   // Takes the next piece of memory; returns its staging address, and where the device will find it.
   const auto take = [&](int64_t bytes) {
-    const std::pair<std::byte*, std::byte*> piece{staging.as<std::byte>() + used,
-                                                  memory.as<std::byte>() + used};
+    const std::pair<std::byte*, std::byte*> piece{staging.as<std::byte>() + used, memory.as<std::byte>() + used};
     used += packedPiece(bytes);
     return piece;
   };

@@ -14,8 +14,7 @@ namespace {
 // parts: of the tensor-parallel ranks of one stage, which hold the same modules. A linear that is cut along
 // its inputs has some of every row on each rank: squares are added in rank order, and the factors are the
 // same on all.
-void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions,
-                         const WeightTable& table) {
+void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions, const WeightTable& table) {
   for (size_t m = 0; m < parts.front().modules.size(); ++m) {
     const AdapterModule& first = parts.front().modules[m];
     if (first.magnitude.empty() || first.magnitude_is_normalised) continue;
@@ -65,8 +64,7 @@ int64_t RankGroup::preparedBytes(const Adapter& adapter) const {
   checkServable(adapter, engine().buildConfig());
   int64_t bytes = 0;
   for (int32_t rank = 0; rank < size(); ++rank) {
-    bytes +=
-        packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank), engine().config().dtype);
+    bytes += packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank), engine().config().dtype);
   }
   return bytes;
 }

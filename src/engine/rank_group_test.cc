@@ -49,8 +49,7 @@ class RankGroupTest : public ::testing::Test {
 
   static std::vector<std::byte> randomValues(int64_t count, DType dtype, std::mt19937_64& rng) {
     std::vector<float> values(static_cast<size_t>(count));
-    for (float& value : values)
-      value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
+    for (float& value : values) value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
     std::vector<std::byte> bytes(values.size() * dtypeSize(dtype));
     convertElements(values.data(), DType::kFloat32, bytes.data(), dtype, values.size());
     return bytes;
@@ -85,11 +84,9 @@ class RankGroupTest : public ::testing::Test {
     std::mt19937_64 rng(815);
     Adapter adapter{.name = "random", .max_rank = 4, .uses_dora = true, .content_hash = "hash"};
     const auto add = [&](int32_t layer, int32_t id, const char* name, int64_t out, int64_t in, bool dora) {
-      AdapterModule module{
-          .module_id = id, .module_name = name, .layer = layer, .rank = 4, .in = in, .out = out};
+      AdapterModule module{.module_id = id, .module_name = name, .layer = layer, .rank = 4, .in = in, .out = out};
       const auto store = [&](int64_t count) {
-        const auto held =
-            std::make_shared<const std::vector<std::byte>>(randomValues(count, DType::kFloat32, rng));
+        const auto held = std::make_shared<const std::vector<std::byte>>(randomValues(count, DType::kFloat32, rng));
         adapter.storage.push_back(held);
         return held->data();
       };
@@ -160,8 +157,7 @@ TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
     EXPECT_TRUE(parts(rank, 0, LinearId::kFcGate).empty());
     // Factors of a row that both ranks share are the same on both.
     for (int64_t o = 0; o < 24; ++o) {
-      EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].magnitude[o],
-                parts(rank ^ 1, 0, LinearId::kProj)[0].magnitude[o]);
+      EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].magnitude[o], parts(rank ^ 1, 0, LinearId::kProj)[0].magnitude[o]);
     }
   }
   EXPECT_EQ(parts(0, 1, LinearId::kQkv).size(), 1u);             // layers 0 and 1
@@ -173,8 +169,8 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
   RankGroup ranks = makeGroup(2, 1, 1);
   const Adapter whole = adapter();
   const auto prepared = ranks.prepareAdapter(whole);
-  const AdapterModule& module = *std::find_if(whole.modules.begin(), whole.modules.end(),
-                                              [](const auto& m) { return m.module_id == kMlp4HToH; });
+  const AdapterModule& module =
+      *std::find_if(whole.modules.begin(), whole.modules.end(), [](const auto& m) { return m.module_id == kMlp4HToH; });
   const auto value = [](const std::byte* data, int64_t i) {
     float rounded = 0;
     std::byte bits[2];
@@ -190,8 +186,7 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
       unpackRow(engine.linear("transformer.layers.0.mlp.proj", 24, 20), o, row.data());
       for (int64_t i = 0; i < 20; ++i) {
         double sum = row[static_cast<size_t>(i)];
-        for (int64_t r = 0; r < 4; ++r)
-          sum += value(module.b, o * 4 + r) * value(module.a, r * 40 + rank * 20 + i);
+        for (int64_t r = 0; r < 4; ++r) sum += value(module.b, o * 4 + r) * value(module.a, r * 40 + rank * 20 + i);
         squares += sum * sum;
       }
     }

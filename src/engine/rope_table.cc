@@ -22,9 +22,12 @@ float inverseFrequency(const ModelConfig& config, int64_t i) {
   const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.rotary_embedding_dim);
   const float frequency = 1.0f / std::pow(static_cast<float>(config.rotary_base), exponent);
   switch (config.rotary_scaling.type) {
-    case RopeScalingType::kNone: return frequency;
-    case RopeScalingType::kLinear: return frequency / static_cast<float>(config.rotary_scaling.factor);
-    case RopeScalingType::kLlama3: return llama3Frequency(frequency, config.rotary_scaling);
+    case RopeScalingType::kNone:
+      return frequency;
+    case RopeScalingType::kLinear:
+      return frequency / static_cast<float>(config.rotary_scaling.factor);
+    case RopeScalingType::kLlama3:
+      return llama3Frequency(frequency, config.rotary_scaling);
   }
   return frequency;
 }

@@ -34,7 +34,10 @@ TEST(RopeTableTest, PlainAndLinearFrequencies) {
 }
 
 TEST(RopeTableTest, Llama3KeepsShortWavelengthsAndSlowsLongOnes) {
-  RopeScaling scaling{.type = RopeScalingType::kLlama3, .factor = 8.0, .low_freq_factor = 1.0, .high_freq_factor = 4.0,
+  RopeScaling scaling{.type = RopeScalingType::kLlama3,
+                      .factor = 8.0,
+                      .low_freq_factor = 1.0,
+                      .high_freq_factor = 4.0,
                       .original_max_position_embeddings = 100};
   const HostRopeTable table = makeRopeTable(configWith(scaling), 2);
   // Wavelengths 2 pi * {1, 10, 100, 1000}; bounds at 100 / 4 = 25 and 100 / 1 = 100.

@@ -33,8 +33,7 @@ void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
   } else if (config.use_parallel_embedding) {
     weights.embedding_cols = config.hidden_size / mapping.tp_size;
   }
-  const auto table =
-      engine.table("transformer.vocab_embedding", weights.embedding_rows, weights.embedding_cols);
+  const auto table = engine.table("transformer.vocab_embedding", weights.embedding_rows, weights.embedding_cols);
   weights.embedding = table.data;
   weights.embedding_dtype = table.dtype;
 }
@@ -100,8 +99,8 @@ DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backe
   move(weights.final_norm);
   move(weights.lm_head.data);
   for (DecoderLayerWeights& w : weights.layers) {
-    for (const float** vector : {&w.attention_norm, &w.qkv_bias, &w.dense_bias, &w.attention_out_norm, &w.mlp_norm, &w.fc_gate_bias,
-                                &w.proj_bias, &w.mlp_out_norm}) {
+    for (const float** vector : {&w.attention_norm, &w.qkv_bias, &w.dense_bias, &w.attention_out_norm, &w.mlp_norm,
+                                 &w.fc_gate_bias, &w.proj_bias, &w.mlp_out_norm}) {
       move(*vector);
     }
     for (PackedWeight* linear : {&w.qkv, &w.dense, &w.fc_gate, &w.proj}) move(linear->data);
@@ -113,8 +112,10 @@ DType kvDType(const ModelConfig& config) { return config.dtype; }
 
 KvLayer kvLayer(const ModelConfig& config, int32_t tokens_per_block) {
   const DecoderShape shape = rankShape(config);
-  return {.dtype = kvDType(config), .num_kv_heads = shape.num_kv_heads,
-          .head_size = static_cast<int32_t>(shape.head_size), .tokens_per_block = tokens_per_block};
+  return {.dtype = kvDType(config),
+          .num_kv_heads = shape.num_kv_heads,
+          .head_size = static_cast<int32_t>(shape.head_size),
+          .tokens_per_block = tokens_per_block};
 }
 
 // The first rank of the last stage gives a step's logits to the host.
@@ -206,8 +207,8 @@ SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& g
   const bool last_stage = config.mapping.ppRank(engine.rank()) + 1 == config.mapping.pp_size;
   SessionMemory memory;
   memory.weights = static_cast<int64_t>(engine.weightBytes());
-  memory.kv_cache = ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * engine.layers().count() *
-                    options.kv_blocks;
+  memory.kv_cache =
+      ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * engine.layers().count() * options.kv_blocks;
   constexpr int64_t kFloat = sizeof(float);
   memory.activations = DecoderActivations::bytes(rankShape(config), config.mapping.tp_size, last_stage,
                                                  options.max_num_tokens, options.max_batch_size);
@@ -219,10 +220,14 @@ SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& g
 PackedWeight Session::linearOf(int32_t layer, LinearId linear) const {
   const DecoderLayerWeights& weights = state_->host_layers[static_cast<size_t>(layer)];
   switch (linear) {
-    case LinearId::kQkv: return weights.qkv;
-    case LinearId::kDense: return weights.dense;
-    case LinearId::kFcGate: return weights.fc_gate;
-    case LinearId::kProj: return weights.proj;
+    case LinearId::kQkv:
+      return weights.qkv;
+    case LinearId::kDense:
+      return weights.dense;
+    case LinearId::kFcGate:
+      return weights.fc_gate;
+    case LinearId::kProj:
+      return weights.proj;
   }
   return weights.qkv;
 }

@@ -63,7 +63,8 @@ TEST(NpyTest, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal(edit("(4, ), }", "(99999999999999999,99999999999),}")), testing::HasSubstr("overflows"));
   EXPECT_THAT(refusal(edit("<i4", ">i4")), testing::HasSubstr("'>i4' not supported"));
   EXPECT_THAT(refusal(edit("<i4", "|O8")), testing::HasSubstr("'|O8' not supported"));
-  EXPECT_THAT(refusal(edit(std::string_view("\x01\x00", 2), "\x01\x01")), testing::HasSubstr("npy version 1.1")) << "a minor version";
+  EXPECT_THAT(refusal(edit(std::string_view("\x01\x00", 2), "\x01\x01")), testing::HasSubstr("npy version 1.1"))
+      << "a minor version";
   EXPECT_THAT(refusal(edit("(4, )", "(4)  ")), testing::HasSubstr("malformed")) << "a number to Python";
   EXPECT_THAT(refusal(edit("(4, )", "(04,)")), testing::HasSubstr("malformed")) << "no number to Python";
   EXPECT_THAT(refusal(edit("{", " ")), testing::HasSubstr("malformed"));

@@ -17,13 +17,44 @@ constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxArguments = 64;
 
 enum Opcode : uint8_t {
-  kMark = '(', kStop = '.', kBinInt = 'J', kBinInt1 = 'K', kBinInt2 = 'M', kNone = 'N', kBinPersId = 'Q',
-  kReduce = 'R', kShortBinString = 'U', kBinUnicode = 'X', kAppend = 'a', kBuild = 'b', kGlobal = 'c', kAppends = 'e',
-  kBinFloat = 'G', kBinGet = 'h', kLongBinGet = 'j', kEmptyList = ']', kBinPut = 'q', kLongBinPut = 'r',
-  kSetItem = 's', kTuple = 't', kEmptyTuple = ')', kSetItems = 'u', kEmptyDict = '}', kProto = 0x80, kTuple1 = 0x85,
-  kTuple2 = 0x86, kTuple3 = 0x87, kNewTrue = 0x88, kNewFalse = 0x89, kLong1 = 0x8a,
+  kMark = '(',
+  kStop = '.',
+  kBinInt = 'J',
+  kBinInt1 = 'K',
+  kBinInt2 = 'M',
+  kNone = 'N',
+  kBinPersId = 'Q',
+  kReduce = 'R',
+  kShortBinString = 'U',
+  kBinUnicode = 'X',
+  kAppend = 'a',
+  kBuild = 'b',
+  kGlobal = 'c',
+  kAppends = 'e',
+  kBinFloat = 'G',
+  kBinGet = 'h',
+  kLongBinGet = 'j',
+  kEmptyList = ']',
+  kBinPut = 'q',
+  kLongBinPut = 'r',
+  kSetItem = 's',
+  kTuple = 't',
+  kEmptyTuple = ')',
+  kSetItems = 'u',
+  kEmptyDict = '}',
+  kProto = 0x80,
+  kTuple1 = 0x85,
+  kTuple2 = 0x86,
+  kTuple3 = 0x87,
+  kNewTrue = 0x88,
+  kNewFalse = 0x89,
+  kLong1 = 0x8a,
   // Protocol 4.
-  kShortBinUnicode = 0x8c, kBinUnicode8 = 0x8d, kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95
+  kShortBinUnicode = 0x8c,
+  kBinUnicode8 = 0x8d,
+  kStackGlobal = 0x93,
+  kMemoize = 0x94,
+  kFrame = 0x95
 };
 
 struct Refused {
@@ -32,14 +63,37 @@ struct Refused {
 };
 // Opcodes that torch.save does not need for tensors in containers: they make objects, call functions by other ways, or
 // belong to text protocols.
-constexpr Refused kRefused[] = {
-    {'i', "INST"},      {'o', "OBJ"},        {0x81, "NEWOBJ"},    {0x92, "NEWOBJ_EX"},  {0x82, "EXT1"},
-    {0x83, "EXT2"},     {0x84, "EXT4"},      {'P', "PERSID"},     {'0', "POP"},         {'1', "POP_MARK"},
-    {'2', "DUP"},       {'I', "INT"},        {'L', "LONG"},       {'F', "FLOAT"},       {'S', "STRING"},
-    {'V', "UNICODE"},   {'T', "BINSTRING"},  {'g', "GET"},        {'p', "PUT"},         {'l', "LIST"},
-    {'d', "DICT"},      {0x8b, "LONG4"},     {'B', "BINBYTES"},   {'C', "SHORT_BINBYTES"}, {0x8e, "BINBYTES8"},
-    {0x8f, "EMPTY_SET"}, {0x90, "ADDITEMS"}, {0x91, "FROZENSET"}, {0x96, "BYTEARRAY8"}, {0x97, "NEXT_BUFFER"},
-    {0x98, "READONLY_BUFFER"}};
+constexpr Refused kRefused[] = {{'i', "INST"},
+                                {'o', "OBJ"},
+                                {0x81, "NEWOBJ"},
+                                {0x92, "NEWOBJ_EX"},
+                                {0x82, "EXT1"},
+                                {0x83, "EXT2"},
+                                {0x84, "EXT4"},
+                                {'P', "PERSID"},
+                                {'0', "POP"},
+                                {'1', "POP_MARK"},
+                                {'2', "DUP"},
+                                {'I', "INT"},
+                                {'L', "LONG"},
+                                {'F', "FLOAT"},
+                                {'S', "STRING"},
+                                {'V', "UNICODE"},
+                                {'T', "BINSTRING"},
+                                {'g', "GET"},
+                                {'p', "PUT"},
+                                {'l', "LIST"},
+                                {'d', "DICT"},
+                                {0x8b, "LONG4"},
+                                {'B', "BINBYTES"},
+                                {'C', "SHORT_BINBYTES"},
+                                {0x8e, "BINBYTES8"},
+                                {0x8f, "EMPTY_SET"},
+                                {0x90, "ADDITEMS"},
+                                {0x91, "FROZENSET"},
+                                {0x96, "BYTEARRAY8"},
+                                {0x97, "NEXT_BUFFER"},
+                                {0x98, "READONLY_BUFFER"}};
 
 PickleValue ofKind(PickleKind kind, int64_t integer = 0) {
   PickleValue value;
@@ -54,8 +108,10 @@ bool isKey(const PickleValue& value) {
     case PickleKind::kBool:
     case PickleKind::kInt:
     case PickleKind::kFloat:
-    case PickleKind::kText: return true;
-    default: return false;
+    case PickleKind::kText:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -216,14 +272,22 @@ class Machine {
 
   void step(uint8_t opcode) {
     switch (opcode) {
-      case kMark: return marks_.push_back(stack_.size());
-      case kNone: return push({});
-      case kNewTrue: return push(ofKind(PickleKind::kBool, 1));
-      case kNewFalse: return push(ofKind(PickleKind::kBool, 0));
-      case kBinInt: return push(ofKind(PickleKind::kInt, static_cast<int32_t>(number<uint32_t>())));
-      case kBinInt1: return push(ofKind(PickleKind::kInt, number<uint8_t>()));
-      case kBinInt2: return push(ofKind(PickleKind::kInt, number<uint16_t>()));
-      case kLong1: return pushLong();
+      case kMark:
+        return marks_.push_back(stack_.size());
+      case kNone:
+        return push({});
+      case kNewTrue:
+        return push(ofKind(PickleKind::kBool, 1));
+      case kNewFalse:
+        return push(ofKind(PickleKind::kBool, 0));
+      case kBinInt:
+        return push(ofKind(PickleKind::kInt, static_cast<int32_t>(number<uint32_t>())));
+      case kBinInt1:
+        return push(ofKind(PickleKind::kInt, number<uint8_t>()));
+      case kBinInt2:
+        return push(ofKind(PickleKind::kInt, number<uint16_t>()));
+      case kLong1:
+        return pushLong();
       case kBinFloat: {
         uint64_t bits = 0;
         for (const char c : take(8)) bits = bits << 8 | static_cast<uint8_t>(c);
@@ -231,51 +295,82 @@ class Machine {
         value.real = std::bit_cast<double>(bits);
         return push(value);
       }
-      case kBinUnicode: return pushText(number<uint32_t>());
-      case kShortBinString: return pushText(number<uint8_t>());
-      case kEmptyTuple: return push(heap_.newTuple({}));
-      case kTuple1: return pushTuple(1);
-      case kTuple2: return pushTuple(2);
-      case kTuple3: return pushTuple(3);
-      case kTuple: return push(heap_.newTuple(popMark()));
-      case kEmptyList: return push(heap_.newContainer(PickleKind::kList));
-      case kEmptyDict: return push(heap_.newContainer(PickleKind::kDict));
-      case kAppend: return append({pop()});
-      case kAppends: return append(popMark());
+      case kBinUnicode:
+        return pushText(number<uint32_t>());
+      case kShortBinString:
+        return pushText(number<uint8_t>());
+      case kEmptyTuple:
+        return push(heap_.newTuple({}));
+      case kTuple1:
+        return pushTuple(1);
+      case kTuple2:
+        return pushTuple(2);
+      case kTuple3:
+        return pushTuple(3);
+      case kTuple:
+        return push(heap_.newTuple(popMark()));
+      case kEmptyList:
+        return push(heap_.newContainer(PickleKind::kList));
+      case kEmptyDict:
+        return push(heap_.newContainer(PickleKind::kDict));
+      case kAppend:
+        return append({pop()});
+      case kAppends:
+        return append(popMark());
       case kSetItem: {
         const PickleValue value = pop(), key = pop();
         return setItems({key, value});
       }
-      case kSetItems: return setItems(popMark());
-      case kBinPut: memo_[number<uint8_t>()] = top(); return;
-      case kLongBinPut: memo_[number<uint32_t>()] = top(); return;
-      case kBinGet: return getMemo(number<uint8_t>());
-      case kLongBinGet: return getMemo(number<uint32_t>());
+      case kSetItems:
+        return setItems(popMark());
+      case kBinPut:
+        memo_[number<uint8_t>()] = top();
+        return;
+      case kLongBinPut:
+        memo_[number<uint32_t>()] = top();
+        return;
+      case kBinGet:
+        return getMemo(number<uint8_t>());
+      case kLongBinGet:
+        return getMemo(number<uint32_t>());
       case kGlobal: {
         const std::string_view module = line(), name = line();
         return push(host_.findGlobal(module, name));
       }
-      case kReduce: return reduce();
-      case kBuild: return build();
-      case kBinPersId: return push(host_.persistentLoad(heap_, pop()));
-      default: return stepOfProtocol4(opcode);
+      case kReduce:
+        return reduce();
+      case kBuild:
+        return build();
+      case kBinPersId:
+        return push(host_.persistentLoad(heap_, pop()));
+      default:
+        return stepOfProtocol4(opcode);
     }
   }
 
   void stepOfProtocol4(uint8_t opcode) {
     if (protocol_ >= 4) {
       switch (opcode) {
-        case kShortBinUnicode: return pushText(number<uint8_t>());
-        case kBinUnicode8: return pushText(number<uint64_t>());
-        case kStackGlobal: return stackGlobal();
-        case kMemoize: memo_[static_cast<uint32_t>(memo_.size())] = top(); return;
-        case kFrame: number<uint64_t>(); return;  // a hint for readers of streams
-        default: break;
+        case kShortBinUnicode:
+          return pushText(number<uint8_t>());
+        case kBinUnicode8:
+          return pushText(number<uint64_t>());
+        case kStackGlobal:
+          return stackGlobal();
+        case kMemoize:
+          memo_[static_cast<uint32_t>(memo_.size())] = top();
+          return;
+        case kFrame:
+          number<uint64_t>();
+          return;  // a hint for readers of streams
+        default:
+          break;
       }
     }
     for (const Refused& refused : kRefused) {
       if (refused.opcode == opcode) {
-        fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_, refused.name);
+        fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_,
+             refused.name);
       }
     }
     corrupt("an unknown opcode");

@@ -12,7 +12,18 @@
 namespace chorus {
 
 enum class PickleKind : uint8_t {
-  kNone, kBool, kInt, kLong, kFloat, kText, kTuple, kList, kDict, kOrderedDict, kGlobal, kObject
+  kNone,
+  kBool,
+  kInt,
+  kLong,
+  kFloat,
+  kText,
+  kTuple,
+  kList,
+  kDict,
+  kOrderedDict,
+  kGlobal,
+  kObject
 };
 
 // Sixteen bytes; containers lie in a PickleHeap, texts in the pickle.

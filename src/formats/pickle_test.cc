@@ -24,8 +24,13 @@ std::string refusalOfBody(const std::string& body) { return refusalOf(pickled::w
 
 TEST(PickleTest, ReadsNumbersTextsAndContainers) {
   TorchObjects host("f", 5);
-  const std::string bytes = "\x80\x02" "}(" + pickled::text("list") + "](K\x05M\x01\x02J\xff\xff\xff\xff" "eK\x07\x85" + "aX\x01" +
-                            std::string(3, '\0') + "k\x88X\x01" + std::string(3, '\0') + "mNu. and more";
+  const std::string bytes =
+      "\x80\x02"
+      "}(" +
+      pickled::text("list") +
+      "](K\x05M\x01\x02J\xff\xff\xff\xff"
+      "eK\x07\x85" +
+      "aX\x01" + std::string(3, '\0') + "k\x88X\x01" + std::string(3, '\0') + "mNu. and more";
   const Pickle pickle = readPickle(bytes, "f", host);
   EXPECT_EQ(pickle.size, bytes.size() - 9);
   ASSERT_EQ(pickle.root.kind, PickleKind::kDict);
@@ -58,11 +63,15 @@ TEST(PickleTest, LongsKeepTheirSign) {
 
 TEST(PickleTest, MemoReturnsTheSameObject) {
   TorchObjects host("f", 5);
-  const Pickle pickle = readPickle(pickled::whole("](]q\x05h\x05" "e"), "f", host);
+  const Pickle pickle = readPickle(pickled::whole("](]q\x05h\x05"
+                                                  "e"),
+                                   "f", host);
   const auto& list = pickle.heap.items(pickle.root);
   EXPECT_EQ(list[0].index, list[1].index);
   // A list that holds itself is data like any other.
-  EXPECT_EQ(refusalOfBody("]q\x01h\x01" "a"), "");
+  EXPECT_EQ(refusalOfBody("]q\x01h\x01"
+                          "a"),
+            "");
 }
 
 TEST(PickleTest, CommandsAreRefusedByName) {
@@ -70,11 +79,22 @@ TEST(PickleTest, CommandsAreRefusedByName) {
   using pickled::text;
   using pickled::tuple;
   const std::string command = tuple({text("touch /tmp/should_not_exist")});
-  for (const auto& [module, name] : std::vector<std::pair<const char*, const char*>>{
-           {"os", "system"}, {"posix", "system"}, {"nt", "system"}, {"builtins", "eval"}, {"builtins", "exec"},
-           {"__builtin__", "eval"}, {"subprocess", "Popen"}, {"builtins", "getattr"}, {"importlib", "import_module"},
-           {"torch", "load"}, {"torch.hub", "load"}, {"numpy", "load"}, {"torch._utils", "_rebuild_qtensor"},
-           {"functools", "partial"}, {"operator", "attrgetter"}}) {
+  for (const auto& [module, name] :
+       std::vector<std::pair<const char*, const char*>>{{"os", "system"},
+                                                        {"posix", "system"},
+                                                        {"nt", "system"},
+                                                        {"builtins", "eval"},
+                                                        {"builtins", "exec"},
+                                                        {"__builtin__", "eval"},
+                                                        {"subprocess", "Popen"},
+                                                        {"builtins", "getattr"},
+                                                        {"importlib", "import_module"},
+                                                        {"torch", "load"},
+                                                        {"torch.hub", "load"},
+                                                        {"numpy", "load"},
+                                                        {"torch._utils", "_rebuild_qtensor"},
+                                                        {"functools", "partial"},
+                                                        {"operator", "attrgetter"}}) {
     const std::string full = std::string(module) + "." + name;
     const auto refused = AllOf(HasSubstr(full), HasSubstr("refused"), Not(HasSubstr("\n")));
     EXPECT_THAT(refusalOfBody(global(module, name) + command + "R"), refused);
@@ -93,9 +113,11 @@ TEST(PickleTest, CommandsAreRefusedByName) {
   EXPECT_THAT(refusalOfBody(tuple({text("module"), text("m")}) + "Q"), HasSubstr("no storage"));
   EXPECT_THAT(refusalOfBody(text("x") + "Q"), HasSubstr("no storage"));
   // What is known may not be called in other ways than torch.save does.
-  EXPECT_THAT(refusalOfBody(global("collections", "OrderedDict") + tuple({"]"}) + "R"), HasSubstr("collections.OrderedDict"));
+  EXPECT_THAT(refusalOfBody(global("collections", "OrderedDict") + tuple({"]"}) + "R"),
+              HasSubstr("collections.OrderedDict"));
   EXPECT_THAT(refusalOfBody(global("torch", "FloatStorage") + ")R"), HasSubstr("torch.FloatStorage"));
-  EXPECT_THAT(refusalOfBody(global("_codecs", "encode") + tuple({text("x"), text("rot13")}) + "R"), HasSubstr("_codecs.encode"));
+  EXPECT_THAT(refusalOfBody(global("_codecs", "encode") + tuple({text("x"), text("rot13")}) + "R"),
+              HasSubstr("_codecs.encode"));
   // State other than the attributes of an ordered dictionary.
   EXPECT_THAT(refusalOfBody("}}b"), HasSubstr("BUILD"));
   EXPECT_THAT(refusalOfBody(global("collections", "OrderedDict") + ")R" + text("x") + "b"), HasSubstr("BUILD"));
@@ -113,10 +135,38 @@ TEST(PickleTest, DamageIsRefused) {
   for (const char protocol : {0, 1, 6}) {
     EXPECT_THAT(refusalOf(std::string("\x80") + protocol + "N."), HasSubstr("pickle protocol"));
   }
-  for (const std::string& body : std::vector<std::string>{
-           "", "NN", "(N", "t", "e", "u", "a", "\x85", "N\x86", "NN\x87", "h\x01", "q\x01", "j\x01", "R", "NR", "b",
-           "NNa", "}Nu", "N(NNu", "}(Nu", "NNNs", "X\xff\xff\xff\xff", "X\x01" + std::string(3, '\0') + "\xff", "U\x05x",
-           "cos", "c\n", "\x8a\x05x", "G1234", "Q", "]N)R", "\x99", "(N]" /* stack below a mark */ "ta"}) {
+  for (const std::string& body : std::vector<std::string>{"",
+                                                          "NN",
+                                                          "(N",
+                                                          "t",
+                                                          "e",
+                                                          "u",
+                                                          "a",
+                                                          "\x85",
+                                                          "N\x86",
+                                                          "NN\x87",
+                                                          "h\x01",
+                                                          "q\x01",
+                                                          "j\x01",
+                                                          "R",
+                                                          "NR",
+                                                          "b",
+                                                          "NNa",
+                                                          "}Nu",
+                                                          "N(NNu",
+                                                          "}(Nu",
+                                                          "NNNs",
+                                                          "X\xff\xff\xff\xff",
+                                                          "X\x01" + std::string(3, '\0') + "\xff",
+                                                          "U\x05x",
+                                                          "cos",
+                                                          "c\n",
+                                                          "\x8a\x05x",
+                                                          "G1234",
+                                                          "Q",
+                                                          "]N)R",
+                                                          "\x99",
+                                                          "(N]" /* stack below a mark */ "ta"}) {
     EXPECT_NE(refusalOfBody(body), "") << body;
   }
   EXPECT_THAT(refusalOfBody("N(R"), HasSubstr("stack")) << "a mark hides what is below it";

@@ -21,8 +21,8 @@ struct DTypeName {
   DType dtype;
 };
 constexpr DTypeName kDTypeNames[] = {
-    {"F32", DType::kFloat32}, {"F16", DType::kFloat16}, {"BF16", DType::kBFloat16}, {"F64", DType::kFloat64},
-    {"I8", DType::kInt8},     {"U8", DType::kUint8},    {"I16", DType::kInt16},     {"I32", DType::kInt32},
+    {"F32", DType::kFloat32}, {"F16", DType::kFloat16}, {"BF16", DType::kBFloat16},     {"F64", DType::kFloat64},
+    {"I8", DType::kInt8},     {"U8", DType::kUint8},    {"I16", DType::kInt16},         {"I32", DType::kInt32},
     {"I64", DType::kInt64},   {"BOOL", DType::kBool},   {"F8_E4M3", DType::kFloat8E4M3}};
 
 uint64_t littleEndian64(std::span<const std::byte> bytes) {
@@ -65,21 +65,22 @@ ParsedTensor parseTensor(const std::string& name, const Json& value, uint64_t da
   }
 
   const auto offsets = value.find("data_offsets");
-  if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 ||
-      !(*offsets)[0].is_number_unsigned() || !(*offsets)[1].is_number_unsigned()) {
+  if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
+      !(*offsets)[1].is_number_unsigned()) {
     fail(ErrorCode::kCorrupt, "{}: data_offsets must be two sizes", where);
   }
   tensor.begin = (*offsets)[0].get<uint64_t>();
   tensor.end = (*offsets)[1].get<uint64_t>();
   if (tensor.begin > tensor.end || tensor.end > data_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: bytes {} to {} lie outside the file's {} bytes of data; the file is truncated or damaged",
-         where, tensor.begin, tensor.end, data_bytes);
+    fail(ErrorCode::kCorrupt,
+         "{}: bytes {} to {} lie outside the file's {} bytes of data; the file is truncated or damaged", where,
+         tensor.begin, tensor.end, data_bytes);
   }
-  const uint64_t expected = checkedMul(checkedElementCount(tensor.shape, where.c_str()), dtypeSize(tensor.dtype),
-                                       where.c_str());
+  const uint64_t expected =
+      checkedMul(checkedElementCount(tensor.shape, where.c_str()), dtypeSize(tensor.dtype), where.c_str());
   if (tensor.end - tensor.begin != expected) {
-    fail(ErrorCode::kCorrupt, "{}: shape {} of {} needs {} bytes, data_offsets give {}", where,
-         shapeText(tensor.shape), dtype_name, expected, tensor.end - tensor.begin);
+    fail(ErrorCode::kCorrupt, "{}: shape {} of {} needs {} bytes, data_offsets give {}", where, shapeText(tensor.shape),
+         dtype_name, expected, tensor.end - tensor.begin);
   }
   return tensor;
 }

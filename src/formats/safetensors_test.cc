@@ -87,7 +87,8 @@ using SafetensorsFileTest = TemporaryDirectory;
 TEST_F(SafetensorsFileTest, WriterRoundTripsInAnyOrderAndAlignsEveryTensor) {
   const auto path = dir_ / "t.safetensors";
   {
-    SafetensorsWriter writer(path, {{"h", DType::kBFloat16, {3}}, {"f", DType::kFloat32, {2}}, {"s", DType::kInt8, {}}});
+    SafetensorsWriter writer(path,
+                             {{"h", DType::kBFloat16, {3}}, {"f", DType::kFloat32, {2}}, {"s", DType::kInt8, {}}});
     const uint16_t h[] = {1, 2, 3};
     const float f[] = {4.0f, 5.0f};
     writer.write("s", 0, std::as_bytes(std::span("x", 1)));

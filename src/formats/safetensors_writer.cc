@@ -19,17 +19,28 @@ constexpr uint64_t kAlignment = 8;
 
 std::string_view formatName(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return "F32";
-    case DType::kFloat16: return "F16";
-    case DType::kBFloat16: return "BF16";
-    case DType::kFloat64: return "F64";
-    case DType::kInt8: return "I8";
-    case DType::kUint8: return "U8";
-    case DType::kInt16: return "I16";
-    case DType::kInt32: return "I32";
-    case DType::kInt64: return "I64";
-    case DType::kBool: return "BOOL";
-    case DType::kFloat8E4M3: return "F8_E4M3";
+    case DType::kFloat32:
+      return "F32";
+    case DType::kFloat16:
+      return "F16";
+    case DType::kBFloat16:
+      return "BF16";
+    case DType::kFloat64:
+      return "F64";
+    case DType::kInt8:
+      return "I8";
+    case DType::kUint8:
+      return "U8";
+    case DType::kInt16:
+      return "I16";
+    case DType::kInt32:
+      return "I32";
+    case DType::kInt64:
+      return "I64";
+    case DType::kBool:
+      return "BOOL";
+    case DType::kFloat8E4M3:
+      return "F8_E4M3";
   }
   return "";
 }

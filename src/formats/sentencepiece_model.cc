@@ -25,11 +25,20 @@ class Fields {
     wire_ = static_cast<int>(key & 7);
     if (number_ == 0) corrupt("a field has the number 0");
     switch (wire_) {
-      case 0: integer_ = readVarint(); break;
-      case 1: take(8); break;
-      case 2: text_ = take(readVarint()); break;
-      case 5: text_ = take(4); break;
-      default: corrupt("a field has an unknown wire type");
+      case 0:
+        integer_ = readVarint();
+        break;
+      case 1:
+        take(8);
+        break;
+      case 2:
+        text_ = take(readVarint());
+        break;
+      case 5:
+        text_ = take(4);
+        break;
+      default:
+        corrupt("a field has an unknown wire type");
     }
     return true;
   }
@@ -88,15 +97,20 @@ SentencePiece readPiece(std::string_view bytes, std::string_view source) {
   Fields fields(bytes, source);
   while (fields.next()) {
     switch (fields.number()) {
-      case 1: piece.text = fields.text(); break;
-      case 2: piece.score = fields.real(); break;
+      case 1:
+        piece.text = fields.text();
+        break;
+      case 2:
+        piece.score = fields.real();
+        break;
       case 3: {
         const uint64_t type = fields.integer();
         if (type < 1 || type > 6) fields.corrupt("a piece has an unknown type");
         piece.type = static_cast<SentencePiece::Type>(type);
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
   if (piece.text.empty() || piece.text.size() > kMaxPieceBytes) fields.corrupt("a piece is empty or too long");
@@ -114,13 +128,26 @@ void readTrainerSpec(std::string_view bytes, std::string_view source, SentencePi
         model.kind = static_cast<SentencePieceModel::Kind>(kind);
         break;
       }
-      case 24: model.whitespace_as_suffix = fields.boolean(); break;
-      case 35: model.byte_fallback = fields.boolean(); break;
-      case 40: model.unk_id = fields.signedInteger(); break;
-      case 41: model.bos_id = fields.signedInteger(); break;
-      case 42: model.eos_id = fields.signedInteger(); break;
-      case 43: model.pad_id = fields.signedInteger(); break;
-      default: break;
+      case 24:
+        model.whitespace_as_suffix = fields.boolean();
+        break;
+      case 35:
+        model.byte_fallback = fields.boolean();
+        break;
+      case 40:
+        model.unk_id = fields.signedInteger();
+        break;
+      case 41:
+        model.bos_id = fields.signedInteger();
+        break;
+      case 42:
+        model.eos_id = fields.signedInteger();
+        break;
+      case 43:
+        model.pad_id = fields.signedInteger();
+        break;
+      default:
+        break;
     }
   }
 }
@@ -129,11 +156,20 @@ void readNormalizerSpec(std::string_view bytes, std::string_view source, Sentenc
   Fields fields(bytes, source);
   while (fields.next()) {
     switch (fields.number()) {
-      case 2: model.precompiled_charsmap = fields.text(); break;
-      case 3: model.add_dummy_prefix = fields.boolean(); break;
-      case 4: model.remove_extra_whitespaces = fields.boolean(); break;
-      case 5: model.escape_whitespaces = fields.boolean(); break;
-      default: break;
+      case 2:
+        model.precompiled_charsmap = fields.text();
+        break;
+      case 3:
+        model.add_dummy_prefix = fields.boolean();
+        break;
+      case 4:
+        model.remove_extra_whitespaces = fields.boolean();
+        break;
+      case 5:
+        model.escape_whitespaces = fields.boolean();
+        break;
+      default:
+        break;
     }
   }
 }
@@ -149,9 +185,14 @@ SentencePieceModel parseSentencePieceModel(std::span<const std::byte> bytes, std
         if (model.pieces.size() == kMaxPieces) fields.corrupt("it has too many pieces");
         model.pieces.push_back(readPiece(fields.text(), source));
         break;
-      case 2: readTrainerSpec(fields.text(), source, model); break;
-      case 3: readNormalizerSpec(fields.text(), source, model); break;
-      default: break;
+      case 2:
+        readTrainerSpec(fields.text(), source, model);
+        break;
+      case 3:
+        readNormalizerSpec(fields.text(), source, model);
+        break;
+      default:
+        break;
     }
   }
   if (model.pieces.empty()) fields.corrupt("it has no pieces");

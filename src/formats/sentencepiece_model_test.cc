@@ -9,7 +9,9 @@
 namespace chorus {
 namespace {
 
-SentencePieceModel parse(std::string_view bytes) { return parseSentencePieceModel(std::as_bytes(std::span(bytes)), "m"); }
+SentencePieceModel parse(std::string_view bytes) {
+  return parseSentencePieceModel(std::as_bytes(std::span(bytes)), "m");
+}
 
 std::string errorOf(std::string_view bytes) {
   try {
@@ -20,14 +22,17 @@ std::string errorOf(std::string_view bytes) {
   return "";
 }
 
-const std::string kModel = readFile(std::string(CHORUS_SOURCE_DIR) + "/tests/fuzz/sentencepiece_model_fuzz/every_field.model", 1 << 20);
+const std::string kModel =
+    readFile(std::string(CHORUS_SOURCE_DIR) + "/tests/fuzz/sentencepiece_model_fuzz/every_field.model", 1 << 20);
 
 TEST(SentencePieceModelTest, ReadsEveryField) {
   const SentencePieceModel model = parse(kModel);
   ASSERT_EQ(model.pieces.size(), 6u);
   EXPECT_EQ(model.pieces[0].type, SentencePiece::Type::kUnknown);
   EXPECT_EQ(model.pieces[1].type, SentencePiece::Type::kControl);
-  EXPECT_EQ(model.pieces[3].text, "\xE2\x96\x81""a");
+  EXPECT_EQ(model.pieces[3].text,
+            "\xE2\x96\x81"
+            "a");
   EXPECT_EQ(model.pieces[3].score, -1.0f);
   EXPECT_EQ(model.pieces[4].type, SentencePiece::Type::kByte);
   EXPECT_EQ(model.pieces[5].type, SentencePiece::Type::kUserDefined);
@@ -51,11 +56,17 @@ TEST(SentencePieceModelTest, CutAnywhere) {
 
 TEST(SentencePieceModelTest, RefusesWhatContradictsItself) {
   EXPECT_EQ(errorOf(""), "m: not a sentencepiece model: it has no pieces");
-  EXPECT_EQ(errorOf("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"), "m: not a sentencepiece model: a field reaches beyond the end");
+  EXPECT_EQ(errorOf("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"),
+            "m: not a sentencepiece model: a field reaches beyond the end");
   EXPECT_EQ(errorOf("\x0A\x02\x0A\x05"), "m: not a sentencepiece model: a field reaches beyond the end");
   EXPECT_EQ(errorOf("\x0B"), "m: not a sentencepiece model: a field has an unknown wire type");
-  EXPECT_EQ(errorOf(std::string("\x0A\x03\x0A\x01""a\x12\x02\x18\x09", 9)), "m: not a sentencepiece model: an unknown model type");
-  EXPECT_EQ(errorOf(std::string("\x0A\x03\x0A\x01""a\x12\x03\xC0\x02\x05", 10)),
+  EXPECT_EQ(errorOf(std::string("\x0A\x03\x0A\x01"
+                                "a\x12\x02\x18\x09",
+                                9)),
+            "m: not a sentencepiece model: an unknown model type");
+  EXPECT_EQ(errorOf(std::string("\x0A\x03\x0A\x01"
+                                "a\x12\x03\xC0\x02\x05",
+                                10)),
             "m: not a sentencepiece model: a special token's id is beyond the pieces");
 }
 

@@ -85,8 +85,8 @@ TensorSource TensorSource::open(const std::filesystem::path& dir) {
     break;
   }
   if (!found) {
-    fail(ErrorCode::kNotFound, "{}: no weights: neither model.safetensors nor pytorch_model.bin, nor an index of shards",
-         dir.string());
+    fail(ErrorCode::kNotFound,
+         "{}: no weights: neither model.safetensors nor pytorch_model.bin, nor an index of shards", dir.string());
   }
   std::sort(source.names_.begin(), source.names_.end());
   return source;

@@ -200,7 +200,8 @@ Contents readContents(Bytes bytes, std::string_view source) {
 using NamedTensors = std::vector<std::pair<std::string, const TorchTensor*>>;
 
 // The dictionary's last value of each name, in the order of the names' first appearance.
-std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap, const PickleValue& dictionary) {
+std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap,
+                                                                 const PickleValue& dictionary) {
   std::vector<std::pair<std::string_view, PickleValue>> result;
   std::unordered_map<std::string_view, size_t> place;
   const auto& items = heap.items(dictionary);
@@ -267,8 +268,8 @@ Parsed parseTensors(Bytes bytes, std::string_view source) {
     const Bytes storage = contents.storages[tensor->storage];
     const uint64_t size = checkedMul(tensor->elements(), dtypeSize(tensor->dtype), name.c_str());
     if (tensor->isContiguous()) {
-      parsed.tensors.emplace_back(
-          name, TensorView{tensor->dtype, tensor->shape, storage.subspan(tensor->offset * dtypeSize(tensor->dtype), size)});
+      parsed.tensors.emplace_back(name, TensorView{tensor->dtype, tensor->shape,
+                                                   storage.subspan(tensor->offset * dtypeSize(tensor->dtype), size)});
       continue;
     }
     if (size > storage.size() || size > bytes.size() - copied) {

@@ -188,7 +188,8 @@ TEST(TorchFileTest, FilesBeforeZipAreChecked) {
   EXPECT_THAT(refusalOf(legacyOf(body, keys, data.substr(0, 5))), HasSubstr("cut off"));
   EXPECT_THAT(refusalOf(legacyOf(body, keys, data + "x")), HasSubstr("follow its last storage"));
   EXPECT_THAT(refusalOf(legacyOf(body, "]", "")), HasSubstr("storage 'k' is missing"));
-  EXPECT_THAT(refusalOf(legacyOf(body, "](" + text("k") + text("k") + "e", data + data)), HasSubstr("list of storages"));
+  EXPECT_THAT(refusalOf(legacyOf(body, "](" + text("k") + text("k") + "e", data + data)),
+              HasSubstr("list of storages"));
   EXPECT_THAT(refusalOf(legacyOf(body, "](" + text("z") + "e", data)), HasSubstr("list of storages"));
   EXPECT_THAT(refusalOf(legacyOf(body, keys, data, dict({{"little_endian", "\x89"}}))), HasSubstr("big-endian"));
   EXPECT_THAT(refusalOf(legacyOf(body, keys, data, global("os", "system") + tuple({text("id")}) + "R")),
@@ -207,12 +208,14 @@ TEST(TorchFileTest, TensorsAreWhatTorchSaves) {
   EXPECT_EQ(refusalOfTensor(rebuild("_rebuild_tensor", {})), "");
   EXPECT_EQ(refusalOfTensor(rebuild("_rebuild_tensor_v2", {"\x88", hooks, "}"})), "");
   EXPECT_EQ(refusalOfTensor(rebuild("_rebuild_tensor_v3", {"\x89", hooks, global("torch", "int32")})), "");
-  EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v3", {"\x89", hooks, global("torch", "int64")})), HasSubstr("beyond"));
+  EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v3", {"\x89", hooks, global("torch", "int64")})),
+              HasSubstr("beyond"));
   EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v3", {"\x89", hooks, "N"})), HasSubstr("dtype"));
   EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v3", {"\x88", hooks, global("torch", "int32")})),
               HasSubstr("requires_grad"));
   EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v2", {"\x89", "}"})), HasSubstr("hooks"));
-  EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v2", {"\x89", hooks, dict({{"conj", "\x88"}})})), HasSubstr("conj"));
+  EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v2", {"\x89", hooks, dict({{"conj", "\x88"}})})),
+              HasSubstr("conj"));
   EXPECT_THAT(refusalOfTensor(rebuild("_rebuild_tensor_v2", {})), HasSubstr("4 arguments"));
   const std::string whole = rebuild("_rebuild_tensor", {});
   EXPECT_EQ(refusalOfTensor(global("torch._utils", "_rebuild_parameter") + tuple({whole, "\x88", hooks}) + "R"), "");
@@ -251,8 +254,9 @@ TEST_F(TorchSourceTest, SafetensorsComeFirst) {
 
 TEST_F(TorchSourceTest, ReadsShards) {
   write("pytorch_model-00001-of-00002.bin", one("a", 1));
-  write("pytorch_model.bin.index.json",
-        R"({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": "pytorch_model-00002-of-00002.bin"}})");
+  write(
+      "pytorch_model.bin.index.json",
+      R"({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": "pytorch_model-00002-of-00002.bin"}})");
   EXPECT_THAT(refusal(), HasSubstr("pytorch_model-00002-of-00002.bin is missing"));
   write("pytorch_model-00002-of-00002.bin", one("b", 2));
   const TensorSource source = TensorSource::open(dir_);

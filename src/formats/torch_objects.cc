@@ -16,7 +16,15 @@ constexpr size_t kMaxKeyBytes = 256;
 constexpr size_t kMaxWork = size_t{1} << 24;
 
 enum class Global : uint32_t {
-  kOrderedDict, kRebuildTensor, kRebuildTensorV2, kRebuildTensorV3, kRebuildParameter, kSize, kSet, kEncode, kStorage,
+  kOrderedDict,
+  kRebuildTensor,
+  kRebuildTensorV2,
+  kRebuildTensorV3,
+  kRebuildParameter,
+  kSize,
+  kSet,
+  kEncode,
+  kStorage,
   kDType
 };
 
@@ -27,38 +35,37 @@ struct GlobalRow {
   Global global;
   DType dtype = DType::kUint8;  // of kStorage and kDType
 };
-constexpr GlobalRow kGlobals[] = {
-    {"collections.OrderedDict", Global::kOrderedDict},
-    {"torch._utils._rebuild_tensor", Global::kRebuildTensor},
-    {"torch._utils._rebuild_tensor_v2", Global::kRebuildTensorV2},
-    {"torch._utils._rebuild_tensor_v3", Global::kRebuildTensorV3},
-    {"torch._utils._rebuild_parameter", Global::kRebuildParameter},
-    {"torch.Size", Global::kSize},
-    {"builtins.set", Global::kSet},
-    {"__builtin__.set", Global::kSet},
-    {"_codecs.encode", Global::kEncode},
-    {kUntyped, Global::kStorage, DType::kUint8},
-    {"torch.FloatStorage", Global::kStorage, DType::kFloat32},
-    {"torch.HalfStorage", Global::kStorage, DType::kFloat16},
-    {"torch.BFloat16Storage", Global::kStorage, DType::kBFloat16},
-    {"torch.DoubleStorage", Global::kStorage, DType::kFloat64},
-    {"torch.CharStorage", Global::kStorage, DType::kInt8},
-    {"torch.ByteStorage", Global::kStorage, DType::kUint8},
-    {"torch.ShortStorage", Global::kStorage, DType::kInt16},
-    {"torch.IntStorage", Global::kStorage, DType::kInt32},
-    {"torch.LongStorage", Global::kStorage, DType::kInt64},
-    {"torch.BoolStorage", Global::kStorage, DType::kBool},
-    {"torch.float32", Global::kDType, DType::kFloat32},
-    {"torch.float16", Global::kDType, DType::kFloat16},
-    {"torch.bfloat16", Global::kDType, DType::kBFloat16},
-    {"torch.float64", Global::kDType, DType::kFloat64},
-    {"torch.int8", Global::kDType, DType::kInt8},
-    {"torch.uint8", Global::kDType, DType::kUint8},
-    {"torch.int16", Global::kDType, DType::kInt16},
-    {"torch.int32", Global::kDType, DType::kInt32},
-    {"torch.int64", Global::kDType, DType::kInt64},
-    {"torch.bool", Global::kDType, DType::kBool},
-    {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
+constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDict},
+                                  {"torch._utils._rebuild_tensor", Global::kRebuildTensor},
+                                  {"torch._utils._rebuild_tensor_v2", Global::kRebuildTensorV2},
+                                  {"torch._utils._rebuild_tensor_v3", Global::kRebuildTensorV3},
+                                  {"torch._utils._rebuild_parameter", Global::kRebuildParameter},
+                                  {"torch.Size", Global::kSize},
+                                  {"builtins.set", Global::kSet},
+                                  {"__builtin__.set", Global::kSet},
+                                  {"_codecs.encode", Global::kEncode},
+                                  {kUntyped, Global::kStorage, DType::kUint8},
+                                  {"torch.FloatStorage", Global::kStorage, DType::kFloat32},
+                                  {"torch.HalfStorage", Global::kStorage, DType::kFloat16},
+                                  {"torch.BFloat16Storage", Global::kStorage, DType::kBFloat16},
+                                  {"torch.DoubleStorage", Global::kStorage, DType::kFloat64},
+                                  {"torch.CharStorage", Global::kStorage, DType::kInt8},
+                                  {"torch.ByteStorage", Global::kStorage, DType::kUint8},
+                                  {"torch.ShortStorage", Global::kStorage, DType::kInt16},
+                                  {"torch.IntStorage", Global::kStorage, DType::kInt32},
+                                  {"torch.LongStorage", Global::kStorage, DType::kInt64},
+                                  {"torch.BoolStorage", Global::kStorage, DType::kBool},
+                                  {"torch.float32", Global::kDType, DType::kFloat32},
+                                  {"torch.float16", Global::kDType, DType::kFloat16},
+                                  {"torch.bfloat16", Global::kDType, DType::kBFloat16},
+                                  {"torch.float64", Global::kDType, DType::kFloat64},
+                                  {"torch.int8", Global::kDType, DType::kInt8},
+                                  {"torch.uint8", Global::kDType, DType::kUint8},
+                                  {"torch.int16", Global::kDType, DType::kInt16},
+                                  {"torch.int32", Global::kDType, DType::kInt32},
+                                  {"torch.int64", Global::kDType, DType::kInt64},
+                                  {"torch.bool", Global::kDType, DType::kBool},
+                                  {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
 
 // Tags of PickleKind::kObject; its index is the place in TorchObjects' tables.
 enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag };
@@ -82,8 +89,10 @@ bool isFloating(DType dtype) {
     case DType::kFloat16:
     case DType::kBFloat16:
     case DType::kFloat64:
-    case DType::kFloat8E4M3: return true;
-    default: return false;
+    case DType::kFloat8E4M3:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -127,8 +136,10 @@ PickleValue TorchObjects::findGlobal(std::string_view module, std::string_view n
   const auto row = std::find_if(std::begin(kGlobals), std::end(kGlobals),
                                 [&](const GlobalRow& known) { return known.name == full; });
   if (row == std::end(kGlobals)) {
-    fail(ErrorCode::kUnsupported, "{}: the pickle asks for {}, which is neither a tensor nor a type of one that is read: "
-         "refused", source_, full);
+    fail(ErrorCode::kUnsupported,
+         "{}: the pickle asks for {}, which is neither a tensor nor a type of one that is read: "
+         "refused",
+         source_, full);
   }
   PickleValue value;
   value.kind = PickleKind::kGlobal;
@@ -183,7 +194,8 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
       }
       break;
     case Global::kStorage:
-    case Global::kDType: break;
+    case Global::kDType:
+      break;
   }
   fail(ErrorCode::kUnsupported, "{}: the pickle calls {} with {} arguments, not as torch.save does: refused", source_,
        row.name, arguments.size());
@@ -211,7 +223,8 @@ void TorchObjects::checkGradient(const PickleHeap& heap, DType dtype, const Pick
 }
 
 // Arguments: storage, offset, size, stride[, requires_grad, hooks[, dtype][, metadata]].
-PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments, bool own_dtype) {
+PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments,
+                                        bool own_dtype) {
   if (!isObject(arguments[0], kStorageTag)) corrupt("a tensor has no storage");
   if (!arguments[1].is(PickleKind::kInt) || arguments[1].integer < 0) corrupt("a tensor's offset is no size");
   const TorchStorage& storage = storages_[arguments[0].index];

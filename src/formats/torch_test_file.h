@@ -33,10 +33,12 @@ struct TestZip {
     std::string out, directory;
     for (const Entry& e : entries) {
       const std::string sizes = littleEndian<uint32_t>(e.bytes.size()) + littleEndian<uint32_t>(e.bytes.size());
-      const std::string middle = littleEndian<uint16_t>(e.flags) + littleEndian<uint16_t>(e.method) + std::string(8, '\0');
+      const std::string middle =
+          littleEndian<uint16_t>(e.flags) + littleEndian<uint16_t>(e.method) + std::string(8, '\0');
       directory += "PK\x01\x02" + littleEndian<uint32_t>(0) + middle;
       directory += zip64 ? std::string(8, '\xff') : sizes;
-      directory += littleEndian<uint16_t>(e.name.size()) + littleEndian<uint16_t>(zip64 ? 28 : 0) + std::string(10, '\0');
+      directory +=
+          littleEndian<uint16_t>(e.name.size()) + littleEndian<uint16_t>(zip64 ? 28 : 0) + std::string(10, '\0');
       directory += zip64 ? std::string(4, '\xff') : littleEndian<uint32_t>(out.size());
       directory += e.name;
       if (zip64) {
@@ -50,8 +52,8 @@ struct TestZip {
     out += directory;
     const uint64_t record = out.size();
     if (zip64) {
-      out += "PK\x06\x06" + littleEndian<uint64_t>(44) + std::string(12, '\0') + littleEndian(count) + littleEndian(count) +
-             littleEndian(size) + littleEndian(offset);
+      out += "PK\x06\x06" + littleEndian<uint64_t>(44) + std::string(12, '\0') + littleEndian(count) +
+             littleEndian(count) + littleEndian(size) + littleEndian(offset);
       out += "PK\x06\x07" + littleEndian<uint32_t>(0) + littleEndian(record) + littleEndian<uint32_t>(1);
     }
     out += "PK\x05\x06" + littleEndian<uint32_t>(0);
@@ -65,7 +67,9 @@ struct TestZip {
 namespace pickled {
 inline std::string text(std::string_view s) { return fmt::format("X{}{}", littleEndian<uint32_t>(s.size()), s); }
 inline std::string number(int32_t i) { return fmt::format("J{}", littleEndian(i)); }
-inline std::string global(std::string_view module, std::string_view name) { return fmt::format("c{}\n{}\n", module, name); }
+inline std::string global(std::string_view module, std::string_view name) {
+  return fmt::format("c{}\n{}\n", module, name);
+}
 inline std::string tuple(const std::vector<std::string>& items) {
   std::string out = "(";
   for (const auto& item : items) out += item;
@@ -85,7 +89,8 @@ inline std::string numbers(const std::vector<int32_t>& values) {
 inline std::string tensor(const std::string& storage, int32_t offset, const std::vector<int32_t>& shape,
                           const std::vector<int32_t>& strides) {
   return global("torch._utils", "_rebuild_tensor_v2") +
-         tuple({storage, number(offset), numbers(shape), numbers(strides), "\x89", global("collections", "OrderedDict") + ")R"}) +
+         tuple({storage, number(offset), numbers(shape), numbers(strides), "\x89",
+                global("collections", "OrderedDict") + ")R"}) +
          "R";
 }
 inline std::string dict(const std::vector<std::pair<std::string, std::string>>& items) {

@@ -39,7 +39,8 @@ class Archive {
 
   std::vector<ZipEntry> read() {
     const Directory directory = findDirectory();
-    if (directory.entries > directory.size / kCentralBytes) corrupt("its directory is shorter than its number of entries");
+    if (directory.entries > directory.size / kCentralBytes)
+      corrupt("its directory is shorter than its number of entries");
     std::vector<ZipEntry> entries;
     std::vector<std::pair<uint64_t, uint64_t>> places;
     std::set<std::string> seen;
@@ -121,7 +122,9 @@ class Archive {
       corrupt("its zip64 end record is damaged");
     }
     const Directory directory = {get<uint64_t>(record + 32), get<uint64_t>(record + 48), get<uint64_t>(record + 40)};
-    const auto agrees = [](uint64_t narrow, uint64_t limit, uint64_t wide) { return narrow == limit || narrow == wide; };
+    const auto agrees = [](uint64_t narrow, uint64_t limit, uint64_t wide) {
+      return narrow == limit || narrow == wide;
+    };
     if (get<uint64_t>(record + 24) != directory.entries || !agrees(plain.entries, 0xffff, directory.entries) ||
         !agrees(plain.offset, kIn64Bits, directory.offset) || !agrees(plain.size, kIn64Bits, directory.size)) {
       corrupt("its two end records differ");

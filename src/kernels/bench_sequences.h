@@ -36,9 +36,8 @@ class Sequences {
     tables_.resize(static_cast<size_t>(blocks * shape.sequences));
     std::iota(tables_.begin(), tables_.end(), 0);
     for (int32_t s = 0; s < shape.sequences; ++s) {
-      spans_.push_back(
-          {s * shape.rows, shape.rows, shape.past,
-           std::span(tables_).subspan(static_cast<size_t>(s * blocks), static_cast<size_t>(blocks))});
+      spans_.push_back({s * shape.rows, shape.rows, shape.past,
+                        std::span(tables_).subspan(static_cast<size_t>(s * blocks), static_cast<size_t>(blocks))});
     }
     tokens_.resize(static_cast<size_t>(shape.allRows()));
     backend.prepare({tokens_, spans_, {}}, *context);

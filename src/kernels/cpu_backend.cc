@@ -32,13 +32,9 @@ class CpuBackend final : public HostBackend {
   }
 
   void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
-  void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override {
-    gatherRowsCpu(args, workspace_);
-  }
+  void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { gatherRowsCpu(args, workspace_); }
   void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
-  void linear(const LinearArgs& args, StepContext&, Stream) override {
-    linearCpu(args, workspace_, linear_plan_);
-  }
+  void linear(const LinearArgs& args, StepContext&, Stream) override { linearCpu(args, workspace_, linear_plan_); }
   void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream) override {
     ropeCacheCpu(args, own(context).batch, workspace_);
   }
@@ -58,8 +54,7 @@ class CpuBackend final : public HostBackend {
 
 std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
   const Isa isa = options.isa ? requireIsa(isaName(*options.isa)) : availableIsas().back();
-  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa,
-                                      options.spin_us);
+  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa, options.spin_us);
 }
 
 }  // namespace chorus

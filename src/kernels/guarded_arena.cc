@@ -60,8 +60,7 @@ size_t GuardedArena::takeRange(size_t size) {
     if (length > size) free_.emplace(at + size, length - size);
     return at;
   }
-  if (size > kReserved - used_)
-    fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
+  if (size > kReserved - used_) fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
   const size_t at = used_;
   used_ += size;
   return at;
@@ -73,8 +72,8 @@ void* GuardedArena::allocate(size_t size) {
   const std::lock_guard lock(mutex_);
   const size_t range = pagesOf(size);
   const size_t at = takeRange(range);
-  void* pages = ::mmap(base_ + at, range - kPage, protection(),
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  void* pages =
+      ::mmap(base_ + at, range - kPage, protection(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (pages == MAP_FAILED) fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
   forbid(at + range - kPage, kPage);
   return base_ + at + range - kPage - roundUp(size, kAlignment);
@@ -82,8 +81,7 @@ void* GuardedArena::allocate(size_t size) {
 
 void GuardedArena::free(void* data, size_t size) {
   const std::lock_guard lock(mutex_);
-  const size_t end =
-      static_cast<size_t>(static_cast<std::byte*>(data) - base_) + roundUp(size, kAlignment) + kPage;
+  const size_t end = static_cast<size_t>(static_cast<std::byte*>(data) - base_) + roundUp(size, kAlignment) + kPage;
   size_t range = pagesOf(size);
   size_t at = end - range;
   forbid(at, range);

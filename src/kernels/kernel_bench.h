@@ -19,12 +19,11 @@ namespace chorus {
 using BenchCall = std::function<void()>;
 
 struct BenchCase {
-  std::string shape;  // "8 rows, 2048 -> 5632"
-  std::optional<DType>
-      dtype;           // of weights or cache; a variant that reads one format runs the cases of that format
-  bool small = false;  // quick even for the reference, which runs no others
-  double bytes = 0;    // that a call has to move to and from memory
-  double flops = 0;    // of a call; 0 where moving is all there is
+  std::string shape;           // "8 rows, 2048 -> 5632"
+  std::optional<DType> dtype;  // of weights or cache; a variant that reads one format runs the cases of that format
+  bool small = false;          // quick even for the reference, which runs no others
+  double bytes = 0;            // that a call has to move to and from memory
+  double flops = 0;            // of a call; 0 where moving is all there is
   std::function<BenchCall(Backend& backend, size_t cold_bytes)> prepare;
 };
 

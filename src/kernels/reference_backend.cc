@@ -9,9 +9,7 @@ struct ReferenceContext : StepContext {
   StepBatch batch;
 };
 
-const StepBatch& batchOf(const StepContext& context) {
-  return static_cast<const ReferenceContext&>(context).batch;
-}
+const StepBatch& batchOf(const StepContext& context) { return static_cast<const ReferenceContext&>(context).batch; }
 
 class ReferenceBackend final : public HostBackend {
  public:

@@ -65,8 +65,7 @@ TEST(RegistryTest, VariantsAreListedOnceTheReferenceFirstAndTheScalarOneEverywhe
     const auto variants = variantsOf(op);
     EXPECT_EQ(std::set<Variant>(variants.begin(), variants.end()).size(), variants.size());
     EXPECT_FALSE(variants.front().isa);
-    EXPECT_TRUE(std::any_of(variants.begin(), variants.end(),
-                            [](const Variant& v) { return v.isa == Isa::kScalar; }));
+    EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.isa == Isa::kScalar; }));
   }
 }
 

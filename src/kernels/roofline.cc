@@ -58,11 +58,10 @@ float multiplyAddChains(int64_t rounds, float start) {
 }
 
 const RooflineKernels* kernels() {
-  static const RooflineKernels table = {
-      {&readStreams<1, false>, &readStreams<1, true>, &readStreams<2, false>, &readStreams<2, true>,
-       &readStreams<4, false>, &readStreams<4, true>},
-      &multiplyAddChains,
-      2.0 * kChains * static_cast<double>(kFloatLanes)};
+  static const RooflineKernels table = {{&readStreams<1, false>, &readStreams<1, true>, &readStreams<2, false>,
+                                         &readStreams<2, true>, &readStreams<4, false>, &readStreams<4, true>},
+                                        &multiplyAddChains,
+                                        2.0 * kChains * static_cast<double>(kFloatLanes)};
   return &table;
 }
 
@@ -111,8 +110,7 @@ class Pages {
   size_t bytes_;
 };
 
-double readOnce(ThreadPool& pool, float (*read)(const std::byte*, size_t), const std::byte* data,
-                size_t bytes) {
+double readOnce(ThreadPool& pool, float (*read)(const std::byte*, size_t), const std::byte* data, size_t bytes) {
   const size_t part_bytes = bytes / static_cast<size_t>(pool.size()) / 4096 * 4096;
   const auto start = std::chrono::steady_clock::now();
   pool.run(pool.size(), [&](int64_t part, int) {

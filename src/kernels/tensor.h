@@ -40,8 +40,7 @@ inline constexpr int64_t kPanelCols = 16;
 
 // Bytes of one panel and of the whole packed weight.
 inline int64_t panelBytes(DType dtype, int64_t in) {
-  return dtype == DType::kBFloat16 ? (in + 1) / 2 * 64
-                                   : in * kPanelCols * static_cast<int64_t>(dtypeSize(dtype));
+  return dtype == DType::kBFloat16 ? (in + 1) / 2 * 64 : in * kPanelCols * static_cast<int64_t>(dtypeSize(dtype));
 }
 inline int64_t packedBytes(DType dtype, int64_t out, int64_t in) {
   return (out + kPanelCols - 1) / kPanelCols * panelBytes(dtype, in);

@@ -21,12 +21,8 @@ inline constexpr uint32_t kSeed = 20240607;
 class Values {
  public:
   explicit Values(uint32_t seed = kSeed) : engine_(seed) {}
-  float real(float low = -1.0f, float high = 1.0f) {
-    return std::uniform_real_distribution<float>(low, high)(engine_);
-  }
-  int64_t integer(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
-  }
+  float real(float low = -1.0f, float high = 1.0f) { return std::uniform_real_distribution<float>(low, high)(engine_); }
+  int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
   std::vector<float> reals(int64_t count, float low = -1.0f, float high = 1.0f) {
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = real(low, high);
@@ -78,13 +74,11 @@ class EveryVariant : public testing::TestWithParam<Variant> {
   std::vector<std::unique_ptr<Backend>> backends_;
 };
 // registry_test.cc looks for the instances by these names.
-#define CHORUS_FOR_EVERY_VARIANT(Name, suite)                                                              \
-  INSTANTIATE_TEST_SUITE_P(Name, suite, testing::ValuesIn(kernel_test::availableVariants(Op::k##Name)),     \
+#define CHORUS_FOR_EVERY_VARIANT(Name, suite)                                                           \
+  INSTANTIATE_TEST_SUITE_P(Name, suite, testing::ValuesIn(kernel_test::availableVariants(Op::k##Name)), \
                            [](const auto& info) { return kernel_test::testName(info.param); })
 
-inline Matrix view(std::vector<float>& data, int64_t rows, int64_t cols) {
-  return {data.data(), rows, cols, cols};
-}
+inline Matrix view(std::vector<float>& data, int64_t rows, int64_t cols) { return {data.data(), rows, cols, cols}; }
 
 // Elements as the dtype holds them: rounded to nearest even.
 inline std::vector<std::byte> asDtype(const std::vector<float>& values, DType dtype) {
@@ -104,13 +98,12 @@ inline void expectNear(const std::vector<float>& actual, const std::vector<float
   }
 }
 
-inline void expectSameBits(const float* actual, const float* expected, int64_t count,
-                           const std::string& what) {
+inline void expectSameBits(const float* actual, const float* expected, int64_t count, const std::string& what) {
   if (count == 0 || std::memcmp(actual, expected, static_cast<size_t>(count) * sizeof(float)) == 0) return;
   for (int64_t i = 0; i < count; ++i) {
     if (std::memcmp(actual + i, expected + i, sizeof(float)) == 0) continue;
-    FAIL() << what << ": element " << i << " is " << actual[i] << ", expected exactly " << expected[i]
-           << " (seed " << kSeed << ")";
+    FAIL() << what << ": element " << i << " is " << actual[i] << ", expected exactly " << expected[i] << " (seed "
+           << kSeed << ")";
   }
 }
 

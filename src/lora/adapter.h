@@ -26,7 +26,7 @@ struct AdapterModule {
   std::vector<float> magnitude;   // DoRA: [out]; empty without DoRA
   // false: PEFT's magnitude vector m, to be divided by ||W + scale B A|| over each output row; true: divided already.
   bool magnitude_is_normalised = false;
-  float scale = 1.0f;             // alpha / r or alpha / sqrt(r); 1 where the source folds it into B
+  float scale = 1.0f;  // alpha / r or alpha / sqrt(r); 1 where the source folds it into B
 
   size_t aBytes() const { return static_cast<size_t>(rank * in) * dtypeSize(dtype); }
   size_t bBytes() const { return static_cast<size_t>(out * rank) * dtypeSize(dtype); }
@@ -37,7 +37,7 @@ struct Adapter {
   std::vector<AdapterModule> modules;  // ascending by layer, then module id
   int64_t max_rank = 0;
   bool uses_dora = false;
-  std::string content_hash;  // SHA-256 of everything read: equal hashes mean equal adapters
+  std::string content_hash;                          // SHA-256 of everything read: equal hashes mean equal adapters
   std::vector<std::shared_ptr<const void>> storage;  // what a and b point into; shared by copies
 };
 

@@ -33,7 +33,8 @@ bool fitFloat32(std::span<const std::byte> doubles) {
 }
 
 std::shared_ptr<std::byte> allocate(size_t bytes) {
-  return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1))), [](std::byte* p) { ::operator delete(p); }};
+  return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1))),
+          [](std::byte* p) { ::operator delete(p); }};
 }
 }  // namespace
 
@@ -75,11 +76,16 @@ bool isAdapterDType(DType dtype) {
 
 bool allFinite(std::span<const std::byte> bytes, DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return finiteBits<uint32_t>(bytes, 0x7f800000u);
-    case DType::kFloat16: return finiteBits<uint16_t>(bytes, 0x7c00u);
-    case DType::kBFloat16: return finiteBits<uint16_t>(bytes, 0x7f80u);
-    case DType::kFloat64: return fitFloat32(bytes);
-    default: return true;
+    case DType::kFloat32:
+      return finiteBits<uint32_t>(bytes, 0x7f800000u);
+    case DType::kFloat16:
+      return finiteBits<uint16_t>(bytes, 0x7c00u);
+    case DType::kBFloat16:
+      return finiteBits<uint16_t>(bytes, 0x7f80u);
+    case DType::kFloat64:
+      return fitFloat32(bytes);
+    default:
+      return true;
   }
 }
 

@@ -30,7 +30,8 @@ std::string moduleNames(const WeightTable& table);
 
 // float32, float16, bfloat16 and float64.
 bool isAdapterDType(DType dtype);
-// Whether all values are finite, in float64 also within float32's range. dtype is one of isAdapterDType; bytes may be unaligned.
+// Whether all values are finite, in float64 also within float32's range. dtype is one of isAdapterDType; bytes may be
+// unaligned.
 bool allFinite(std::span<const std::byte> bytes, DType dtype);
 // The tensor's values; dtype is one of isAdapterDType, bytes may be unaligned.
 std::vector<float> toFloats(const TensorView& tensor);

@@ -10,10 +10,9 @@
 namespace chorus {
 
 inline constexpr std::array<std::string_view, 19> kLoraModuleNames = {
-    "attn_qkv",         "attn_q",       "attn_k",       "attn_v",       "attn_dense",       "mlp_h_to_4h",
-    "mlp_4h_to_h",      "mlp_gate",     "cross_attn_qkv", "cross_attn_q", "cross_attn_k",   "cross_attn_v",
-    "cross_attn_dense", "moe_h_to_4h",  "moe_4h_to_h",  "moe_gate",     "moe_router",       "mlp_router",
-    "mlp_gate_up"};
+    "attn_qkv",    "attn_q",         "attn_k",       "attn_v",       "attn_dense",   "mlp_h_to_4h",      "mlp_4h_to_h",
+    "mlp_gate",    "cross_attn_qkv", "cross_attn_q", "cross_attn_k", "cross_attn_v", "cross_attn_dense", "moe_h_to_4h",
+    "moe_4h_to_h", "moe_gate",       "moe_router",   "mlp_router",   "mlp_gate_up"};
 
 enum LoraModuleId : int32_t {
   kAttnQkv = 0,

@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kMaxPatterns = 4096;
 
-// Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is right
-// only on the changed base model.
+// Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is
+// right only on the changed base model.
 void checkInitialisation(const Json& json, std::string_view source) {
   const auto it = json.find("init_lora_weights");
   if (it == json.end() || !it->is_string()) return;

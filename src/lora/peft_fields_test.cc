@@ -85,8 +85,8 @@ TEST(PeftFieldsTest, EveryOtherValueIsActedOnInertOrRefusedByName) {
       if (field.use == PeftFieldUse::kInert) {
         EXPECT_EQ(refusalOf(config), "") << other;
       } else {
-        EXPECT_THAT(refusalOf(config), AllOf(HasSubstr(fmt::format("'{}'", field.name)), HasSubstr("default"),
-                                             Not(HasSubstr("\n"))));
+        EXPECT_THAT(refusalOf(config),
+                    AllOf(HasSubstr(fmt::format("'{}'", field.name)), HasSubstr("default"), Not(HasSubstr("\n"))));
       }
     }
   }
@@ -94,7 +94,8 @@ TEST(PeftFieldsTest, EveryOtherValueIsActedOnInertOrRefusedByName) {
 
 TEST(PeftFieldsTest, InitialisationsThatChangeTheBaseAreRefused) {
   Json config = defaults();
-  for (const Json& harmless : {Json(true), Json(false), Json("gaussian"), Json("eva"), Json("orthogonal"), Json("mica")}) {
+  for (const Json& harmless :
+       {Json(true), Json(false), Json("gaussian"), Json("eva"), Json("orthogonal"), Json("mica")}) {
     config["init_lora_weights"] = harmless;
     EXPECT_EQ(refusalOf(config), "") << harmless;
   }

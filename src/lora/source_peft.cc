@@ -18,8 +18,8 @@ namespace {
 enum class Part { kA, kB, kMagnitude };
 
 struct TensorKey {
-  std::string module;        // in the base model: "model.layers.0.self_attn.q_proj"
-  std::string module_name;   // "self_attn.q_proj"
+  std::string module;       // in the base model: "model.layers.0.self_attn.q_proj"
+  std::string module_name;  // "self_attn.q_proj"
   int32_t layer = 0;
   Part part = Part::kA;
 };
@@ -116,24 +116,26 @@ class PeftReader {
     if (!isAdapterDType(tensor.dtype)) {
       refuse(name, fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
     }
-    if (!allFinite(tensor.bytes, tensor.dtype)) refuse(name, "holds values that are not finite; train or save it again");
+    if (!allFinite(tensor.bytes, tensor.dtype))
+      refuse(name, "holds values that are not finite; train or save it again");
     return tensor;
   }
 
   void checkParts(const ModuleTensors& tensors) const {
     if (tensors.name_a.empty() || tensors.name_b.empty()) {
       const bool no_a = tensors.name_a.empty();
-      const std::string& present = !tensors.name_b.empty() ? tensors.name_b
+      const std::string& present = !tensors.name_b.empty()   ? tensors.name_b
                                    : !tensors.name_a.empty() ? tensors.name_a
                                                              : tensors.name_magnitude;
       refuse(present, fmt::format("stands alone: the module's {} is missing", no_a ? "lora_A" : "lora_B"));
     }
     if (config_.use_dora && tensors.name_magnitude.empty()) {
-      refuse(tensors.name_a, fmt::format("has no lora_magnitude_vector beside it, though {} says use_dora",
-                                         config_source_));
+      refuse(tensors.name_a,
+             fmt::format("has no lora_magnitude_vector beside it, though {} says use_dora", config_source_));
     }
     if (!config_.use_dora && !tensors.name_magnitude.empty()) {
-      refuse(tensors.name_magnitude, fmt::format("is a DoRA magnitude, though {} does not say use_dora", config_source_));
+      refuse(tensors.name_magnitude,
+             fmt::format("is a DoRA magnitude, though {} does not say use_dora", config_source_));
     }
   }
 
@@ -142,8 +144,8 @@ class PeftReader {
     const TensorKey& key = tensors.key;
     const int64_t rank = config_.rankOf(key.module);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
-      refuse(tensors.name_a, fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank,
-                                         target_.max_rank));
+      refuse(tensors.name_a,
+             fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank, target_.max_rank));
     }
     const float scale = config_.scaleOf(key.module);
     if (!std::isfinite(scale)) {

@@ -15,8 +15,8 @@ namespace chorus {
 // The model that adapters are checked against.
 struct AdapterTarget {
   const ModelConfig& config;
-  const WeightTable& table;   // of config
-  int64_t max_rank = 0;       // of the engine (--max_lora_rank); 0: any
+  const WeightTable& table;  // of config
+  int64_t max_rank = 0;      // of the engine (--max_lora_rank); 0: any
 };
 
 // LoRA, rsLoRA and DoRA. The weights stay mapped. Throws Error with one line that names file, field or tensor and what
@@ -24,8 +24,8 @@ struct AdapterTarget {
 // model does not have, A without B, a rank above the maximum, values that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
-// The weights of such a directory: safetensors where both files stand, as PEFT has it. Throws Error(kNotFound) and those
-// of the formats.
+// The weights of such a directory: safetensors where both files stand, as PEFT has it. Throws Error(kNotFound) and
+// those of the formats.
 TensorFile openPeftWeights(const std::filesystem::path& dir);
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.

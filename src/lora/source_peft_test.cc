@@ -45,8 +45,8 @@ class PeftTest : public testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
 
   void put(const std::string& name, const std::vector<int64_t>& shape) {
-    std::vector<float> values(static_cast<size_t>(
-        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
+    std::vector<float> values(
+        static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
     std::iota(values.begin(), values.end(), static_cast<float>(tensors_.size()));
     tensors_[name] = {shape, values};
   }
@@ -204,7 +204,7 @@ TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
   config_["target_modules"] = {"wqkv"};
   config_["use_dora"] = true;
   put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
-  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});          // row r holds 1 + 2 r, 2 + 2 r
+  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});       // row r holds 1 + 2 r, 2 + 2 r
   put(kLayer1 + "self_attn.wqkv.lora_magnitude_vector", {8});  // row r holds 2 + r
   const Adapter adapter = read();
   ASSERT_EQ(adapter.modules.size(), 3u);
@@ -242,9 +242,9 @@ TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
     EXPECT_THAT(refusalOf(field, true), HasSubstr(field));
   }
   const Json something = {{"a", 1}};
-  for (const char* field : {"layer_replication", "megatron_config", "target_parameters", "trainable_token_indices",
-                            "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
-                            "use_bdlora"}) {
+  for (const char* field :
+       {"layer_replication", "megatron_config", "target_parameters", "trainable_token_indices",
+        "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config", "use_bdlora"}) {
     EXPECT_THAT(refusalOf(field, something), HasSubstr(field));
     EXPECT_EQ(refusalOf(field, nullptr), "");
   }

@@ -64,7 +64,8 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
     fail(kInvalid, "lora_weights has to few values for {}", module_name);
   }
   if (target.max_rank > 0 && module.rank > target.max_rank) {
-    fail(kInvalid, "Invalid low_rank ({}). low_rank must be smaller than mMaxLowRank ({})", module.rank, target.max_rank);
+    fail(kInvalid, "Invalid low_rank ({}). low_rank must be smaller than mMaxLowRank ({})", module.rank,
+         target.max_rank);
   }
   const int64_t a_count = module.rank * module.in;
   const int64_t b_count = module.rank * module.out;

@@ -48,8 +48,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     float sum = 0;
     for (const AdapterModule& module : adapter.modules) {
       if (module.rank < 1 || module.rank > 8) std::abort();
-      for (size_t i = 0; i < module.aBytes() / dtypeSize(module.dtype); ++i) sum += loadAsFloat(module.a, module.dtype, i);
-      for (size_t i = 0; i < module.bBytes() / dtypeSize(module.dtype); ++i) sum += loadAsFloat(module.b, module.dtype, i);
+      for (size_t i = 0; i < module.aBytes() / dtypeSize(module.dtype); ++i)
+        sum += loadAsFloat(module.a, module.dtype, i);
+      for (size_t i = 0; i < module.bBytes() / dtypeSize(module.dtype); ++i)
+        sum += loadAsFloat(module.b, module.dtype, i);
     }
     static volatile float sink;
     sink = sum;

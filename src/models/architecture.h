@@ -14,7 +14,7 @@
 namespace chorus {
 
 struct Architecture {
-  std::string name;                        // Hugging Face's class name
+  std::string name;  // Hugging Face's class name
   // Source config.json -> ours, dtype and mapping still at their defaults. Throws Error that names a key which is
   // supported only at its default; logs a warning for an unlisted one.
   ModelConfig (*configFromHuggingFace)(const Json& json, std::string_view source);

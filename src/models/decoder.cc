@@ -6,16 +6,18 @@
 namespace chorus {
 namespace {
 
-Matrix view(const DeviceBuffer& buffer, int64_t rows, int64_t cols) {
-  return {buffer.as<float>(), rows, cols, cols};
-}
+Matrix view(const DeviceBuffer& buffer, int64_t rows, int64_t cols) { return {buffer.as<float>(), rows, cols, cols}; }
 
 ActivationKind activationKind(Activation activation) {
   switch (activation) {
-    case Activation::kSilu: return ActivationKind::kSilu;
-    case Activation::kGelu: return ActivationKind::kGelu;
-    case Activation::kGeluTanh: return ActivationKind::kGeluTanh;
-    case Activation::kRelu: return ActivationKind::kRelu;
+    case Activation::kSilu:
+      return ActivationKind::kSilu;
+    case Activation::kGelu:
+      return ActivationKind::kGelu;
+    case Activation::kGeluTanh:
+      return ActivationKind::kGeluTanh;
+    case Activation::kRelu:
+      return ActivationKind::kRelu;
   }
   return ActivationKind::kSilu;
 }
@@ -72,10 +74,14 @@ std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t laye
 void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, Backend& backend,
                     StepContext& context, Stream stream) const {
   const bool some_columns = weights_.embedding_cols < shape_.hidden_size;
-  const Matrix part = some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols}
-                                   : residual;
-  backend.embedding({.table = weights_.embedding, .dtype = weights_.embedding_dtype, .vocab = weights_.embedding_rows,
-                     .first_token = weights_.embedding_first, .tokens = input.tokens, .out = part},
+  const Matrix part =
+      some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols} : residual;
+  backend.embedding({.table = weights_.embedding,
+                     .dtype = weights_.embedding_dtype,
+                     .vocab = weights_.embedding_rows,
+                     .first_token = weights_.embedding_first,
+                     .tokens = input.tokens,
+                     .out = part},
                     context, stream);
   if (some_columns) {
     links_.tensor->allGatherColumns(part, residual, stream);
@@ -135,8 +141,12 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   const float* pending_bias = nullptr;
   const auto sumPending = [&](const float* norm) -> ConstMatrix {
     if (norm == nullptr && pending.data == nullptr) return residual;
-    backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .weight = norm,
-                     .epsilon = shape_.norm_epsilon, .y = norm == nullptr ? Matrix() : normed},
+    backend.rmsNorm({.residual = residual,
+                     .delta = pending,
+                     .bias = pending_bias,
+                     .weight = norm,
+                     .epsilon = shape_.norm_epsilon,
+                     .y = norm == nullptr ? Matrix() : normed},
                     context, stream);
     return norm == nullptr ? residual : normed;
   };
@@ -155,23 +165,25 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     const DecoderLayerWeights& w = weights_.layers[i];
     const auto layer = static_cast<int32_t>(i);
     const auto linear = [&](LinearId id, const ConstMatrix& x, const PackedWeight& weight, const Matrix& y) {
-      backend.linear({.x = x, .weight = weight, .y = y, .groups = groupsOf(input, layer, id, groups)}, context,
-                     stream);
+      backend.linear({.x = x, .weight = weight, .y = y, .groups = groupsOf(input, layer, id, groups)}, context, stream);
     };
 
     linear(LinearId::kQkv, sumPending(w.attention_norm), w.qkv, qkv);
     backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
                       context, stream);
-    backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride}, .num_heads = shape_.num_heads, .scale = scale,
-                       .kv = kv[i], .out = attended},
+    backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
+                       .num_heads = shape_.num_heads,
+                       .scale = scale,
+                       .kv = kv[i],
+                       .out = attended},
                       context, stream);
     linear(LinearId::kDense, attended, w.dense, delta);
     leaveBlock(w.dense_bias, w.attention_out_norm);
 
     linear(LinearId::kFcGate, sumPending(w.mlp_norm), w.fc_gate, fc_gate);
-    backend.gatedActivation({.fc_gate = fc_gate, .bias = w.fc_gate_bias,
-                             .kind = activationKind(layers_[i].activation), .out = gated},
-                            context, stream);
+    backend.gatedActivation(
+        {.fc_gate = fc_gate, .bias = w.fc_gate_bias, .kind = activationKind(layers_[i].activation), .out = gated},
+        context, stream);
     linear(LinearId::kProj, gated, w.proj, delta);
     leaveBlock(w.proj_bias, w.mlp_out_norm);
   }
@@ -191,8 +203,11 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   if (pending.data != nullptr) {
     backend.gatherRows({.x = pending, .rows = input.logits_rows, .out = last_delta}, context, stream);
   }
-  backend.rmsNorm({.residual = last, .delta = pending.data != nullptr ? ConstMatrix(last_delta) : ConstMatrix(),
-                   .bias = pending_bias, .weight = weights_.final_norm, .epsilon = shape_.norm_epsilon,
+  backend.rmsNorm({.residual = last,
+                   .delta = pending.data != nullptr ? ConstMatrix(last_delta) : ConstMatrix(),
+                   .bias = pending_bias,
+                   .weight = weights_.final_norm,
+                   .epsilon = shape_.norm_epsilon,
                    .y = last_delta},
                   context, stream);
   for (int64_t first = 0; first < wanted; first += activations.logits_rows_) {

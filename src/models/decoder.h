@@ -15,15 +15,15 @@ namespace chorus {
 struct DecoderLayerWeights {
   // Norms are [hidden]; those that the layer's ResidualForm does not have are null.
   const float* attention_norm = nullptr;
-  PackedWeight qkv;                   // [(heads + 2 kv_heads) * head_size, hidden]
+  PackedWeight qkv;  // [(heads + 2 kv_heads) * head_size, hidden]
   const float* qkv_bias = nullptr;
-  PackedWeight dense;                 // [hidden, heads * head_size]
+  PackedWeight dense;  // [hidden, heads * head_size]
   const float* dense_bias = nullptr;
   const float* attention_out_norm = nullptr;
   const float* mlp_norm = nullptr;
-  PackedWeight fc_gate;               // [2 * intermediate, hidden]: the activated half first
+  PackedWeight fc_gate;  // [2 * intermediate, hidden]: the activated half first
   const float* fc_gate_bias = nullptr;
-  PackedWeight proj;                  // [hidden, intermediate]
+  PackedWeight proj;  // [hidden, intermediate]
   const float* proj_bias = nullptr;
   const float* mlp_out_norm = nullptr;
 };
@@ -55,9 +55,9 @@ struct DecoderShape {
 
 // Where one rank stands among those that share a step. Null: there is one rank of that kind.
 struct RankLinks {
-  int32_t rank = 0;                   // of all; which AdapterParts are its own
-  Communicator* tensor = nullptr;     // the ranks of this stage
-  Communicator* pipeline = nullptr;   // its like on every stage, in the order of stages
+  int32_t rank = 0;                  // of all; which AdapterParts are its own
+  Communicator* tensor = nullptr;    // the ranks of this stage
+  Communicator* pipeline = nullptr;  // its like on every stage, in the order of stages
 
   bool firstStage() const { return pipeline == nullptr || pipeline->rank() == 0; }
   bool lastStage() const { return pipeline == nullptr || pipeline->rank() + 1 == pipeline->size(); }
@@ -80,7 +80,7 @@ class DecoderActivations {
   DeviceBuffer delta_;     // [rows, hidden]: what a block adds to the residual
   DeviceBuffer wide_;      // [rows, max(qkv width, 2 * intermediate)]: qkv, then the MLP
   int64_t logits_rows_ = 0;
-  DeviceBuffer logits_;    // [logits rows, vocab]
+  DeviceBuffer logits_;       // [logits rows, vocab]
   DeviceBuffer logits_part_;  // [logits rows, lm_head's rows]: what this rank adds to the logits, with several ranks
 };
 
@@ -93,8 +93,8 @@ class Decoder {
   // Takes rows [first, first + logits.rows) of a step's logits, in device memory until it returns.
   using LogitsSink = std::function<void(int64_t first, const ConstMatrix& logits)>;
   // Runs one step, together with the other ranks. On every rank of the last stage the sink gets the logits of
-  // input.logits_rows, [.., vocab], in order and in as many pieces as the activations' room for logits asks for. kv: one
-  // per layer. context was prepared for the same input. groups is scratch, reused from step to step.
+  // input.logits_rows, [.., vocab], in order and in as many pieces as the activations' room for logits asks for. kv:
+  // one per layer. context was prepared for the same input. groups is scratch, reused from step to step.
   void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
            std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
            const LogitsSink& sink) const;

@@ -43,8 +43,8 @@ ModelConfig mistralConfig(const Json& json, std::string_view source) {
   // say null.
   const auto window = json.find("sliding_window");
   const int64_t size = window == json.end() ? 4096
-                       : window->is_null() ? config.max_position_embeddings
-                                           : jsonGet<int64_t>(json, "sliding_window", source);
+                       : window->is_null()  ? config.max_position_embeddings
+                                            : jsonGet<int64_t>(json, "sliding_window", source);
   if (size < config.max_position_embeddings) {
     fail(ErrorCode::kUnsupported, "{}: 'sliding_window' {} below max_position_embeddings {} is not supported", source,
          size, config.max_position_embeddings);
@@ -108,10 +108,8 @@ WeightTable llamaTable(const ModelConfig& c) {
 }
 
 ModelSpec llamaSpec(const ModelConfig& config) {
-  const LayerSpec layer = {.residual = ResidualForm::kPre,
-                           .norm = NormKind::kRms,
-                           .mlp = MlpKind::kGated,
-                           .activation = Activation::kSilu};
+  const LayerSpec layer = {
+      .residual = ResidualForm::kPre, .norm = NormKind::kRms, .mlp = MlpKind::kGated, .activation = Activation::kSilu};
   return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
 }
 
@@ -120,9 +118,7 @@ ModelSpec llamaSpec(const ModelConfig& config) {
 const std::vector<std::string> kIgnoredSources = {"*.rotary_emb.inv_freq", "lm_head.weight"};
 }  // namespace
 
-Architecture llamaArchitecture() {
-  return {"LlamaForCausalLM", llamaConfig, llamaTable, llamaSpec, kIgnoredSources};
-}
+Architecture llamaArchitecture() { return {"LlamaForCausalLM", llamaConfig, llamaTable, llamaSpec, kIgnoredSources}; }
 Architecture mistralArchitecture() {
   return {"MistralForCausalLM", mistralConfig, llamaTable, llamaSpec, kIgnoredSources};
 }

@@ -10,30 +10,64 @@ namespace chorus {
 namespace {
 
 // Keys of PretrainedConfig and GenerationConfig that change no weight and no logit.
-constexpr std::string_view kInertEverywhere[] = {
-    "architectures",        "model_type",          "transformers_version",  "_name_or_path",
-    "torch_dtype",          "dtype",               "use_cache",             "bos_token_id",
-    "eos_token_id",         "pad_token_id",        "sep_token_id",          "cls_token_id",
-    "decoder_start_token_id", "initializer_range", "attention_dropout",     "hidden_dropout",
-    "resid_pdrop",          "output_attentions",   "output_hidden_states",  "return_dict",
-    "torchscript",          "id2label",            "label2id",              "problem_type",
-    "num_labels",           "task_specific_params", "finetuning_task",      "tokenizer_class",
-    "prefix",               "auto_map",            "_attn_implementation",  "_attn_implementation_autoset",
-    "attn_implementation",  "use_bfloat16",        "tf_legacy_loss",        "typical_p",
-    "chunk_size_feed_forward", "generation_config", "max_length",           "min_length",
-    "do_sample",            "temperature",         "top_k",                 "top_p",
-    "num_beams",            "repetition_penalty",  "unsloth_version",       "unsloth_fixed",
-    "_commit_hash",         "model_max_length",    "rope_interleaved"};
+constexpr std::string_view kInertEverywhere[] = {"architectures",
+                                                 "model_type",
+                                                 "transformers_version",
+                                                 "_name_or_path",
+                                                 "torch_dtype",
+                                                 "dtype",
+                                                 "use_cache",
+                                                 "bos_token_id",
+                                                 "eos_token_id",
+                                                 "pad_token_id",
+                                                 "sep_token_id",
+                                                 "cls_token_id",
+                                                 "decoder_start_token_id",
+                                                 "initializer_range",
+                                                 "attention_dropout",
+                                                 "hidden_dropout",
+                                                 "resid_pdrop",
+                                                 "output_attentions",
+                                                 "output_hidden_states",
+                                                 "return_dict",
+                                                 "torchscript",
+                                                 "id2label",
+                                                 "label2id",
+                                                 "problem_type",
+                                                 "num_labels",
+                                                 "task_specific_params",
+                                                 "finetuning_task",
+                                                 "tokenizer_class",
+                                                 "prefix",
+                                                 "auto_map",
+                                                 "_attn_implementation",
+                                                 "_attn_implementation_autoset",
+                                                 "attn_implementation",
+                                                 "use_bfloat16",
+                                                 "tf_legacy_loss",
+                                                 "typical_p",
+                                                 "chunk_size_feed_forward",
+                                                 "generation_config",
+                                                 "max_length",
+                                                 "min_length",
+                                                 "do_sample",
+                                                 "temperature",
+                                                 "top_k",
+                                                 "top_p",
+                                                 "num_beams",
+                                                 "repetition_penalty",
+                                                 "unsloth_version",
+                                                 "unsloth_fixed",
+                                                 "_commit_hash",
+                                                 "model_max_length",
+                                                 "rope_interleaved"};
 
 const std::vector<std::pair<std::string_view, Json>>& onlyDefaultEverywhere() {
-  static const std::vector<std::pair<std::string_view, Json>> keys = {{"is_encoder_decoder", false},
-                                                                      {"is_decoder", false},
-                                                                      {"add_cross_attention", false},
-                                                                      {"cross_attention_hidden_size", nullptr},
-                                                                      {"tie_encoder_decoder", false},
-                                                                      {"quantization_config", nullptr},
-                                                                      {"compression_config", nullptr},
-                                                                      {"pruned_heads", Json::object()}};
+  static const std::vector<std::pair<std::string_view, Json>> keys = {
+      {"is_encoder_decoder", false},   {"is_decoder", false},
+      {"add_cross_attention", false},  {"cross_attention_hidden_size", nullptr},
+      {"tie_encoder_decoder", false},  {"quantization_config", nullptr},
+      {"compression_config", nullptr}, {"pruned_heads", Json::object()}};
   return keys;
 }
 
@@ -90,9 +124,11 @@ ModelConfig readDecoderConfig(const Json& json, std::string_view source) {
 }
 
 std::vector<std::string_view> decoderKeys() {
-  return {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-          "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings",
-          "rope_theta", "rope_scaling", "rope_parameters", "original_max_position_embeddings"};
+  return {"hidden_size",         "intermediate_size",       "num_hidden_layers",
+          "num_attention_heads", "num_key_value_heads",     "head_dim",
+          "vocab_size",          "max_position_embeddings", "rms_norm_eps",
+          "hidden_act",          "tie_word_embeddings",     "rope_theta",
+          "rope_scaling",        "rope_parameters",         "original_max_position_embeddings"};
 }
 
 void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config) {
@@ -102,8 +138,7 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
   };
   const Json parameters = member("rope_parameters");
   const Json scaling = parameters.is_null() ? member("rope_scaling") : parameters;
-  const std::string where =
-      fmt::format("{}: {}", source, parameters.is_null() ? "rope_scaling" : "rope_parameters");
+  const std::string where = fmt::format("{}: {}", source, parameters.is_null() ? "rope_scaling" : "rope_parameters");
   config.rotary_base = jsonGetOr(json, "rope_theta", config.rotary_base, source);
   if (partial == PartialRotary::kRead) {
     const double outside = jsonGetOr(json, "partial_rotary_factor", 1.0, source);
@@ -111,7 +146,7 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
     if (!(factor > 0.0 && factor <= 1.0)) {
       fail(ErrorCode::kInvalidArgument, "{}: 'partial_rotary_factor' {} must lie in (0, 1]", source, factor);
     }
-    const int64_t head_size = config.head_size > 0 ? config.head_size
+    const int64_t head_size = config.head_size > 0             ? config.head_size
                               : config.num_attention_heads > 0 ? config.hidden_size / config.num_attention_heads
                                                                : 0;
     // As transformers: int(head_dim * factor).
@@ -121,8 +156,8 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
   if (!scaling.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
   config.rotary_base = jsonGetOr(scaling, "rope_theta", config.rotary_base, where);
 
-  const auto type = jsonGetOr<std::string>(
-      scaling, "rope_type", jsonGetOr<std::string>(scaling, "type", "default", where), where);
+  const auto type =
+      jsonGetOr<std::string>(scaling, "rope_type", jsonGetOr<std::string>(scaling, "type", "default", where), where);
   std::vector<std::string_view> keys = {"rope_type", "type", "rope_theta"};
   RopeScaling& rope = config.rotary_scaling;
   if (type == "linear") {
@@ -134,9 +169,9 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
     rope.factor = jsonGet<double>(scaling, "factor", where);
     rope.low_freq_factor = jsonGet<double>(scaling, "low_freq_factor", where);
     rope.high_freq_factor = jsonGet<double>(scaling, "high_freq_factor", where);
-    rope.original_max_position_embeddings = jsonGetOr<double>(
-        scaling, "original_max_position_embeddings",
-        jsonGetOr<double>(json, "original_max_position_embeddings", 0.0, source), where);
+    rope.original_max_position_embeddings =
+        jsonGetOr<double>(scaling, "original_max_position_embeddings",
+                          jsonGetOr<double>(json, "original_max_position_embeddings", 0.0, source), where);
     keys.insert(keys.end(), {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
   } else if (type != "default") {
     fail(ErrorCode::kUnsupported, "{}: rope_type '{}' is not supported; default, linear and llama3 are", where, type);

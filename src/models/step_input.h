@@ -11,7 +11,7 @@ namespace chorus {
 // Rows of one adapter. Groups are disjoint; rows in no group use the base weights alone.
 struct AdapterRows {
   const PreparedAdapter* adapter = nullptr;  // pinned by the caller until the step is done
-  std::vector<RowRange> ranges;           // ascending
+  std::vector<RowRange> ranges;              // ascending
 };
 
 // Reused from step to step; sized once by reserve of its owner. SequenceSpan::block_table points into the owner's

@@ -37,8 +37,7 @@ double softmaxWeights(std::span<const float> x, float most, float scale, float* 
   std::array<double, kLanes> sums{};
   size_t i = 0;
   for (; i + kLanes <= x.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane)
-      weights[i + lane] = expNonPositive((x[i + lane] - most) * scale);
+    for (size_t lane = 0; lane < kLanes; ++lane) weights[i + lane] = expNonPositive((x[i + lane] - most) * scale);
     for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
   }
   for (; i < x.size(); ++i) {
@@ -51,9 +50,7 @@ double softmaxWeights(std::span<const float> x, float most, float scale, float* 
 }
 
 // The order of all filters.
-bool before(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.id < b.id;
-}
+bool before(const Candidate& a, const Candidate& b) { return a.value != b.value ? a.value > b.value : a.id < b.id; }
 bool byId(const Candidate& a, const Candidate& b) { return a.id < b.id; }
 
 // The k first by (logit, id), in order of id. Keeps at most 2k candidates at a time; nothing is sorted by

@@ -39,15 +39,12 @@ EngineAdapters::EngineAdapters(const RankGroup& ranks)
 Adapter EngineAdapters::read(const AdapterSource& source) const {
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
-  if (source.reloadable())
-    return readPeftAdapter(source.directory, source.directory.filename().string(), target);
-  const auto owner =
-      std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
+  if (source.reloadable()) return readPeftAdapter(source.directory, source.directory.filename().string(), target);
+  const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
 
-std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(
-    const std::filesystem::path& directory) const {
+std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory) const {
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
   source->directory = directory.has_filename() ? directory : directory.parent_path();
@@ -66,8 +63,7 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
 int64_t widestModuleLayerBytes(const Engine& engine) {
   int64_t widest = 0;
   for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets)
-      widest = std::max(widest, target.rows + row.shape.back());
+    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
   }
   return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }

@@ -18,8 +18,7 @@ namespace {
 constexpr int64_t kDefaultHostCacheSize = int64_t{1} << 30;
 
 // A limit of the engine, or a lower one that the configuration asks for.
-SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field,
-                   const char* flag) {
+SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field, const char* flag) {
   if (!asked) return engine;
   if (*asked <= 0) fail(ErrorCode::kInvalidArgument, "{} {} must be positive", field, *asked);
   if (*asked > engine) {
@@ -54,19 +53,15 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const BuildConfig& build = engine.buildConfig();
   CoreOptions core;
   auto& scheduler = core.scheduler;
-  scheduler.policy = config.batchingType == BatchingType::kSTATIC
-                         ? CapacitySchedulerPolicy::kSTATIC_BATCH
-                         : config.schedulerConfig.capacitySchedulerPolicy;
+  scheduler.policy = config.batchingType == BatchingType::kSTATIC ? CapacitySchedulerPolicy::kSTATIC_BATCH
+                                                                  : config.schedulerConfig.capacitySchedulerPolicy;
   scheduler.chunking_policy =
       config.schedulerConfig.contextChunkingPolicy.value_or(ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED);
   scheduler.chunked_context = config.enableChunkedContext;
-  scheduler.max_batch_size =
-      limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
-  scheduler.max_num_tokens =
-      limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
+  scheduler.max_batch_size = limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
+  scheduler.max_num_tokens = limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
   scheduler.tokens_per_block = build.tokens_per_block;
-  const bool may_chunk =
-      scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
   if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
     fail(ErrorCode::kInvalidArgument,
          "maxNumTokens {} is less than tokens_per_block {}: chunks of a context are whole "
@@ -84,8 +79,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.iter_stats_max = config.iterStatsMaxIterations;
   core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
   // At most: every tensor-parallel rank holds a whole A or B.
-  core.adapter_element_bytes =
-      static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
+  core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
   return core;
 }
 
@@ -115,11 +109,11 @@ class Executor::Impl {
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
     adapters_ = std::make_unique<EngineAdapters>(runner->ranks);
-    core_ = std::make_unique<ExecutorCore>(
-        options, std::move(runner), [this](const AdapterSource& source) { return adapters_->load(source); });
+    core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
+                                           [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
-              options.scheduler.kv_blocks, options.scheduler.tokens_per_block,
-              options.scheduler.max_batch_size, options.scheduler.max_num_tokens);
+              options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
+              options.scheduler.max_num_tokens);
   }
 
   ExecutorCore& core() { return *core_; }
@@ -132,10 +126,8 @@ class Executor::Impl {
   static void sizeAdapterCache(const PeftCacheConfig& peft, const Engine& engine, int64_t free_bytes,
                                CoreOptions& options) {
     if (peft.numPutWorkers <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
-    if (peft.numHostModuleLayer < 0)
-      fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-    if (peft.numDeviceModuleLayer < 0)
-      fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+    if (peft.numHostModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
+    if (peft.numDeviceModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
     if (peft.deviceCachePercent && !(*peft.deviceCachePercent > 0 && *peft.deviceCachePercent <= 1)) {
       fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.deviceCachePercent);
     }
@@ -143,14 +135,13 @@ class Executor::Impl {
     options.adapter_workers = peft.numPutWorkers;
     options.adapter_cache_bytes = peft.numHostModuleLayer > 0 ? peft.numHostModuleLayer * unit
                                   : peft.hostCacheSize        ? static_cast<int64_t>(*peft.hostCacheSize)
-                                                       : std::min(kDefaultHostCacheSize, free_bytes / 4);
+                                                              : std::min(kDefaultHostCacheSize, free_bytes / 4);
     int64_t& device = options.scheduler.adapter_budget;
     device = options.adapter_cache_bytes;
     if (peft.numDeviceModuleLayer > 0)
       device = std::min(device, peft.numDeviceModuleLayer * unit);
     else if (peft.deviceCachePercent) {
-      device =
-          std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
+      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
     }
   }
 
@@ -179,15 +170,12 @@ class Executor::Impl {
   std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
 };
 
-Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType,
-                   const ExecutorConfig& executorConfig)
+Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig)
     : impl_(std::make_unique<Impl>(modelPath, modelType, executorConfig)) {}
 
 Executor::~Executor() = default;
 
-IdType Executor::enqueueRequest(const Request& request) {
-  return impl_->core().enqueue({&request, 1}, nullptr)[0];
-}
+IdType Executor::enqueueRequest(const Request& request) { return impl_->core().enqueue({&request, 1}, nullptr)[0]; }
 
 IdType Executor::enqueueRequest(const Request& request, ResponseCallback callback) {
   return impl_->core().enqueue({&request, 1}, callback)[0];
@@ -206,8 +194,8 @@ std::vector<Response> Executor::awaitResponses(const IdType& requestId,
   return impl_->core().responses().awaitOne(requestId, timeout);
 }
 
-std::vector<std::vector<Response>> Executor::awaitResponses(
-    const std::vector<IdType>& requestIds, const std::optional<std::chrono::milliseconds>& timeout) {
+std::vector<std::vector<Response>> Executor::awaitResponses(const std::vector<IdType>& requestIds,
+                                                            const std::optional<std::chrono::milliseconds>& timeout) {
   return impl_->core().responses().awaitEach(requestIds, timeout);
 }
 
@@ -234,8 +222,9 @@ SizeType32 Executor::getMaxSeqLen() const { return impl_->core().options().reque
 SizeType32 Executor::getMaxBatchSize() const { return impl_->core().options().scheduler.max_batch_size; }
 MemoryUse Executor::getMemoryUse() const {
   const MemoryPlan& memory = impl_->memory();
-  return {memory.weights(), memory.kvCache(), memory.activations(), memory.adapters, memory.available,
-          static_cast<SizeType32>(memory.kv_tokens), memory.table()};
+  return {memory.weights(), memory.kvCache(), memory.activations(),
+          memory.adapters,  memory.available, static_cast<SizeType32>(memory.kv_tokens),
+          memory.table()};
 }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }

@@ -215,8 +215,7 @@ TEST_F(ExecutorCoreTest, AFailedStepFailsThoseWhoRanAndTheLoopGoesOn) {
   };
   options.scheduler.max_batch_size = 2;
   start();
-  const auto first = enqueue(request({1}, 8)), second = enqueue(request({2}, 8)),
-             third = enqueue(request({3}, 8));
+  const auto first = enqueue(request({1}, 8)), second = enqueue(request({2}, 8)), third = enqueue(request({3}, 8));
   gate.open();
   EXPECT_EQ(errorOf(first), "Encountered an error in forwardAsync function: the network broke");
   const std::string second_error = errorOf(second);
@@ -231,8 +230,7 @@ TEST_F(ExecutorCoreTest, CancelsRunningAndQueued) {
   before_step = [&](int, const StepInput&) { gate.pass(); };
   options.scheduler.max_batch_size = 1;
   start();
-  const auto running = enqueue(request({1}, 30)), queued = enqueue(request({2}, 30)),
-             other = enqueue(request({3}, 2));
+  const auto running = enqueue(request({1}, 30)), queued = enqueue(request({2}, 30)), other = enqueue(request({3}, 2));
   gate.awaitArrivals(1);
   core->cancel(running);
   core->cancel(queued);
@@ -314,8 +312,7 @@ TEST_F(ExecutorCoreTest, AwaitingAFinishedRequest) {
   resultOf(id);
   const auto again = core->responses().awaitOne(id, std::nullopt);
   ASSERT_EQ(again.size(), 1u);
-  EXPECT_EQ(again[0].getErrorMsg(),
-            "ReqId " + std::to_string(id) + " has already been processed and was terminated.");
+  EXPECT_EQ(again[0].getErrorMsg(), "ReqId " + std::to_string(id) + " has already been processed and was terminated.");
 }
 
 TEST_F(ExecutorCoreTest, AwaitsAnyAndSeveral) {

@@ -57,8 +57,7 @@ class ExecutorEngineTest : public ::testing::Test {
     const auto table = engine->architecture().weightTable(engine->config());
     const Adapter adapter = readPeftAdapter(adapter_dir, "adapter", {engine->config(), table, 64});
     std::int64_t longest = 0;
-    for (const auto& module : adapter.modules)
-      longest = std::max(longest, module.rank * (module.in + module.out));
+    for (const auto& module : adapter.modules) longest = std::max(longest, module.rank * (module.in + module.out));
     const auto rows = static_cast<std::int64_t>(adapter.modules.size());
     Tensor weights = Tensor::cpu(DataType::kFP32, {rows, longest + 3}),
            config = Tensor::cpu(DataType::kINT32, {rows, 3});
@@ -87,8 +86,7 @@ TEST_F(ExecutorEngineTest, LimitsComeFromTheEngine) {
   EXPECT_EQ(executor.getMaxInputLen(), 100);
   EXPECT_EQ(executor.getMaxBatchSize(), 4);
   EXPECT_TRUE(executor.canEnqueueRequests());
-  EXPECT_THAT(answer(executor, Request(VecTokens(101, 1), 1)).getErrorMsg(),
-              HasSubstr("Prompt length (101)"));
+  EXPECT_THAT(answer(executor, Request(VecTokens(101, 1), 1)).getErrorMsg(), HasSubstr("Prompt length (101)"));
   executor.shutdown();
   EXPECT_FALSE(executor.canEnqueueRequests());
 }

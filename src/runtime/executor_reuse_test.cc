@@ -27,8 +27,7 @@ class ExecutorReuseTest : public CoreFixture {
   int32_t computed(const Request& r, const std::string& adapter = "") {
     core->takeStats();
     const auto result = resultOf(enqueue(r));
-    EXPECT_EQ(result.outputTokenIds.at(0),
-              expectedTokens(r.getInputTokenIds(), r.getMaxTokens(), kVocab, adapter));
+    EXPECT_EQ(result.outputTokenIds.at(0), expectedTokens(r.getInputTokenIds(), r.getMaxTokens(), kVocab, adapter));
     last_ = result;
     int32_t tokens = 0;
     for (const auto& step : core->takeStats()) tokens += step.numCtxTokens;
@@ -63,8 +62,8 @@ TEST_F(ExecutorReuseTest, AnEqualPromptComputesItsTailAlone) {
   EXPECT_FLOAT_EQ(kv.kvCacheHitRate, 2.0f / 3.0f);
   const auto pool = core->kvCacheStats();
   EXPECT_EQ(pool.reusedBlocks, 4 + 3 + 2);
-  EXPECT_FLOAT_EQ(pool.cacheHitRate, static_cast<float>(pool.reusedBlocks) /
-                                         static_cast<float>(pool.reusedBlocks + pool.missedBlocks));
+  EXPECT_FLOAT_EQ(pool.cacheHitRate,
+                  static_cast<float>(pool.reusedBlocks) / static_cast<float>(pool.reusedBlocks + pool.missedBlocks));
 }
 
 TEST_F(ExecutorReuseTest, ASecondTurnReusesTheAnswerOfTheFirst) {
@@ -91,8 +90,7 @@ TEST_F(ExecutorReuseTest, PromptsThatComeTogetherAreComputedOnce) {
   for (int i = 0; i < 4; ++i) ids.push_back(enqueue(request(prompt(22), 8)));
   gate.open();
   resultOf(other);
-  for (const auto id : ids)
-    EXPECT_EQ(resultOf(id).outputTokenIds.at(0), expectedTokens(prompt(22), 8, kVocab));
+  for (const auto id : ids) EXPECT_EQ(resultOf(id).outputTokenIds.at(0), expectedTokens(prompt(22), 8, kVocab));
   core->shutdown();
   int32_t tokens = 0, most_blocks = 0;
   for (const auto& step : core->takeStats()) {
@@ -135,8 +133,7 @@ TEST_F(ExecutorReuseTest, AdaptersShareNothingButEqualContentDoes) {
   EXPECT_EQ(computed(withAdapter(tokens, 3), "red"), 2);
   EXPECT_EQ(computed(request(tokens, 2)), 2);
   core->registerAdapter(1, fakeSource("green"));
-  EXPECT_EQ(computed(withAdapter(tokens, 1), "green"), 18)
-      << "the old content's blocks are not the new one's";
+  EXPECT_EQ(computed(withAdapter(tokens, 1), "green"), 18) << "the old content's blocks are not the new one's";
   core->registerAdapter(1, fakeSource("red"));
   EXPECT_EQ(computed(withAdapter(tokens, 1), "red"), 2);
 }

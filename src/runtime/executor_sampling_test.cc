@@ -205,9 +205,8 @@ TEST_F(ExecutorSamplingTest, ErrorsHaveCodes) {
   positions.setPositionIds({0});
   EXPECT_EQ(codeOf(positions), Code::kUNSUPPORTED);
   Request banned = request({1}, 1);
-  banned.setEmbeddingBias(Tensor::of(executor::DataType::kFP32,
-                                     std::vector<float>(kVocab, -std::numeric_limits<float>::infinity()).data(),
-                                     {kVocab}));
+  banned.setEmbeddingBias(Tensor::of(
+      executor::DataType::kFP32, std::vector<float>(kVocab, -std::numeric_limits<float>::infinity()).data(), {kVocab}));
   EXPECT_EQ(codeOf(banned), Code::kINVALID_ARGUMENT);
 }
 
@@ -230,10 +229,9 @@ TEST_F(ExecutorSamplingTest, WordsAndBiasAreChecked) {
             "Embedding bias data type must be same as model logits type.");
   std::vector<float> bias(kVocab, 0.0f);
   bias[7] = std::nanf("");
-  EXPECT_THAT(refused([&](Request& r) {
-                r.setEmbeddingBias(Tensor::of(executor::DataType::kFP32, bias.data(), {kVocab}));
-              }),
-              HasSubstr("at 7"));
+  EXPECT_THAT(
+      refused([&](Request& r) { r.setEmbeddingBias(Tensor::of(executor::DataType::kFP32, bias.data(), {kVocab})); }),
+      HasSubstr("at 7"));
   EXPECT_EQ(refused([](Request& r) {
               OutputConfig output;
               output.topLogProbs = 2;

@@ -54,8 +54,7 @@ void ExecutorCore::pause(ActiveRequest* request) {
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
   request->pause();
-  const auto owner =
-      std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
+  const auto owner = std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
   waiting_.emplace(request->position, std::move(*owner));
   running_.erase(owner);
 }
@@ -63,16 +62,14 @@ void ExecutorCore::pause(ActiveRequest* request) {
 bool ExecutorCore::runStep() {
   if (plan_.sequences.empty()) return false;
   const auto begin = Clock::now();
-  for (const auto& planned : plan_.sequences)
-    candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
+  for (const auto& planned : plan_.sequences) candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
   try {
     buildSequences();
     beginStats();
     const StepInput& input = builder_.build(sequences_);
     const auto logits = runner_->run(input);
     if (logits.size() != input.logits_rows.size() * static_cast<size_t>(options_.requests.vocab_size)) {
-      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(),
-           input.logits_rows.size());
+      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
     }
     sampleAndRespond(logits);
   } catch (const std::exception& error) {
@@ -89,11 +86,10 @@ void ExecutorCore::buildSequences() {
     extend(request);
     const auto table = blocks_.table(request.slot);
     const int32_t end = request.num_cached + planned.num_tokens;
-    sequences_.push_back({request.tokens().subspan(static_cast<size_t>(request.num_cached),
-                                                   static_cast<size_t>(planned.num_tokens)),
-                          request.num_cached, table.first(static_cast<size_t>(blocks_.blocksFor(end))),
-                          request.adapter.parts.get(),
-                          request.logitsOfNext(planned.num_tokens, planned.samples)});
+    sequences_.push_back(
+        {request.tokens().subspan(static_cast<size_t>(request.num_cached), static_cast<size_t>(planned.num_tokens)),
+         request.num_cached, table.first(static_cast<size_t>(blocks_.blocksFor(end))), request.adapter.parts.get(),
+         request.logitsOfNext(planned.num_tokens, planned.samples)});
   }
 }
 
@@ -115,8 +111,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;
-    const auto own =
-        logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
+    const auto own = logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
     request.scorePrompt(own, vocab, request.num_cached - rows, score_inputs_);
     scoring_.resize(score_inputs_.size(), i);
     request.keepLogits(own, vocab, request.num_cached - rows, planned.samples);

@@ -39,9 +39,7 @@ float& LogitEdits::at(int32_t token) {
 
 void LogitEdits::ban(int32_t token) { at(token) = -kInfinity; }
 
-TokenCounts::TokenCounts(size_t capacity) : slots_(std::bit_ceil(2 * capacity + 1), -1) {
-  counts_.reserve(capacity);
-}
+TokenCounts::TokenCounts(size_t capacity) : slots_(std::bit_ceil(2 * capacity + 1), -1) { counts_.reserve(capacity); }
 
 void TokenCounts::add(int32_t token, int32_t count) {
   const size_t mask = slots_.size() - 1;
@@ -59,8 +57,8 @@ void TokenCounts::add(int32_t token, int32_t count) {
   }
 }
 
-LogitRules::LogitRules(const SamplingParams& params, const executor::Request& request,
-                       std::span<const int32_t> end_ids, int32_t tokens_at_most)
+LogitRules::LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
+                       int32_t tokens_at_most)
     : counts_tokens_(params.countsTokens()),
       repetition_(params.repetition_penalty),
       presence_(offset(params.temperature, params.presence_penalty)),
@@ -68,8 +66,7 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
       min_tokens_(params.min_tokens),
       ngram_size_(params.no_repeat_ngram_size),
       end_ids_(end_ids.begin(), end_ids.end()) {
-  if (const auto& bias = request.getEmbeddingBias();
-      bias && bias->getDataType() == executor::DataType::kFP32) {
+  if (const auto& bias = request.getEmbeddingBias(); bias && bias->getDataType() == executor::DataType::kFP32) {
     const auto* values = static_cast<const float*>(bias->getData());
     for (size_t i = 0; i < bias->getSize(); ++i) {
       if (values[i] != 0.0f) bias_.push_back({static_cast<int32_t>(i), values[i]});

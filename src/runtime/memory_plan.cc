@@ -34,7 +34,8 @@ std::string MemoryPlan::table() const {
                        const std::string& note) {
     text += fmt::format("  {:<12}", name);
     if (ranks.size() > 1) {
-      for (const SessionMemory& rank : ranks) text += part ? fmt::format("{:>12.1f}", mebibytes(part(rank))) : std::string(12, ' ');
+      for (const SessionMemory& rank : ranks)
+        text += part ? fmt::format("{:>12.1f}", mebibytes(part(rank))) : std::string(12, ' ');
     }
     text += fmt::format("{:>12.1f} MiB  {}", mebibytes(all), note);
     while (text.back() == ' ') text.pop_back();
@@ -46,7 +47,9 @@ std::string MemoryPlan::table() const {
     text += fmt::format("{:>12}\n", "all");
   }
   row("weights", [](const SessionMemory& rank) { return rank.weights; }, weights(), "");
-  row("KV cache", [](const SessionMemory& rank) { return rank.kv_cache; }, kvCache(), fmt::format("{} tokens", kv_tokens));
+  row(
+      "KV cache", [](const SessionMemory& rank) { return rank.kv_cache; }, kvCache(),
+      fmt::format("{} tokens", kv_tokens));
   row("activations", [](const SessionMemory& rank) { return rank.activations + rank.host; }, activations(), "");
   row("adapters", nullptr, adapters, adapters > 0 ? "at most, filled as they are used" : "");
   row("total", nullptr, total(), "");
@@ -57,11 +60,12 @@ std::string MemoryPlan::table() const {
 
 void MemoryPlan::check() const {
   if (total() - adapters <= available) return;
-  fail(ErrorCode::kExhausted,
-       "the engine needs {:.1f} MiB (weights {:.1f}, KV cache {:.1f}, activations {:.1f}), but {:.1f} MiB of memory are "
-       "available: lower the KV cache's tokens, max_num_tokens or max_batch_size",
-       mebibytes(total() - adapters), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()),
-       mebibytes(available));
+  fail(
+      ErrorCode::kExhausted,
+      "the engine needs {:.1f} MiB (weights {:.1f}, KV cache {:.1f}, activations {:.1f}), but {:.1f} MiB of memory are "
+      "available: lower the KV cache's tokens, max_num_tokens or max_batch_size",
+      mebibytes(total() - adapters), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()),
+      mebibytes(available));
 }
 
 MemoryPlan planMemory(std::span<const std::shared_ptr<const Engine>> engines, const SessionOptions& options,

@@ -78,8 +78,8 @@ std::vector<Response> ResponseQueue::awaitUntil(IdType id, const Deadline& deadl
   });
   const auto open = open_.find(id);
   if (open == open_.end()) {
-    return {Response(id, fmt::format("ReqId {} has already been processed and was terminated.", id),
-                     std::nullopt, executor::ResponseErrorCode::kNOT_FOUND)};
+    return {Response(id, fmt::format("ReqId {} has already been processed and was terminated.", id), std::nullopt,
+                     executor::ResponseErrorCode::kNOT_FOUND)};
   }
   return take(open);
 }
@@ -88,8 +88,7 @@ std::vector<Response> ResponseQueue::awaitOne(IdType id, const Timeout& timeout)
   return awaitUntil(id, deadlineOf(timeout));
 }
 
-std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids,
-                                                            const Timeout& timeout) {
+std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids, const Timeout& timeout) {
   const Deadline deadline = deadlineOf(timeout);
   std::vector<std::vector<Response>> all;
   for (const IdType id : ids) all.push_back(awaitUntil(id, deadline));

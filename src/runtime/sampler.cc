@@ -163,9 +163,7 @@ struct Sampler::Scratch {
 
   void addLogProbs(const SampleInput& input, float most, SampleOutput& output) {
     const double log_sum = filter.logSum(input.logits, most);
-    const auto logProb = [&](float logit) {
-      return static_cast<float>(static_cast<double>(logit) - most - log_sum);
-    };
+    const auto logProb = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - most - log_sum); };
     output.log_prob = logProb(input.logits[static_cast<size_t>(output.token)]);
     if (input.top_log_probs == 0) return;
     for (const auto& [logit, id] : filter.likeliest(input.logits, static_cast<size_t>(input.top_log_probs)))
@@ -174,8 +172,7 @@ struct Sampler::Scratch {
 };
 
 Sampler::Sampler(int64_t vocab_size, int threads) : vocab_size_(vocab_size), pool_(threads, 0) {
-  for (int i = 0; i < pool_.size(); ++i)
-    scratch_.push_back(std::make_unique<Scratch>(static_cast<size_t>(vocab_size)));
+  for (int i = 0; i < pool_.size(); ++i) scratch_.push_back(std::make_unique<Scratch>(static_cast<size_t>(vocab_size)));
 }
 
 Sampler::~Sampler() = default;

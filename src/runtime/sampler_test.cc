@@ -197,10 +197,9 @@ TEST(Sampler, EqualsThePlainDefinition) {
     params.seed = random();
     Sampler sampler(static_cast<int64_t>(vocab), 1);
     for (uint64_t position = 0; position < (vocab > 1000 ? 3 : 20); ++position) {
-      ASSERT_EQ(sampleOne(sampler, {logits, &params, position}).token,
-                plainSample(logits, params, position))
-          << "position " << position << " vocab " << vocab << " temperature " << params.temperature
-          << " top_k " << params.top_k << " top_p " << params.top_p << " min_p " << params.min_p;
+      ASSERT_EQ(sampleOne(sampler, {logits, &params, position}).token, plainSample(logits, params, position))
+          << "position " << position << " vocab " << vocab << " temperature " << params.temperature << " top_k "
+          << params.top_k << " top_p " << params.top_p << " min_p " << params.min_p;
     }
   }
 }

@@ -11,8 +11,7 @@ using executor::ContextChunkingPolicy;
 
 class Pass {
  public:
-  Pass(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
-       SchedulerPlan& plan)
+  Pass(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests, SchedulerPlan& plan)
       : limits_(limits),
         requests_(requests),
         plan_(plan),
@@ -49,9 +48,7 @@ class Pass {
  private:
   int32_t count() const { return static_cast<int32_t>(requests_.size()); }
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
-  int32_t blocksFor(int32_t tokens) const {
-    return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block;
-  }
+  int32_t blocksFor(int32_t tokens) const { return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block; }
   // Blocks for the next token: a context takes those of all its tokens when it starts, so that no chunk of it
   // fails.
   int32_t blocksNow(const RequestView& r) const { return std::max(blocksFor(r.num_tokens), r.blocks_held); }
@@ -62,9 +59,7 @@ class Pass {
 
   // Blocks of the pool that are gone when r has what it needs: what it lacks, and what it takes over and
   // nobody else uses.
-  int32_t takes(const RequestView& r, int32_t needed) const {
-    return needed - r.blocks_held + r.blocks_taken;
-  }
+  int32_t takes(const RequestView& r, int32_t needed) const { return needed - r.blocks_held + r.blocks_taken; }
 
   // Settles who goes on: [0, last_running_), the others are paused from the back.
   void keepRunning() {

@@ -23,24 +23,23 @@ struct SchedulerLimits {
   int32_t tokens_per_block = 1;
   int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end alone
   int64_t adapter_budget = 0;  // cost that the distinct adapters of running requests may reach
-  int32_t max_bypasses =
-      64;  // steps in which later adapters overtake one that does not fit, before they wait
+  int32_t max_bypasses = 64;   // steps in which later adapters overtake one that does not fit, before they wait
 };
 
 // A request as the scheduler sees it.
 struct RequestView {
-  int32_t num_tokens = 0;    // known tokens, prompt and generated
-  int32_t num_cached = 0;    // of these, tokens whose keys and values stand in the cache
-  int32_t final_cached = 0;  // tokens in the cache at the latest possible end: prompt + maxTokens - 1
-  int32_t blocks_held = 0;   // waiting: those it can reuse
-  int32_t blocks_taken = 0;  // waiting: of these, free ones, which its start takes from the pool
-  int32_t blocks_freed = 0;  // running: blocks that pausing it frees once all behind it are paused
-  uint64_t next_block = 0;   // number of the complete block that its context computes next; 0: none to share
+  int32_t num_tokens = 0;       // known tokens, prompt and generated
+  int32_t num_cached = 0;       // of these, tokens whose keys and values stand in the cache
+  int32_t final_cached = 0;     // tokens in the cache at the latest possible end: prompt + maxTokens - 1
+  int32_t blocks_held = 0;      // waiting: those it can reuse
+  int32_t blocks_taken = 0;     // waiting: of these, free ones, which its start takes from the pool
+  int32_t blocks_freed = 0;     // running: blocks that pausing it frees once all behind it are paused
+  uint64_t next_block = 0;      // number of the complete block that its context computes next; 0: none to share
   bool can_reuse_next = false;  // waiting: it would take that block over were it computed
   bool running = false;         // was started and not paused
   bool generating = false;      // its context is done: one token a step
-  bool was_paused = false;  // recomputes a context that may have outgrown max_num_tokens: always chunkable
-  uint64_t adapter = 0;     // 0: none; equal numbers are one adapter
+  bool was_paused = false;      // recomputes a context that may have outgrown max_num_tokens: always chunkable
+  uint64_t adapter = 0;         // 0: none; equal numbers are one adapter
   bool adapter_ready = true;
   int64_t adapter_cost = 0;
   int32_t times_bypassed = 0;
@@ -55,12 +54,10 @@ struct PlannedSequence {
 
 // Indices are positions in the views. Apply in this order: paused, started, sequences.
 struct SchedulerPlan {
-  std::vector<int32_t> paused;   // give blocks and slot back; known tokens stay, num_cached becomes 0
-  std::vector<int32_t> started;  // take a slot
-  std::vector<int32_t>
-      bypassed;  // skipped for want of adapter room, while a later one with an adapter started
-  std::vector<PlannedSequence>
-      sequences;  // packed order: contexts, then generation, each by adapter (none first)
+  std::vector<int32_t> paused;    // give blocks and slot back; known tokens stay, num_cached becomes 0
+  std::vector<int32_t> started;   // take a slot
+  std::vector<int32_t> bypassed;  // skipped for want of adapter room, while a later one with an adapter started
+  std::vector<PlannedSequence> sequences;  // packed order: contexts, then generation, each by adapter (none first)
 
   // Memory of schedule() itself.
   struct Scratch {

@@ -42,8 +42,7 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   limits.kv_blocks = random.between(full, 4 * full);
   limits.max_batch_size = random.between(1, 8);
   limits.chunked_context = random.chance(70);
-  const int32_t least =
-      limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
+  const int32_t least = limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
   limits.max_num_tokens = random.between(least, least + 40);
   load.adapters = random.chance(60) ? random.between(1, 6) : 0;
   limits.adapter_budget = random.between(3, 9);
@@ -106,8 +105,7 @@ void playOne(unsigned seed, int64_t& reused) {
     EXPECT_LE(finished[i - 1].first_step, finished[i].first_step) << "arrival " << i << " was overtaken";
   }
   if (simulation.limits.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION) return;
-  for (const auto& request : finished)
-    EXPECT_EQ(request.starts, 1) << "paused under a policy that never does";
+  for (const auto& request : finished) EXPECT_EQ(request.starts, 1) << "paused under a policy that never does";
 }
 
 TEST(SchedulerRandom, BudgetsOrderAndTermination) {

@@ -28,12 +28,13 @@ class AdapterDirectoryTest : public ::testing::Test {
     return parent / name;
   }
   AdapterDirectory open() {
-    return AdapterDirectory(root / "served", catalog, [this](executor::IdType id, const fs::path& directory) {
-      if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
-      registered[id] = directory.filename().string();
-    }, [this](const fs::path& directory) {
-      return directory.filename() == speaking ? own : catalog.base().text;
-    });
+    return AdapterDirectory(
+        root / "served", catalog,
+        [this](executor::IdType id, const fs::path& directory) {
+          if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
+          registered[id] = directory.filename().string();
+        },
+        [this](const fs::path& directory) { return directory.filename() == speaking ? own : catalog.base().text; });
   }
 
   fs::path root;
@@ -113,9 +114,9 @@ TEST_F(AdapterDirectoryTest, MissingDirectory) {
 TEST(ServableName, Rules) {
   EXPECT_TRUE(isServableName("llama3-8b_math.v1"));
   EXPECT_TRUE(isServableName("grün"));
-  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string(".x"),
-                                 std::string("a/b"), std::string("a\\b"), std::string("a\nb"), std::string("a\0b", 3),
-                                 std::string("\xff"), std::string(256, 'a')}) {
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string(".."), std::string(".x"), std::string("a/b"), std::string("a\\b"),
+        std::string("a\nb"), std::string("a\0b", 3), std::string("\xff"), std::string(256, 'a')}) {
     EXPECT_FALSE(isServableName(bad)) << bad;
   }
 }

@@ -7,8 +7,11 @@
 
 namespace chorus::server {
 
-AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory, int32_t vocabSize)
-    : base_(std::move(base)), baseDirectory_(std::move(baseDirectory)), baseDigest_(tokenizerFilesDigest(baseDirectory_)),
+AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory,
+                           int32_t vocabSize)
+    : base_(std::move(base)),
+      baseDirectory_(std::move(baseDirectory)),
+      baseDigest_(tokenizerFilesDigest(baseDirectory_)),
       vocabSize_(vocabSize) {}
 
 std::shared_ptr<const TextCodec> AdapterTexts::load(const std::filesystem::path& adapterDirectory) {
@@ -20,8 +23,10 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const std::filesystem::path&
   }
   auto text = loadTextCodec(adapterDirectory, baseDirectory_);
   if (text->vocabSize() > std::max(vocabSize_, base_->vocabSize())) {
-    fail(ErrorCode::kUnsupported, "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; take the tokens "
-         "that were added out of the adapter's tokenizer files", adapterDirectory.string(), text->vocabSize(), vocabSize_);
+    fail(ErrorCode::kUnsupported,
+         "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; take the tokens "
+         "that were added out of the adapter's tokenizer files",
+         adapterDirectory.string(), text->vocabSize(), vocabSize_);
   }
   loaded_[digest] = text;
   return text;

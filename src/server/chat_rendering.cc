@@ -15,8 +15,8 @@ OrderedJson readVariables(const FieldReader& fields) {
   if (!variables->is_object() || variables->size() > kMaxVariables) {
     fields.refuse(kField, fmt::format("expected an object of at most {} names", kMaxVariables));
   }
-  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
-                           "chat_template"}) {
+  for (const char* name :
+       {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template"}) {
     if (variables->contains(name)) fields.refuse(kField, fmt::format("'{}' is a field of the request itself", name));
   }
   return *variables;

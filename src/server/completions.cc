@@ -97,8 +97,8 @@ void handleCompletion(const ApiContext& context, const HttpRequest& request,
   const auto model = context.models.find(parsed.options.model);
   if (!model) throw ApiError::modelNotFound(parsed.options.model);
 
-  Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens,
-                      .promptField = "prompt"};
+  Generation::Job job{
+      .model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens, .promptField = "prompt"};
   std::vector<std::string> echoes;
   for (const auto& prompt : parsed.prompts) {
     job.prompts.push_back(tokensOf(context, *model, prompt));
@@ -107,8 +107,8 @@ void handleCompletion(const ApiContext& context, const HttpRequest& request,
     echoes.push_back(text != nullptr ? *text : model->text->decode(job.prompts.back(), false));
   }
   const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
-  auto writer = std::make_shared<CompletionWriter>(
-      GenerationWriter::Setup{exchange, model, parsed.options, choices}, std::move(echoes));
+  auto writer = std::make_shared<CompletionWriter>(GenerationWriter::Setup{exchange, model, parsed.options, choices},
+                                                   std::move(echoes));
   startGeneration(context, std::move(job), exchange, std::move(writer));
 }
 

@@ -130,8 +130,8 @@ std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::strin
     hash.update(fmt::format("{} {} {}\n", file.filename().string(), fs::file_size(file), digests_.of(file)));
   }
   // Another program may convert otherwise.
-  hash.update(fmt::format("dtype {}\nbuild {}\nprogram {}\n", dtype, build.toJson().dump(),
-                          digests_.of("/proc/self/exe")));
+  hash.update(
+      fmt::format("dtype {}\nbuild {}\nprogram {}\n", dtype, build.toJson().dump(), digests_.of("/proc/self/exe")));
   digests_.save();
   return hash.hex().substr(0, kKeyDigits);
 }

@@ -78,7 +78,7 @@ TEST_F(EngineCacheTest, ContentOfEqualSizeAndTimeIsNoticed) {
   // Settled files are remembered, so let them be old enough.
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   const std::string first = key();
-  struct stat before {};
+  struct stat before{};
   stat((model / "model.safetensors").c_str(), &before);
   write(model / "model.safetensors", "WEIGHTS");
   const timespec times[2] = {before.st_atim, before.st_mtim};
@@ -150,7 +150,7 @@ TEST_F(EngineCacheTest, FullDiskIsOneClearLine) {
     writeFileAtomically(engine / "rank0.engine", std::string(1 << 20, 'x'));
   };
   // Writes beyond the limit fail as on a full disk.
-  struct sigaction ignore {}, oldAction{};
+  struct sigaction ignore{}, oldAction{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGXFSZ, &ignore, &oldAction);
   rlimit old{};

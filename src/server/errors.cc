@@ -84,8 +84,8 @@ HttpResponse ApiError::response() const {
 
 std::string clientMessage(std::string_view text) {
   const auto endsWord = [](char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\'' || c == '"' || c == '`' || c == '(' || c == ')' || c == ',' ||
-           c == ';' || c == '=' || c == '<' || c == '>' || c == '[' || c == ']' || c == '{' || c == '}';
+    return c == ' ' || c == '\n' || c == '\t' || c == '\'' || c == '"' || c == '`' || c == '(' || c == ')' ||
+           c == ',' || c == ';' || c == '=' || c == '<' || c == '>' || c == '[' || c == ']' || c == '{' || c == '}';
   };
   std::string out;
   size_t i = 0;
@@ -120,11 +120,14 @@ ApiError currentApiError() {
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kInvalidArgument:
-      case ErrorCode::kUnsupported: return ApiError::invalid(clientMessage(e.what()));
-      case ErrorCode::kExhausted: return ApiError::overloaded(clientMessage(e.what()));
+      case ErrorCode::kUnsupported:
+        return ApiError::invalid(clientMessage(e.what()));
+      case ErrorCode::kExhausted:
+        return ApiError::overloaded(clientMessage(e.what()));
       case ErrorCode::kNotFound:
       case ErrorCode::kCorrupt:
-      case ErrorCode::kInternal: break;
+      case ErrorCode::kInternal:
+        break;
     }
     log::error("request failed: {}", e.what());
     return ApiError::internal(clientMessage(e.what()));

@@ -15,7 +15,10 @@ class ApiError : public std::exception {
  public:
   ApiError(int status, std::string message, std::string type, std::optional<std::string> param,
            std::optional<std::string> code)
-      : status_(status), message_(std::move(message)), type_(std::move(type)), param_(std::move(param)),
+      : status_(status),
+        message_(std::move(message)),
+        type_(std::move(type)),
+        param_(std::move(param)),
         code_(std::move(code)) {}
 
   // A field that the client must change: status 400, invalid_request_error.

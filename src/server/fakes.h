@@ -50,7 +50,8 @@ class FakeCodec : public TextCodec {
   int32_t vocabSize() const override { return 258; }
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
   bool hasChatTemplate() const override { return true; }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how) const override {
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
+                         const ChatRendering& how) const override {
     std::string prompt = tools.is_null() ? "" : "[tools]";
     if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
     for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";

@@ -25,7 +25,7 @@ int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) *
 std::string keyOf(const fs::path& file) { return fs::absolute(file).lexically_normal().string(); }
 
 struct stat statusOf(const fs::path& file) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(file.c_str(), &status) != 0) {
     fail(ErrorCode::kNotFound, "{}: {}", file.string(), std::strerror(errno));
   }
@@ -49,8 +49,8 @@ FileDigests::FileDigests(fs::path memo) : memo_(std::move(memo)) {
   try {
     const Json json = readJsonFile(memo_);
     for (const auto& [path, e] : json.items()) {
-      entries_[path] = {e.at("device"), e.at("inode"), e.at("size"), e.at("modified_ns"), e.at("changed_ns"),
-                        e.at("sha256")};
+      entries_[path] = {e.at("device"),      e.at("inode"),      e.at("size"),
+                        e.at("modified_ns"), e.at("changed_ns"), e.at("sha256")};
     }
   } catch (const std::exception& e) {
     log::debug("{}: ignored: {}", memo_.string(), e.what());
@@ -60,8 +60,12 @@ FileDigests::FileDigests(fs::path memo) : memo_(std::move(memo)) {
 
 FileDigests::Entry FileDigests::describe(const fs::path& file) {
   const struct stat status = statusOf(file);
-  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
-          nanoseconds(status.st_ctim), ""};
+  return {status.st_dev,
+          status.st_ino,
+          static_cast<uint64_t>(status.st_size),
+          nanoseconds(status.st_mtim),
+          nanoseconds(status.st_ctim),
+          ""};
 }
 
 void FileDigests::remember(const fs::path& file, const std::string& digest) {
@@ -98,7 +102,7 @@ void FileDigests::save() {
   std::erase_if(entries_, [](const auto& entry) { return !fs::exists(entry.first); });
   Json json = Json::object();
   for (const auto& [path, e] : entries_) {
-    json[path] = {{"device", e.device},           {"inode", e.inode},           {"size", e.size},
+    json[path] = {{"device", e.device},          {"inode", e.inode},          {"size", e.size},
                   {"modified_ns", e.modifiedNs}, {"changed_ns", e.changedNs}, {"sha256", e.digest}};
   }
   try {

@@ -20,10 +20,14 @@ ApiError fromExecutor(const executor::Response& response, const std::string& mod
   switch (response.getErrorCode()) {
     case Code::kINVALID_ARGUMENT:
     case Code::kUNSUPPORTED:
-    case Code::kCORRUPT: return ApiError::invalid(message);
-    case Code::kNOT_FOUND: return ApiError::modelNotFound(model);
-    case Code::kEXHAUSTED: return ApiError::overloaded("Too many adapters are in use; try again soon.");
-    case Code::kINTERNAL: break;
+    case Code::kCORRUPT:
+      return ApiError::invalid(message);
+    case Code::kNOT_FOUND:
+      return ApiError::modelNotFound(model);
+    case Code::kEXHAUSTED:
+      return ApiError::overloaded("Too many adapters are in use; try again soon.");
+    case Code::kINTERNAL:
+      break;
   }
   return ApiError::internal(message);
 }
@@ -55,9 +59,10 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
     if (context_.engine.maxInputLen() < contextLength - 1) {
       message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
     }
-    message += fmt::format(". However, you requested {} tokens ({} in the {}, {} in the completion). Please reduce the "
-                           "length of the {} or completion.",
-                           length + asked, length, job_.promptField, asked, job_.promptField);
+    message += fmt::format(
+        ". However, you requested {} tokens ({} in the {}, {} in the completion). Please reduce the "
+        "length of the {} or completion.",
+        length + asked, length, job_.promptField, asked, job_.promptField);
     throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
   }
   return static_cast<int32_t>(asked > 0 ? asked : room);
@@ -109,9 +114,8 @@ void Generation::enqueue() {
   for (Choice& choice : choices_) choice.text = job_.model->text->newStream(textOptions);
   try {
     for (size_t c = 0; c < requests.size(); ++c) {
-      const auto id = context_.engine.enqueue(requests[c], [self = shared_from_this(), c](const executor::Response& r) {
-        self->onResponse(c, r);
-      });
+      const auto id = context_.engine.enqueue(
+          requests[c], [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
       choices_[c].id = id;
       std::lock_guard lock(mutex_);
       ids_.push_back(id);

@@ -17,18 +17,18 @@ namespace chorus::server {
 
 struct TokenLogProb {
   int32_t token;
-  std::optional<float> logProb;                // none for a prompt's first token
+  std::optional<float> logProb;                   // none for a prompt's first token
   std::vector<executor::TokenLogProb> likeliest;  // alternatives, the likeliest first
 };
 
 struct GenerationDelta {
   int32_t choice = 0;  // prompt index * options.generated + index among these
   std::string text;
-  std::vector<TokenLogProb> promptLogProbs; // of the prompt's tokens, in a choice's first delta; if asked for
-  std::vector<TokenLogProb> logProbs;       // of the tokens that arrived; empty unless asked for
-  std::optional<std::string> finishReason;  // "stop" or "length" in a choice's last delta
-  double meanLogProb = 0;                   // of the choice's tokens, in its last delta; if choices are to be ranked
-  OrderedJson stopReason;                   // the stop string or stop token id that ended it, else null
+  std::vector<TokenLogProb> promptLogProbs;  // of the prompt's tokens, in a choice's first delta; if asked for
+  std::vector<TokenLogProb> logProbs;        // of the tokens that arrived; empty unless asked for
+  std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
+  double meanLogProb = 0;                    // of the choice's tokens, in its last delta; if choices are to be ranked
+  OrderedJson stopReason;                    // the stop string or stop token id that ended it, else null
 };
 
 struct GenerationUsage {
@@ -52,8 +52,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<const ServedModel> model;
     std::vector<executor::VecTokens> prompts;  // none empty, ids below the vocabulary's size
     GenerationOptions options;
-    int32_t defaultMaxTokens = 0;              // 0: as many as fit
-    std::string promptField;                   // "prompt" or "messages", for errors
+    int32_t defaultMaxTokens = 0;  // 0: as many as fit
+    std::string promptField;       // "prompt" or "messages", for errors
   };
 
   // Throws ApiError (status 400) for what the model does not have.

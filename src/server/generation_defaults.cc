@@ -58,11 +58,21 @@ int32_t count(const Json& config, const char* key, const std::string& source) {
 // Settings of transformers that change what is generated and that no request of the API can ask for.
 void warnOfOthers(const Json& config, const std::string& source) {
   const std::pair<const char*, Json> neutral[] = {
-      {"num_beams", 1},          {"num_beam_groups", 1},        {"penalty_alpha", 0},
-      {"typical_p", 1},          {"epsilon_cutoff", 0},         {"eta_cutoff", 0},
-      {"guidance_scale", 1},     {"diversity_penalty", 0},      {"encoder_repetition_penalty", 1},
-      {"top_h", nullptr},        {"sequence_bias", nullptr},    {"begin_suppress_tokens", nullptr},
-      {"stop_strings", nullptr}, {"forced_bos_token_id", nullptr}, {"forced_eos_token_id", nullptr},
+      {"num_beams", 1},
+      {"num_beam_groups", 1},
+      {"penalty_alpha", 0},
+      {"typical_p", 1},
+      {"epsilon_cutoff", 0},
+      {"eta_cutoff", 0},
+      {"guidance_scale", 1},
+      {"diversity_penalty", 0},
+      {"encoder_repetition_penalty", 1},
+      {"top_h", nullptr},
+      {"sequence_bias", nullptr},
+      {"begin_suppress_tokens", nullptr},
+      {"stop_strings", nullptr},
+      {"forced_bos_token_id", nullptr},
+      {"forced_eos_token_id", nullptr},
       {"exponential_decay_length_penalty", nullptr},
   };
   for (const auto& [key, value] : neutral) {

@@ -18,9 +18,7 @@ OrderedJson usageJson(const GenerationUsage& usage) {
 
 }  // namespace
 
-std::string toText(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
+std::string toText(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
     : setup_(std::move(setup)), shape_(shape), id_(randomId(shape.idPrefix)), created_(std::time(nullptr)) {

@@ -1,7 +1,7 @@
 #include "server/http.h"
 
-#include <boost/asio/post.hpp>
 #include <atomic>
+#include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <list>
 #include <thread>
@@ -19,8 +19,11 @@ using Tcp = asio::ip::tcp;
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(HttpServerOptions options, HttpHandler handler)
-      : options_(std::move(options)), handler_(std::move(handler)), io_(options_.ioThreads),
-        acceptor_(asio::make_strand(io_)), retryTimer_(acceptor_.get_executor()),
+      : options_(std::move(options)),
+        handler_(std::move(handler)),
+        io_(options_.ioThreads),
+        acceptor_(asio::make_strand(io_)),
+        retryTimer_(acceptor_.get_executor()),
         context_{options_, handler_, [this] { return draining_.load(); }} {}
 
   void start();

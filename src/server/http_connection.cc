@@ -33,7 +33,10 @@ std::string lowerCase(std::string text) {
 class HttpConnection::Exchange : public HttpExchange {
  public:
   Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id, bool headOnly, bool chunked)
-      : connection_(std::move(connection)), serial_(serial), id_(std::move(id)), headOnly_(headOnly),
+      : connection_(std::move(connection)),
+        serial_(serial),
+        id_(std::move(id)),
+        headOnly_(headOnly),
         chunked_(chunked) {}
 
   ~Exchange() override {
@@ -47,9 +50,8 @@ class HttpConnection::Exchange : public HttpExchange {
   void respond(HttpResponse response) override {
     if (stage_ != Stage::kOpen) return;
     stage_ = Stage::kDone;
-    std::string bytes =
-        responseHead(response.status, response.contentType, static_cast<int64_t>(response.body.size()),
-                     connection_->keepAlive(), id_, response.headers);
+    std::string bytes = responseHead(response.status, response.contentType, static_cast<int64_t>(response.body.size()),
+                                     connection_->keepAlive(), id_, response.headers);
     if (!headOnly_) bytes += response.body;
     bool alive = true;
     connection_->send(serial_, std::move(bytes), true, false, alive);
@@ -69,8 +71,10 @@ class HttpConnection::Exchange : public HttpExchange {
     bool alive = true;
     std::string chunk;
     if (!bytes.empty() && !headOnly_) {
-      if (chunked_) appendChunk(chunk, bytes);
-      else chunk = bytes;
+      if (chunked_)
+        appendChunk(chunk, bytes);
+      else
+        chunk = bytes;
     }
     connection_->send(serial_, std::move(chunk), false, true, alive);
     return alive;
@@ -80,12 +84,11 @@ class HttpConnection::Exchange : public HttpExchange {
     if (stage_ != Stage::kStreaming) return;
     stage_ = Stage::kDone;
     bool alive = true;
-    connection_->send(serial_, std::string(headOnly_ || !chunked_ ? std::string_view() : kLastChunk), true, false, alive);
+    connection_->send(serial_, std::string(headOnly_ || !chunked_ ? std::string_view() : kLastChunk), true, false,
+                      alive);
   }
 
-  void onAbort(std::function<void()> callback) override {
-    connection_->setAbortCallback(serial_, std::move(callback));
-  }
+  void onAbort(std::function<void()> callback) override { connection_->setAbortCallback(serial_, std::move(callback)); }
 
  private:
   enum class Stage { kOpen, kStreaming, kDone };

@@ -1,6 +1,7 @@
 // One TCP connection of the HTTP server. Only http.cc and http_connection.cc include this: it brings Boost.
 #pragma once
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -8,7 +9,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,15 +85,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool reading_ = false;
   bool requestKeepsAlive_ = true;
   size_t lingered_ = 0;
-  std::string writing_;    // bytes handed to the socket
+  std::string writing_;  // bytes handed to the socket
   size_t written_ = 0;
 
   std::mutex mutex_;  // guards what follows
   uint64_t serial_ = 0;
-  bool open_ = true;           // the client can still be written to
-  bool answered_ = true;       // the present response is complete
+  bool open_ = true;      // the client can still be written to
+  bool answered_ = true;  // the present response is complete
   bool flushPosted_ = false;
-  std::string pending_;        // bytes waiting behind writing_
+  std::string pending_;  // bytes waiting behind writing_
   std::function<void()> abortCallback_;
 };
 

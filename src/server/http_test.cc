@@ -121,8 +121,9 @@ class HttpTest : public ::testing::Test {
       });
       return;
     }
-    exchange->respond({.contentType = "text/plain", .body = request.method + " " + request.path + "|" + request.query +
-                                                            "|" + request.body + "|" + request.id});
+    exchange->respond(
+        {.contentType = "text/plain",
+         .body = request.method + " " + request.path + "|" + request.query + "|" + request.body + "|" + request.id});
   }
 
   static bool eventually(const std::atomic<bool>& flag) {
@@ -168,8 +169,8 @@ TEST_F(HttpTest, PipelinedRequestsAreAnsweredInOrder) {
 TEST_F(HttpTest, ChunkedBodyInPieces) {
   start();
   Client client(server->port());
-  for (const char* piece : {"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Enc", "oding: chunked\r\n\r\n5\r\nhel", "lo\r\n3;ext=1",
-                            "\r\n wo\r\n0\r", "\n\r\n"}) {
+  for (const char* piece : {"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Enc", "oding: chunked\r\n\r\n5\r\nhel",
+                            "lo\r\n3;ext=1", "\r\n wo\r\n0\r", "\n\r\n"}) {
     client.send(piece);
     std::this_thread::sleep_for(milliseconds(10));
   }

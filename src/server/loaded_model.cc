@@ -44,8 +44,9 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 // One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
   auto text = loadTextCodec(engine.tokenizerDirectory);
-  executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
-                                                   executorConfig(options, std::min(kLargestAdapterCache, availableMemory() / 4)));
+  executor_ = std::make_unique<executor::Executor>(
+      engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
+      executorConfig(options, std::min(kLargestAdapterCache, availableMemory() / 4)));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
@@ -55,18 +56,22 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
   if (!options.loraDirectory.empty()) {
-    const auto registerAdapter = [this](executor::IdType id, const fs::path& dir) { client_->registerAdapter(id, dir); };
+    const auto registerAdapter = [this](executor::IdType id, const fs::path& dir) {
+      client_->registerAdapter(id, dir);
+    };
     texts_ = std::make_unique<AdapterTexts>(text, engine.tokenizerDirectory, client_->vocabSize());
     const auto loadText = [this](const fs::path& dir) { return texts_->load(dir); };
     adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, registerAdapter, loadText);
     adapters_->scan();
   }
-  context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_,
-                                                     readGenerationDefaults(engine.tokenizerDirectory, *text), {}});
+  context_ = std::make_shared<ApiContext>(
+      ApiContext{*client_, *models_, intake_, delivery_, readGenerationDefaults(engine.tokenizerDirectory, *text), {}});
   for (const int32_t id : context_->defaults.endIds) {
     if (id < client_->vocabSize()) continue;
-    fail(ErrorCode::kInvalidArgument, "{}: end token {} is not in the engine's vocabulary of {}; is the tokenizer "
-         "that of this model?", engine.tokenizerDirectory.string(), id, client_->vocabSize());
+    fail(ErrorCode::kInvalidArgument,
+         "{}: end token {} is not in the engine's vocabulary of {}; is the tokenizer "
+         "that of this model?",
+         engine.tokenizerDirectory.string(), id, client_->vocabSize());
   }
   if (options.requestTimeoutSeconds > 0) {
     context_->requestTimeout =
@@ -97,7 +102,8 @@ std::string LoadedModel::summary() const {
   constexpr size_t kMostNames = 20;
   for (size_t i = 1; i < models.size() && i <= kMostNames; ++i) names += (i > 1 ? ", " : "") + models[i]->name;
   if (models.size() > kMostNames + 1) names += fmt::format(" and {} more", models.size() - 1 - kMostNames);
-  std::string text = fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
+  std::string text =
+      fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
   return text + executor_->getMemoryUse().table;
 }
 

@@ -15,8 +15,7 @@ std::string nameOf(const std::string& bytes) {
 }
 
 // What a token adds to the text that the client sees.
-int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token,
-                     const std::string& bytes) {
+int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token, const std::string& bytes) {
   if (options.skipSpecialTokens && text.decode(std::span(&token, 1), true).empty()) return 0;
   int64_t count = 0;
   for (const char c : bytes) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;

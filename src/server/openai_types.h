@@ -19,18 +19,18 @@ struct GenerationOptions {
   std::string model;
   std::optional<int32_t> maxTokens;
   SamplingFields sampling;
-  std::vector<std::string> stop;      // none is empty
+  std::vector<std::string> stop;  // none is empty
   std::vector<int32_t> stopTokenIds;
   bool ignoreEos = false;
-  bool includeStop = false;           // the stop string or stop token is part of the text
+  bool includeStop = false;  // the stop string or stop token is part of the text
   bool skipSpecialTokens = true;
-  int32_t choices = 1;                // "n"
-  int32_t generated = 1;              // "best_of": of so many the likeliest choices are sent
+  int32_t choices = 1;    // "n"
+  int32_t generated = 1;  // "best_of": of so many the likeliest choices are sent
   bool stream = false;
   bool includeUsage = false;
   bool logProbs = false;
-  bool promptLogProbs = false;        // of the echoed prompt too
-  int32_t topLogProbs = 0;            // alternatives per token
+  bool promptLogProbs = false;  // of the echoed prompt too
+  int32_t topLogProbs = 0;      // alternatives per token
 };
 
 struct CompletionRequest {

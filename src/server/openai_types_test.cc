@@ -67,8 +67,9 @@ TEST(CompletionRequest, DefaultsAndValues) {
 }
 
 TEST(CompletionRequest, EveryFieldIsChecked) {
-  for (const char* bad : {R"("max_tokens":0)", R"("max_tokens":-1)", R"("max_tokens":2147483648)", R"("max_tokens":"5")",
-                          R"("max_tokens":1.5)", R"("max_tokens":true)", R"("max_tokens":18446744073709551615)"}) {
+  for (const char* bad :
+       {R"("max_tokens":0)", R"("max_tokens":-1)", R"("max_tokens":2147483648)", R"("max_tokens":"5")",
+        R"("max_tokens":1.5)", R"("max_tokens":true)", R"("max_tokens":18446744073709551615)"}) {
     EXPECT_EQ(completionRefusal(bad), "400 max_tokens invalid_value") << bad;
   }
   EXPECT_EQ(completionRefusal(R"("max_tokens":4.0)"), "accepted");
@@ -175,7 +176,8 @@ TEST(ChatRequest, MessagesAndTools) {
   EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
   EXPECT_EQ(request.tools[0]["function"]["parameters"].dump(), R"({"b":1,"a":2})");
   EXPECT_TRUE(parseChatRequest(R"({"model":"m","messages":[{"role":"user","content":"x"}],
-      "tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none"})").tools.is_null());
+      "tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none"})")
+                  .tools.is_null());
 }
 
 TEST(ChatRequest, Refusals) {

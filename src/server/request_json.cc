@@ -25,12 +25,16 @@ void checkBreadth(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (inString) {
-      if (c == '\\') ++i;
-      else if (c == '"') inString = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        inString = false;
       continue;
     }
     switch (c) {
-      case '"': inString = true; break;
+      case '"':
+        inString = true;
+        break;
       case '{':
       case '[':
         if (members.size() < kMaxDepth + 1) members.push_back(0);
@@ -41,8 +45,7 @@ void checkBreadth(std::string_view text) {
         break;
       case ':':
         if (!members.empty() && ++members.back() > kMaxMembers) {
-          throw ApiError::invalid(
-              fmt::format("The request body has an object of more than {} members.", kMaxMembers));
+          throw ApiError::invalid(fmt::format("The request body has an object of more than {} members.", kMaxMembers));
         }
         break;
       case ',':
@@ -50,7 +53,8 @@ void checkBreadth(std::string_view text) {
           throw ApiError::invalid(fmt::format("The request body holds more than {} values.", kMaxValues));
         }
         break;
-      default: break;
+      default:
+        break;
     }
   }
 }

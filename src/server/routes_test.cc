@@ -55,8 +55,10 @@ class RoutesTest : public ::testing::Test {
       const std::string event = body.substr(at, end - at);
       EXPECT_TRUE(event.starts_with("data: "));
       EXPECT_FALSE(done);
-      if (event == "data: [DONE]") done = true;
-      else out.push_back(Json::parse(event.substr(6)));
+      if (event == "data: [DONE]")
+        done = true;
+      else
+        out.push_back(Json::parse(event.substr(6)));
       at = end + 2;
     }
     EXPECT_TRUE(done);
@@ -154,10 +156,13 @@ TEST_F(RoutesTest, TheBestOfManyAreAnswered) {
     EXPECT_TRUE(json["choices"][i]["logprobs"].is_null());
   }
   EXPECT_EQ(json["usage"]["completion_tokens"], 20) << "what was generated is counted";
-  const Json scored = completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":18446744073709551614,
-                                    "logprobs":0)", 400);
+  const Json scored =
+      completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":18446744073709551614,
+                                    "logprobs":0)",
+                 400);
   EXPECT_EQ(scored["error"]["param"], "seed");
-  const Json ranked = completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":-2,"logprobs":0)");
+  const Json ranked =
+      completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":-2,"logprobs":0)");
   EXPECT_EQ(ranked["choices"][0]["logprobs"]["token_logprobs"][0], 0.0);
   EXPECT_EQ(ranked["choices"][1]["logprobs"]["token_logprobs"][0], -1.0);
 }
@@ -411,9 +416,11 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
   routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}}));
   for (const char* stream : {"true", "false"}) {
     auto exchange = std::make_shared<FakeExchange>();
-    routes.handle({.method = "POST", .path = "/v1/completions",
-                   .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
-                  exchange);
+    routes.handle(
+        {.method = "POST",
+         .path = "/v1/completions",
+         .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
+        exchange);
     while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     // A request that is not streaming has no other sign than its callback.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -48,7 +48,8 @@ std::vector<std::string> parseBadWords(const FieldReader& fields) {
     if (!one.is_string()) fields.refuse("bad_words", "expected an array of strings");
     words.push_back(one.get<std::string>());
     // A word of spaces alone would have no tokens once they are stripped.
-    if (words.back().find_first_not_of(' ') == std::string::npos) fields.refuse("bad_words", "a word must not be empty");
+    if (words.back().find_first_not_of(' ') == std::string::npos)
+      fields.refuse("bad_words", "a word must not be empty");
     if (words.back().size() > kMaxBadWordBytes) {
       fields.refuse("bad_words", fmt::format("a word may have at most {} bytes", kMaxBadWordBytes));
     }

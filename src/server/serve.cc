@@ -32,8 +32,8 @@ std::unique_ptr<LoadedModel> load(const ServeOptions& options) {
 
 // Until the event; looks for new adapters now and then.
 void serveUntilSignal(const ServeOptions& options, LoadedModel& model, ShutdownSignal& signal) {
-  const auto interval = options.loraRefreshSeconds > 0 ? std::chrono::seconds(options.loraRefreshSeconds)
-                                                       : std::chrono::hours(1);
+  const auto interval =
+      options.loraRefreshSeconds > 0 ? std::chrono::seconds(options.loraRefreshSeconds) : std::chrono::hours(1);
   while (!signal.waitFor(interval)) {
     if (options.loraRefreshSeconds > 0) model.refreshAdapters();
   }

@@ -29,8 +29,10 @@ BuildConfig buildConfigFor(const ServeOptions& options) {
 void checkGivenEngine(const ServeOptions& options) {
   const auto refuse = [](bool given, const char* flag) {
     if (given) {
-      fail(ErrorCode::kInvalidArgument, "{} only acts on a Hugging Face directory; with --engine_dir it is chorus "
-           "build that takes it", flag);
+      fail(ErrorCode::kInvalidArgument,
+           "{} only acts on a Hugging Face directory; with --engine_dir it is chorus "
+           "build that takes it",
+           flag);
     }
   };
   refuse(options.dtype != "auto", "--dtype");

@@ -62,7 +62,8 @@ class TokenizerCodec : public TextCodec {
   int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
   bool hasChatTemplate() const override { return !chat_.empty(); }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how) const override {
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
+                         const ChatRendering& how) const override {
     ChatTemplateInput input;
     input.messages = messages;
     input.tools = tools;

@@ -38,11 +38,11 @@ class TextStream {
 
 // What a request may ask of the template, beside its messages and tools.
 struct ChatRendering {
-  OrderedJson documents;                       // null: none
+  OrderedJson documents;  // null: none
   OrderedJson variables = OrderedJson::object();
-  std::optional<std::string> chatTemplate;     // the name of one of the model's templates, or the text of another
-  bool addGenerationPrompt = true;             // ready for the answer of the assistant
-  bool continueFinalMessage = false;           // ends inside the last message
+  std::optional<std::string> chatTemplate;  // the name of one of the model's templates, or the text of another
+  bool addGenerationPrompt = true;          // ready for the answer of the assistant
+  bool continueFinalMessage = false;        // ends inside the last message
 };
 
 // Immutable; every method may be called from several threads at once.
@@ -59,7 +59,8 @@ class TextCodec {
   virtual std::optional<int32_t> eosTokenId() const = 0;
   virtual bool hasChatTemplate() const = 0;
   // The prompt for messages (and tools, null when there are none). Throws Error when the template refuses them.
-  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how) const = 0;
+  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
+                                 const ChatRendering& how) const = 0;
 };
 
 // Reads tokenizer and template of a Hugging Face directory, as readTokenizerFiles does with a fallback. Throws Error.

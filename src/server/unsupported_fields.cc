@@ -26,18 +26,10 @@ bool isNoneOrAuto(const OrderedJson& v) { return v == "none" || v == "auto"; }
 bool isTextOnly(const OrderedJson& v) { return v.is_array() && v.size() == 1 && v[0] == "text"; }
 
 constexpr UnsupportedField kCommon[] = {
-    {"length_penalty", isOne},
-    {"use_beam_search", isFalse},
-    {"early_stopping", isFalse},
-    {"allowed_token_ids", isEmpty},
-    {"response_format", isTextFormat},
-    {"guided_json", never},
-    {"guided_regex", never},
-    {"guided_choice", never},
-    {"guided_grammar", never},
-    {"structured_outputs", isEmpty},
-    {"prompt_logprobs", never},
-    {"truncate_prompt_tokens", never},
+    {"length_penalty", isOne},       {"use_beam_search", isFalse},      {"early_stopping", isFalse},
+    {"allowed_token_ids", isEmpty},  {"response_format", isTextFormat}, {"guided_json", never},
+    {"guided_regex", never},         {"guided_choice", never},          {"guided_grammar", never},
+    {"structured_outputs", isEmpty}, {"prompt_logprobs", never},        {"truncate_prompt_tokens", never},
 };
 
 constexpr UnsupportedField kCompletion[] = {
@@ -45,15 +37,9 @@ constexpr UnsupportedField kCompletion[] = {
 };
 
 constexpr UnsupportedField kChat[] = {
-    {"tool_choice", isNoneOrAuto},
-    {"functions", isEmpty},
-    {"function_call", isNoneOrAuto},
-    {"modalities", isTextOnly},
-    {"audio", never},
-    {"web_search_options", never},
-    {"reasoning_effort", never},
-    {"verbosity", never},
-    {"echo", isFalse},
+    {"tool_choice", isNoneOrAuto}, {"functions", isEmpty}, {"function_call", isNoneOrAuto},
+    {"modalities", isTextOnly},    {"audio", never},       {"web_search_options", never},
+    {"reasoning_effort", never},   {"verbosity", never},   {"echo", isFalse},
 };
 
 void refuse(const FieldReader& fields, std::span<const UnsupportedField> list) {

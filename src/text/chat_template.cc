@@ -59,7 +59,8 @@ std::string markFinalMessage(OrderedJson& messages, const std::string& source) {
     OrderedJson& content = messages.back()["content"];
     if (content.is_string()) text = &content;
     for (size_t i = content.is_array() ? content.size() : 0; i-- > 0 && text == nullptr;) {
-      if (content[i].is_object() && content[i].contains("text") && content[i]["text"].is_string()) text = &content[i]["text"];
+      if (content[i].is_object() && content[i].contains("text") && content[i]["text"].is_string())
+        text = &content[i]["text"];
     }
   }
   if (text == nullptr) {
@@ -81,8 +82,10 @@ std::string cutAtMark(const std::string& rendered, const std::string& final_text
   const std::string_view mark = withoutSpace(kContinueMark, false);
   const size_t at = rendered.rfind(mark);
   if (at == std::string::npos || rendered.find(withoutSpace(final_text, true)) == std::string::npos) {
-    fail(ErrorCode::kInvalidArgument, "{}: continue_final_message is set, but the template does not print the last "
-         "message as it is", source);
+    fail(ErrorCode::kInvalidArgument,
+         "{}: continue_final_message is set, but the template does not print the last "
+         "message as it is",
+         source);
   }
   const std::string_view before = std::string_view(rendered).substr(0, at);
   const bool whole = std::string_view(rendered).substr(at).starts_with(kContinueMark);
@@ -129,8 +132,10 @@ std::string ChatTemplate::render(const ChatTemplateInput& input, bool small_budg
     if (input.continue_final_message) final_text = markFinalMessage(messages, state_->source);
     variables["messages"] = tmpl::fromJson(messages);
     variables["tools"] = tmpl::fromJson(input.tools);
-    if (!input.documents.is_null()) variables["documents"] = tmpl::fromJson(input.documents);
-    else variables.emplace("documents", tmpl::Value());
+    if (!input.documents.is_null())
+      variables["documents"] = tmpl::fromJson(input.documents);
+    else
+      variables.emplace("documents", tmpl::Value());
     variables["add_generation_prompt"] = tmpl::Value(input.add_generation_prompt);
     std::string rendered = interpreter.run(state_->body, variables);
     return input.continue_final_message ? cutAtMark(rendered, final_text, state_->source) : rendered;

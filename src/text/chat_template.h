@@ -17,7 +17,7 @@ class Tokenizer;
 struct ChatTemplateInput {
   // Ordered, because templates print objects with their keys in the order in which they came.
   OrderedJson messages = OrderedJson::array();
-  OrderedJson tools;  // null: none
+  OrderedJson tools;      // null: none
   OrderedJson documents;  // null: none
   bool add_generation_prompt = false;
   // The prompt ends inside the last message, so that the answer continues it.

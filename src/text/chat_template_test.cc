@@ -70,8 +70,10 @@ TEST(ChatTemplateTest, EveryConversation) {
     input.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}};
     const std::string result = attempt(templates.at(row["template"]), input);
     SCOPED_TRACE(row["template"].get<std::string>() + " " + std::to_string(row["conversation"].get<int>()));
-    if (row.contains("error")) EXPECT_TRUE(result.starts_with("error: ")) << result << row["error"];
-    else EXPECT_EQ(result, row["output"].get<std::string>());
+    if (row.contains("error"))
+      EXPECT_TRUE(result.starts_with("error: ")) << result << row["error"];
+    else
+      EXPECT_EQ(result, row["output"].get<std::string>());
   }
 }
 
@@ -87,10 +89,14 @@ TEST(ChatTemplateTest, ContinuesTheFinalMessage) {
   const std::string trimmed = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}";
   EXPECT_EQ(attempt(plain, continued(" so far ")), "<user>ask</><assistant> so far ");
   EXPECT_EQ(attempt(trimmed, continued(" so far ")), "<user>ask</><assistant>so far");
-  const std::string parts = "{% for m in messages %}{% for p in m.content if p is mapping %}{{ p.text }}|{% endfor %}{% endfor %}";
-  EXPECT_EQ(attempt(parts, continued({{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}})), "one|two");
-  EXPECT_TRUE(attempt(plain, continued(nullptr)).starts_with("error: test: continue_final_message is set, but the last"));
-  EXPECT_TRUE(attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message as it is"));
+  const std::string parts =
+      "{% for m in messages %}{% for p in m.content if p is mapping %}{{ p.text }}|{% endfor %}{% endfor %}";
+  EXPECT_EQ(attempt(parts, continued({{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}})),
+            "one|two");
+  EXPECT_TRUE(
+      attempt(plain, continued(nullptr)).starts_with("error: test: continue_final_message is set, but the last"));
+  EXPECT_TRUE(
+      attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message as it is"));
 }
 
 TEST(ChatTemplateTest, DocumentsAndVariablesReachTheTemplate) {
@@ -102,7 +108,8 @@ TEST(ChatTemplateTest, DocumentsAndVariablesReachTheTemplate) {
 }
 
 TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
-  const Json config = {{"chat_template", {{{"name", "default"}, {"template", "own"}}, {{"name", "rag"}, {"template", "rag"}}}}};
+  const Json config = {
+      {"chat_template", {{{"name", "default"}, {"template", "own"}}, {{"name", "rag"}, {"template", "rag"}}}}};
   const Json tokenizer = {{"model", {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}}}};
   const ChatTemplates templates(*Tokenizer::fromJson(tokenizer, config, "t"), "model");
   EXPECT_EQ(templates.render({}), "own");
@@ -111,11 +118,13 @@ TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
   const std::string busy = "{% for i in range(1000) %}{% for j in range(300) %}{% endfor %}{% endfor %}";
   EXPECT_EQ(attempt(busy, {}), "");
   EXPECT_THAT(errorOf([&] { templates.render({}, busy); }), testing::HasSubstr("more than 250000 steps"));
-  EXPECT_THAT(errorOf([&] { templates.render({}, std::string(70000, 'x')); }), testing::HasSubstr("more than the limit of 65536"));
+  EXPECT_THAT(errorOf([&] { templates.render({}, std::string(70000, 'x')); }),
+              testing::HasSubstr("more than the limit of 65536"));
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheLine) {
-  EXPECT_EQ(attempt("a\n{% if %}", {}), "error: test: chat template line 2: Expected an expression, got 'end of statement block'");
+  EXPECT_EQ(attempt("a\n{% if %}", {}),
+            "error: test: chat template line 2: Expected an expression, got 'end of statement block'");
   EXPECT_EQ(attempt("a\n\n{{ raise_exception('only\nuser') }}", {}), "error: test: chat template line 3: only user");
   EXPECT_EQ(attempt("{% include 'x' %}", {}),
             "error: test: chat template line 1: the statement 'include' is not supported in chat templates");
@@ -129,26 +138,39 @@ TEST(ChatTemplateTest, HostileTemplatesStop) {
   std::string blocks;
   for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
   const auto begin = std::chrono::steady_clock::now();
-  for (const std::string& text : {
-           std::string("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"),
-           std::string("{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"),
-           std::string("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"),
-           std::string("{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
-           std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-           std::string("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
-           std::string("{% for x in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}"),
-           std::string("{{ range(99999) | slice(99999) | map('list') | map('slice', 99999) | map('list') | list }}"),
-           std::string("{{ ('\t' * 100000).expandtabs(10000) }}"),
-           std::string("{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}"),
-           std::string("{{ 'a' * 10000000000 }}"), std::string("{{ [1] * 1000000000 }}"), std::string("{{ range(10 ** 9) }}"),
-           std::string("{{ 10 ** 10 ** 10 }}"), std::string("{{ 'a'.center(10 ** 15) }}"), std::string("{{ '%999999999d' % 1 }}"),
-           std::string("{{ ('a' * 1000000).replace('a', 'b' * 1000000) }}"), std::string("{{ ('ab' * 100000) | indent('x' * 100000, true) ~ ('\\n' * 100000) | indent('x' * 100000, true, true) }}"),
-           deep, sum + " }}", blocks, "{{ " + std::string(5000, '-') + "1 }}", "{{ " + std::string(5000, '[') }) {
+  for (const std::string& text :
+       {std::string("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"),
+        std::string("{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"),
+        std::string("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor "
+                    "%}{{ ns.x }}"),
+        std::string("{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
+        std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+        std::string("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
+        std::string("{% for x in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}"),
+        std::string("{{ range(99999) | slice(99999) | map('list') | map('slice', 99999) | map('list') | list }}"),
+        std::string("{{ ('\t' * 100000).expandtabs(10000) }}"),
+        std::string("{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}"),
+        std::string("{{ 'a' * 10000000000 }}"),
+        std::string("{{ [1] * 1000000000 }}"),
+        std::string("{{ range(10 ** 9) }}"),
+        std::string("{{ 10 ** 10 ** 10 }}"),
+        std::string("{{ 'a'.center(10 ** 15) }}"),
+        std::string("{{ '%999999999d' % 1 }}"),
+        std::string("{{ ('a' * 1000000).replace('a', 'b' * 1000000) }}"),
+        std::string(
+            "{{ ('ab' * 100000) | indent('x' * 100000, true) ~ ('\\n' * 100000) | indent('x' * 100000, true, true) }}"),
+        deep,
+        sum + " }}",
+        blocks,
+        "{{ " + std::string(5000, '-') + "1 }}",
+        "{{ " + std::string(5000, '[')}) {
     EXPECT_TRUE(attempt(text, {}).starts_with("error: ")) << text.substr(0, 80);
   }
   // A chain of namespaces is not an error, but must not be freed by recursion.
   EXPECT_EQ(attempt("{% set top = namespace(last=namespace()) %}{% for i in range(90000) %}{% set n = namespace() %}"
-                    "{% set last = top.last %}{% set last.n = n %}{% set top.last = n %}{% endfor %}ok", {}), "ok");
+                    "{% set last = top.last %}{% set last.n = n %}{% set top.last = n %}{% endfor %}ok",
+                    {}),
+            "ok");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
@@ -182,7 +204,8 @@ TEST(ChatTemplateTest, RefusesWrongShapes) {
 }
 
 TEST(ChatTemplatesTest, ChoosesByTools) {
-  Json config = Json::parse(R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},
+  Json config = Json::parse(
+      R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},
                                 {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
   const std::string path = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/gpt2.json";
   const Json tokenizer = readJsonFile(path);

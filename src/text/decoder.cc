@@ -138,7 +138,8 @@ class FusedStripStage final : public DecoderStage {
     }
     held_ += text;
     size_t keep = 0;
-    while (keep / content_.size() < stop_ && std::string_view(held_).substr(0, held_.size() - keep).ends_with(content_)) {
+    while (keep / content_.size() < stop_ &&
+           std::string_view(held_).substr(0, held_.size() - keep).ends_with(content_)) {
       keep += content_.size();
     }
     if (held_.size() > keep) {
@@ -191,8 +192,10 @@ std::string oneCharacter(const Json& json, const char* key, const std::string& s
 }  // namespace
 
 Decoder::Decoder(const Json& json, const std::string& source) {
-  if (json.is_null()) stages_.push_back([] { return std::make_unique<JoinStage>(); });
-  else append(json, source);
+  if (json.is_null())
+    stages_.push_back([] { return std::make_unique<JoinStage>(); });
+  else
+    append(json, source);
 }
 
 void Decoder::append(const Json& json, const std::string& source) {
@@ -223,8 +226,10 @@ void Decoder::append(const Json& json, const std::string& source) {
   } else if (type == "Strip") {
     const auto start = jsonGet<uint64_t>(json, "start", here), stop = jsonGet<uint64_t>(json, "stop", here);
     const auto content = oneCharacter(json, "content", here);
-    if (fused_) stages_.push_back([=] { return std::make_unique<FusedStripStage>(content, start, stop); });
-    else stages_.push_back([=] { return std::make_unique<StripStage>(content, start, stop); });
+    if (fused_)
+      stages_.push_back([=] { return std::make_unique<FusedStripStage>(content, start, stop); });
+    else
+      stages_.push_back([=] { return std::make_unique<StripStage>(content, start, stop); });
   } else if (type == "Metaspace") {
     const bool legacy = jsonGetOr<bool>(json, "add_prefix_space", true, here);
     const auto scheme = jsonGetOr<std::string>(json, "prepend_scheme", legacy ? "always" : "never", here);

@@ -61,8 +61,8 @@ size_t contraction(std::string_view text, bool ignore_case) {
   if (ignore_case && text.substr(1, 2) == "\xC5\xBF") return 3;
   if (text.size() < 3) return 0;
   const char second = fold(text[2]);
-  const bool two = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
-                   (first == 'l' && second == 'l');
+  const bool two =
+      (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
   return two ? 3 : 0;
 }
 
@@ -132,14 +132,12 @@ std::vector<TextRange> splitAll(std::string_view text, F&& match) {
 KnownSplit findKnownSplit(std::string_view pattern) {
   if (pattern == kGpt2Pattern) return [](std::string_view text) { return splitAll(text, gpt2Match); };
   if (pattern == kLlama3Pattern) {
-    return [](std::string_view text) {
-      return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 3); });
-    };
+    return
+        [](std::string_view text) { return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 3); }); };
   }
   if (pattern == kQwen2Pattern) {
-    return [](std::string_view text) {
-      return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 1); });
-    };
+    return
+        [](std::string_view text) { return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 1); }); };
   }
   return nullptr;
 }

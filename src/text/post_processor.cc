@@ -27,8 +27,10 @@ class Template final : public PostProcessor {
     std::vector<int32_t> out;
     out.reserve(ids.size() + items_.size());
     for (const auto& item : items_) {
-      if (item) out.push_back(*item);
-      else out.insert(out.end(), ids.begin(), ids.end());
+      if (item)
+        out.push_back(*item);
+      else
+        out.insert(out.end(), ids.begin(), ids.end());
     }
     ids = std::move(out);
   }
@@ -39,8 +41,7 @@ class Template final : public PostProcessor {
 
 class SequencePostProcessor final : public PostProcessor {
  public:
-  explicit SequencePostProcessor(std::vector<std::unique_ptr<const PostProcessor>> parts)
-      : parts_(std::move(parts)) {}
+  explicit SequencePostProcessor(std::vector<std::unique_ptr<const PostProcessor>> parts) : parts_(std::move(parts)) {}
   void addSpecialTokens(std::vector<int32_t>& ids) const override {
     for (const auto& part : parts_) part->addSpecialTokens(ids);
   }
@@ -97,8 +98,8 @@ std::unique_ptr<const PostProcessor> makePostProcessor(const Json& json, const s
   if (type == "ByteLevel") return nullptr;
   if (type == "TemplateProcessing") return makeTemplate(json, here);
   if (type == "BertProcessing" || type == "RobertaProcessing") {
-    return std::make_unique<Template>(std::vector<std::optional<int32_t>>{
-        readPair(json, "cls", here), std::nullopt, readPair(json, "sep", here)});
+    return std::make_unique<Template>(
+        std::vector<std::optional<int32_t>>{readPair(json, "cls", here), std::nullopt, readPair(json, "sep", here)});
   }
   if (type == "Sequence") {
     const Json list = json.value("processors", Json());

@@ -40,9 +40,8 @@ class CharacterSplit final : public PreTokenizer {
   using Predicate = bool (*)(uint32_t);
   CharacterSplit(Predicate is_match, SplitBehavior behavior) : is_match_(is_match), behavior_(behavior) {}
   void apply(std::vector<Piece>& pieces) const override {
-    cutPieces(pieces, [&](std::string_view text) {
-      return splitSegments(segmentsByCharacter(text, is_match_), behavior_);
-    });
+    cutPieces(pieces,
+              [&](std::string_view text) { return splitSegments(segmentsByCharacter(text, is_match_), behavior_); });
   }
 
  private:
@@ -61,12 +60,14 @@ class WordsAndSymbols final : public PreTokenizer {
       for (size_t i = 0; i < text.size();) {
         const Utf8Step step = decodeUtf8(text.substr(i));
         const size_t end = i + static_cast<size_t>(step.length);
-        const Kind kind = isWordCharacter(step.code) ? Kind::kWord
+        const Kind kind = isWordCharacter(step.code)  ? Kind::kWord
                           : isUnicodeSpace(step.code) ? Kind::kSpace
                                                       : Kind::kOther;
         if (kind != Kind::kSpace) {
-          if (kind == previous) ranges.back().second = end;
-          else ranges.emplace_back(i, end);
+          if (kind == previous)
+            ranges.back().second = end;
+          else
+            ranges.emplace_back(i, end);
         }
         previous = kind;
         i = end;
@@ -125,8 +126,10 @@ class Metaspace final : public PreTokenizer {
     for (Piece& piece : pieces) {
       std::string text;
       for (const char c : piece.text) {
-        if (c == ' ') text += replacement_;
-        else text.push_back(c);
+        if (c == ' ')
+          text += replacement_;
+        else
+          text.push_back(c);
       }
       const bool prepend = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_start);
       if (prepend && !text.starts_with(replacement_)) text.insert(0, replacement_);
@@ -168,10 +171,14 @@ std::unique_ptr<const PreTokenizer> makeMetaspace(const Json& json, const std::s
   const bool legacy = jsonGetOr<bool>(json, "add_prefix_space", true, source);
   const auto scheme = jsonGetOr<std::string>(json, "prepend_scheme", legacy ? "always" : "never", source);
   Metaspace::Prepend prepend;
-  if (scheme == "always") prepend = Metaspace::Prepend::kAlways;
-  else if (scheme == "first") prepend = Metaspace::Prepend::kFirst;
-  else if (scheme == "never") prepend = Metaspace::Prepend::kNever;
-  else fail(ErrorCode::kUnsupported, "{}: the prepend_scheme '{}' is not supported", source, printable(scheme));
+  if (scheme == "always")
+    prepend = Metaspace::Prepend::kAlways;
+  else if (scheme == "first")
+    prepend = Metaspace::Prepend::kFirst;
+  else if (scheme == "never")
+    prepend = Metaspace::Prepend::kNever;
+  else
+    fail(ErrorCode::kUnsupported, "{}: the prepend_scheme '{}' is not supported", source, printable(scheme));
   return std::make_unique<Metaspace>(replacement, prepend, jsonGetOr<bool>(json, "split", true, source));
 }
 
@@ -198,9 +205,9 @@ std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std
                                        jsonGetOr<bool>(json, "use_regex", true, here));
   }
   if (type == "Split") {
-    return std::make_unique<PatternSplit>(
-        TextPattern::fromJson(json.value("pattern", Json()), here),
-        splitBehaviorFromName(jsonGet<std::string>(json, "behavior", here), here), jsonGet<bool>(json, "invert", here));
+    return std::make_unique<PatternSplit>(TextPattern::fromJson(json.value("pattern", Json()), here),
+                                          splitBehaviorFromName(jsonGet<std::string>(json, "behavior", here), here),
+                                          jsonGet<bool>(json, "invert", here));
   }
   if (type == "Whitespace") {
     return std::make_unique<WordsAndSymbols>();

@@ -49,8 +49,9 @@ class PrecompiledNormalizer final : public Normalizer {
     for (size_t at = 0; at <= text.size();) {
       const bool end = at == text.size();
       const Utf8Step step = end ? Utf8Step{} : decodeUtf8(text.substr(at));
-      const bool breaks = end || (previous && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(*previous),
-                                                                               static_cast<utf8proc_int32_t>(step.code), &state));
+      const bool breaks =
+          end || (previous && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(*previous),
+                                                               static_cast<utf8proc_int32_t>(step.code), &state));
       if (breaks && at > begin) {
         appendGrapheme(text.substr(begin, at - begin), out);
         begin = at;
@@ -126,7 +127,8 @@ std::unique_ptr<const Normalizer> makePrecompiledNormalizer(const Json& charsmap
   std::vector<uint32_t> trie(size / 4);
   for (size_t i = 0; i < trie.size(); ++i) trie[i] = unitAt(4 + 4 * i);
   std::string texts = bytes.substr(4 + size);
-  if (toValidUtf8(texts) != texts) fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' has texts that are not UTF-8", source);
+  if (toValidUtf8(texts) != texts)
+    fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' has texts that are not UTF-8", source);
   return std::make_unique<PrecompiledNormalizer>(std::move(trie), std::move(texts));
 }
 

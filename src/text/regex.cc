@@ -31,7 +31,7 @@ void initialise() {
 void checkRepetition(std::string_view pattern, std::string_view source) {
   uint64_t product = 1;
   for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '{' ) continue;
+    if (pattern[i] != '{') continue;
     uint64_t largest = 0, number = 0;
     for (size_t j = i + 1; j < pattern.size() && pattern[j] != '}'; ++j) {
       const char c = pattern[j];
@@ -55,7 +55,8 @@ std::string withSymbolsInPunct(std::string_view pattern) {
 
 std::string onigMessage(int code, OnigErrorInfo* info) {
   OnigUChar buffer[ONIG_MAX_ERROR_MESSAGE_LEN];
-  const int length = info != nullptr ? onig_error_code_to_str(buffer, code, info) : onig_error_code_to_str(buffer, code);
+  const int length =
+      info != nullptr ? onig_error_code_to_str(buffer, code, info) : onig_error_code_to_str(buffer, code);
   std::string text = toValidUtf8({reinterpret_cast<const char*>(buffer), static_cast<size_t>(std::max(length, 0))});
   std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return text;

@@ -39,7 +39,9 @@ Json modelOf(const SentencePieceModel& model, const std::string& source) {
   if (model.kind == Kind::kUnigram) {
     Json vocab = Json::array();
     for (const auto& piece : model.pieces) vocab.push_back(Json::array({piece.text, piece.score}));
-    return {{"type", "Unigram"}, {"vocab", std::move(vocab)}, {"unk_id", std::max(model.unk_id, 0)},
+    return {{"type", "Unigram"},
+            {"vocab", std::move(vocab)},
+            {"unk_id", std::max(model.unk_id, 0)},
             {"byte_fallback", model.byte_fallback}};
   }
   Json vocab = Json::object();
@@ -48,7 +50,10 @@ Json modelOf(const SentencePieceModel& model, const std::string& source) {
       fail(ErrorCode::kCorrupt, "{}: the piece '{}' occurs twice", source, printable(model.pieces[id].text));
     }
   }
-  Json json = {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", mergesOf(model, source)}, {"fuse_unk", true},
+  Json json = {{"type", "BPE"},
+               {"vocab", std::move(vocab)},
+               {"merges", mergesOf(model, source)},
+               {"fuse_unk", true},
                {"byte_fallback", model.byte_fallback}};
   if (!unknown.empty()) json["unk_token"] = unknown;
   return json;
@@ -74,7 +79,8 @@ Json normalizerOf(const SentencePieceModel& model, bool prepend) {
 
 Json decoderOf(bool strip) {
   Json parts = Json::array({{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
-                            {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+                            {{"type", "ByteFallback"}},
+                            {{"type", "Fuse"}}});
   if (strip) parts.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
 }
@@ -111,8 +117,10 @@ Json importSentencePiece(const SentencePieceModel& model, Json& config, const st
     fail(ErrorCode::kUnsupported, "{}: a sentencepiece model of words or characters is not supported", source);
   }
   if (!model.escape_whitespaces || model.whitespace_as_suffix) {
-    fail(ErrorCode::kUnsupported, "{}: a sentencepiece model that doesn't mark spaces at the front of pieces is not "
-         "supported", source);
+    fail(ErrorCode::kUnsupported,
+         "{}: a sentencepiece model that doesn't mark spaces at the front of pieces is not "
+         "supported",
+         source);
   }
   for (const auto& piece : model.pieces) {
     if (toValidUtf8(piece.text) != piece.text) fail(ErrorCode::kCorrupt, "{}: a piece is not UTF-8", source);
@@ -125,7 +133,8 @@ Json importSentencePiece(const SentencePieceModel& model, Json& config, const st
   json["model"] = modelOf(model, source);
   json["normalizer"] = normalizerOf(model, prefix && legacy);
   if (prefix && !legacy) {
-    json["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", "first"}, {"split", false}};
+    json["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", "first"}, {"split", false}};
   }
   json["decoder"] = decoderOf(prefix);
   json["post_processor"] = postProcessorOf(model, config, source);

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-
 #include "base/error.h"
 #include "base/file.h"
 #include "text/incremental_detokenizer.h"

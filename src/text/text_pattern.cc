@@ -16,8 +16,10 @@ std::vector<TextRange> mergeMatches(Iterator first, Iterator last, Join&& join) 
   std::vector<TextRange> ranges;
   bool previous_match = false;
   for (; first != last; ++first) {
-    if (first->is_match && !previous_match && !ranges.empty()) join(ranges.back(), *first);
-    else ranges.emplace_back(first->begin, first->end);
+    if (first->is_match && !previous_match && !ranges.empty())
+      join(ranges.back(), *first);
+    else
+      ranges.emplace_back(first->begin, first->end);
     previous_match = first->is_match;
   }
   return ranges;
@@ -59,8 +61,10 @@ std::vector<TextRange> splitSegments(const std::vector<Segment>& segments, Split
       break;
     case SplitBehavior::kContiguous:
       for (size_t i = 0; i < segments.size(); ++i) {
-        if (i > 0 && segments[i].is_match == segments[i - 1].is_match) ranges.back().second = segments[i].end;
-        else ranges.emplace_back(segments[i].begin, segments[i].end);
+        if (i > 0 && segments[i].is_match == segments[i - 1].is_match)
+          ranges.back().second = segments[i].end;
+        else
+          ranges.emplace_back(segments[i].begin, segments[i].end);
       }
       break;
     case SplitBehavior::kMergedWithPrevious:

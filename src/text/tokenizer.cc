@@ -93,8 +93,10 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
   const auto in_added = added.tokenId(token.content);
   int32_t expected = static_cast<int32_t>(model->vocabulary().size());
   if (!added.tokens().empty()) expected = std::max(expected, added.tokens().rbegin()->first + 1);
-  if (in_added) expected = *in_added;
-  else if (in_model) expected = *in_model;
+  if (in_added)
+    expected = *in_added;
+  else if (in_model)
+    expected = *in_model;
   if (id != expected) {
     fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}, but its place in the vocabulary is {}", source,
          printable(token.content), id, expected);
@@ -174,8 +176,10 @@ void Tokenizer::State::encodePart(std::string_view text, bool at_start, std::vec
     text = storage;
   }
   for (const auto& part : added.split(text, true)) {
-    if (part.id >= 0) ids.push_back(part.id);
-    else encodeWords(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0, ids);
+    if (part.id >= 0)
+      ids.push_back(part.id);
+    else
+      encodeWords(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0, ids);
   }
 }
 
@@ -185,8 +189,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 4);
   for (const auto& part : state_->added.split(whole, false)) {
-    if (part.id >= 0) ids.push_back(part.id);
-    else state_->encodePart(whole.substr(part.begin, part.end - part.begin), part.begin == 0, ids);
+    if (part.id >= 0)
+      ids.push_back(part.id);
+    else
+      state_->encodePart(whole.substr(part.begin, part.end - part.begin), part.begin == 0, ids);
   }
   if (add_special_tokens && state_->post_processor) state_->post_processor->addSpecialTokens(ids);
   return ids;

@@ -20,8 +20,8 @@ constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 constexpr size_t kMaxTemplates = 64;
 constexpr size_t kMaxModelBytes = size_t{64} << 20;
 constexpr const char* kMoreTemplates = "additional_chat_templates";
-constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
-                                  "special_tokens_map.json", "added_tokens.json",   "chat_template.jinja",
+constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
+                                  "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
                                   "chat_template.json"};
 
 bool hasTokenizer(const fs::path& dir) {
@@ -30,7 +30,8 @@ bool hasTokenizer(const fs::path& dir) {
 
 class Directory {
  public:
-  Directory(const fs::path& dir, const fs::path& fallback) : dir_(dir), fallback_(hasTokenizer(dir) ? fs::path() : fallback) {}
+  Directory(const fs::path& dir, const fs::path& fallback)
+      : dir_(dir), fallback_(hasTokenizer(dir) ? fs::path() : fallback) {}
 
   // Empty when there is none.
   fs::path find(const char* name) const {
@@ -70,7 +71,8 @@ void addAddedTokens(const Json& added, Json& config, const std::string& source) 
     }
   }
   for (const auto& [content, id] : added.items()) {
-    if (!id.is_number_unsigned()) fail(ErrorCode::kCorrupt, "{}: added_tokens.json has an id that is not a number", source);
+    if (!id.is_number_unsigned())
+      fail(ErrorCode::kCorrupt, "{}: added_tokens.json has an id that is not a number", source);
     const std::string key = std::to_string(id.get<uint64_t>());
     if (decoder.contains(key)) continue;
     decoder[key] = {{"content", content}, {"special", special.contains(content)}, {"normalized", false}};
@@ -86,11 +88,13 @@ std::map<std::string, std::string> templateFiles(const Directory& directory) {
   if (!more.empty() && fs::is_directory(more)) {
     for (const auto& entry : fs::directory_iterator(more)) {
       if (entry.path().extension() != ".jinja") continue;
-      if (templates.size() == kMaxTemplates) fail(ErrorCode::kUnsupported, "{}: more than {} templates", more.string(), kMaxTemplates);
+      if (templates.size() == kMaxTemplates)
+        fail(ErrorCode::kUnsupported, "{}: more than {} templates", more.string(), kMaxTemplates);
       templates[entry.path().stem().string()] = readTemplate(entry.path());
     }
   }
-  if (const fs::path path = directory.find("chat_template.jinja"); !path.empty()) templates["default"] = readTemplate(path);
+  if (const fs::path path = directory.find("chat_template.jinja"); !path.empty())
+    templates["default"] = readTemplate(path);
   return templates;
 }
 
@@ -107,7 +111,8 @@ void addTemplates(const Directory& directory, Json& config) {
   }
   Json list = Json::array();
   for (const auto& [name, text] : files) list.push_back({{"name", name}, {"template", text}});
-  if (templates.is_string() && !files.contains("default")) list.push_back({{"name", "default"}, {"template", templates}});
+  if (templates.is_string() && !files.contains("default"))
+    list.push_back({{"name", "default"}, {"template", templates}});
   templates = std::move(list);
 }
 

@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const Json document = parseJson({reinterpret_cast<const char*>(data), size}, "input");
     const auto tokenizer = Tokenizer::fromJson(document, document, "input");
-    for (const char* text : {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81", "<s>hi</s> <|endoftext|>",
-                             "cut \xE6\x97", "\xF0\x9F\x98"}) {
+    for (const char* text : {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81",
+                             "<s>hi</s> <|endoftext|>", "cut \xE6\x97", "\xF0\x9F\x98"}) {
       const auto ids = tokenizer->encode(text, true);
       const std::string whole = tokenizer->decode(ids, false);
       IncrementalDetokenizer detokenizer(tokenizer, false);

@@ -76,7 +76,8 @@ TEST_P(TokenizerGoldenTest, DecodesAnyIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
-                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase", "unigram"),
+                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase",
+                                         "unigram"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
@@ -84,8 +85,10 @@ TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
   for (const Json& row : readLines("variants.jsonl")) {
     Json document = readJsonFile(kGoldens + row["base"].get<std::string>() + ".json");
     for (const auto& [key, value] : row["changes"].items()) {
-      if (key == "model") document["model"].update(value);
-      else document[key] = value;
+      if (key == "model")
+        document["model"].update(value);
+      else
+        document[key] = value;
     }
     SCOPED_TRACE(row["changes"].dump());
     const auto tokenizer = Tokenizer::fromJson(document, Json(), "variant");
@@ -116,8 +119,10 @@ TEST(KnownSplitsTest, EqualTheirRegularExpressions) {
     }
     check(text);
     std::mt19937 rng(3);
-    const std::vector<std::string> atoms = {"a", "Z", " ", "  ", "\n", "\r", "\t", "'", "s", "'S", "'lL", "re", "1", "22", "333", "é",
-                                            "\xC5\xBF", "日", "!", "_", "\xC2\xA0", "\xE3\x80\x80", "½", "\xCC\x81", "😀", "'v", "E"};
+    const std::vector<std::string> atoms = {
+        "a",  "Z",        " ",  "  ",  "\n", "\r",       "\t", "'", "s", "'S",       "'lL",
+        "re", "1",        "22", "333", "é",  "\xC5\xBF", "日", "!", "_", "\xC2\xA0", "\xE3\x80\x80",
+        "½",  "\xCC\x81", "😀", "'v",  "E"};
     for (int i = 0; i < 20000; ++i) {
       std::string mix;
       for (size_t n = rng() % 12; n > 0; --n) mix += atoms[rng() % atoms.size()];
@@ -145,7 +150,8 @@ TEST(TokenizerTest, ThreadsAgree) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(tokenizer->encode(strings[i].get<std::string>(), false), rows[i]["ids"].get<Ids>());
+      for (size_t i = 0; i < rows.size(); ++i)
+        EXPECT_EQ(tokenizer->encode(strings[i].get<std::string>(), false), rows[i]["ids"].get<Ids>());
     });
   }
   for (auto& thread : threads) thread.join();
@@ -166,8 +172,10 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
             "t.json: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not supported");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "t.json: decoder: the decoder 'CTC' is not supported");
-  EXPECT_EQ(refusal("/post_processor", {{"type", "New"}}), "t.json: post_processor: the post-processor 'New' is not supported");
-  EXPECT_EQ(refusal("/model/type", "WordLevel"), "t.json: model: the model 'WordLevel' is not supported; BPE and Unigram are");
+  EXPECT_EQ(refusal("/post_processor", {{"type", "New"}}),
+            "t.json: post_processor: the post-processor 'New' is not supported");
+  EXPECT_EQ(refusal("/model/type", "WordLevel"),
+            "t.json: model: the model 'WordLevel' is not supported; BPE and Unigram are");
   EXPECT_THAT(refusal("/model/dropout", 0.1), testing::HasSubstr("dropout"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 0u), testing::HasSubstr("two tokens"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 4294967295u), testing::HasSubstr("'vocab'"));
@@ -175,22 +183,26 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("/model/merges/0", "zzzz a"), testing::HasSubstr("not in 'vocab'"));
   EXPECT_THAT(refusal("/model/unk_token", "nope"), testing::HasSubstr("unk_token"));
   EXPECT_THAT(refusal("/added_tokens/0/id", 9999), testing::HasSubstr("its place in the vocabulary is 0"));
-  EXPECT_THAT(refusal("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}, {"invert", false}}),
+  EXPECT_THAT(refusal("/pre_tokenizer",
+                      {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}, {"invert", false}}),
               testing::HasSubstr("doesn't compile"));
   EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
 }
 
 TEST(TokenizerTest, HostilePatternsStop) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
-  document["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  document["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", "(a+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}};
   const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
   EXPECT_THAT(errorOf([&] { tokenizer->encode(std::string(5000, 'a') + "b", false); }), testing::HasSubstr("gave up"));
 }
 
 TEST(TokenizerTest, ReadsTheConfig) {
-  const Json config = parseJson(R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null,
+  const Json config =
+      parseJson(R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null,
       "chat_template": [{"name": "default", "template": "A"}, {"name": "tool_use", "template": "B"}],
-      "added_tokens_decoder": {"480": {"content": "<extra>", "special": true}}})", "config");
+      "added_tokens_decoder": {"480": {"content": "<extra>", "special": true}}})",
+                "config");
   const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + "llama2.json"), config, "t");
   EXPECT_EQ(tokenizer->bosId(), 1);
   EXPECT_EQ(tokenizer->eosId(), 2);

@@ -50,7 +50,8 @@ Utf8Step decodeUtf8(std::string_view bytes) {
   if (first < 0x80) return {Kind::kCharacter, first, 1};
   int length = 0;
   unsigned low = 0x80, high = 0xBF;  // what the second byte may be: no overlong forms, no surrogates
-  if (first >= 0xC2 && first <= 0xDF) length = 2;
+  if (first >= 0xC2 && first <= 0xDF)
+    length = 2;
   else if (first >= 0xE0 && first <= 0xEF) {
     length = 3;
     if (first == 0xE0) low = 0xA0;
@@ -107,8 +108,8 @@ size_t countCharacters(std::string_view valid_utf8) {
 
 bool isUnicodeSpace(uint32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-         code == 0x205F || code == 0x3000;
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
 }
 
 bool isLetter(uint32_t code) {
@@ -153,8 +154,10 @@ std::string toLower(std::string_view valid_utf8) {
 
 std::string toUpper(std::string_view valid_utf8) {
   return mapCharacters(valid_utf8, [](std::string& out, uint32_t code) {
-    if (code == 0xDF) out += "SS";
-    else appendUtf8(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code))));
+    if (code == 0xDF)
+      out += "SS";
+    else
+      appendUtf8(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code))));
   });
 }
 

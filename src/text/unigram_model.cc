@@ -82,8 +82,9 @@ void UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
     const auto next = static_cast<unsigned char>(text[length]);
     const auto begin = sorted_.begin();
     const auto byteOf = [&](int32_t id) { return static_cast<unsigned char>((*vocabulary_.tokenText(id))[length]); };
-    const auto from = std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high),
-                                       next, [&](int32_t id, unsigned char byte) { return byteOf(id) < byte; });
+    const auto from =
+        std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), next,
+                         [&](int32_t id, unsigned char byte) { return byteOf(id) < byte; });
     const auto to = std::upper_bound(from, begin + static_cast<std::ptrdiff_t>(high), next,
                                      [&](unsigned char byte, int32_t id) { return byte < byteOf(id); });
     low = static_cast<size_t>(from - begin);
@@ -92,8 +93,10 @@ void UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
 }
 
 void UnigramModel::appendPiece(std::string_view piece, std::vector<int32_t>& ids) const {
-  if (const auto id = tokenId(piece)) ids.push_back(*id);
-  else if (!bytes_ || !bytes_->append(piece, ids)) ids.push_back(*unknown_);
+  if (const auto id = tokenId(piece))
+    ids.push_back(*id);
+  else if (!bytes_ || !bytes_->append(piece, ids))
+    ids.push_back(*unknown_);
 }
 
 void UnigramModel::encode(std::string_view word, std::vector<int32_t>& ids) const {

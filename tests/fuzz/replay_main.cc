@@ -44,11 +44,21 @@ Bytes mutate(const Bytes& original, std::mt19937_64& rng) {
   for (int i = 0; i < edits; ++i) {
     const size_t at = bytes.empty() ? 0 : rng() % bytes.size();
     switch (rng() % 6) {
-      case 0: if (!bytes.empty()) bytes[at] = static_cast<uint8_t>(rng()); break;
-      case 1: if (!bytes.empty()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8)); break;
-      case 2: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(rng())); break;
-      case 3: if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at)); break;
-      case 4: if (rng() % 8 == 0) bytes.resize(at); break;
+      case 0:
+        if (!bytes.empty()) bytes[at] = static_cast<uint8_t>(rng());
+        break;
+      case 1:
+        if (!bytes.empty()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
+        break;
+      case 2:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(rng()));
+        break;
+      case 3:
+        if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 4:
+        if (rng() % 8 == 0) bytes.resize(at);
+        break;
       case 5: {  // copy a short run elsewhere: doubles keys, shifts structure
         const size_t length = std::min<size_t>(1 + rng() % 16, bytes.size() - at);
         const Bytes run(bytes.begin() + static_cast<std::ptrdiff_t>(at),

@@ -68,16 +68,16 @@ std::string tokenizerDigest(Bytes bytes) {
   const auto add = [&](const std::string& item) {
     digest += (digest.empty() ? "" : ",") + hashOf(std::as_bytes(std::span(item))).substr(0, 12);
   };
-  for (const char* text : {"", " ", "Hello world", "the quick  brown\n\nfox's 12345 jumps",
-                           "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80", "<s>x</s><|endoftext|>",
-                           "def f(x):\n    return x + 1"}) {
+  for (const char* text :
+       {"", " ", "Hello world", "the quick  brown\n\nfox's 12345 jumps", "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80",
+        "<s>x</s><|endoftext|>", "def f(x):\n    return x + 1"}) {
     const auto ids = tokenizer->encode(text, true);
     add(fmt::format("{}\n{}", fmt::join(ids, " "), tokenizer->decode(ids, false)));
   }
-  for (const int32_t id : {0, 1, 2, 5, 17, 40, 99, 200}) add(tokenizer->decode(std::vector<int32_t>{id, id + 1}, false));
+  for (const int32_t id : {0, 1, 2, 5, 17, 40, 99, 200})
+    add(tokenizer->decode(std::vector<int32_t>{id, id + 1}, false));
   return digest;
 }
-
 
 const std::map<std::string, std::function<std::string(Bytes)>>& readers() {
   static const std::map<std::string, std::function<std::string(Bytes)>> kReaders = {
@@ -87,8 +87,7 @@ const std::map<std::string, std::function<std::string(Bytes)>>& readers() {
       {"tokenizer", tokenizerDigest},
       {"adapter_config",
        [](Bytes b) {
-         const PeftConfig config =
-             PeftConfig::parse({reinterpret_cast<const char*>(b.data()), b.size()}, "file");
+         const PeftConfig config = PeftConfig::parse({reinterpret_cast<const char*>(b.data()), b.size()}, "file");
          return fmt::format("{} {}", config.rankOf("model.layers.1.self_attn.q_proj"),
                             config.modules.includes("model.layers.1.self_attn.q_proj"));
        }},

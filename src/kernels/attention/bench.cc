@@ -28,8 +28,11 @@ std::vector<BenchCase> attentionBench() {
                                                                     {backend, shape.allRows(), width},
                                                                     {backend, shape.allRows(), width}});
                        return [s, heads = shape.num_heads, &backend] {
-                         backend.attention({.q = s->q.view(), .num_heads = heads, .scale = 0.125f,
-                                            .kv = s->sequences.next(), .out = s->out.view()},
+                         backend.attention({.q = s->q.view(),
+                                            .num_heads = heads,
+                                            .scale = 0.125f,
+                                            .kv = s->sequences.next(),
+                                            .out = s->out.view()},
                                            *s->sequences.context, {});
                        };
                      }});

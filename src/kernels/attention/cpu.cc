@@ -146,8 +146,7 @@ void ItemRunner::run(const AttentionItem& item, int32_t kv_head, float* scratch)
       product_.run[tile.count](product);
       const int64_t first = queries * t / tiles;
       for (int r = 0; r < tile.count; ++r) {
-        fold_.fold(rows[r], tile.position[r] - run + 1, args_.scale, states[first + r], tile.out[r],
-                   head_size);
+        fold_.fold(rows[r], tile.position[r] - run + 1, args_.scale, states[first + r], tile.out[r], head_size);
       }
       packTile(rows, tile.count, kAttentionRun, packed_weights);
       product.x = packed_weights;
@@ -164,8 +163,7 @@ void ItemRunner::run(const AttentionItem& item, int32_t kv_head, float* scratch)
 }
 }  // namespace
 
-void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace,
-                  AttentionPlan& plan) {
+void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlan& plan) {
   assert(args.num_heads % args.kv.num_kv_heads == 0);
   const int32_t group = args.num_heads / args.kv.num_kv_heads;
   const int32_t rows_per_item = std::max(1, kQueriesPerItem / group);

@@ -20,7 +20,6 @@ struct AttentionPlan {
   std::vector<AttentionItem> items;
 };
 
-void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace,
-                  AttentionPlan& plan);
+void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlan& plan);
 
 }  // namespace chorus

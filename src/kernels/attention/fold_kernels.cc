@@ -15,25 +15,23 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <typename T>
-void gatherKeysAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
-                  int64_t end, float* keys) {
+void gatherKeysAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
+                  float* keys) {
   const int64_t head_size = kv.head_size;
   const int64_t run_end = std::min(end, run + kAttentionRun);
   for (int64_t position = run; position < run_end;) {
     const int64_t in_block = kv.tokens_per_block - position % kv.tokens_per_block;
     const int64_t count = std::min(in_block, run_end - position);
-    const T* from =
-        reinterpret_cast<const T*>(kvBlock(kv, block_table, position)) + keyIndex(kv, kv_head, position, 0);
+    const T* from = reinterpret_cast<const T*>(kvBlock(kv, block_table, position)) + keyIndex(kv, kv_head, position, 0);
     float* to = keys + (position - run);
-    for (int64_t d = 0; d < head_size; ++d)
-      widen(from + d * kv.tokens_per_block, count, to + d * kAttentionRun);
+    for (int64_t d = 0; d < head_size; ++d) widen(from + d * kv.tokens_per_block, count, to + d * kAttentionRun);
     position += count;
   }
 }
 
 template <typename T>
-void gatherValuesAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
-                    int64_t end, int64_t value_stride, float* values) {
+void gatherValuesAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
+                    int64_t value_stride, float* values) {
   const int64_t head_size = kv.head_size;
   const int64_t run_end = std::min(end, run + kAttentionRun);
   for (int64_t position = run; position < run_end; ++position) {
@@ -43,8 +41,8 @@ void gatherValuesAs(const KvLayer& kv, std::span<const int32_t> block_table, int
   }
 }
 
-void gatherKeys(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
-                int64_t end, float* keys) {
+void gatherKeys(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
+                float* keys) {
   switch (kv.dtype) {
     case DType::kBFloat16:
       return gatherKeysAs<bf16>(kv, block_table, kv_head, run, end, keys);
@@ -55,8 +53,8 @@ void gatherKeys(const KvLayer& kv, std::span<const int32_t> block_table, int64_t
   }
 }
 
-void gatherValues(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run,
-                  int64_t end, int64_t stride, float* values) {
+void gatherValues(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
+                  int64_t stride, float* values) {
   switch (kv.dtype) {
     case DType::kBFloat16:
       return gatherValuesAs<bf16>(kv, block_table, kv_head, run, end, stride, values);
@@ -71,8 +69,7 @@ void scaleRow(float scale, float* row, int64_t count) {
   const Floats d;
   const FloatVec factor = hn::Set(d, scale);
   int64_t i = 0;
-  for (; i + kFloatLanes <= count; i += kFloatLanes)
-    hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
+  for (; i + kFloatLanes <= count; i += kFloatLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
   for (; i < count; ++i) row[i] *= scale;
 }
 

@@ -22,8 +22,7 @@ struct KvLayer {
 };
 
 inline int64_t kvBlockBytes(const KvLayer& kv) {
-  return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block *
-         static_cast<int64_t>(dtypeSize(kv.dtype));
+  return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
 }
 
 // The CPU's layout: the block that holds a position, and the element of it that holds dimension d of its key
@@ -33,8 +32,7 @@ inline std::byte* kvBlock(const KvLayer& kv, std::span<const int32_t> block_tabl
   return static_cast<std::byte*>(kv.base) + block * kv.block_stride;
 }
 inline size_t keyIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
-  return static_cast<size_t>((kv_head * kv.head_size + d) * kv.tokens_per_block +
-                             position % kv.tokens_per_block);
+  return static_cast<size_t>((kv_head * kv.head_size + d) * kv.tokens_per_block + position % kv.tokens_per_block);
 }
 inline size_t valueIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
   const int64_t row = (kv.num_kv_heads + kv_head) * kv.tokens_per_block + position % kv.tokens_per_block;

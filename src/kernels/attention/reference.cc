@@ -22,8 +22,7 @@ void attention(const AttentionArgs& args, const StepBatch& batch) {
         for (int64_t k = 0; k < keys; ++k) {
           float score = 0;
           for (int64_t d = 0; d < head_size; ++d) {
-            score += q[d] *
-                     loadAsFloat(kvBlock(kv, sequence.block_table, k), kv.dtype, keyIndex(kv, kv_head, k, d));
+            score += q[d] * loadAsFloat(kvBlock(kv, sequence.block_table, k), kv.dtype, keyIndex(kv, kv_head, k, d));
           }
           p[static_cast<size_t>(k)] = score * args.scale;
           max = std::max(max, score * args.scale);
@@ -33,8 +32,8 @@ void attention(const AttentionArgs& args, const StepBatch& batch) {
         for (int64_t d = 0; d < head_size; ++d) {
           float mean = 0;
           for (int64_t k = 0; k < keys; ++k) {
-            mean += p[static_cast<size_t>(k)] * loadAsFloat(kvBlock(kv, sequence.block_table, k), kv.dtype,
-                                                            valueIndex(kv, kv_head, k, d));
+            mean += p[static_cast<size_t>(k)] *
+                    loadAsFloat(kvBlock(kv, sequence.block_table, k), kv.dtype, valueIndex(kv, kv_head, k, d));
           }
           out[d] = mean / sum;
         }

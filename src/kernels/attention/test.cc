@@ -13,8 +13,8 @@ struct Shape {
   DType dtype = DType::kFloat32;
   int64_t qWidth() const { return int64_t{num_heads} * head_size; }
   std::string text() const {
-    return fmt::format("heads {}/{} size {} block {} {}", num_heads, num_kv_heads, head_size,
-                       tokens_per_block, dtypeName(dtype));
+    return fmt::format("heads {}/{} size {} block {} {}", num_heads, num_kv_heads, head_size, tokens_per_block,
+                       dtypeName(dtype));
   }
 };
 
@@ -36,8 +36,7 @@ class Cache {
   Cache(Values& values, const Shape& shape, const std::vector<Sequence>& sequences) : shape_(shape) {
     std::vector<int32_t> ids;
     for (const Sequence& s : sequences) {
-      tables_.emplace_back(
-          static_cast<size_t>((s.length + shape.tokens_per_block - 1) / shape.tokens_per_block));
+      tables_.emplace_back(static_cast<size_t>((s.length + shape.tokens_per_block - 1) / shape.tokens_per_block));
       for (size_t i = 0; i < tables_.back().size(); ++i) ids.push_back(static_cast<int32_t>(ids.size()));
     }
     for (size_t i = ids.size(); i > 1; --i)
@@ -157,8 +156,7 @@ std::vector<float> exactly(const Shape& shape, const Sequence& s) {
         for (int64_t d = 0; d < size; ++d) score += double{q[d]} * k[at(key) + static_cast<size_t>(d)];
         const double weight = std::exp(score * kScale);
         total += weight;
-        for (int64_t d = 0; d < size; ++d)
-          sums[static_cast<size_t>(d)] += weight * v[at(key) + static_cast<size_t>(d)];
+        for (int64_t d = 0; d < size; ++d) sums[static_cast<size_t>(d)] += weight * v[at(key) + static_cast<size_t>(d)];
       }
       for (int64_t d = 0; d < size; ++d) {
         out[static_cast<size_t>(row * shape.qWidth() + head * size + d)] =
@@ -231,8 +229,7 @@ TEST_P(AttentionTest, NaNOfOneSequenceReachesNoOther) {
     kernel_test::expectSameBits(spoilt[s].data(), clean[s].data(), std::ssize(clean[s]), "another sequence");
   }
   EXPECT_TRUE(std::isnan(spoilt[1][0])) << "a value of its first position";
-  EXPECT_TRUE(std::isnan(spoilt[1][static_cast<size_t>(69 * shape.qWidth())]))
-      << "a key of its last position";
+  EXPECT_TRUE(std::isnan(spoilt[1][static_cast<size_t>(69 * shape.qWidth())])) << "a key of its last position";
 }
 
 CHORUS_FOR_EVERY_VARIANT(Attention, AttentionTest);

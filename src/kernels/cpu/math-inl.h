@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "base/dtype.h"
 #include <hwy/highway.h>
+#include "base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {
@@ -49,8 +49,7 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   const FloatVec scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
   const FloatVec y = hn::Mul(hn::Mul(p, scale1), scale2);
   const FloatVec infinity = hn::BitCast(d, hn::Set(di, 0x7f800000));
-  return hn::IfThenElse(too_low, hn::Zero(d),
-                        hn::IfThenElse(too_high, infinity, hn::IfThenElse(hn::IsNaN(x), x, y)));
+  return hn::IfThenElse(too_low, hn::Zero(d), hn::IfThenElse(too_high, infinity, hn::IfThenElse(hn::IsNaN(x), x, y)));
 }
 
 // kFloatLanes elements of a floating dtype, widened exactly.

@@ -5,8 +5,8 @@
 // Sets that no Isa stands for would only cost compile time.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
-#include "kernels/cpu/isa_table.h"
 #include <hwy/detect_targets.h>
+#include "kernels/cpu/isa_table.h"
 
 #if HWY_TARGETS & HWY_AVX2
 #define CHORUS_AVX2_ENTRY(function) {::chorus::Isa::kAvx2, N_AVX2::function()},
@@ -26,8 +26,8 @@
 
 // Body of a function that returns the IsaTable of what `function`, which takes nothing, returns in each compiled set.
 // The static target stands for scalar: it is what every machine of the architecture runs. Inside namespace chorus.
-#define CHORUS_ISA_TABLE(Kernel, function)                                             \
-  static const ::chorus::IsaKernel<Kernel> table[] = {                                 \
-      {::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()},                       \
-      CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function) CHORUS_NEON_ENTRY(function)}; \
+#define CHORUS_ISA_TABLE(Kernel, function)                                                                       \
+  static const ::chorus::IsaKernel<Kernel> table[] = {{::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()}, \
+                                                      CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function)  \
+                                                          CHORUS_NEON_ENTRY(function)};                          \
   return table

@@ -25,11 +25,11 @@ std::vector<BenchCase> embeddingBench() {
                          bench::BenchMatrix out;
                          std::unique_ptr<StepContext> context;
                        };
-                       const auto s = std::make_shared<State>(
-                           State{bench::filled(backend, static_cast<size_t>(vocab * cols * 2)),
-                                 spread(rows, vocab),
-                                 {backend, rows, cols},
-                                 backend.createContext()});
+                       const auto s =
+                           std::make_shared<State>(State{bench::filled(backend, static_cast<size_t>(vocab * cols * 2)),
+                                                         spread(rows, vocab),
+                                                         {backend, rows, cols},
+                                                         backend.createContext()});
                        return [s, vocab, &backend] {
                          backend.embedding({.table = s->table.data(),
                                             .dtype = DType::kBFloat16,
@@ -46,22 +46,21 @@ std::vector<BenchCase> embeddingBench() {
 std::vector<BenchCase> gatherRowsBench() {
   std::vector<BenchCase> cases;
   for (const auto& [rows, cols] : {std::pair{3, 100}, {1, 2048}, {8, 2048}, {32, 2048}}) {
-    cases.push_back(
-        {.shape = fmt::format("{} of 512 rows of {}", rows, cols),
-         .small = cols == 100,
-         .bytes = double{2} * rows * cols * 4,
-         .prepare = [rows = rows, cols = cols](Backend& backend, size_t) -> BenchCall {
-           struct State {
-             std::vector<int32_t> rows;
-             bench::BenchMatrix x, out;
-             std::unique_ptr<StepContext> context;
-           };
-           const auto s = std::make_shared<State>(State{
-               spread(rows, 512), {backend, 512, cols}, {backend, rows, cols}, backend.createContext()});
-           return [s, &backend] {
-             backend.gatherRows({.x = s->x.view(), .rows = s->rows, .out = s->out.view()}, *s->context, {});
-           };
-         }});
+    cases.push_back({.shape = fmt::format("{} of 512 rows of {}", rows, cols),
+                     .small = cols == 100,
+                     .bytes = double{2} * rows * cols * 4,
+                     .prepare = [rows = rows, cols = cols](Backend& backend, size_t) -> BenchCall {
+                       struct State {
+                         std::vector<int32_t> rows;
+                         bench::BenchMatrix x, out;
+                         std::unique_ptr<StepContext> context;
+                       };
+                       const auto s = std::make_shared<State>(State{
+                           spread(rows, 512), {backend, 512, cols}, {backend, rows, cols}, backend.createContext()});
+                       return [s, &backend] {
+                         backend.gatherRows({.x = s->x.view(), .rows = s->rows, .out = s->out.view()}, *s->context, {});
+                       };
+                     }});
   }
   return cases;
 }

@@ -17,14 +17,12 @@ TEST_P(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
     std::vector<int32_t> tokens;
     for (int i = 0; i < 120; ++i) tokens.push_back(static_cast<int32_t>(values.integer(0, 160)));
     std::vector<float> out(tokens.size() * cols, -1.0f);
-    backend.embedding({table.data(), dtype, vocab, 100, tokens, kernel_test::view(out, 120, cols)}, *context,
-                      {});
+    backend.embedding({table.data(), dtype, vocab, 100, tokens, kernel_test::view(out, 120, cols)}, *context, {});
     for (size_t i = 0; i < tokens.size(); ++i) {
       const int64_t row = tokens[i] - 100;
       for (int64_t c = 0; c < cols; ++c) {
-        const float expected = row < 0 || row >= vocab
-                                   ? 0.0f
-                                   : loadAsFloat(table.data(), dtype, static_cast<size_t>(row * cols + c));
+        const float expected =
+            row < 0 || row >= vocab ? 0.0f : loadAsFloat(table.data(), dtype, static_cast<size_t>(row * cols + c));
         ASSERT_EQ(out[i * cols + static_cast<size_t>(c)], expected) << "token " << tokens[i];
       }
     }

@@ -18,8 +18,7 @@ std::vector<BenchCase> gatedActivationBench() {
                        const auto s = std::make_shared<State>(
                            State{{backend, rows, 2 * cols}, {backend, rows, cols}, backend.createContext()});
                        return [s, &backend] {
-                         backend.gatedActivation({.fc_gate = s->fc_gate.view(), .out = s->out.view()},
-                                                 *s->context, {});
+                         backend.gatedActivation({.fc_gate = s->fc_gate.view(), .out = s->out.view()}, *s->context, {});
                        };
                      }});
   }

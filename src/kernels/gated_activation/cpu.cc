@@ -50,9 +50,8 @@ void activateRow(const float* fc, const float* gate, const float* fc_bias, const
                  int64_t count) {
   for (int64_t i = 0; i < count; i += kFloatLanes) {
     const int64_t left = count - i;
-    const auto load = [i, left](const float* p) HWY_ATTR {
-      return left >= kFloatLanes ? hn::LoadU(Floats(), p + i) : loadSome(p + i, left);
-    };
+    const auto load = [i, left](const float* p)
+                          HWY_ATTR { return left >= kFloatLanes ? hn::LoadU(Floats(), p + i) : loadSome(p + i, left); };
     FloatVec x = load(fc);
     FloatVec y = load(gate);
     if (fc_bias != nullptr) {
@@ -68,8 +67,8 @@ void activateRow(const float* fc, const float* gate, const float* fc_bias, const
   }
 }
 
-void activate(ActivationKind kind, const float* fc, const float* gate, const float* fc_bias,
-              const float* gate_bias, float* out, int64_t count) {
+void activate(ActivationKind kind, const float* fc, const float* gate, const float* fc_bias, const float* gate_bias,
+              float* out, int64_t count) {
   switch (kind) {
     case ActivationKind::kSilu:
       return activateRow<Silu>(fc, gate, fc_bias, gate_bias, out, count);
@@ -82,8 +81,7 @@ void activate(ActivationKind kind, const float* fc, const float* gate, const flo
   }
 }
 
-using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*,
-                             int64_t);
+using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*, int64_t);
 ActivateRow row() { return &activate; }
 
 }  // namespace
@@ -94,8 +92,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*,
-                             int64_t);
+using ActivateRow = void (*)(ActivationKind, const float*, const float*, const float*, const float*, float*, int64_t);
 IsaTable<ActivateRow> table() { CHORUS_ISA_TABLE(ActivateRow, row); }
 }  // namespace
 
@@ -106,16 +103,15 @@ void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace
   const int64_t slices = (cols + kSlice - 1) / kSlice;
   const ActivateRow run = workspace.select(Op::kGatedActivation, table());
   // An exponential and a division cost about ten times what an element's move does.
-  workspace.forEachPiece(
-      args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t c = i % slices * kSlice;
-          const float* fc = args.fc_gate.data + i / slices * args.fc_gate.stride + c;
-          const float* bias = args.bias == nullptr ? nullptr : args.bias + c;
-          run(args.kind, fc, fc + cols, bias, bias == nullptr ? nullptr : bias + cols,
-              args.out.data + i / slices * args.out.stride + c, std::min(kSlice, cols - c));
-        }
-      });
+  workspace.forEachPiece(args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i % slices * kSlice;
+      const float* fc = args.fc_gate.data + i / slices * args.fc_gate.stride + c;
+      const float* bias = args.bias == nullptr ? nullptr : args.bias + c;
+      run(args.kind, fc, fc + cols, bias, bias == nullptr ? nullptr : bias + cols,
+          args.out.data + i / slices * args.out.stride + c, std::min(kSlice, cols - c));
+    }
+  });
 }
 
 std::vector<Variant> gatedActivationVariants() { return variantsOf(Op::kGatedActivation, table()); }

@@ -40,8 +40,7 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
       if (cols > 16) in[1] = -100, in[2] = 100, in[3] = -87.5f, in[4] = 88.8f, in[5] = -1e30f, in[6] = 1e30f;
       std::vector<float> out(static_cast<size_t>(rows * cols));
       backend.gatedActivation(
-          {kernel_test::view(in, rows, 2 * cols), nullptr, kind, kernel_test::view(out, rows, cols)},
-          *context, {});
+          {kernel_test::view(in, rows, 2 * cols), nullptr, kind, kernel_test::view(out, rows, cols)}, *context, {});
       std::vector<float> expected, tolerance;
       for (int64_t i = 0; i < rows * cols; ++i) {
         const double x = in[static_cast<size_t>(i / cols * 2 * cols + i % cols)];
@@ -53,8 +52,7 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
         expected.push_back(static_cast<float>(exact * gate));
         tolerance.push_back(static_cast<float>((6 * epsilon * scale + 1e-36) * std::abs(gate)));
       }
-      kernel_test::expectNear(out, expected, tolerance,
-                              fmt::format("kind {} cols {}", static_cast<int>(kind), cols));
+      kernel_test::expectNear(out, expected, tolerance, fmt::format("kind {} cols {}", static_cast<int>(kind), cols));
       if (HasFatalFailure()) return;
     }
   }
@@ -69,21 +67,16 @@ TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
   const auto bias = values.reals(2 * cols);
   auto biased = in;
   for (size_t i = 0; i < in.size(); ++i) biased[i] += bias[i % bias.size()];
-  std::vector<float> many(static_cast<size_t>(rows * cols)), sum(many.size()),
-      alone(static_cast<size_t>(cols));
+  std::vector<float> many(static_cast<size_t>(rows * cols)), sum(many.size()), alone(static_cast<size_t>(cols));
   for (const ActivationKind kind : kKinds) {
     backend.gatedActivation(
-        {kernel_test::view(in, rows, 2 * cols), bias.data(), kind, kernel_test::view(many, rows, cols)},
-        *context, {});
+        {kernel_test::view(in, rows, 2 * cols), bias.data(), kind, kernel_test::view(many, rows, cols)}, *context, {});
     backend.gatedActivation(
-        {kernel_test::view(biased, rows, 2 * cols), nullptr, kind, kernel_test::view(sum, rows, cols)},
-        *context, {});
+        {kernel_test::view(biased, rows, 2 * cols), nullptr, kind, kernel_test::view(sum, rows, cols)}, *context, {});
     kernel_test::expectSameBits(many.data(), sum.data(), rows * cols, "bias");
-    backend.gatedActivation({{in.data() + 9 * 2 * cols, 1, 2 * cols, 2 * cols},
-                             bias.data(),
-                             kind,
-                             kernel_test::view(alone, 1, cols)},
-                            *context, {});
+    backend.gatedActivation(
+        {{in.data() + 9 * 2 * cols, 1, 2 * cols, 2 * cols}, bias.data(), kind, kernel_test::view(alone, 1, cols)},
+        *context, {});
     kernel_test::expectSameBits(alone.data(), many.data() + 9 * cols, cols, "alone");
   }
 }
@@ -97,8 +90,8 @@ TEST_P(GatedActivationTest, NaNStaysNaNAndInfinityIsTheLimit) {
     in[2] = in[17] = std::numeric_limits<float>::quiet_NaN();
     in[3] = in[18] = std::numeric_limits<float>::infinity();
     in[cols + 5] = std::numeric_limits<float>::quiet_NaN();
-    backend.gatedActivation(
-        {kernel_test::view(in, 1, 2 * cols), nullptr, kind, kernel_test::view(out, 1, cols)}, *context, {});
+    backend.gatedActivation({kernel_test::view(in, 1, 2 * cols), nullptr, kind, kernel_test::view(out, 1, cols)},
+                            *context, {});
     EXPECT_TRUE(std::isnan(out[5])) << "gate, kind " << static_cast<int>(kind);
     for (const size_t at : {2, 17}) {
       if (kind == ActivationKind::kRelu) continue;  // a maximum, which has no one answer
@@ -113,9 +106,8 @@ TEST_P(GatedActivationTest, NoRowsTouchNothing) {
   Backend& backend = newBackend(2);
   const auto context = backend.createContext();
   std::vector<float> in(20, 1.0f), out(10, -5.0f);
-  backend.gatedActivation(
-      {kernel_test::view(in, 0, 20), nullptr, ActivationKind::kSilu, kernel_test::view(out, 0, 10)}, *context,
-      {});
+  backend.gatedActivation({kernel_test::view(in, 0, 20), nullptr, ActivationKind::kSilu, kernel_test::view(out, 0, 10)},
+                          *context, {});
   EXPECT_EQ(out, std::vector<float>(10, -5.0f));
 }
 

@@ -117,8 +117,8 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
       const bool last = p + panels_in_turn >= panels;
       Prefetch prefetch{
-          last ? slab + input_block / inputs_per_stride * input_stride : slab + (p + panels_in_turn) * stride,
-          stride, panel.inputs / inputs_per_stride * input_stride / 64};
+          last ? slab + input_block / inputs_per_stride * input_stride : slab + (p + panels_in_turn) * stride, stride,
+          panel.inputs / inputs_per_stride * input_stride / 64};
       if (tiles == 1 || (last && i + input_block >= w.in)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
@@ -157,8 +157,8 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end,
       part_kernels.run[tile.rows](panel);
       const float* magnitude = part.magnitude == nullptr ? nullptr : part.magnitude + begin;
       for (int r = 0; r < tile.rows; ++r) {
-        part_kernels.apply_part(y[r] + skipped, part.scale, magnitude,
-                                yRow(tile_rows[r]) + part.out_begin + begin, end - begin);
+        part_kernels.apply_part(y[r] + skipped, part.scale, magnitude, yRow(tile_rows[r]) + part.out_begin + begin,
+                                end - begin);
       }
     }
     part_t += (part.a.out + kPanelCols - 1) / kPanelCols * kPanelCols * tile.rows;

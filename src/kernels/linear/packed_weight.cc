@@ -27,8 +27,7 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
       for (int64_t c = 0; c < count; ++c) {
         const std::byte* source = rows + (r + c) * row_bytes;
         for (int64_t i = i0; i < i1; ++i) {
-          std::memcpy(panel + i * kPanelCols + c, source + i * static_cast<int64_t>(sizeof(Unit)),
-                      sizeof(Unit));
+          std::memcpy(panel + i * kPanelCols + c, source + i * static_cast<int64_t>(sizeof(Unit)), sizeof(Unit));
         }
         if (left > 0 && i0 + kInputBlock >= units) {
           Unit last = 0;
@@ -65,8 +64,8 @@ void unpackRow(const PackedWeight& weight, int64_t row, float* out) {
       static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(weight.dtype, weight.in);
   const int64_t column = row % kPanelCols;
   for (int64_t i = 0; i < weight.in; ++i) {
-    const int64_t at = weight.dtype == DType::kBFloat16 ? (i / 2 * kPanelCols + column) * 2 + i % 2
-                                                        : i * kPanelCols + column;
+    const int64_t at =
+        weight.dtype == DType::kBFloat16 ? (i / 2 * kPanelCols + column) * 2 + i % 2 : i * kPanelCols + column;
     out[i] = loadAsFloat(panel, weight.dtype, static_cast<size_t>(at));
   }
 }

@@ -46,8 +46,7 @@ struct Float32Panels {
     __builtin_prefetch(panel + i * stride);
     __builtin_prefetch(panel + (i + 1) * stride);
   }
-  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
-                              VF& odd) {
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even, VF& odd) {
     even = hn::LoadU(F32(), reinterpret_cast<const float*>(panel + i * stride) + lane);
     odd = hn::LoadU(F32(), reinterpret_cast<const float*>(panel + (i + 1) * stride) + lane);
   }
@@ -64,11 +63,9 @@ struct Float16Panels {
   }
   static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
     const hn::Rebind<hwy::float16_t, F32> d;
-    return hn::PromoteTo(F32(),
-                         hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(panel + i * stride) + lane));
+    return hn::PromoteTo(F32(), hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(panel + i * stride) + lane));
   }
-  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
-                              VF& odd) {
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even, VF& odd) {
     even = loadLast(panel, stride, i, lane);
     odd = loadLast(panel, stride, i + 1, lane);
   }
@@ -84,8 +81,7 @@ struct Bfloat16Panels {
     const hn::RebindToUnsigned<F32> d;
     return hn::LoadU(d, reinterpret_cast<const uint32_t*>(panel + i / 2 * stride) + lane);
   }
-  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even,
-                              VF& odd) {
+  static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even, VF& odd) {
     const hn::RebindToUnsigned<F32> d;
     const auto both = pair(panel, stride, i, lane);
     even = hn::BitCast(F32(), hn::ShiftLeft<16>(both));
@@ -141,8 +137,8 @@ HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRo
 // Inputs [begin, end), whole quads, of kPanels panels. ahead: from a weight to the one to prefetch with it,
 // or 0.
 template <class Format, int kRows, int kPanels>
-HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
-                              int64_t ahead, const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
+HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end, int64_t ahead,
+                              const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
   constexpr int kWidth = kPanels * kVectors;
   const int64_t stride = args.input_stride;
   const float* x = args.x + begin * kRows;
@@ -183,11 +179,10 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   const int64_t quads_end = args.inputs / 4 * 4;
   if (args.stream) {
     // Near a panel's end its stream goes on in the panel that will be taken after this block.
-    const int64_t near_end =
-        std::max<int64_t>(0, quads_end - kAhead / stride * Format::kInputsPerStride) / 4 * 4;
+    const int64_t near_end = std::max<int64_t>(0, quads_end - kAhead / stride * Format::kInputsPerStride) / 4 * 4;
     multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
-    multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end,
-                                          kAhead + (kPanels - 1) * args.panel_stride, next, acc.sum);
+    multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end, kAhead + (kPanels - 1) * args.panel_stride,
+                                          next, acc.sum);
   } else {
     multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
   }

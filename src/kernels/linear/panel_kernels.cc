@@ -13,8 +13,7 @@ void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
   for (int64_t i0 = 0; i0 < whole; i0 += kLine) {
     const int64_t i1 = std::min(whole, i0 + kLine);
     for (int r = 0; r < count; ++r) {
-      for (int64_t i = i0; i < i1; i += 4)
-        std::memcpy(dst + i * count + r * 4, rows[r] + i, 4 * sizeof(float));
+      for (int64_t i = i0; i < i1; i += 4) std::memcpy(dst + i * count + r * 4, rows[r] + i, 4 * sizeof(float));
     }
   }
   if (whole == inputs) return;

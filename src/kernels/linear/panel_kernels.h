@@ -42,9 +42,7 @@ struct PanelKernels {
   void (*apply_part)(const float* v, float scale, const float* magnitude, float* y, int64_t count) = nullptr;
 };
 IsaTable<const PanelKernels*> panelKernels(DType dtype);
-inline const PanelKernels& panelKernels(Isa isa, DType dtype) {
-  return *selectKernel(panelKernels(dtype), isa).kernel;
-}
+inline const PanelKernels& panelKernels(Isa isa, DType dtype) { return *selectKernel(panelKernels(dtype), isa).kernel; }
 // The formats that have panel kernels.
 std::span<const DType> panelFormats();
 

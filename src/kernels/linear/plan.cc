@@ -22,8 +22,7 @@ void cutBase(int64_t rows, int max_rows, LinearPlan& plan) {
 void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, LinearPlan& plan) {
   const size_t first = plan.adapter_rows.size();
   for (const RowRange range : group.ranges) {
-    for (int32_t r = std::max(begin, range.begin); r < std::min(end, range.end); ++r)
-      plan.adapter_rows.push_back(r);
+    for (int32_t r = std::max(begin, range.begin); r < std::min(end, range.end); ++r) plan.adapter_rows.push_back(r);
   }
   const auto rows = static_cast<int64_t>(plan.adapter_rows.size() - first);
   const int64_t tiles = (rows + max_rows - 1) / max_rows;
@@ -37,8 +36,7 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, L
     for (size_t p = 0; p < group.parts.size(); ++p) {
       const int64_t panels = (group.parts[p].a.out + kPanelCols - 1) / kPanelCols;
       for (int64_t panel = 0; panel < panels; ++panel) {
-        plan.adapter_tasks.push_back({static_cast<int32_t>(plan.adapter_tiles.size()),
-                                      static_cast<int32_t>(p), panel,
+        plan.adapter_tasks.push_back({static_cast<int32_t>(plan.adapter_tiles.size()), static_cast<int32_t>(p), panel,
                                       plan.t_floats + panel * kPanelCols * tile.rows});
       }
       plan.t_floats += panels * kPanelCols * tile.rows;

@@ -95,16 +95,15 @@ std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeig
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
   std::vector<float> y(static_cast<size_t>(rows * weight.out), std::numeric_limits<float>::quiet_NaN());
   const auto context = backend.createContext();
-  backend.linear(
-      {kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, weight.out), groups},
-      *context, {});
+  backend.linear({kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, weight.out), groups},
+                 *context, {});
   return y;
 }
 
 // What rounding can do to each element: epsilon times the number of roundings times the sum of absolute
 // products.
-std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight,
-                             const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) {
+std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, const std::vector<int>& adapter_of = {},
+                             const Adapters* adapters = nullptr) {
   for (float& value : x) value = std::abs(value);
   const Weight w = absolute(weight);
   Adapters abs_adapters;
@@ -132,8 +131,7 @@ std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight,
 std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weight,
                            std::span<const RowGroup> groups = {}) {
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
-  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w,
-                          const std::vector<float>& all) {
+  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
     std::vector<double> result(static_cast<size_t>(w.out));
     for (int64_t o = 0; o < w.out; ++o) {
       double& sum = result[static_cast<size_t>(o)];
@@ -180,8 +178,8 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
         // In two pieces, the first ending anywhere: appended sources share a panel.
         const int64_t split = values.integer(0, out);
         packRows(rows.data(), dtype, split, in, 0, memory.data());
-        packRows(rows.data() + static_cast<size_t>(split * in) * dtypeSize(dtype), dtype, out - split, in,
-                 split, memory.data());
+        packRows(rows.data() + static_cast<size_t>(split * in) * dtypeSize(dtype), dtype, out - split, in, split,
+                 memory.data());
         const PackedWeight weight{memory.data(), dtype, out, in};
         const auto all = unpackAll(weight);
         for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], loadAsFloat(rows.data(), dtype, i));
@@ -208,8 +206,7 @@ TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
         const Weight weight = makeWeight(values, dtype, out, in);
         for (const int64_t rows : {0, 1, 2, 3, 5, 8, 13, 16, 17, 33, 70}) {
           auto x = values.reals(rows * in);
-          kernel_test::expectNear(run(backend, x, weight.view), exactly(x, weight.view),
-                                  tolerance(x, weight.view),
+          kernel_test::expectNear(run(backend, x, weight.view), exactly(x, weight.view), tolerance(x, weight.view),
                                   fmt::format("{} rows {} out {} in {}", dtypeName(dtype), rows, out, in));
           if (HasFatalFailure()) return;
         }
@@ -249,10 +246,9 @@ TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
       }
       const Assignment assignment(adapter_of, adapters);
       auto x = values.reals(rows * in);
-      kernel_test::expectNear(run(backend, x, weight.view, assignment.groups),
-                              exactly(x, weight.view, assignment.groups),
-                              tolerance(x, weight.view, adapter_of, &adapters),
-                              fmt::format("{} rows {}", dtypeName(dtype), rows));
+      kernel_test::expectNear(
+          run(backend, x, weight.view, assignment.groups), exactly(x, weight.view, assignment.groups),
+          tolerance(x, weight.view, adapter_of, &adapters), fmt::format("{} rows {}", dtypeName(dtype), rows));
       if (HasFatalFailure()) return;
     }
   }
@@ -283,9 +279,8 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
         const int64_t row = values.integer(0, rows - 1);
         std::vector<float> one(x.begin() + row * in, x.begin() + (row + 1) * in);
         const Assignment alone({adapter_of[static_cast<size_t>(row)]}, adapters);
-        kernel_test::expectSameBits(results[0].data() + row * out,
-                                    run(solo, one, weight.view, alone.groups).data(), out,
-                                    fmt::format("row {} of {}", row, rows));
+        kernel_test::expectSameBits(results[0].data() + row * out, run(solo, one, weight.view, alone.groups).data(),
+                                    out, fmt::format("row {} of {}", row, rows));
       }
       if (HasFatalFailure()) return;
     }
@@ -315,8 +310,7 @@ TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
   for (const int64_t rows : {2, 7, 40}) {
     auto x = values.reals(rows * 33);
     const auto clean = run(backend, x, weight.view);
-    for (const float bad :
-         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       auto spoilt = x;
       spoilt[static_cast<size_t>(1 * 33 + 32)] = bad;
       const auto y = run(backend, spoilt, weight.view);

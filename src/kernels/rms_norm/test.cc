@@ -69,8 +69,7 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
         for (const float y : expected.y) {
           tolerance.push_back(std::abs(y) * roundings * std::numeric_limits<float>::epsilon());
         }
-        kernel_test::expectNear(call.y, expected.y, tolerance,
-                                fmt::format("{} x {} form {}", rows, cols, form));
+        kernel_test::expectNear(call.y, expected.y, tolerance, fmt::format("{} x {} form {}", rows, cols, form));
         if (HasFatalFailure()) return;
       }
     }

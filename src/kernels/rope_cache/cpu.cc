@@ -64,8 +64,7 @@ void ropeCacheRows(const RopeCacheArgs& args, const SequenceSpan& sequence, int6
     const float* cos = args.rope.cos + position * half;
     const float* sin = args.rope.sin + position * half;
     const auto rotate = args.rope.interleaved ? &rotatePairs : &rotateHalves;
-    for (int64_t head = 0; half > 0 && head < rotated_heads; ++head)
-      rotate(cos, sin, half, row + head * head_size);
+    for (int64_t head = 0; half > 0 && head < rotated_heads; ++head) rotate(cos, sin, half, row + head * head_size);
     const float* k = row + args.num_heads * head_size;
     const float* v = row + rotated_heads * head_size;
     switch (kv.dtype) {

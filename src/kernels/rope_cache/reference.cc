@@ -35,10 +35,8 @@ void ropeCache(const RopeCacheArgs& args, const StepBatch& batch) {
         const float* v = k + kv.num_kv_heads * head_size;
         for (int64_t d = 0; d < head_size; ++d) {
           const size_t size = dtypeSize(kv.dtype);
-          convertElements(k + d, DType::kFloat32, block + keyIndex(kv, head, position, d) * size, kv.dtype,
-                          1);
-          convertElements(v + d, DType::kFloat32, block + valueIndex(kv, head, position, d) * size, kv.dtype,
-                          1);
+          convertElements(k + d, DType::kFloat32, block + keyIndex(kv, head, position, d) * size, kv.dtype, 1);
+          convertElements(v + d, DType::kFloat32, block + valueIndex(kv, head, position, d) * size, kv.dtype, 1);
         }
       }
     }

@@ -37,8 +37,7 @@ Input makeInput(Values values, const Case& c) {
   in.kv.block_stride = kvBlockBytes(in.kv);
   const int32_t blocks = (80 + c.tokens_per_block - 1) / c.tokens_per_block;
   in.tables.resize(3);
-  for (int32_t i = 0; i < 3 * blocks; ++i)
-    in.tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
+  for (int32_t i = 0; i < 3 * blocks; ++i) in.tables[static_cast<size_t>(i % 3)].push_back(3 * blocks - 1 - i);
   in.cache_bytes = static_cast<size_t>(in.kv.block_stride * 3 * blocks);
   int32_t rows = 0;
   for (size_t s = 0; s < 3; ++s) {
@@ -68,12 +67,10 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   return result;
 }
 
-constexpr Case kCases[] = {Case{4, 2, 64, 64, 16, false, false, DType::kFloat32},
-                           Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
-                           Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},
-                           Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
-                           Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},
-                           Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
+constexpr Case kCases[] = {
+    Case{4, 2, 64, 64, 16, false, false, DType::kFloat32}, Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
+    Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},    Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
+    Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},     Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
 
 // The same roundings in the same order: bits equal the reference's, in q, k, v and the cache.
 TEST_P(RopeCacheTest, EqualsTheReference) {
@@ -124,8 +121,7 @@ TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
           const float* k = after + c.num_heads * c.head_size;
           const float* v = k + c.num_kv_heads * c.head_size;
           const auto rounded = kernel_test::asDtype({k[at], v[at]}, c.dtype);
-          const auto block =
-              static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
+          const auto block = static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
           const std::byte* data = out.cache.data() + block * static_cast<size_t>(in.kv.block_stride);
           ASSERT_EQ(loadAsFloat(data, c.dtype, keyIndex(in.kv, head, position, d)),
                     loadAsFloat(rounded.data(), c.dtype, 0));

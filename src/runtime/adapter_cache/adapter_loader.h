@@ -17,7 +17,7 @@ namespace chorus {
 struct AdapterLoad {
   AdapterKey key;
   std::shared_ptr<const PreparedAdapter> parts;  // null: it failed
-  std::string error;                          // one line
+  std::string error;                             // one line
   ErrorCode error_code = ErrorCode::kInternal;
 };
 

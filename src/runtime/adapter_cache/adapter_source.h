@@ -19,8 +19,7 @@ struct AdapterSource {
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
   std::string content_hash;  // equal hashes are one adapter
-  int64_t bytes =
-      0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
 
   bool reloadable() const { return !directory.empty(); }
 };

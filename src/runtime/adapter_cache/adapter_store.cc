@@ -8,8 +8,7 @@
 
 namespace chorus {
 
-AdapterStore::AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers,
-                           std::function<void()> on_loaded)
+AdapterStore::AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers, std::function<void()> on_loaded)
     : cache_(budget_bytes), loader_(std::move(load), workers, std::move(on_loaded)) {}
 
 void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
@@ -31,8 +30,7 @@ void AdapterStore::unregister(uint64_t task_id) {
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
 }
 
-AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config,
-                                   std::shared_ptr<const AdapterSource> source) {
+AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
   const uint64_t task_id = config.getTaskId();
   if (source != nullptr) {
     const Task& task = tasks_[task_id];
@@ -54,8 +52,7 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config,
     if (ticket.source == nullptr) ticket.parts = parts(task.key);
     if (ticket.source != nullptr || ticket.parts != nullptr) return ticket;
   }
-  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request",
-       task_id);
+  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
 }
 
 void AdapterStore::beginClaims() {

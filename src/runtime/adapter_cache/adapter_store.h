@@ -24,10 +24,9 @@ struct AdapterTicket {
   bool used = false;     // the request has an adapter
   bool claimed = false;  // it is pinned in the cache
   bool no_room = false;  // the last attempt to claim found the cache full of adapters in use
-  uint64_t number =
-      0;  // of this content, never 0 and never used again; what the scheduler tells adapters apart by
-  std::shared_ptr<const AdapterSource> source;  // to load from; null where parts serve
-  std::shared_ptr<const PreparedAdapter> parts;    // set when it is ready
+  uint64_t number = 0;   // of this content, never 0 and never used again; what the scheduler tells adapters apart by
+  std::shared_ptr<const AdapterSource> source;   // to load from; null where parts serve
+  std::shared_ptr<const PreparedAdapter> parts;  // set when it is ready
 
   bool ready() const { return !used || (claimed && parts != nullptr); }
 };

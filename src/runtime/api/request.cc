@@ -16,8 +16,7 @@ constexpr std::size_t kMaxBeamWidthArrayLength = 8;
 // reader.
 template <typename T>
 void check(bool condition, const char* text, const char* field, T value) {
-  if (!condition)
-    throw std::invalid_argument(fmt::format("Assertion failed: {} ({} is {})", text, field, value));
+  if (!condition) throw std::invalid_argument(fmt::format("Assertion failed: {} ({} is {})", text, field, value));
 }
 
 // NaN fails every comparison, so conditions state what must hold.
@@ -26,9 +25,7 @@ void check(bool condition, const char* text, const char* field, T value) {
     if (field.has_value()) check((condition), #condition, #field, field.value()); \
   } while (false)
 
-void checkTopK(const std::optional<SizeType32>& topK) {
-  CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0);
-}
+void checkTopK(const std::optional<SizeType32>& topK) { CHORUS_CHECK_OPTIONAL(topK, topK.value() >= 0); }
 
 void checkTopP(const std::optional<FloatType>& topP) {
   CHORUS_CHECK_OPTIONAL(topP, topP.value() > 0.f);
@@ -103,8 +100,8 @@ void checkBeamWidth(SizeType32 beamWidth) {
 // The widest of the array and beamWidth.
 SizeType32 widest(const std::optional<std::vector<SizeType32>>& array, SizeType32 beamWidth) {
   if (!array) return beamWidth;
-  check(array->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength",
-        "beamWidthArray.size()", array->size());
+  check(array->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength", "beamWidthArray.size()",
+        array->size());
   for (const SizeType32 width : *array) {
     check(width > 0 && width < kMaxBeamWidth, "bm > 0 && bm < kMaxBeamWidth", "beamWidthArray", width);
     beamWidth = std::max(beamWidth, width);
@@ -114,16 +111,16 @@ SizeType32 widest(const std::optional<std::vector<SizeType32>>& array, SizeType3
 
 }  // namespace
 
-SamplingConfig::SamplingConfig(
-    SizeType32 beamWidth, std::optional<SizeType32> topK, std::optional<FloatType> topP,
-    std::optional<FloatType> topPMin, std::optional<TokenIdType> topPResetIds,
-    std::optional<FloatType> topPDecay, std::optional<RandomSeedType> seed,
-    std::optional<FloatType> temperature, std::optional<SizeType32> minTokens,
-    std::optional<FloatType> beamSearchDiversityRate, std::optional<FloatType> repetitionPenalty,
-    std::optional<FloatType> presencePenalty, std::optional<FloatType> frequencyPenalty,
-    std::optional<FloatType> lengthPenalty, std::optional<SizeType32> earlyStopping,
-    std::optional<SizeType32> noRepeatNgramSize, std::optional<SizeType32> numReturnSequences,
-    std::optional<FloatType> minP, std::optional<std::vector<SizeType32>> beamWidthArray)
+SamplingConfig::SamplingConfig(SizeType32 beamWidth, std::optional<SizeType32> topK, std::optional<FloatType> topP,
+                               std::optional<FloatType> topPMin, std::optional<TokenIdType> topPResetIds,
+                               std::optional<FloatType> topPDecay, std::optional<RandomSeedType> seed,
+                               std::optional<FloatType> temperature, std::optional<SizeType32> minTokens,
+                               std::optional<FloatType> beamSearchDiversityRate,
+                               std::optional<FloatType> repetitionPenalty, std::optional<FloatType> presencePenalty,
+                               std::optional<FloatType> frequencyPenalty, std::optional<FloatType> lengthPenalty,
+                               std::optional<SizeType32> earlyStopping, std::optional<SizeType32> noRepeatNgramSize,
+                               std::optional<SizeType32> numReturnSequences, std::optional<FloatType> minP,
+                               std::optional<std::vector<SizeType32>> beamWidthArray)
     : beamWidth_(beamWidth),
       topK_(topK),
       topP_(topP),
@@ -276,9 +273,8 @@ LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::option
 
 Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, SamplingConfig samplingConfig,
                  OutputConfig outputConfig, std::optional<SizeType32> endId, std::optional<SizeType32> padId,
-                 std::optional<std::vector<SizeType32>> positionIds,
-                 std::optional<std::list<VecTokens>> badWords, std::optional<std::list<VecTokens>> stopWords,
-                 std::optional<Tensor> embeddingBias)
+                 std::optional<std::vector<SizeType32>> positionIds, std::optional<std::list<VecTokens>> badWords,
+                 std::optional<std::list<VecTokens>> stopWords, std::optional<Tensor> embeddingBias)
     : inputTokenIds_(std::move(inputTokenIds)),
       maxTokens_(maxTokens),
       streaming_(streaming),

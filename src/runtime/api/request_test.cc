@@ -53,9 +53,8 @@ TEST(SamplingConfig, ChecksAsTensorRtLlmDoes) {
   EXPECT_THAT(messageOf([&] { config.setTemperature(-0.1f); }), HasSubstr("temperature.value() >= 0.f"));
   EXPECT_THAT(messageOf([&] { config.setMinP(1.1f); }), HasSubstr("minP"));
   EXPECT_FALSE(config.getTopK() || config.getTopP() || config.getTemperature() || config.getMinP());
-  EXPECT_THAT(
-      messageOf([] { SamplingConfig(2, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 3); }),
-      HasSubstr("numReturnSequences"));
+  EXPECT_THAT(messageOf([] { SamplingConfig(2, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 3); }),
+              HasSubstr("numReturnSequences"));
   EXPECT_THAT(messageOf([] { SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0.0f); }),
               HasSubstr("repetitionPenalty"));
   config.setTopK(4);
@@ -74,28 +73,21 @@ TEST(LoraConfig, TensorsComeTogether) {
   const Tensor weights = Tensor::cpu(DataType::kFP16, {3, 8}), config = Tensor::cpu(DataType::kINT32, {3, 3});
   EXPECT_EQ(LoraConfig(9).getTaskId(), 9u);
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, config); }), "");
-  EXPECT_EQ(
-      messageOf([&] {
-        LoraConfig(1, Tensor::cpu(DataType::kFP16, {1, 3, 8}), Tensor::cpu(DataType::kINT32, {1, 3, 4}));
-      }),
-      "");
+  EXPECT_EQ(messageOf([&] {
+              LoraConfig(1, Tensor::cpu(DataType::kFP16, {1, 3, 8}), Tensor::cpu(DataType::kINT32, {1, 3, 4}));
+            }),
+            "");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights); }),
             "Request for LoRA inference with lora weights must also have lora config");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, std::nullopt, config); }),
             "Request for LoRA inference with lora config must also have lora weights");
-  EXPECT_EQ(messageOf([&] {
-              LoraConfig(1, weights, Tensor::cpu(DataType::kINT64, {3, 3}));
-            }),
+  EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT64, {3, 3})); }),
             "Expected lora config tensor to have type kINT32");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {9})); }),
             "Expected config tensor to have 2 dimensions");
-  EXPECT_EQ(messageOf([&] {
-              LoraConfig(1, Tensor::cpu(DataType::kFP16, {2, 3, 8}), config);
-            }),
+  EXPECT_EQ(messageOf([&] { LoraConfig(1, Tensor::cpu(DataType::kFP16, {2, 3, 8}), config); }),
             "Expected weights tensor to have 2 dimensions");
-  EXPECT_EQ(messageOf([&] {
-              LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {2, 3}));
-            }),
+  EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {2, 3})); }),
             "Expected dim 0 of lora weights and lora config to have the same size");
 }
 

@@ -9,8 +9,8 @@ namespace {
 constexpr int32_t kNone = PrefixTree::kNone;
 }  // namespace
 
-BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots,
-                           int32_t max_seq_len, uint64_t hash_mask)
+BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots, int32_t max_seq_len,
+                           uint64_t hash_mask)
     : tokens_per_block_(tokens_per_block),
       width_(blocksFor(max_seq_len)),
       tables_(static_cast<size_t>(num_slots) * static_cast<size_t>(width_)),
@@ -30,8 +30,7 @@ std::span<const int32_t> BlockManager::blockOf(std::span<const int32_t> tokens, 
   return tokens.subspan(static_cast<size_t>(index) * width, width);
 }
 
-uint64_t BlockManager::numberOf(uint64_t realm, int32_t parent, std::span<const int32_t> tokens,
-                                int32_t index) const {
+uint64_t BlockManager::numberOf(uint64_t realm, int32_t parent, std::span<const int32_t> tokens, int32_t index) const {
   if ((int64_t{index} + 1) * tokens_per_block_ > static_cast<int64_t>(tokens.size())) return 0;
   return tree_.hash(realm, parent, blockOf(tokens, index)) | 1;
 }
@@ -106,8 +105,7 @@ std::span<const int32_t> BlockManager::table(int32_t slot) const {
   return std::span(tables_).subspan(begin, static_cast<size_t>(lengths_[static_cast<size_t>(slot)]));
 }
 
-uint64_t BlockManager::nextBlock(int32_t slot, uint64_t realm, std::span<const int32_t> tokens,
-                                 int32_t written) const {
+uint64_t BlockManager::nextBlock(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t written) const {
   const int32_t index = written / tokens_per_block_;
   const int32_t parent = index > 0 ? table(slot)[static_cast<size_t>(index) - 1] : kNone;
   return numberOf(realm, parent, tokens, index);

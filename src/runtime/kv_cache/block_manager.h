@@ -18,10 +18,9 @@ namespace chorus {
 
 // Where a sequence stands with what is cached.
 struct PrefixMatch {
-  int32_t blocks = 0;  // from its start on that hold its tokens
-  int32_t cached = 0;  // of these, blocks that no table references: taking them takes free blocks
-  uint64_t next_block =
-      0;  // number of the first block that is missing (equal for equal ones); 0: not complete
+  int32_t blocks = 0;       // from its start on that hold its tokens
+  int32_t cached = 0;       // of these, blocks that no table references: taking them takes free blocks
+  uint64_t next_block = 0;  // number of the first block that is missing (equal for equal ones); 0: not complete
 };
 
 // Not thread-safe. Sized once: nothing allocates after construction.
@@ -70,9 +69,7 @@ class BlockManager {
     int32_t previous = PrefixTree::kNone;
     int32_t next = PrefixTree::kNone;
   };
-  int32_t* row(int32_t slot) {
-    return tables_.data() + static_cast<size_t>(slot) * static_cast<size_t>(width_);
-  }
+  int32_t* row(int32_t slot) { return tables_.data() + static_cast<size_t>(slot) * static_cast<size_t>(width_); }
   int32_t& count(int32_t block) { return references_[static_cast<size_t>(block)]; }
   Link& link(int32_t block) { return links_[static_cast<size_t>(block)]; }
   std::span<const int32_t> blockOf(std::span<const int32_t> tokens, int32_t index) const;
@@ -90,7 +87,7 @@ class BlockManager {
   std::vector<int32_t> lengths_;     // [slots]
   std::vector<int32_t> complete_;    // [slots], blocks at the table's start that are in the tree
   std::vector<int32_t> references_;  // [blocks]
-  std::vector<int32_t> empty_;  // a stack: the block freed last is the likeliest to be in a processor cache
+  std::vector<int32_t> empty_;       // a stack: the block freed last is the likeliest to be in a processor cache
   PrefixTree tree_;
   std::vector<Link> links_;  // [blocks], of the cached ones; oldest_ to newest_
   int32_t oldest_ = PrefixTree::kNone;

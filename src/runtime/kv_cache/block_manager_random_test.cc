@@ -100,10 +100,7 @@ struct PlainPool {
 class Comparison {
  public:
   Comparison(unsigned seed, uint64_t hash_mask)
-      : random_(seed),
-        width_(1 + pick(4)),
-        manager_(kBlocks, width_, kSlots, kMaxSeqLen, hash_mask),
-        memory_(kBlocks) {
+      : random_(seed), width_(1 + pick(4)), manager_(kBlocks, width_, kSlots, kMaxSeqLen, hash_mask), memory_(kBlocks) {
     model_.total = kBlocks;
     model_.width = width_;
   }
@@ -141,8 +138,8 @@ class Comparison {
   void begin(int32_t slot, Sequence& s) {
     s.realm = 1 + static_cast<uint64_t>(pick(2));
     add(s, 1 + pick(kMaxSeqLen));
-    const int32_t most = pick(4) == 0 ? pick(static_cast<int32_t>(s.tokens.size()))
-                                      : static_cast<int32_t>(s.tokens.size()) - 1;
+    const int32_t most =
+        pick(4) == 0 ? pick(static_cast<int32_t>(s.tokens.size())) : static_cast<int32_t>(s.tokens.size()) - 1;
     const PrefixMatch found = manager_.match(s.realm, s.tokens, most), expected = model_.match(s, most);
     ASSERT_EQ(found.blocks, expected.blocks);
     ASSERT_EQ(found.cached, expected.cached);
@@ -179,8 +176,7 @@ class Comparison {
     model_.written(s, now);
     manager_.written(slot, s.realm, std::span(s.tokens).first(static_cast<size_t>(now)));
     for (int32_t i = 0; i < now / width_; ++i) {
-      ASSERT_EQ(memory_[at(slot, i)], model_.prefixOf(s, i + 1))
-          << "block " << i << " was changed for another";
+      ASSERT_EQ(memory_[at(slot, i)], model_.prefixOf(s, i + 1)) << "block " << i << " was changed for another";
     }
   }
 
@@ -200,8 +196,7 @@ class Comparison {
     std::map<int32_t, int32_t> references;
     std::vector<int32_t> slots;
     for (int32_t slot = 0; slot < kSlots; ++slot) {
-      ASSERT_EQ(manager_.table(slot).size(),
-                static_cast<size_t>(sequences_[static_cast<size_t>(slot)].blocks));
+      ASSERT_EQ(manager_.table(slot).size(), static_cast<size_t>(sequences_[static_cast<size_t>(slot)].blocks));
       for (const int32_t block : manager_.table(slot)) ++references[block];
       slots.push_back(slot);
     }

@@ -72,8 +72,8 @@ class Scenario {
       manager_.release(slot(0));
     } else if (line.command == "match") {
       const auto tokens = tokensOf(line.words.at(0));
-      const auto found = manager_.match(static_cast<uint64_t>(line.numberOf("realm", 1)), tokens,
-                                        static_cast<int32_t>(tokens.size()));
+      const auto found =
+          manager_.match(static_cast<uint64_t>(line.numberOf("realm", 1)), tokens, static_cast<int32_t>(tokens.size()));
       return fmt::format("{} cached={}", found.blocks, found.cached);
     } else if (line.command == "common") {
       const auto a = manager_.table(slot(0)), b = manager_.table(slot(1));

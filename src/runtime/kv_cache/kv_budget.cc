@@ -15,10 +15,8 @@ int32_t kvBlocks(const KvBudget& budget) {
   if (budget.max_tokens && *budget.max_tokens <= 0) {
     fail(ErrorCode::kInvalidArgument, "KvCacheConfig maxTokens {} must be positive", *budget.max_tokens);
   }
-  const int64_t per_sequence =
-      (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
-  const int64_t most =
-      std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
+  const int64_t per_sequence = (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
+  const int64_t most = std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
   constexpr double kMiB = 1024.0 * 1024.0;
   if (budget.max_tokens) {
     const int64_t blocks = *budget.max_tokens / budget.tokens_per_block;
@@ -30,8 +28,7 @@ int32_t kvBlocks(const KvBudget& budget) {
     }
     return static_cast<int32_t>(std::min(blocks, most));
   }
-  const auto share =
-      static_cast<int64_t>(static_cast<double>(std::max<int64_t>(budget.free_bytes, 0)) * fraction);
+  const auto share = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(budget.free_bytes, 0)) * fraction);
   const int64_t blocks = share / budget.block_bytes;
   if (blocks < per_sequence) {
     fail(ErrorCode::kExhausted,

@@ -53,8 +53,7 @@ class CoreFixture : public ::testing::Test {
   ExecutorCore& start() {
     options.requests.max_num_tokens = options.scheduler.max_num_tokens;
     options.requests.chunked_context = options.scheduler.chunked_context;
-    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks,
-                                              options.scheduler.tokens_per_block);
+    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.tokens_per_block);
     network = made.get();
     network->before_step = before_step;
     network->after_row = after_row;
@@ -62,9 +61,7 @@ class CoreFixture : public ::testing::Test {
     return *core;
   }
 
-  executor::IdType enqueue(const executor::Request& request) {
-    return core->enqueue({&request, 1}, nullptr)[0];
-  }
+  executor::IdType enqueue(const executor::Request& request) { return core->enqueue({&request, 1}, nullptr)[0]; }
 
   // Awaits all responses of a request.
   std::vector<executor::Response> finish(executor::IdType id) {

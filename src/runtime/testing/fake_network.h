@@ -87,15 +87,13 @@ class FakeNetwork : public StepRunner {
           if (entry.adapter != adapter) throw std::logic_error("another adapter's keys and values");
           history.push_back(entry.token);
         }
-        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_),
-                                      static_cast<size_t>(vocab_));
+        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
         fakeLogits(history, adapter, logits);
         if (after_row) after_row(history, logits);
         ++out;
       }
     }
-    if (out != input.logits_rows.size())
-      throw std::logic_error("logits rows are not ascending rows of the step");
+    if (out != input.logits_rows.size()) throw std::logic_error("logits rows are not ascending rows of the step");
     return logits_;
   }
 

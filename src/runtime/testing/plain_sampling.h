@@ -35,8 +35,7 @@ inline std::vector<double> plainRow(const std::vector<float>& logits, const Plai
   std::map<int32_t, int> seen, counted;
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++seen[tokens[i]];
-    if (i >= request.prompt.size() || i >= static_cast<size_t>(params.prompt_ignore_length))
-      ++counted[tokens[i]];
+    if (i >= request.prompt.size() || i >= static_cast<size_t>(params.prompt_ignore_length)) ++counted[tokens[i]];
   }
   for (size_t i = 0; i < row.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
@@ -48,17 +47,14 @@ inline std::vector<double> plainRow(const std::vector<float>& logits, const Plai
     row[i] -= static_cast<double>(params.presence_penalty);
     row[i] -= static_cast<double>(params.frequency_penalty) * counted[id];
   }
-  const auto ban = [&](int32_t id) {
-    row[static_cast<size_t>(id)] = -std::numeric_limits<double>::infinity();
-  };
+  const auto ban = [&](int32_t id) { row[static_cast<size_t>(id)] = -std::numeric_limits<double>::infinity(); };
   if (static_cast<int32_t>(request.generated.size()) < params.min_tokens) {
     for (const int32_t id : request.end_ids) ban(id);
   }
   const auto wouldEnd = [&](const std::vector<int32_t>& sequence, int32_t next) {
     std::vector<int32_t> longer = tokens;
     longer.push_back(next);
-    return longer.size() >= sequence.size() &&
-           std::equal(sequence.rbegin(), sequence.rend(), longer.rbegin());
+    return longer.size() >= sequence.size() && std::equal(sequence.rbegin(), sequence.rend(), longer.rbegin());
   };
   const auto n = static_cast<size_t>(params.no_repeat_ngram_size);
   for (size_t begin = 0; n > 0 && begin + n <= tokens.size(); ++begin) {
@@ -78,8 +74,7 @@ inline float plainTopP(const PlainRequest& request) {
   float top_p = params.top_p;
   if (params.top_k > 0) return top_p;
   for (const int32_t token : request.generated) {
-    top_p = token == params.top_p_reset_id ? params.top_p
-                                           : std::max(top_p * params.top_p_decay, params.top_p_min);
+    top_p = token == params.top_p_reset_id ? params.top_p : std::max(top_p * params.top_p_decay, params.top_p_min);
   }
   return top_p;
 }
@@ -94,9 +89,8 @@ inline std::vector<PlainCandidate> plainKept(const std::vector<double>& row, con
   const SamplingParams& params = request.params;
   std::vector<int32_t> order(row.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return row[static_cast<size_t>(a)] > row[static_cast<size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return row[static_cast<size_t>(a)] > row[static_cast<size_t>(b)]; });
   const double most = row[static_cast<size_t>(order[0])];
   if (std::isinf(most)) return {};
   std::vector<PlainCandidate> kept;
@@ -122,8 +116,7 @@ inline int32_t plainToken(const std::vector<float>& logits, const PlainRequest& 
   const std::vector<double> row = plainRow(logits, request);
   const auto kept = plainKept(row, request);
   if (kept.empty()) return -1;
-  if (request.params.greedy)
-    return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  if (request.params.greedy) return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
   double sum = 0, reached = 0;
   for (const auto& candidate : kept) sum += candidate.weight;
   const double target = uniformAt(request.params.seed, request.tokens().size()) * sum;

@@ -148,8 +148,7 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   return view;
 }
 
-inline void SchedulerSimulation::countFreed(std::span<const SimulatedRequest> all,
-                                            std::vector<RequestView>& views) {
+inline void SchedulerSimulation::countFreed(std::span<const SimulatedRequest> all, std::vector<RequestView>& views) {
   std::vector<int32_t> slots;
   for (const auto& r : all) {
     if (r.running) slots.insert(slots.begin(), r.slot);
@@ -180,9 +179,7 @@ inline std::string SchedulerSimulation::step() {
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
   std::string start, context, generate, pause, finish;
-  const auto append = [](std::string& list, const std::string& item) {
-    list += (list.empty() ? "" : ",") + item;
-  };
+  const auto append = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ",") + item; };
   for (const int32_t i : plan_.paused) {
     auto& r = at(i);
     r.running = r.generating = false;
@@ -265,15 +262,13 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (end > r.num_tokens) broken("more tokens than are known");
     if (s.samples != (end == r.num_tokens)) broken("samples is wrong");
     if (end < r.num_tokens && end % limits.tokens_per_block != 0) broken("a chunk that is not whole blocks");
-    if (end < r.num_tokens && !limits.chunked_context && !r.was_paused)
-      broken("a chunk where none is allowed");
+    if (end < r.num_tokens && !limits.chunked_context && !r.was_paused) broken("a chunk where none is allowed");
     if (s.context == r.generating) broken("context and generation mixed up");
     if (r.adapter != 0 && !r.adapter_ready) broken("an adapter that is not there");
     if (i > 0) {
       const auto& before = plan_.sequences[i - 1];
       if (s.context && !before.context) broken("a context after generation");
-      if (s.context == before.context &&
-          views[static_cast<size_t>(before.request_index)].adapter > r.adapter) {
+      if (s.context == before.context && views[static_cast<size_t>(before.request_index)].adapter > r.adapter) {
         broken("not sorted by adapter");
       }
     }

@@ -11,8 +11,25 @@
 namespace chorus::tmpl {
 
 enum class ExprKind {
-  kConst, kName, kList, kTuple, kDict, kAttribute, kSubscript, kSlice, kCall, kFilter, kTest, kUnary, kNot, kAnd, kOr,
-  kBinary, kConcat, kCompare, kConditional
+  kConst,
+  kName,
+  kList,
+  kTuple,
+  kDict,
+  kAttribute,
+  kSubscript,
+  kSlice,
+  kCall,
+  kFilter,
+  kTest,
+  kUnary,
+  kNot,
+  kAnd,
+  kOr,
+  kBinary,
+  kConcat,
+  kCompare,
+  kConditional
 };
 
 struct Expr;
@@ -29,16 +46,28 @@ struct Arguments {
 struct Expr {
   ExprKind kind;
   int line;
-  int depth = 1;                       // of the tree below; bounded, so that evaluation can recurse
-  std::string name;                    // of a name, attribute, filter, test; an operator
-  Value value;                         // of a constant
+  int depth = 1;     // of the tree below; bounded, so that evaluation can recurse
+  std::string name;  // of a name, attribute, filter, test; an operator
+  Value value;       // of a constant
   std::vector<ExprPtr> operands;
   std::vector<std::string> operators;  // of kCompare
   std::unique_ptr<Arguments> arguments;
 };
 
 enum class StmtKind {
-  kData, kOutput, kIf, kFor, kSet, kSetBlock, kMacro, kCallBlock, kFilterBlock, kWith, kScope, kBreak, kContinue
+  kData,
+  kOutput,
+  kIf,
+  kFor,
+  kSet,
+  kSetBlock,
+  kMacro,
+  kCallBlock,
+  kFilterBlock,
+  kWith,
+  kScope,
+  kBreak,
+  kContinue
 };
 
 struct Stmt;

@@ -25,7 +25,9 @@ Value pathOf(Runtime& rt, const Value& item, const Value& path, const Value* fal
   }
 }
 
-Value folded(const Value& v, bool case_sensitive) { return !case_sensitive && v.isString() ? Value(toLower(v.string())) : v; }
+Value folded(const Value& v, bool case_sensitive) {
+  return !case_sensitive && v.isString() ? Value(toLower(v.string())) : v;
+}
 
 // The value that an item is compared by.
 Value keyOf(Runtime& rt, const Value& item, const Value* attribute, bool case_sensitive) {
@@ -121,7 +123,8 @@ Value sliceFilter(Runtime& rt, const Value& v, CallArgs& args) {
   std::vector<Value> out;
   for (size_t n = 0, at = 0; n < slices; ++n) {
     const size_t size = each + (n < longer ? 1 : 0);
-    std::vector<Value> part(items.begin() + static_cast<std::ptrdiff_t>(at), items.begin() + static_cast<std::ptrdiff_t>(at + size));
+    std::vector<Value> part(items.begin() + static_cast<std::ptrdiff_t>(at),
+                            items.begin() + static_cast<std::ptrdiff_t>(at + size));
     if (n >= longer && a[1] != nullptr && !a[1]->isNone()) part.push_back(*a[1]);
     out.push_back(makeList(std::move(part)));
     at += size;
@@ -181,7 +184,8 @@ Value uniqueFilter(Runtime& rt, const Value& v, CallArgs& args) {
   std::set<std::string> seen;
   std::vector<Value> items;
   for (Value& item : itemsOf(rt, v)) {
-    if (seen.insert(rt.charged(hashKey(keyOf(rt, item, a[1], a.truthOr(0, false))))).second) items.push_back(std::move(item));
+    if (seen.insert(rt.charged(hashKey(keyOf(rt, item, a[1], a.truthOr(0, false))))).second)
+      items.push_back(std::move(item));
   }
   return makeSequence(Sequence::Flavor::kGenerator, std::move(items));
 }
@@ -286,12 +290,15 @@ const FilterTable& collectionFilters() {
   static const FilterTable table = {
       {"length", [](Runtime&, const Value& v, CallArgs&) { return Value(lengthOf(v)); }},
       {"count", [](Runtime&, const Value& v, CallArgs&) { return Value(lengthOf(v)); }},
-      {"first", [](Runtime& rt, const Value& v, CallArgs&) {
+      {"first",
+       [](Runtime& rt, const Value& v, CallArgs&) {
          const auto items = itemsOf(rt, v);
          return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
        }},
-      {"last", [](Runtime& rt, const Value& v, CallArgs&) {
-         if (v.isSequence() && v.sequence().flavor == Sequence::Flavor::kGenerator) raise("'generator' object is not reversible");
+      {"last",
+       [](Runtime& rt, const Value& v, CallArgs&) {
+         if (v.isSequence() && v.sequence().flavor == Sequence::Flavor::kGenerator)
+           raise("'generator' object is not reversible");
          const auto items = itemsOf(rt, v);
          return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
        }},
@@ -313,11 +320,13 @@ const FilterTable& collectionFilters() {
       {"batch", batchFilter},
       {"slice", sliceFilter},
       {"groupby", groupbyFilter},
-      {"attr", [](Runtime& rt, const Value& v, CallArgs& args) {
+      {"attr",
+       [](Runtime& rt, const Value& v, CallArgs& args) {
          const BoundArgs a(args, "attr", {"name"}, 1);
          requireDefined(v);
          const std::string name = a.textOr(0, "");
-         if (v.isDict() && !hasMethod(v, name)) return Value::undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
+         if (v.isDict() && !hasMethod(v, name))
+           return Value::undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
          return attributeOf(rt, v, name);
        }},
   };

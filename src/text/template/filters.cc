@@ -47,12 +47,23 @@ std::string escapeHtml(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out.push_back(c);
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return out;
@@ -64,9 +75,12 @@ std::string percentEncode(const std::string& text, bool in_query) {
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
                        c == '.' || c == '_' || c == '~' || (c == '/' && !in_query);
-    if (plain) out.push_back(c);
-    else if (c == ' ' && in_query) out.push_back('+');
-    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    if (plain)
+      out.push_back(c);
+    else if (c == ' ' && in_query)
+      out.push_back('+');
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
@@ -98,7 +112,8 @@ Value xmlattrFilter(Runtime& rt, const Value& v, CallArgs& args) {
   for (const auto& [key, value] : v.dict()->entries) {
     if (value.isNone() || value.isUndefined()) continue;
     const std::string name = input(rt, key);
-    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos) raise("Invalid character in attribute name: {}", printable(name));
+    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos)
+      raise("Invalid character in attribute name: {}", printable(name));
     if (!out.empty()) out += ' ';
     out += rt.charged(escapeHtml(name) + "=\"" + escapeHtml(input(rt, value)) + "\"");
   }
@@ -108,9 +123,12 @@ Value xmlattrFilter(Runtime& rt, const Value& v, CallArgs& args) {
 std::optional<int64_t> parseInteger(const std::string& raw, int base) {
   std::string text = stripText(raw, nullptr, true, true);
   for (size_t i = 1; i + 1 < text.size(); ++i) {
-    if (text[i] == '_' && std::isalnum(static_cast<unsigned char>(text[i - 1])) && std::isalnum(static_cast<unsigned char>(text[i + 1]))) text.erase(i, 1);
+    if (text[i] == '_' && std::isalnum(static_cast<unsigned char>(text[i - 1])) &&
+        std::isalnum(static_cast<unsigned char>(text[i + 1])))
+      text.erase(i, 1);
   }
-  const std::string_view allowed = base == 10 ? "0123456789" : "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const std::string_view allowed =
+      base == 10 ? "0123456789" : "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   if (text.size() == sign || text.find_first_not_of(allowed, sign) != std::string::npos) return std::nullopt;
   errno = 0;
@@ -125,7 +143,8 @@ std::optional<double> parseFloat(const std::string& raw) {
   std::string lower = toLower(text);
   if (!lower.empty() && (lower[0] == '+' || lower[0] == '-')) lower.erase(0, 1);
   const bool special = lower == "inf" || lower == "infinity" || lower == "nan";
-  if (!special && (lower.empty() || lower.find_first_not_of("0123456789.e+-") != std::string::npos)) return std::nullopt;
+  if (!special && (lower.empty() || lower.find_first_not_of("0123456789.e+-") != std::string::npos))
+    return std::nullopt;
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   return *end == '\0' && end != text.c_str() ? std::optional(number) : std::nullopt;
@@ -222,7 +241,8 @@ Value tojsonFilter(Runtime& rt, const Value& v, CallArgs& args) {
 }
 
 Value formatFilter(Runtime& rt, const Value& v, CallArgs& args) {
-  if (!args.positional.empty() && !args.named.empty()) raise("can't handle positional and keyword arguments at the same time");
+  if (!args.positional.empty() && !args.named.empty())
+    raise("can't handle positional and keyword arguments at the same time");
   if (args.named.empty()) return Value(percentFormat(rt, input(rt, v), makeTuple(args.positional)));
   auto names = std::make_shared<Dict>();
   for (const auto& [name, value] : args.named) names->set(Value(name), value);
@@ -258,7 +278,8 @@ Value truncateFilter(Runtime& rt, const Value& v, CallArgs& args) {
 
 const FilterTable& textFilters() {
   static const FilterTable table = {
-      {"trim", [](Runtime& rt, const Value& v, CallArgs& args) {
+      {"trim",
+       [](Runtime& rt, const Value& v, CallArgs& args) {
          return Value(stripText(input(rt, v), BoundArgs(args, "trim", {"chars"})[0], true, true));
        }},
       {"upper", [](Runtime& rt, const Value& v, CallArgs&) { return Value(toUpper(input(rt, v))); }},
@@ -269,7 +290,8 @@ const FilterTable& textFilters() {
       {"safe", [](Runtime& rt, const Value& v, CallArgs&) { return Value(input(rt, v)); }},
       {"escape", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
       {"e", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
-      {"forceescape", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
+      {"forceescape",
+       [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
       {"urlencode", urlencodeFilter},
       {"xmlattr", xmlattrFilter},
       {"default", defaultFilter},
@@ -284,7 +306,8 @@ const FilterTable& textFilters() {
       {"format", formatFilter},
       {"wordcount", wordcountFilter},
       {"truncate", truncateFilter},
-      {"center", [](Runtime& rt, const Value& v, CallArgs& args) {
+      {"center",
+       [](Runtime& rt, const Value& v, CallArgs& args) {
          CallArgs width;
          width.positional.emplace_back(BoundArgs(args, "center", {"width"}).integerOr(0, 80));
          return *callMethod(rt, Value(input(rt, v)), "center", width);

@@ -50,7 +50,8 @@ std::shared_ptr<Dict> makeDict(Runtime& rt, const CallArgs& args) {
 Value namespaceFunction(Runtime& rt, CallArgs& args) {
   auto made = makeDict(rt, args);
   for (const auto& entry : made->entries) {
-    if (entry.first.isString() && entry.first.string().starts_with('_')) raise("a namespace's names may not begin with an underscore");
+    if (entry.first.isString() && entry.first.string().starts_with('_'))
+      raise("a namespace's names may not begin with an underscore");
   }
   made->is_namespace = true;
   rt.charge(256);

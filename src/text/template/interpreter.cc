@@ -40,24 +40,37 @@ Interpreter::Flow Interpreter::exec(const Body& body, const ScopePtr& scope, std
 
 Interpreter::Flow Interpreter::execOne(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
   switch (stmt.kind) {
-    case StmtKind::kData: print(stmt.text, out); break;
+    case StmtKind::kData:
+      print(stmt.text, out);
+      break;
     case StmtKind::kOutput: {
       const Value value = eval(*stmt.expressions[0], scope);
       rt_.charge(static_cast<size_t>(value.weight()));
       print(str(value), out);
       break;
     }
-    case StmtKind::kIf: return execIf(stmt, scope, out);
-    case StmtKind::kFor: return execFor(stmt, scope, out);
-    case StmtKind::kSet: assign(stmt.targets[0], eval(*stmt.expressions[0], scope), scope); break;
-    case StmtKind::kMacro: scope->set(stmt.text, makeMacro(stmt, scope, stmt.text)); break;
-    case StmtKind::kCallBlock: execCallBlock(stmt, scope, out); break;
+    case StmtKind::kIf:
+      return execIf(stmt, scope, out);
+    case StmtKind::kFor:
+      return execFor(stmt, scope, out);
+    case StmtKind::kSet:
+      assign(stmt.targets[0], eval(*stmt.expressions[0], scope), scope);
+      break;
+    case StmtKind::kMacro:
+      scope->set(stmt.text, makeMacro(stmt, scope, stmt.text));
+      break;
+    case StmtKind::kCallBlock:
+      execCallBlock(stmt, scope, out);
+      break;
     case StmtKind::kSetBlock:
     case StmtKind::kFilterBlock:
     case StmtKind::kWith:
-    case StmtKind::kScope: return execBlock(stmt, scope, out);
-    case StmtKind::kBreak: return Flow::kBreak;
-    case StmtKind::kContinue: return Flow::kContinue;
+    case StmtKind::kScope:
+      return execBlock(stmt, scope, out);
+    case StmtKind::kBreak:
+      return Flow::kBreak;
+    case StmtKind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -103,8 +116,10 @@ Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable,
   ScopePtr body;
   for (; loop->index < loop->items.size(); ++loop->index) {
     rt_.step();
-    if (body && body.use_count() == 1) body->variables.clear();
-    else body = inner(scope);
+    if (body && body.use_count() == 1)
+      body->variables.clear();
+    else
+      body = inner(scope);
     body->set("loop", Value(loop));
     assign(stmt.targets[0], loop->items[loop->index], body);
     if (exec(stmt.bodies[0], body, out) == Flow::kBreak) break;
@@ -124,8 +139,10 @@ Interpreter::Flow Interpreter::execBlock(const Stmt& stmt, const ScopePtr& scope
   const Flow flow = exec(stmt.bodies[0], block, text);
   if (flow != Flow::kNormal) return flow;  // the buffer is left behind with the block
   text = filtered(stmt.expressions[0], std::move(text), scope);
-  if (stmt.kind == StmtKind::kSetBlock) assign(stmt.targets[0], Value(std::move(text)), scope);
-  else print(std::move(text), out);
+  if (stmt.kind == StmtKind::kSetBlock)
+    assign(stmt.targets[0], Value(std::move(text)), scope);
+  else
+    print(std::move(text), out);
   return Flow::kNormal;
 }
 
@@ -158,7 +175,8 @@ void Interpreter::assign(const Target& target, const Value& value, const ScopePt
     for (size_t i = 0; i < items.size(); ++i) assign(target.items[i], items[i], scope);
   } else if (!target.attribute.empty()) {
     const Value* object = scope->find(target.name);
-    if (object == nullptr || object->kind() != Kind::kNamespace) raise("cannot assign attribute on non-namespace object");
+    if (object == nullptr || object->kind() != Kind::kNamespace)
+      raise("cannot assign attribute on non-namespace object");
     if (target.attribute.starts_with('_')) raise("a namespace's names may not begin with an underscore");
     rt_.charge(sizeof(Value) * 2);
     const auto dict = object->dict();
@@ -171,9 +189,10 @@ void Interpreter::assign(const Target& target, const Value& value, const ScopePt
 Value Interpreter::makeMacro(const Stmt& stmt, const ScopePtr& scope, std::string name) {
   rt_.charge(256);
   rt_.keepScope(scope);
-  const Value macro = makeFunction(name, [this, &stmt, closure = std::weak_ptr<Scope>(scope), name](Runtime&, CallArgs& args) {
-    return callMacro(stmt, closure.lock(), name, args);
-  });
+  const Value macro =
+      makeFunction(name, [this, &stmt, closure = std::weak_ptr<Scope>(scope), name](Runtime&, CallArgs& args) {
+        return callMacro(stmt, closure.lock(), name, args);
+      });
   for (const Parameter& parameter : stmt.parameters) macro.function()->arguments.push_back(parameter.name);
   return macro;
 }
@@ -187,8 +206,8 @@ Value Interpreter::callMacro(const Stmt& stmt, const ScopePtr& closure, const st
     scope->set(stmt.parameters[i].name, args.positional[i]);
   }
   for (auto& [key, value] : args.named) {
-    const bool known = std::any_of(stmt.parameters.begin(), stmt.parameters.end(),
-                                   [&](const Parameter& p) { return p.name == key; });
+    const bool known =
+        std::any_of(stmt.parameters.begin(), stmt.parameters.end(), [&](const Parameter& p) { return p.name == key; });
     if (known) {
       if (scope->findHere(key) != nullptr) raise("macro '{}' got multiple values for argument '{}'", name, key);
       scope->set(key, value);
@@ -229,23 +248,33 @@ Value Interpreter::eval(const Expr& expr, const ScopePtr& scope) {
   rt_.step();
   const auto operand = [&](size_t i) { return eval(*expr.operands[i], scope); };
   switch (expr.kind) {
-    case ExprKind::kConst: return expr.value;
-    case ExprKind::kName: return evalName(expr, scope);
+    case ExprKind::kConst:
+      return expr.value;
+    case ExprKind::kName:
+      return evalName(expr, scope);
     case ExprKind::kList:
     case ExprKind::kTuple:
-    case ExprKind::kDict: return evalCollection(expr, scope);
-    case ExprKind::kAttribute: return attributeOf(rt_, operand(0), expr.name);
-    case ExprKind::kSubscript: return evalSubscript(expr, scope);
-    case ExprKind::kSlice: raise("a slice must stand alone in its brackets");
-    case ExprKind::kCall: return evalCall(expr, scope);
-    case ExprKind::kFilter: return evalFilter(expr, scope);
+    case ExprKind::kDict:
+      return evalCollection(expr, scope);
+    case ExprKind::kAttribute:
+      return attributeOf(rt_, operand(0), expr.name);
+    case ExprKind::kSubscript:
+      return evalSubscript(expr, scope);
+    case ExprKind::kSlice:
+      raise("a slice must stand alone in its brackets");
+    case ExprKind::kCall:
+      return evalCall(expr, scope);
+    case ExprKind::kFilter:
+      return evalFilter(expr, scope);
     case ExprKind::kTest: {
       const Value input = operand(0);
       CallArgs args = evalArguments(*expr.arguments, scope);
       return Value(applyTest(rt_, expr.name, input, args));
     }
-    case ExprKind::kUnary: return unaryOperation(expr.name, operand(0));
-    case ExprKind::kNot: return Value(!truthy(operand(0)));
+    case ExprKind::kUnary:
+      return unaryOperation(expr.name, operand(0));
+    case ExprKind::kNot:
+      return Value(!truthy(operand(0)));
     case ExprKind::kAnd: {
       Value left = operand(0);
       return truthy(left) ? operand(1) : left;
@@ -258,12 +287,15 @@ Value Interpreter::eval(const Expr& expr, const ScopePtr& scope) {
       const Value left = operand(0);
       return binaryOperation(rt_, expr.name, left, operand(1));
     }
-    case ExprKind::kConcat: return evalConcat(expr, scope);
-    case ExprKind::kCompare: return evalCompare(expr, scope);
+    case ExprKind::kConcat:
+      return evalConcat(expr, scope);
+    case ExprKind::kCompare:
+      return evalCompare(expr, scope);
     case ExprKind::kConditional:
       if (truthy(operand(0))) return operand(1);
-      return expr.operands[2] ? operand(2)
-                              : Value::undefined("the inline if-expression evaluated to false and no else section was defined.");
+      return expr.operands[2]
+                 ? operand(2)
+                 : Value::undefined("the inline if-expression evaluated to false and no else section was defined.");
   }
   return Value();
 }
@@ -286,7 +318,8 @@ Value Interpreter::evalCollection(const Expr& expr, const ScopePtr& scope) {
   std::vector<Value> items;
   items.reserve(expr.operands.size());
   for (const ExprPtr& item : expr.operands) items.push_back(eval(*item, scope));
-  return makeSequence(expr.kind == ExprKind::kList ? Sequence::Flavor::kList : Sequence::Flavor::kTuple, std::move(items));
+  return makeSequence(expr.kind == ExprKind::kList ? Sequence::Flavor::kList : Sequence::Flavor::kTuple,
+                      std::move(items));
 }
 
 Value Interpreter::evalSubscript(const Expr& expr, const ScopePtr& scope) {

@@ -55,8 +55,10 @@ class Writer {
       const uint32_t c = step.code;
       constexpr std::string_view kFrom = "\"\\\n\r\t\b\f", kTo = "\"\\nrtbf";
       const size_t k = c < 0x80 ? kFrom.find(static_cast<char>(c)) : std::string_view::npos;
-      if (k != std::string_view::npos) escaped += '\\', escaped += kTo[k];
-      else if (c < 0x20 || (ascii_ && c > 0x7E && c < 0x10000)) escaped += fmt::format("\\u{:04x}", c);
+      if (k != std::string_view::npos)
+        escaped += '\\', escaped += kTo[k];
+      else if (c < 0x20 || (ascii_ && c > 0x7E && c < 0x10000))
+        escaped += fmt::format("\\u{:04x}", c);
       else if (ascii_ && c >= 0x10000) {
         escaped += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
       } else {
@@ -86,13 +88,17 @@ class Writer {
       case Kind::kNone:
       case Kind::kBool:
       case Kind::kInt:
-      case Kind::kFloat: return put(scalar(v));
-      case Kind::kString: return writeText(v.string());
+      case Kind::kFloat:
+        return put(scalar(v));
+      case Kind::kString:
+        return writeText(v.string());
       case Kind::kSequence:
         if (v.sequence().flavor <= Sequence::Flavor::kTuple) return writeList(v.sequence().items, level);
         break;
-      case Kind::kDict: return writeDict(*v.dict(), level);
-      default: break;
+      case Kind::kDict:
+        return writeDict(*v.dict(), level);
+      default:
+        break;
     }
     raise("Object of type {} is not JSON serializable", typeName(v));
   }
@@ -113,7 +119,8 @@ class Writer {
     if (dict.entries.empty()) return put("{}");
     auto entries = dict.entries;
     if (sort_keys_) {
-      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return lessThan(a.first, b.first); });
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const auto& a, const auto& b) { return lessThan(a.first, b.first); });
     }
     put("{");
     bool first = true;
@@ -121,9 +128,12 @@ class Writer {
       if (!first) put(item_separator_);
       first = false;
       newLine(level + 1);
-      if (key.isString()) writeText(key.string());
-      else if (key.isNone() || key.isNumber()) put("\"" + scalar(key) + "\"");
-      else raise("keys must be str, int, float, bool or None, not {}", typeName(key));
+      if (key.isString())
+        writeText(key.string());
+      else if (key.isNone() || key.isNumber())
+        put("\"" + scalar(key) + "\"");
+      else
+        raise("keys must be str, int, float, bool or None, not {}", typeName(key));
       put(key_separator_);
       write(value, level + 1);
     }

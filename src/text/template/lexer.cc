@@ -146,9 +146,12 @@ class Lexer {
     size_t at = at_;
     if (!matchWord(text_, at, "raw")) return false;
     at = spaceEnd(text_, at);
-    if (view().substr(at).starts_with("-%}")) at = spaceEnd(text_, at + 3);
-    else if (view().substr(at).starts_with("%}")) at += 2;
-    else return false;
+    if (view().substr(at).starts_with("-%}"))
+      at = spaceEnd(text_, at + 3);
+    else if (view().substr(at).starts_with("%}"))
+      at += 2;
+    else
+      return false;
     const int line = line_;
     advanceTo(at);
     for (size_t open = at; (open = text_.find("{%", open)) != std::string::npos; ++open) {
@@ -171,12 +174,15 @@ class Lexer {
   bool lexTagEnd(bool block) {
     const std::string_view rest = view().substr(at_);
     const std::string_view close = block ? "%}" : "}}";
-    const bool sign = rest.size() > 2 && (rest[0] == '-' || (rest[0] == '+' && block)) && rest.substr(1).starts_with(close);
+    const bool sign =
+        rest.size() > 2 && (rest[0] == '-' || (rest[0] == '+' && block)) && rest.substr(1).starts_with(close);
     if (!sign && !rest.starts_with(close)) return false;
     const size_t end = at_ + (sign ? 3 : 2);
     add(block ? TokenKind::kBlockEnd : TokenKind::kVariableEnd, "");
-    if (block) advanceTo(afterBlockEnd(end, sign ? rest[0] : '\0'));
-    else advanceTo(sign ? spaceEnd(text_, end) : end);
+    if (block)
+      advanceTo(afterBlockEnd(end, sign ? rest[0] : '\0'));
+    else
+      advanceTo(sign ? spaceEnd(text_, end) : end);
     return true;
   }
 
@@ -187,10 +193,14 @@ class Lexer {
       if (at_ >= text_.size()) syntaxError("unexpected end of template", line_);
       if (open.empty() && lexTagEnd(block)) return;
       const char c = peek();
-      if (isDigit(c)) lexNumber();
-      else if (isNameStart(c)) lexName();
-      else if (c == '\'' || c == '"') lexString(c);
-      else lexOperator(open);
+      if (isDigit(c))
+        lexNumber();
+      else if (isNameStart(c))
+        lexName();
+      else if (c == '\'' || c == '"')
+        lexString(c);
+      else
+        lexOperator(open);
     }
   }
 
@@ -202,7 +212,9 @@ class Lexer {
   }
 
   size_t digitsEnd(size_t at) const {
-    while (at < text_.size() && (isDigit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && isDigit(text_[at + 1])))) ++at;
+    while (at < text_.size() &&
+           (isDigit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && isDigit(text_[at + 1]))))
+      ++at;
     return at;
   }
 
@@ -231,19 +243,25 @@ class Lexer {
       base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
       if (base != 10) {
         const size_t begin = ++end;
-        while (end < text_.size() && (isDigit(text_[end]) || text_[end] == '_' || (base == 16 && std::isxdigit(static_cast<unsigned char>(text_[end]))))) ++end;
+        while (end < text_.size() && (isDigit(text_[end]) || text_[end] == '_' ||
+                                      (base == 16 && std::isxdigit(static_cast<unsigned char>(text_[end])))))
+          ++end;
         digits = text_.substr(begin, end - begin);
       }
-    } else if (!is_float && digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of("0_") != std::string::npos) {
+    } else if (!is_float && digits.size() > 1 && digits[0] == '0' &&
+               digits.find_first_not_of("0_") != std::string::npos) {
       syntaxError("an integer must not begin with 0", line_);
     }
     std::erase(digits, '_');
     add(is_float ? TokenKind::kFloat : TokenKind::kInteger, digits);
     errno = 0;
     char* stop = nullptr;
-    if (is_float) tokens_.back().number = std::strtod(digits.c_str(), &stop);
-    else tokens_.back().integer = std::strtoll(digits.c_str(), &stop, base);
-    if ((!is_float && errno == ERANGE) || digits.empty() || *stop != '\0') syntaxError("a number that doesn't fit 64 bits", line_);
+    if (is_float)
+      tokens_.back().number = std::strtod(digits.c_str(), &stop);
+    else
+      tokens_.back().integer = std::strtoll(digits.c_str(), &stop, base);
+    if ((!is_float && errno == ERANGE) || digits.empty() || *stop != '\0')
+      syntaxError("a number that doesn't fit 64 bits", line_);
     advanceTo(end);
   }
 
@@ -271,7 +289,8 @@ class Lexer {
       } else if (c >= '0' && c <= '7') {
         uint32_t code = 0;
         size_t n = 0;
-        while (n < 3 && i + n < raw.size() && raw[i + n] >= '0' && raw[i + n] <= '7') code = code * 8 + static_cast<uint32_t>(raw[i + n++] - '0');
+        while (n < 3 && i + n < raw.size() && raw[i + n] >= '0' && raw[i + n] <= '7')
+          code = code * 8 + static_cast<uint32_t>(raw[i + n++] - '0');
         appendUtf8(out, code);
         i += n - 1;
       } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -281,7 +300,8 @@ class Lexer {
           syntaxError("a string with a malformed escape", line_);
         }
         const auto code = static_cast<uint32_t>(std::strtoul(hex.c_str(), nullptr, 16));
-        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) syntaxError("a string with an escape that is no character", line_);
+        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+          syntaxError("a string with an escape that is no character", line_);
         appendUtf8(out, code);
         i += n;
       } else if (c == 'N') {
@@ -303,7 +323,9 @@ class Lexer {
     }
     const char c = peek();
     if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == kNone) {
-      syntaxError(fmt::format("unexpected char '{}'", printable(view().substr(at_, static_cast<size_t>(utf8Length(c))))), line_);
+      syntaxError(
+          fmt::format("unexpected char '{}'", printable(view().substr(at_, static_cast<size_t>(utf8Length(c))))),
+          line_);
     }
     if (c == '(' || c == '[' || c == '{') {
       if (open.size() >= 200) syntaxError("brackets nest deeper than 200 levels", line_);

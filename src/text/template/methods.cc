@@ -9,27 +9,32 @@ namespace {
 
 const MethodTable& dictMethods() {
   static const MethodTable table = {
-      {"items", [](Runtime& rt, const Value& d, CallArgs&) {
+      {"items",
+       [](Runtime& rt, const Value& d, CallArgs&) {
          std::vector<Value> items;
          rt.step(lengthOf(d));
          rt.charge(d.dict()->entries.size() * 3 * sizeof(Value));
          for (const auto& [key, value] : d.dict()->entries) items.push_back(makeTuple({key, value}));
          return makeSequence(Sequence::Flavor::kItems, std::move(items));
        }},
-      {"keys", [](Runtime& rt, const Value& d, CallArgs&) { return makeSequence(Sequence::Flavor::kKeys, itemsOf(rt, d)); }},
-      {"values", [](Runtime& rt, const Value& d, CallArgs&) {
+      {"keys",
+       [](Runtime& rt, const Value& d, CallArgs&) { return makeSequence(Sequence::Flavor::kKeys, itemsOf(rt, d)); }},
+      {"values",
+       [](Runtime& rt, const Value& d, CallArgs&) {
          std::vector<Value> items;
          rt.step(lengthOf(d));
          rt.charge(d.dict()->entries.size() * sizeof(Value));
          for (const auto& entry : d.dict()->entries) items.push_back(entry.second);
          return makeSequence(Sequence::Flavor::kValues, std::move(items));
        }},
-      {"get", [](Runtime&, const Value& d, CallArgs& args) {
+      {"get",
+       [](Runtime&, const Value& d, CallArgs& args) {
          const BoundArgs a(args, "get", {"key", "default"}, 1);
          if (const Value* value = d.dict()->find(*a[0])) return *value;
          return a[1] != nullptr ? *a[1] : Value();
        }},
-      {"copy", [](Runtime& rt, const Value& d, CallArgs&) {
+      {"copy",
+       [](Runtime& rt, const Value& d, CallArgs&) {
          rt.charge(d.dict()->entries.size() * 2 * sizeof(Value));
          return Value(std::make_shared<Dict>(*d.dict()));
        }},
@@ -39,7 +44,8 @@ const MethodTable& dictMethods() {
 
 const MethodTable& listMethods() {
   static const MethodTable table = {
-      {"index", [](Runtime& rt, const Value& l, CallArgs& args) {
+      {"index",
+       [](Runtime& rt, const Value& l, CallArgs& args) {
          const BoundArgs a(args, "index", {"value"}, 1);
          const auto& items = l.sequence().items;
          rt.step(static_cast<int64_t>(items.size()));
@@ -47,11 +53,13 @@ const MethodTable& listMethods() {
          if (it == items.end()) raise("{} is not in list", printable(repr(*a[0])));
          return Value(static_cast<int64_t>(it - items.begin()));
        }},
-      {"count", [](Runtime& rt, const Value& l, CallArgs& args) {
+      {"count",
+       [](Runtime& rt, const Value& l, CallArgs& args) {
          const BoundArgs a(args, "count", {"value"}, 1);
          const auto& items = l.sequence().items;
          rt.step(static_cast<int64_t>(items.size()));
-         return Value(static_cast<int64_t>(std::count_if(items.begin(), items.end(), [&](const Value& v) { return equals(v, *a[0]); })));
+         return Value(static_cast<int64_t>(
+             std::count_if(items.begin(), items.end(), [&](const Value& v) { return equals(v, *a[0]); })));
        }},
       {"copy", [](Runtime& rt, const Value& l, CallArgs&) { return makeList(itemsOf(rt, l)); }},
   };
@@ -63,29 +71,34 @@ bool holdsALoop(const Value& v) {
   switch (v.kind()) {
     case Kind::kLoop:
     case Kind::kFunction:
-    case Kind::kNamespace: return true;
-    case Kind::kSequence: return std::any_of(v.sequence().items.begin(), v.sequence().items.end(), holdsALoop);
+    case Kind::kNamespace:
+      return true;
+    case Kind::kSequence:
+      return std::any_of(v.sequence().items.begin(), v.sequence().items.end(), holdsALoop);
     case Kind::kDict:
       return std::any_of(v.dict()->entries.begin(), v.dict()->entries.end(),
                          [](const auto& entry) { return holdsALoop(entry.second); });
-    default: return false;
+    default:
+      return false;
   }
 }
 
 const MethodTable& loopMethods() {
   static const MethodTable table = {
-      {"cycle", [](Runtime&, const Value& self, CallArgs& args) {
+      {"cycle",
+       [](Runtime&, const Value& self, CallArgs& args) {
          if (args.positional.empty()) raise("no items for cycling given");
          return args.positional[self.loop()->index % args.positional.size()];
        }},
-      {"changed", [](Runtime& rt, const Value& self, CallArgs& args) {
+      {"changed",
+       [](Runtime& rt, const Value& self, CallArgs& args) {
          LoopState& loop = *self.loop();
          for (const Value& v : args.positional) {
            rt.step(v.weight());
            if (holdsALoop(v)) raise("loop.changed of a loop is not supported");
          }
-         const bool same = loop.has_changed && std::equal(loop.changed.begin(), loop.changed.end(), args.positional.begin(),
-                                                          args.positional.end(), equals);
+         const bool same = loop.has_changed && std::equal(loop.changed.begin(), loop.changed.end(),
+                                                          args.positional.begin(), args.positional.end(), equals);
          loop.has_changed = true;
          loop.changed = args.positional;
          return Value(!same);
@@ -96,11 +109,16 @@ const MethodTable& loopMethods() {
 
 const MethodTable* methodsOf(const Value& self) {
   switch (self.kind()) {
-    case Kind::kString: return &textMethods();
-    case Kind::kDict: return &dictMethods();
-    case Kind::kLoop: return &loopMethods();
-    case Kind::kSequence: return self.sequence().flavor <= Sequence::Flavor::kRange ? &listMethods() : nullptr;
-    default: return nullptr;
+    case Kind::kString:
+      return &textMethods();
+    case Kind::kDict:
+      return &dictMethods();
+    case Kind::kLoop:
+      return &loopMethods();
+    case Kind::kSequence:
+      return self.sequence().flavor <= Sequence::Flavor::kRange ? &listMethods() : nullptr;
+    default:
+      return nullptr;
   }
 }
 }  // namespace

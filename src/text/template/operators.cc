@@ -28,11 +28,16 @@ int64_t floorDivide(int64_t a, int64_t b) {
 Value integerOperation(std::string_view op, int64_t a, int64_t b) {
   int64_t out = 0;
   bool over = false;
-  if (op == "+") over = __builtin_add_overflow(a, b, &out);
-  else if (op == "-") over = __builtin_sub_overflow(a, b, &out);
-  else if (op == "*") over = __builtin_mul_overflow(a, b, &out);
-  else if (op == "//") out = floorDivide(a, b);
-  else if (op == "%") out = b == -1 ? 0 : a - floorDivide(a, b) * b;
+  if (op == "+")
+    over = __builtin_add_overflow(a, b, &out);
+  else if (op == "-")
+    over = __builtin_sub_overflow(a, b, &out);
+  else if (op == "*")
+    over = __builtin_mul_overflow(a, b, &out);
+  else if (op == "//")
+    out = floorDivide(a, b);
+  else if (op == "%")
+    out = b == -1 ? 0 : a - floorDivide(a, b) * b;
   else if (op == "/") {
     if (b == 0) raise("division by zero");
     return Value(static_cast<double>(a) / static_cast<double>(b));
@@ -159,7 +164,8 @@ Value slice(Runtime& rt, const Value& object, const Value& start, const Value& s
     part->flavor = Sequence::Flavor::kRange;
     const auto boundAt = [&](int64_t index) {
       int64_t value;
-      if (__builtin_mul_overflow(index, range.step, &value) || __builtin_add_overflow(range.start, value, &value)) overflow();
+      if (__builtin_mul_overflow(index, range.step, &value) || __builtin_add_overflow(range.start, value, &value))
+        overflow();
       return value;
     };
     part->start = boundAt(from);
@@ -173,9 +179,11 @@ Value slice(Runtime& rt, const Value& object, const Value& start, const Value& s
   }
   std::vector<Value> picked;
   if (stride > 0) {
-    for (int64_t i = from; i < to; i = stride >= length ? to : i + stride) picked.push_back(items[static_cast<size_t>(i)]);
+    for (int64_t i = from; i < to; i = stride >= length ? to : i + stride)
+      picked.push_back(items[static_cast<size_t>(i)]);
   } else {
-    for (int64_t i = from; i > to; i = stride <= -length ? to : i + stride) picked.push_back(items[static_cast<size_t>(i)]);
+    for (int64_t i = from; i > to; i = stride <= -length ? to : i + stride)
+      picked.push_back(items[static_cast<size_t>(i)]);
   }
   if (!object.isString()) return makeSequence(object.sequence().flavor, std::move(picked));
   std::string text;
@@ -203,7 +211,8 @@ std::string percentFormat(Runtime& rt, const std::string& format, const Value& a
       if (value == nullptr) raise("the format names a key that isn't there");
       i = close + 1;
     }
-    while (i < format.size() && std::string_view("-+ #0123456789.").find(format[i]) != std::string_view::npos) spec += format[i++];
+    while (i < format.size() && std::string_view("-+ #0123456789.").find(format[i]) != std::string_view::npos)
+      spec += format[i++];
     if (spec.size() > 8) raise("a format width of more than 6 digits");
     if (i >= format.size()) raise("incomplete format");
     const char type = format[i];
@@ -227,7 +236,8 @@ std::string percentFormat(Runtime& rt, const std::string& format, const Value& a
         for (size_t k = 0; k < std::min(keep, all.size()); ++k) cut += all[k];
         text = cut;
       }
-      const size_t want = digits == std::string::npos || digits > dot ? 0 : std::strtoul(spec.c_str() + digits, nullptr, 10);
+      const size_t want =
+          digits == std::string::npos || digits > dot ? 0 : std::strtoul(spec.c_str() + digits, nullptr, 10);
       rt.charge(want);
       const size_t have = countCharacters(text);
       const std::string pad(want > have ? want - have : 0, ' ');
@@ -235,11 +245,14 @@ std::string percentFormat(Runtime& rt, const std::string& format, const Value& a
     };
     if (type == 's' || type == 'r') {
       out += width(type == 's' ? str(*value) : repr(*value));
-    } else if ((type == 'd' || type == 'i' || type == 'x' || type == 'X' || type == 'o') && value->isNumber() && !flags) {
-      const int64_t number = value->isInteger() ? value->integer() : static_cast<int64_t>(std::clamp(value->number(), -9e18, 9e18));
+    } else if ((type == 'd' || type == 'i' || type == 'x' || type == 'X' || type == 'o') && value->isNumber() &&
+               !flags) {
+      const int64_t number =
+          value->isInteger() ? value->integer() : static_cast<int64_t>(std::clamp(value->number(), -9e18, 9e18));
       if (type != 'd' && type != 'i' && number < 0) raise("negative numbers in a %{} format are not supported", type);
       char buffer[2048];
-      if (spec.find_first_of("123456789") != std::string::npos && spec.size() > 5) raise("a format width of more than 3 digits");
+      if (spec.find_first_of("123456789") != std::string::npos && spec.size() > 5)
+        raise("a format width of more than 3 digits");
       const std::string full = spec + "ll" + (type == 'i' ? 'd' : type);
       std::snprintf(buffer, sizeof buffer, full.c_str(), static_cast<long long>(number));
       out += buffer;

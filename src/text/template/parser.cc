@@ -51,12 +51,17 @@ class Parser {
 
   std::string describe() const {
     switch (current().kind) {
-      case TokenKind::kEnd: return "end of template";
-      case TokenKind::kBlockEnd: return "end of statement block";
-      case TokenKind::kVariableEnd: return "end of print statement";
+      case TokenKind::kEnd:
+        return "end of template";
+      case TokenKind::kBlockEnd:
+        return "end of statement block";
+      case TokenKind::kVariableEnd:
+        return "end of print statement";
       case TokenKind::kInteger:
-      case TokenKind::kFloat: return "a number";
-      default: return printable(current().text);
+      case TokenKind::kFloat:
+        return "a number";
+      default:
+        return printable(current().text);
     }
   }
   void expectOp(std::string_view op) {
@@ -113,7 +118,8 @@ class Parser {
         auto output = statement(StmtKind::kOutput);
         take();
         output->expressions.push_back(parseTuple(true));
-        if (!is(TokenKind::kVariableEnd)) error(fmt::format("expected token 'end of print statement', got '{}'", describe()));
+        if (!is(TokenKind::kVariableEnd))
+          error(fmt::format("expected token 'end of print statement', got '{}'", describe()));
         take();
         body.push_back(std::move(output));
       } else {
@@ -161,7 +167,8 @@ class Parser {
       take();
       return stmt;
     }
-    for (const std::string_view known : {"block", "extends", "include", "import", "from", "autoescape", "do", "trans"}) {
+    for (const std::string_view known :
+         {"block", "extends", "include", "import", "from", "autoescape", "do", "trans"}) {
       if (word == known) error(fmt::format("the statement '{}' is not supported in chat templates", word));
     }
     error(fmt::format("encountered unknown tag '{}'", describe()));
@@ -281,8 +288,10 @@ class Parser {
       if (!stmt.parameters.empty()) expectOp(",");
       Parameter parameter;
       parameter.name = expectName();
-      if (skipOp("=")) parameter.fallback = parseExpression(true);
-      else if (!stmt.parameters.empty() && stmt.parameters.back().fallback) error("non-default argument follows default argument");
+      if (skipOp("="))
+        parameter.fallback = parseExpression(true);
+      else if (!stmt.parameters.empty() && stmt.parameters.back().fallback)
+        error("non-default argument follows default argument");
       stmt.parameters.push_back(std::move(parameter));
     }
     take();
@@ -492,18 +501,25 @@ class Parser {
 
   ExprPtr parsePostfix(ExprPtr expr) {
     while (true) {
-      if (isOp(".") || isOp("[")) expr = parseSubscript(std::move(expr));
-      else if (isOp("(")) expr = parseCall(std::move(expr));
-      else return expr;
+      if (isOp(".") || isOp("["))
+        expr = parseSubscript(std::move(expr));
+      else if (isOp("("))
+        expr = parseCall(std::move(expr));
+      else
+        return expr;
     }
   }
 
   ExprPtr parseFilterExpr(ExprPtr expr) {
     while (true) {
-      if (isOp("|")) expr = parseFilters(std::move(expr));
-      else if (isWord("is")) expr = parseTest(std::move(expr));
-      else if (isOp("(")) expr = parseCall(std::move(expr));
-      else return expr;
+      if (isOp("|"))
+        expr = parseFilters(std::move(expr));
+      else if (isWord("is"))
+        expr = parseTest(std::move(expr));
+      else if (isOp("("))
+        expr = parseCall(std::move(expr));
+      else
+        return expr;
     }
   }
 

@@ -41,16 +41,19 @@ const std::map<std::string_view, Test>& tests() {
       {"number", [](Runtime&, const Value& v, CallArgs&) { return v.isNumber(); }},
       {"string", [](Runtime&, const Value& v, CallArgs&) { return v.isString(); }},
       {"mapping", [](Runtime&, const Value& v, CallArgs&) { return v.isDict(); }},
-      {"iterable", [](Runtime&, const Value& v, CallArgs&) {
+      {"iterable",
+       [](Runtime&, const Value& v, CallArgs&) {
          return v.isString() || v.isSequence() || v.isDict() || v.isUndefined() || v.kind() == Kind::kLoop;
        }},
       // Whatever has a length and subscripts: Undefined has both, sets of keys have no subscripts.
-      {"sequence", [](Runtime&, const Value& v, CallArgs&) {
+      {"sequence",
+       [](Runtime&, const Value& v, CallArgs&) {
          return v.isString() || v.isDict() || v.isUndefined() ||
                 (v.isSequence() && v.sequence().flavor <= Sequence::Flavor::kRange);
        }},
       {"callable", isCallable},
-      {"sameas", [](Runtime&, const Value& v, CallArgs& args) {
+      {"sameas",
+       [](Runtime&, const Value& v, CallArgs& args) {
          const Value& other = argument(args);
          if (v.kind() != other.kind()) return false;
          return v.identity() != nullptr && !v.isString() ? v.identity() == other.identity() : equals(v, other);
@@ -58,28 +61,40 @@ const std::map<std::string_view, Test>& tests() {
       {"in", [](Runtime& rt, const Value& v, CallArgs& args) { return contains(rt, argument(args), v); }},
       {"even", [](Runtime&, const Value& v, CallArgs&) { return integerOf(v) % 2 == 0; }},
       {"odd", [](Runtime&, const Value& v, CallArgs&) { return integerOf(v) % 2 != 0; }},
-      {"divisibleby", [](Runtime&, const Value& v, CallArgs& args) {
+      {"divisibleby",
+       [](Runtime&, const Value& v, CallArgs& args) {
          const int64_t by = integerOf(argument(args)), number = integerOf(v);
          if (by == 0) raise("integer division or modulo by zero");
          return by == -1 || number % by == 0;
        }},
-      {"lower", [](Runtime&, const Value& v, CallArgs&) {
+      {"lower",
+       [](Runtime&, const Value& v, CallArgs&) {
          const std::string text = str(v);
          return toLower(text) == text && toUpper(text) != text;
        }},
-      {"upper", [](Runtime&, const Value& v, CallArgs&) {
+      {"upper",
+       [](Runtime&, const Value& v, CallArgs&) {
          const std::string text = str(v);
          return toUpper(text) == text && toLower(text) != text;
        }},
       {"escaped", [](Runtime&, const Value&, CallArgs&) { return false; }},
       {"filter", [](Runtime&, const Value& v, CallArgs&) { return v.isString() && hasFilter(v.string()); }},
       {"test", [](Runtime&, const Value& v, CallArgs&) { return v.isString() && hasTest(v.string()); }},
-      {"eq", comparison<'=', '='>}, {"==", comparison<'=', '='>}, {"equalto", comparison<'=', '='>},
-      {"ne", comparison<'!', '='>}, {"!=", comparison<'!', '='>},
-      {"lt", comparison<'<', ' '>}, {"<", comparison<'<', ' '>}, {"lessthan", comparison<'<', ' '>},
-      {"le", comparison<'<', '='>}, {"<=", comparison<'<', '='>},
-      {"gt", comparison<'>', ' '>}, {">", comparison<'>', ' '>}, {"greaterthan", comparison<'>', ' '>},
-      {"ge", comparison<'>', '='>}, {">=", comparison<'>', '='>},
+      {"eq", comparison<'=', '='>},
+      {"==", comparison<'=', '='>},
+      {"equalto", comparison<'=', '='>},
+      {"ne", comparison<'!', '='>},
+      {"!=", comparison<'!', '='>},
+      {"lt", comparison<'<', ' '>},
+      {"<", comparison<'<', ' '>},
+      {"lessthan", comparison<'<', ' '>},
+      {"le", comparison<'<', '='>},
+      {"<=", comparison<'<', '='>},
+      {"gt", comparison<'>', ' '>},
+      {">", comparison<'>', ' '>},
+      {"greaterthan", comparison<'>', ' '>},
+      {"ge", comparison<'>', '='>},
+      {">=", comparison<'>', '='>},
   };
   return table;
 }

@@ -21,8 +21,10 @@ Value* Scope::find(std::string_view name) {
 }
 
 void Scope::set(std::string_view name, Value value) {
-  if (Value* here = findHere(name)) *here = std::move(value);
-  else variables.emplace_back(std::string(name), std::move(value));
+  if (Value* here = findHere(name))
+    *here = std::move(value);
+  else
+    variables.emplace_back(std::string(name), std::move(value));
 }
 
 Runtime::~Runtime() {
@@ -43,8 +45,8 @@ void Runtime::keepScope(const std::shared_ptr<Scope>& scope) {
   if (scopes_.empty() || scopes_.back() != scope) scopes_.push_back(scope);
 }
 
-BoundArgs::BoundArgs(const CallArgs& args, std::string_view function, std::initializer_list<std::string_view> parameters,
-                     size_t required)
+BoundArgs::BoundArgs(const CallArgs& args, std::string_view function,
+                     std::initializer_list<std::string_view> parameters, size_t required)
     : function_(function), values_(parameters.size(), nullptr) {
   if (args.positional.size() > values_.size()) {
     raise("{}() takes at most {} arguments ({} given)", function, values_.size(), args.positional.size());
@@ -79,7 +81,8 @@ std::string BoundArgs::textOr(size_t i, std::string fallback) const {
 std::vector<Value> itemsOf(Runtime& rt, const Value& value) {
   std::vector<Value> items;
   switch (value.kind()) {
-    case Kind::kUndefined: break;
+    case Kind::kUndefined:
+      break;
     case Kind::kSequence: {
       const Sequence& sequence = value.sequence();
       if (sequence.flavor == Sequence::Flavor::kGenerator) {
@@ -96,7 +99,8 @@ std::vector<Value> itemsOf(Runtime& rt, const Value& value) {
       rt.charge(value.string().size() * 32);
       for (auto& c : characters(value.string())) items.emplace_back(std::move(c));
       break;
-    default: raise("'{}' object is not iterable", typeName(value));
+    default:
+      raise("'{}' object is not iterable", typeName(value));
   }
   rt.step(static_cast<int64_t>(items.size()));
   rt.charge(items.size() * sizeof(Value));
@@ -105,15 +109,19 @@ std::vector<Value> itemsOf(Runtime& rt, const Value& value) {
 
 int64_t lengthOf(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined: return 0;
-    case Kind::kString: return static_cast<int64_t>(countCharacters(value.string()));
-    case Kind::kDict: return static_cast<int64_t>(value.dict()->entries.size());
+    case Kind::kUndefined:
+      return 0;
+    case Kind::kString:
+      return static_cast<int64_t>(countCharacters(value.string()));
+    case Kind::kDict:
+      return static_cast<int64_t>(value.dict()->entries.size());
     case Kind::kSequence:
       if (value.sequence().flavor != Sequence::Flavor::kGenerator) {
         return static_cast<int64_t>(value.sequence().items.size());
       }
       [[fallthrough]];
-    default: raise("object of type '{}' has no len()", typeName(value));
+    default:
+      raise("object of type '{}' has no len()", typeName(value));
   }
 }
 
@@ -123,20 +131,24 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
       if (!item.isString()) raise("'in <string>' requires string as left operand, not {}", typeName(item));
       rt.step(static_cast<int64_t>(container.string().size() / 64));
       return container.string().find(item.string()) != std::string::npos;
-    case Kind::kDict: return container.dict()->find(item) != nullptr;
-    case Kind::kUndefined: return false;
+    case Kind::kDict:
+      return container.dict()->find(item) != nullptr;
+    case Kind::kUndefined:
+      return false;
     case Kind::kSequence: {
       rt.step(static_cast<int64_t>(container.sequence().items.size()) + container.weight() / 16);
       const auto& items = container.sequence().items;
       return std::any_of(items.begin(), items.end(), [&](const Value& other) { return equals(item, other); });
     }
-    default: raise("argument of type '{}' is not iterable", typeName(container));
+    default:
+      raise("argument of type '{}' is not iterable", typeName(container));
   }
 }
 
 Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
   requireDefined(object);
-  if (name.starts_with("__")) return Value::undefined(fmt::format("access to attribute '{}' is unsafe", printable(name)));
+  if (name.starts_with("__"))
+    return Value::undefined(fmt::format("access to attribute '{}' is unsafe", printable(name)));
   if (object.kind() == Kind::kNamespace) {
     if (const Value* value = object.dict()->findText(name)) return *value;
   } else if (object.kind() == Kind::kLoop) {
@@ -151,8 +163,10 @@ Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
     if (name == "length") return Value(length);
     if (name == "depth") return Value(loop.level);
     if (name == "depth0") return Value(loop.level - 1);
-    if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined("there is no previous item");
-    if (name == "nextitem") return index + 1 < length ? loop.items[loop.index + 1] : Value::undefined("there is no next item");
+    if (name == "previtem")
+      return index > 0 ? loop.items[loop.index - 1] : Value::undefined("there is no previous item");
+    if (name == "nextitem")
+      return index + 1 < length ? loop.items[loop.index + 1] : Value::undefined("there is no next item");
   } else if (object.isSequence() && object.sequence().is_group) {
     if (name == "grouper") return object.sequence().items[0];
     if (name == "list") return object.sequence().items[1];
@@ -164,18 +178,21 @@ Value attributeOf(Runtime& rt, const Value& object, const std::string& name) {
     }
   }
   if (hasMethod(object, name)) {
-    return makeFunction(name, [object, name](Runtime& runtime, CallArgs& args) { return *callMethod(runtime, object, name, args); },
-                        object.depth() + 1);
+    return makeFunction(
+        name, [object, name](Runtime& runtime, CallArgs& args) { return *callMethod(runtime, object, name, args); },
+        object.depth() + 1);
   }
   if (object.isDict()) {
     for (const std::string_view changes : {"clear", "pop", "popitem", "setdefault", "update"}) {
-      if (name == changes) return Value::undefined(fmt::format("'{}' would change a dict, which templates can't", name));
+      if (name == changes)
+        return Value::undefined(fmt::format("'{}' would change a dict, which templates can't", name));
     }
     if (const Value* value = object.dict()->findText(name)) return *value;
   }
   (void)rt;
-  return Value::undefined(object.isNone() ? fmt::format("'None' has no attribute '{}'", printable(name))
-                                          : fmt::format("'{} object' has no attribute '{}'", typeName(object), printable(name)));
+  return Value::undefined(object.isNone()
+                              ? fmt::format("'None' has no attribute '{}'", printable(name))
+                              : fmt::format("'{} object' has no attribute '{}'", typeName(object), printable(name)));
 }
 
 Value subscriptOf(Runtime& rt, const Value& object, const Value& key) {

@@ -16,9 +16,9 @@ namespace chorus::tmpl {
 
 // Bounds on one rendering; each one exceeded is an error.
 struct Limits {
-  int64_t max_steps = 2'000'000;             // expressions and statements evaluated, items visited
-  size_t max_bytes = size_t{64} << 20;       // of all text and values made
-  int max_depth = 400;                       // of evaluation
+  int64_t max_steps = 2'000'000;        // expressions and statements evaluated, items visited
+  size_t max_bytes = size_t{64} << 20;  // of all text and values made
+  int max_depth = 400;                  // of evaluation
   int64_t max_range = 100'000;
 };
 
@@ -40,7 +40,8 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   void step(int64_t count = 1) {
-    if ((steps_ += count) > limits_.max_steps) raise("more than {} steps; the template does too much", limits_.max_steps);
+    if ((steps_ += count) > limits_.max_steps)
+      raise("more than {} steps; the template does too much", limits_.max_steps);
   }
   void charge(size_t bytes) {
     if (bytes > limits_.max_bytes || (bytes_ += bytes) > limits_.max_bytes) {

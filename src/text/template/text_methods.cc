@@ -27,8 +27,10 @@ std::vector<std::string> splitAtSpace(std::string_view text, int64_t limit, bool
     const Utf8Step step = decodeUtf8(text.substr(i));
     const size_t end = i + static_cast<size_t>(step.length);
     if (!isPythonSpace(step.code)) {
-      if (!words.empty() && words.back().end == i) words.back().end = end;
-      else words.push_back({i, end});
+      if (!words.empty() && words.back().end == i)
+        words.back().end = end;
+      else
+        words.push_back({i, end});
     }
     i = end;
   }
@@ -135,7 +137,8 @@ Value affixTest(Runtime& rt, const Value& self, CallArgs& args, bool prefix) {
   const Window w = window(self.string(), a, 1);
   const auto test = [&](const Value& affix) {
     requireDefined(affix);
-    if (!affix.isString()) raise("{} first arg must be str or a tuple of str, not {}", prefix ? "startswith" : "endswith", typeName(affix));
+    if (!affix.isString())
+      raise("{} first arg must be str or a tuple of str, not {}", prefix ? "startswith" : "endswith", typeName(affix));
     return w.valid && (prefix ? w.text.starts_with(affix.string()) : w.text.ends_with(affix.string()));
   };
   if (a[0]->isSequence() && a[0]->sequence().flavor == Sequence::Flavor::kTuple) {
@@ -250,7 +253,8 @@ Value formatMethod(Runtime& rt, const Value& self, CallArgs& args) {
       if (index >= args.positional.size()) raise("Replacement index {} out of range for positional args tuple", index);
       value = &args.positional[index];
     } else {
-      if (field.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") != std::string::npos) {
+      if (field.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") !=
+          std::string::npos) {
         raise("the format field '{}' is not supported; only names and numbers are", printable(field));
       }
       for (const auto& [name, named] : args.named) {
@@ -274,23 +278,28 @@ const MethodTable& textMethods() {
       {"casefold", [](Runtime& rt, const Value& s, CallArgs&) { return Value(rt.charged(toLower(s.string()))); }},
       {"title", [](Runtime& rt, const Value& s, CallArgs&) { return Value(rt.charged(titleCase(s.string()))); }},
       {"capitalize", [](Runtime& rt, const Value& s, CallArgs&) { return Value(rt.charged(capitalize(s.string()))); }},
-      {"swapcase", [](Runtime& rt, const Value& s, CallArgs&) {
+      {"swapcase",
+       [](Runtime& rt, const Value& s, CallArgs&) {
          std::string out;
          for (const auto& c : characters(s.string())) out += toUpper(c) == c ? toLower(c) : toUpper(c);
          return Value(rt.charged(std::move(out)));
        }},
-      {"strip", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"strip",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          return Value(rt.charged(stripText(s.string(), BoundArgs(args, "strip", {"chars"})[0], true, true)));
        }},
-      {"lstrip", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"lstrip",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          return Value(rt.charged(stripText(s.string(), BoundArgs(args, "lstrip", {"chars"})[0], true, false)));
        }},
-      {"rstrip", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"rstrip",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          return Value(rt.charged(stripText(s.string(), BoundArgs(args, "rstrip", {"chars"})[0], false, true)));
        }},
       {"split", [](Runtime& rt, const Value& s, CallArgs& args) { return splitMethod(rt, s, args, false); }},
       {"rsplit", [](Runtime& rt, const Value& s, CallArgs& args) { return splitMethod(rt, s, args, true); }},
-      {"splitlines", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"splitlines",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const BoundArgs a(args, "splitlines", {"keepends"});
          rt.charge(s.string().size());
          return textList(rt, splitLines(s.string(), a.truthOr(0, false)));
@@ -302,17 +311,20 @@ const MethodTable& textMethods() {
       {"format", formatMethod},
       {"find", [](Runtime& rt, const Value& s, CallArgs& args) { return Value(findIn(rt, s, args, false)); }},
       {"rfind", [](Runtime& rt, const Value& s, CallArgs& args) { return Value(findIn(rt, s, args, true)); }},
-      {"index", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"index",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const int64_t at = findIn(rt, s, args, false);
          if (at < 0) raise("substring not found");
          return Value(at);
        }},
-      {"rindex", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"rindex",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const int64_t at = findIn(rt, s, args, true);
          if (at < 0) raise("substring not found");
          return Value(at);
        }},
-      {"count", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"count",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const BoundArgs a(args, "count", {"sub", "start", "end"}, 1);
          const Window w = window(s.string(), a, 1);
          const std::string sub = a.textOr(0, "");
@@ -323,28 +335,33 @@ const MethodTable& textMethods() {
          for (size_t at = 0; (at = w.text.find(sub, at)) != std::string_view::npos; at += sub.size()) ++n;
          return Value(n);
        }},
-      {"zfill", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"zfill",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const BoundArgs a(args, "zfill", {"width"}, 1);
          const int64_t missing = a.integerOr(0, 0) - static_cast<int64_t>(countCharacters(s.string()));
          if (missing <= 0) return s;
          rt.charge(static_cast<size_t>(missing));
          const size_t sign = s.string().starts_with('-') || s.string().starts_with('+') ? 1 : 0;
-         return Value(s.string().substr(0, sign) + std::string(static_cast<size_t>(missing), '0') + s.string().substr(sign));
+         return Value(s.string().substr(0, sign) + std::string(static_cast<size_t>(missing), '0') +
+                      s.string().substr(sign));
        }},
       {"ljust", [](Runtime& rt, const Value& s, CallArgs& args) { return padMethod(rt, s, args, -1); }},
       {"rjust", [](Runtime& rt, const Value& s, CallArgs& args) { return padMethod(rt, s, args, 1); }},
       {"center", [](Runtime& rt, const Value& s, CallArgs& args) { return padMethod(rt, s, args, 0); }},
       {"partition", [](Runtime&, const Value& s, CallArgs& args) { return partition(s, args, false); }},
       {"rpartition", [](Runtime&, const Value& s, CallArgs& args) { return partition(s, args, true); }},
-      {"removeprefix", [](Runtime&, const Value& s, CallArgs& args) {
+      {"removeprefix",
+       [](Runtime&, const Value& s, CallArgs& args) {
          const std::string prefix = BoundArgs(args, "removeprefix", {"prefix"}, 1).textOr(0, "");
          return s.string().starts_with(prefix) ? Value(s.string().substr(prefix.size())) : s;
        }},
-      {"removesuffix", [](Runtime&, const Value& s, CallArgs& args) {
+      {"removesuffix",
+       [](Runtime&, const Value& s, CallArgs& args) {
          const std::string suffix = BoundArgs(args, "removesuffix", {"suffix"}, 1).textOr(0, "");
          return s.string().ends_with(suffix) ? Value(s.string().substr(0, s.string().size() - suffix.size())) : s;
        }},
-      {"expandtabs", [](Runtime& rt, const Value& s, CallArgs& args) {
+      {"expandtabs",
+       [](Runtime& rt, const Value& s, CallArgs& args) {
          const int64_t size = std::clamp<int64_t>(BoundArgs(args, "expandtabs", {"tabsize"}).integerOr(0, 8), 0, 10000);
          std::string out;
          int64_t column = 0;
@@ -361,7 +378,8 @@ const MethodTable& textMethods() {
          }
          return Value(rt.charged(std::move(out)));
        }},
-      {"istitle", [](Runtime&, const Value& s, CallArgs&) {
+      {"istitle",
+       [](Runtime&, const Value& s, CallArgs&) {
          bool any = false, in_word = false;
          for (const std::string& c : characters(s.string())) {
            const bool lower = toUpper(c) != c, upper = toLower(c) != c;
@@ -371,21 +389,26 @@ const MethodTable& textMethods() {
          }
          return Value(any);
        }},
-      {"isascii", [](Runtime&, const Value& s, CallArgs&) {
-         return Value(std::none_of(s.string().begin(), s.string().end(), [](char c) { return static_cast<signed char>(c) < 0; }));
+      {"isascii",
+       [](Runtime&, const Value& s, CallArgs&) {
+         return Value(std::none_of(s.string().begin(), s.string().end(),
+                                   [](char c) { return static_cast<signed char>(c) < 0; }));
        }},
       {"isspace", [](Runtime&, const Value& s, CallArgs&) { return allCharacters(s, isPythonSpace); }},
       {"isalpha", [](Runtime&, const Value& s, CallArgs&) { return allCharacters(s, isLetter); }},
       {"isdigit", [](Runtime&, const Value& s, CallArgs&) { return allCharacters(s, isDecimalDigit); }},
       {"isdecimal", [](Runtime&, const Value& s, CallArgs&) { return allCharacters(s, isDecimalDigit); }},
       {"isnumeric", [](Runtime&, const Value& s, CallArgs&) { return allCharacters(s, isNumber); }},
-      {"isalnum", [](Runtime&, const Value& s, CallArgs&) {
+      {"isalnum",
+       [](Runtime&, const Value& s, CallArgs&) {
          return allCharacters(s, [](uint32_t code) { return isLetter(code) || isNumber(code); });
        }},
-      {"isupper", [](Runtime&, const Value& s, CallArgs&) {
+      {"isupper",
+       [](Runtime&, const Value& s, CallArgs&) {
          return Value(toUpper(s.string()) == s.string() && toLower(s.string()) != s.string());
        }},
-      {"islower", [](Runtime&, const Value& s, CallArgs&) {
+      {"islower",
+       [](Runtime&, const Value& s, CallArgs&) {
          return Value(toLower(s.string()) == s.string() && toUpper(s.string()) != s.string());
        }},
   };

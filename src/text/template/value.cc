@@ -35,14 +35,22 @@ std::string stringRepr(const std::string& text) {
     const Utf8Step step = decodeUtf8(std::string_view(text).substr(i));
     const auto length = static_cast<size_t>(step.length);
     const uint32_t code = step.code;
-    if (code == static_cast<uint32_t>(quote) || code == '\\') out += '\\', out += static_cast<char>(code);
-    else if (code == '\n') out += "\\n";
-    else if (code == '\r') out += "\\r";
-    else if (code == '\t') out += "\\t";
-    else if (isPrintable(code)) out += text.substr(i, length);
-    else if (code < 0x100) out += fmt::format("\\x{:02x}", code);
-    else if (code < 0x10000) out += fmt::format("\\u{:04x}", code);
-    else out += fmt::format("\\U{:08x}", code);
+    if (code == static_cast<uint32_t>(quote) || code == '\\')
+      out += '\\', out += static_cast<char>(code);
+    else if (code == '\n')
+      out += "\\n";
+    else if (code == '\r')
+      out += "\\r";
+    else if (code == '\t')
+      out += "\\t";
+    else if (isPrintable(code))
+      out += text.substr(i, length);
+    else if (code < 0x100)
+      out += fmt::format("\\x{:02x}", code);
+    else if (code < 0x10000)
+      out += fmt::format("\\u{:04x}", code);
+    else
+      out += fmt::format("\\U{:08x}", code);
     i += length;
   }
   return out + quote;
@@ -60,15 +68,21 @@ std::string joined(const std::vector<Value>& items) {
 std::string sequenceRepr(const Sequence& s) {
   using Flavor = Sequence::Flavor;
   switch (s.flavor) {
-    case Flavor::kList: return "[" + joined(s.items) + "]";
-    case Flavor::kTuple: return "(" + joined(s.items) + (s.items.size() == 1 ? ",)" : ")");
+    case Flavor::kList:
+      return "[" + joined(s.items) + "]";
+    case Flavor::kTuple:
+      return "(" + joined(s.items) + (s.items.size() == 1 ? ",)" : ")");
     case Flavor::kRange:
       return s.step == 1 ? fmt::format("range({}, {})", s.start, s.stop)
                          : fmt::format("range({}, {}, {})", s.start, s.stop, s.step);
-    case Flavor::kKeys: return "dict_keys([" + joined(s.items) + "])";
-    case Flavor::kValues: return "dict_values([" + joined(s.items) + "])";
-    case Flavor::kItems: return "dict_items([" + joined(s.items) + "])";
-    case Flavor::kGenerator: return "<generator object>";
+    case Flavor::kKeys:
+      return "dict_keys([" + joined(s.items) + "])";
+    case Flavor::kValues:
+      return "dict_values([" + joined(s.items) + "])";
+    case Flavor::kItems:
+      return "dict_items([" + joined(s.items) + "])";
+    case Flavor::kGenerator:
+      return "<generator object>";
   }
   return {};
 }
@@ -87,44 +101,65 @@ Value::Value(std::shared_ptr<Dict> v) : data_(std::move(v)) {}
 
 Kind Value::kind() const {
   switch (data_.index()) {
-    case 0: return Kind::kNone;
-    case 1: return Kind::kBool;
-    case 2: return Kind::kInt;
-    case 3: return Kind::kFloat;
-    case 4: return Kind::kString;
-    case 5: return Kind::kUndefined;
-    case 6: return Kind::kSequence;
-    case 7: return std::get<std::shared_ptr<Dict>>(data_)->is_namespace ? Kind::kNamespace : Kind::kDict;
-    case 8: return Kind::kFunction;
-    default: return Kind::kLoop;
+    case 0:
+      return Kind::kNone;
+    case 1:
+      return Kind::kBool;
+    case 2:
+      return Kind::kInt;
+    case 3:
+      return Kind::kFloat;
+    case 4:
+      return Kind::kString;
+    case 5:
+      return Kind::kUndefined;
+    case 6:
+      return Kind::kSequence;
+    case 7:
+      return std::get<std::shared_ptr<Dict>>(data_)->is_namespace ? Kind::kNamespace : Kind::kDict;
+    case 8:
+      return Kind::kFunction;
+    default:
+      return Kind::kLoop;
   }
 }
 
 const void* Value::identity() const {
   return std::visit(
       [](const auto& v) -> const void* {
-        if constexpr (requires { v.get(); }) return v.get();
-        else return nullptr;
+        if constexpr (requires { v.get(); })
+          return v.get();
+        else
+          return nullptr;
       },
       data_);
 }
 
 int Value::depth() const {
   switch (kind()) {
-    case Kind::kSequence: return sequence().depth;
-    case Kind::kDict: return dict()->depth;
-    case Kind::kFunction: return function()->depth;
-    case Kind::kLoop: return loop()->depth;
-    default: return 0;
+    case Kind::kSequence:
+      return sequence().depth;
+    case Kind::kDict:
+      return dict()->depth;
+    case Kind::kFunction:
+      return function()->depth;
+    case Kind::kLoop:
+      return loop()->depth;
+    default:
+      return 0;
   }
 }
 
 int64_t Value::weight() const {
   switch (kind()) {
-    case Kind::kString: return 1 + static_cast<int64_t>(string().size() / 16);
-    case Kind::kSequence: return sequence().weight;
-    case Kind::kDict: return dict()->weight;
-    default: return 1;
+    case Kind::kString:
+      return 1 + static_cast<int64_t>(string().size() / 16);
+    case Kind::kSequence:
+      return sequence().weight;
+    case Kind::kDict:
+      return dict()->weight;
+    default:
+      return 1;
   }
 }
 
@@ -142,8 +177,10 @@ void Dict::set(const Value& key, Value value) {
     weight = heavier(heavier(weight, key), value);
   }
   const auto [it, added] = index.emplace(hashKey(key), entries.size());
-  if (added) entries.emplace_back(key, std::move(value));
-  else entries[it->second].second = std::move(value);
+  if (added)
+    entries.emplace_back(key, std::move(value));
+  else
+    entries[it->second].second = std::move(value);
 }
 
 Value makeSequence(Sequence::Flavor flavor, std::vector<Value> items) {
@@ -167,13 +204,17 @@ Value makeFunction(std::string name, std::function<Value(Runtime&, CallArgs&)> c
 
 Value fromJson(const OrderedJson& json) {
   switch (json.type()) {
-    case OrderedJson::value_t::boolean: return Value(json.get<bool>());
-    case OrderedJson::value_t::number_integer: return Value(json.get<int64_t>());
+    case OrderedJson::value_t::boolean:
+      return Value(json.get<bool>());
+    case OrderedJson::value_t::number_integer:
+      return Value(json.get<int64_t>());
     case OrderedJson::value_t::number_unsigned:
       if (json.get<uint64_t>() > INT64_MAX) raise("the integer {} doesn't fit 64 bits", json.get<uint64_t>());
       return Value(json.get<int64_t>());
-    case OrderedJson::value_t::number_float: return Value(json.get<double>());
-    case OrderedJson::value_t::string: return Value(toValidUtf8(json.get_ref<const std::string&>()));
+    case OrderedJson::value_t::number_float:
+      return Value(json.get<double>());
+    case OrderedJson::value_t::string:
+      return Value(toValidUtf8(json.get_ref<const std::string&>()));
     case OrderedJson::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -185,23 +226,32 @@ Value fromJson(const OrderedJson& json) {
       for (const auto& [key, value] : json.items()) dict->set(Value(toValidUtf8(key)), fromJson(value));
       return Value(std::move(dict));
     }
-    default: return Value();
+    default:
+      return Value();
   }
 }
 
 bool truthy(const Value& v) {
   switch (v.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone: return false;
-    case Kind::kBool: return v.boolean();
-    case Kind::kInt: return v.integer() != 0;
-    case Kind::kFloat: return v.number() != 0;
-    case Kind::kString: return !v.string().empty();
-    case Kind::kSequence: return v.sequence().flavor == Sequence::Flavor::kGenerator || !v.sequence().items.empty();
-    case Kind::kDict: return !v.dict()->entries.empty();
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+      return v.boolean();
+    case Kind::kInt:
+      return v.integer() != 0;
+    case Kind::kFloat:
+      return v.number() != 0;
+    case Kind::kString:
+      return !v.string().empty();
+    case Kind::kSequence:
+      return v.sequence().flavor == Sequence::Flavor::kGenerator || !v.sequence().items.empty();
+    case Kind::kDict:
+      return !v.dict()->entries.empty();
     case Kind::kNamespace:
     case Kind::kFunction:
-    case Kind::kLoop: return true;
+    case Kind::kLoop:
+      return true;
   }
   return true;
 }
@@ -213,8 +263,10 @@ bool equals(const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone: return true;
-    case Kind::kString: return a.string() == b.string();
+    case Kind::kNone:
+      return true;
+    case Kind::kString:
+      return a.string() == b.string();
     case Kind::kSequence: {
       const Sequence &x = a.sequence(), &y = b.sequence();
       if (&x == &y) return true;
@@ -230,7 +282,8 @@ bool equals(const Value& a, const Value& b) {
                return other != nullptr && equals(entry.second, *other);
              });
     }
-    default: return a.identity() == b.identity();
+    default:
+      return a.identity() == b.identity();
   }
 }
 
@@ -254,16 +307,20 @@ bool lessThan(const Value& a, const Value& b) {
 
 std::string hashKey(const Value& v) {
   switch (v.kind()) {
-    case Kind::kUndefined: return "u";
-    case Kind::kNone: return "n";
+    case Kind::kUndefined:
+      return "u";
+    case Kind::kNone:
+      return "n";
     case Kind::kBool:
-    case Kind::kInt: return fmt::format("i{}", v.integer());
+    case Kind::kInt:
+      return fmt::format("i{}", v.integer());
     case Kind::kFloat: {
       const double d = v.number();
       if (d == std::floor(d) && std::fabs(d) < 9e18) return fmt::format("i{}", static_cast<int64_t>(d));
       return fmt::format("f{}", d);
     }
-    case Kind::kString: return "s" + v.string();
+    case Kind::kString:
+      return "s" + v.string();
     case Kind::kSequence:
       if (v.sequence().flavor == Sequence::Flavor::kTuple) {
         std::string key = "t";
@@ -276,27 +333,38 @@ std::string hashKey(const Value& v) {
       [[fallthrough]];
     case Kind::kDict:
       raise("unhashable type: '{}'", typeName(v));
-    default: return fmt::format("o{}", v.identity());
+    default:
+      return fmt::format("o{}", v.identity());
   }
 }
 
 std::string_view typeName(const Value& v) {
   switch (v.kind()) {
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "NoneType";
-    case Kind::kBool: return "bool";
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return "str";
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return "str";
     case Kind::kSequence: {
-      constexpr std::string_view kNames[] = {"list", "tuple", "range", "dict_keys", "dict_values", "dict_items",
-                                             "generator"};
+      constexpr std::string_view kNames[] = {"list",        "tuple",      "range",    "dict_keys",
+                                             "dict_values", "dict_items", "generator"};
       return kNames[static_cast<size_t>(v.sequence().flavor)];
     }
-    case Kind::kDict: return "dict";
-    case Kind::kNamespace: return "Namespace";
-    case Kind::kFunction: return "function";
-    case Kind::kLoop: return "LoopContext";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kNamespace:
+      return "Namespace";
+    case Kind::kFunction:
+      return "function";
+    case Kind::kLoop:
+      return "LoopContext";
   }
   return "";
 }
@@ -313,17 +381,28 @@ std::string str(const Value& value) {
 
 std::string repr(const Value& v) {
   switch (v.kind()) {
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "None";
-    case Kind::kBool: return v.boolean() ? "True" : "False";
-    case Kind::kInt: return std::to_string(v.integer());
-    case Kind::kFloat: return floatRepr(v.number());
-    case Kind::kString: return stringRepr(v.string());
-    case Kind::kSequence: return sequenceRepr(v.sequence());
-    case Kind::kDict: return dictRepr(*v.dict());
-    case Kind::kNamespace: return "<Namespace>";
-    case Kind::kFunction: return "<function " + v.function()->name + ">";
-    case Kind::kLoop: return fmt::format("<LoopContext {}/{}>", v.loop()->index + 1, v.loop()->items.size());
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "None";
+    case Kind::kBool:
+      return v.boolean() ? "True" : "False";
+    case Kind::kInt:
+      return std::to_string(v.integer());
+    case Kind::kFloat:
+      return floatRepr(v.number());
+    case Kind::kString:
+      return stringRepr(v.string());
+    case Kind::kSequence:
+      return sequenceRepr(v.sequence());
+    case Kind::kDict:
+      return dictRepr(*v.dict());
+    case Kind::kNamespace:
+      return "<Namespace>";
+    case Kind::kFunction:
+      return "<function " + v.function()->name + ">";
+    case Kind::kLoop:
+      return fmt::format("<LoopContext {}/{}>", v.loop()->index + 1, v.loop()->items.size());
   }
   return {};
 }
@@ -350,7 +429,8 @@ std::string floatRepr(double value) {
   }
   if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
-  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." + digits.substr(static_cast<size_t>(exponent + 1));
+  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." +
+         digits.substr(static_cast<size_t>(exponent + 1));
 }
 
 }  // namespace chorus::tmpl

@@ -25,9 +25,7 @@ struct Dict;
 struct Function;
 struct LoopState;
 
-enum class Kind {
-  kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kNamespace, kFunction, kLoop
-};
+enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kNamespace, kFunction, kLoop };
 
 struct Undefined {
   std::shared_ptr<const std::string> hint;  // what a use of it reports
@@ -141,7 +139,7 @@ struct LoopState {
   std::vector<Value> changed;  // last arguments of loop.changed
   bool has_changed = false;
   int depth = 1;
-  int64_t level = 1;  // loop.depth: how often a recursive loop has called itself
+  int64_t level = 1;                                 // loop.depth: how often a recursive loop has called itself
   std::function<Value(const Value& items)> recurse;  // loop(items); empty unless the loop is recursive
 };
 
