@@ -4,7 +4,7 @@
   layers   a source includes its own layer and the layers before it in LADDER, never a later one
   sizes    a source over 800 lines is refused
   tests    no skipped or disabled test, no test that cannot fail
-  words    no TODO, no commented-out include
+  words    no TODO, no commented-out include, no conflict left by a merge
   docs     every file and directory that a page of documentation names in backticks exists
   fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug
   weight   goldens, fuzz corpora and the demo stay within their sizes
@@ -86,6 +86,9 @@ for file in files:
     if file.suffix in {".cc", ".h", ".cu", ".cuh"}:
         check_source(file)
 for file in files:
+    if file.suffix in {".cc", ".h", ".md", ".py", ".sh", ".json", ".txt", ".cmake"}:
+        for mark in re.finditer(rb"^(?:<{7}|>{7}) ", file.read_bytes(), re.M):
+            complain(file, file.read_bytes()[:mark.start()].count(b"\n") + 1, "a conflict left by a merge")
     if file.suffix == ".md" and file.name != "CHANGELOG.md":
         check_docs(file)
 for folder, limit in MAX_MIB.items():

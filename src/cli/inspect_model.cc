@@ -8,8 +8,8 @@
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "models/architecture.h"
-#include "server/generation_defaults.h"
-#include "server/text_codec.h"
+#include "server/model/generation_defaults.h"
+#include "server/model/text_codec.h"
 
 namespace chorus {
 namespace {

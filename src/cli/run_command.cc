@@ -11,8 +11,8 @@
 #include "cli/backend_flags.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
-#include "server/generation_defaults.h"
-#include "server/text_codec.h"
+#include "server/model/generation_defaults.h"
+#include "server/model/text_codec.h"
 
 namespace chorus {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "chorus/request.h"
-#include "server/text_codec.h"
+#include "server/model/text_codec.h"
 
 namespace chorus {
 

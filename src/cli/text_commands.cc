@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
 namespace {

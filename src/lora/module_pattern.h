@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "text/regex.h"
+#include "text/tokenizer/regex.h"
 
 namespace chorus {
 

@@ -12,8 +12,8 @@
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/return_sequences.h"
-#include "runtime/sampler.h"
-#include "runtime/sampling_state.h"
+#include "runtime/sampling/sampler.h"
+#include "runtime/sampling/sampling_state.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_builder.h"
 

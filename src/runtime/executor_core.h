@@ -22,7 +22,7 @@
 #include "runtime/kv_cache/reuse_realms.h"
 #include "runtime/request_checks.h"
 #include "runtime/response_queue.h"
-#include "runtime/sampler.h"
+#include "runtime/sampling/sampler.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_builder.h"
 #include "runtime/step_runner.h"

@@ -4,7 +4,7 @@
 #include "text/template/interpreter.h"
 #include "text/template/lexer.h"
 #include "text/template/parser.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/unicode.h"
 
 namespace chorus {

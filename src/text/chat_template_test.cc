@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/error_of.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
 namespace {

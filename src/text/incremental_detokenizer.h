@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "text/decoder.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
 

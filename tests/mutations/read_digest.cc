@@ -24,7 +24,7 @@
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
 #include "lora/peft_config.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/sampler.h"
+#include "runtime/sampling/sampler.h"
 
 namespace chorus::testing {
 

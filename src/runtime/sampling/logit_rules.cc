@@ -1,0 +1,146 @@
+#include "runtime/sampling/logit_rules.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <limits>
+
+namespace chorus {
+namespace {
+
+constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Penalties and biases of any size leave numbers that can be compared and subtracted.
+float atMostLargest(float x) { return std::min(x, kLargest); }
+
+// The product, within what float holds.
+float offset(float a, float b) { return std::clamp(a * b, -kLargest, kLargest); }
+
+uint32_t scatter(int32_t token) { return static_cast<uint32_t>(token) * 0x9e3779b1u; }
+
+}  // namespace
+
+void LogitEdits::begin(std::span<const float> logits) {
+  assert(logits.size() == index_.size());
+  for (const Edit& edit : edits_) index_[static_cast<size_t>(edit.token)] = -1;
+  edits_.clear();
+  logits_ = logits;
+}
+
+float& LogitEdits::at(int32_t token) {
+  int32_t& index = index_[static_cast<size_t>(token)];
+  if (index < 0) {
+    index = static_cast<int32_t>(edits_.size());
+    edits_.push_back({token, logits_[static_cast<size_t>(token)]});
+  }
+  return edits_[static_cast<size_t>(index)].value;
+}
+
+void LogitEdits::ban(int32_t token) { at(token) = -kInfinity; }
+
+TokenCounts::TokenCounts(size_t capacity) : slots_(std::bit_ceil(2 * capacity + 1), -1) { counts_.reserve(capacity); }
+
+void TokenCounts::add(int32_t token, int32_t count) {
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = scatter(token) & mask;; i = (i + 1) & mask) {
+    if (slots_[i] < 0) {
+      slots_[i] = static_cast<int32_t>(counts_.size());
+      counts_.push_back({token, count});
+      return;
+    }
+    Count& known = counts_[static_cast<size_t>(slots_[i])];
+    if (known.token == token) {
+      known.count += count;
+      return;
+    }
+  }
+}
+
+LogitRules::LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
+                       int32_t tokens_at_most)
+    : counts_tokens_(params.countsTokens()),
+      repetition_(params.repetition_penalty),
+      presence_(offset(params.temperature, params.presence_penalty)),
+      frequency_(offset(params.temperature, params.frequency_penalty)),
+      min_tokens_(params.min_tokens),
+      ngram_size_(params.no_repeat_ngram_size),
+      end_ids_(end_ids.begin(), end_ids.end()) {
+  if (const auto& bias = request.getEmbeddingBias(); bias && bias->getDataType() == executor::DataType::kFP32) {
+    const auto* values = static_cast<const float*>(bias->getData());
+    for (size_t i = 0; i < bias->getSize(); ++i) {
+      if (values[i] != 0.0f) bias_.push_back({static_cast<int32_t>(i), values[i]});
+    }
+  }
+  if (const auto& words = request.getBadWords()) {
+    for (const auto& word : *words) {
+      if (word.size() == 1)
+        bad_tokens_.push_back(word.front());
+      else
+        bad_words_.push_back(word);
+    }
+  }
+  if (!counts_tokens_) return;
+  const auto& prompt = request.getInputTokenIds();
+  counts_ = TokenCounts(std::max(prompt.size(), static_cast<size_t>(tokens_at_most)));
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const bool counted = i >= static_cast<size_t>(params.prompt_ignore_length);
+    if (counted || repetition_ != 1.0f) counts_.add(prompt[i], counted ? 1 : 0);
+  }
+}
+
+void LogitRules::append(int32_t generated) {
+  if (counts_tokens_) counts_.add(generated, 1);
+}
+
+bool LogitRules::active(int32_t num_generated) const {
+  return counts_tokens_ || ngram_size_ > 0 || !bias_.empty() || !bad_tokens_.empty() || !bad_words_.empty() ||
+         (num_generated < min_tokens_ && !end_ids_.empty());
+}
+
+void LogitRules::apply(std::span<const int32_t> tokens, int32_t num_generated, LogitEdits& edits) const {
+  for (const Bias& bias : bias_) {
+    float& logit = edits.at(bias.token);
+    logit = atMostLargest(logit + bias.value);
+  }
+  if (counts_tokens_) penalise(edits);
+  if (num_generated < min_tokens_) {
+    for (const int32_t id : end_ids_) edits.ban(id);
+  }
+  if (ngram_size_ > 0) banRepeats(tokens, edits);
+  for (const int32_t token : bad_tokens_) edits.ban(token);
+  if (!bad_words_.empty()) banWords(tokens, edits);
+}
+
+// TensorRT-LLM divides by the temperature first and penalises then. The edits are of logits that are not divided
+// yet: a factor is the same on both sides of the division, what is subtracted after it counts times the
+// temperature before it.
+void LogitRules::penalise(LogitEdits& edits) const {
+  for (const auto& [token, count] : counts_.all()) {
+    float& logit = edits.at(token);
+    float x = logit < 0.0f ? logit * repetition_ : logit / repetition_;
+    if (count > 0) x = x - presence_ - offset(frequency_, static_cast<float>(count));
+    logit = atMostLargest(x);
+  }
+}
+
+void LogitRules::banRepeats(std::span<const int32_t> tokens, LogitEdits& edits) const {
+  const auto size = static_cast<size_t>(ngram_size_);
+  if (tokens.size() < size) return;
+  const auto last = tokens.last(size - 1);
+  for (size_t i = 0; i + size <= tokens.size(); ++i) {
+    if (std::equal(last.begin(), last.end(), tokens.begin() + static_cast<ptrdiff_t>(i)))
+      edits.ban(tokens[i + size - 1]);
+  }
+}
+
+void LogitRules::banWords(std::span<const int32_t> tokens, LogitEdits& edits) const {
+  for (const auto& word : bad_words_) {
+    const size_t begun = word.size() - 1;
+    if (tokens.size() < begun) continue;
+    const auto last = tokens.last(begun);
+    if (std::equal(last.begin(), last.end(), word.begin())) edits.ban(word.back());
+  }
+}
+
+}  // namespace chorus

@@ -1,0 +1,196 @@
+#include "runtime/sampling/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace chorus {
+namespace {
+
+constexpr size_t kLanes = 16;
+// Logits whose largest is found together. What a rule touches costs the blocks that hold it a second look.
+constexpr size_t kBlock = 1024;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The largest of value(i) for i in [begin, end).
+template <typename Value>
+inline float largestOf(size_t begin, size_t end, Value value) {
+  std::array<float, kLanes> most;
+  most.fill(-kInfinity);
+  size_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float v = value(i + lane);
+      most[lane] = v > most[lane] ? v : most[lane];
+    }
+  }
+  for (; i < end; ++i) most[0] = value(i) > most[0] ? value(i) : most[0];
+  return *std::max_element(most.begin(), most.end());
+}
+
+bool holdsNan(std::span<const float> x) {
+  std::array<int32_t, kLanes> nan{};
+  size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) nan[lane] |= x[i + lane] != x[i + lane];
+  }
+  for (; i < x.size(); ++i) nan[0] |= x[i] != x[i];
+  return std::any_of(nan.begin(), nan.end(), [](int32_t bad) { return bad != 0; });
+}
+
+uint64_t mix(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+double uniformAt(uint64_t seed, uint64_t position) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  const uint64_t bits = mix(mix(seed + kGolden) + (position + 1) * kGolden);
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+// What one thread needs for a row.
+struct Sampler::Scratch {
+  std::vector<float> edited;      // a row with its edits
+  std::vector<float> block_most;  // of the row as the model gave it
+  std::vector<uint8_t> touched;   // blocks that hold edits
+  LogitEdits edits;
+  CandidateFilter filter;
+
+  explicit Scratch(size_t vocab)
+      : edited(vocab),
+        block_most((vocab + kBlock - 1) / kBlock),
+        touched(block_most.size()),
+        edits(vocab),
+        filter(vocab) {}
+
+  void sample(const SampleInput& input, SampleOutput& output) {
+    output.token = -1;
+    output.fault = SampleOutput::Fault::kNone;
+    output.top.clear();
+    const float raw_most = scan(input.logits);
+    if (!std::isfinite(raw_most)) {
+      output.fault = SampleOutput::Fault::kNotFinite;
+      output.log_prob = std::nanf("");
+      return;
+    }
+    if (input.given >= 0) {
+      output.token = input.given;
+    } else {
+      const bool rules = input.rules != nullptr && input.rules->active(input.num_generated);
+      edits.begin(input.logits);
+      if (rules) input.rules->apply(input.tokens, input.num_generated, edits);
+      const Candidate best = edits.all().empty() ? firstOf(input.logits, raw_most) : bestEdited(input.logits);
+      if (best.value == -kInfinity) {
+        output.fault = SampleOutput::Fault::kNothingLeft;
+        return;
+      }
+      output.token = input.params->greedy ? best.id : draw(input, best.value);
+    }
+    if (input.want_log_prob) addLogProbs(input, raw_most, output);
+  }
+
+  // Finds each block's largest logit; returns the row's, NaN when it holds one. One pass.
+  float scan(std::span<const float> logits) {
+    float most = -kInfinity;
+    bool nan = false;
+    for (size_t block = 0; block < block_most.size(); ++block) {
+      const size_t begin = block * kBlock, end = std::min(begin + kBlock, logits.size());
+      block_most[block] = largestOf(begin, end, [&](size_t i) { return logits[i]; });
+      most = std::max(most, block_most[block]);
+      nan |= holdsNan(logits.subspan(begin, end - begin));
+    }
+    return nan ? std::nanf("") : most;
+  }
+
+  // The lowest id with the row's largest logit, of a row without edits.
+  Candidate firstOf(std::span<const float> logits, float most) const {
+    const auto block = std::find(block_most.begin(), block_most.end(), most) - block_most.begin();
+    const auto first = std::find(logits.begin() + block * static_cast<ptrdiff_t>(kBlock), logits.end(), most);
+    return {most, static_cast<int32_t>(first - logits.begin())};
+  }
+
+  // The likeliest token of the edited row: the best of its edits and of those without. Blocks without edits are
+  // not read again.
+  Candidate bestEdited(std::span<const float> logits) {
+    Candidate best{-kInfinity, -1};
+    std::fill(touched.begin(), touched.end(), uint8_t{0});
+    for (const auto& [token, value] : edits.all()) {
+      touched[static_cast<size_t>(token) / kBlock] = 1;
+      if (value > best.value || (value == best.value && token < best.id)) best = {value, token};
+    }
+    const std::span<const int32_t> index = edits.index();
+    const auto unedited = [&](size_t i) { return index[i] < 0 ? logits[i] : -kInfinity; };
+    for (size_t block = 0; block < touched.size(); ++block) {
+      const size_t begin = block * kBlock, end = std::min(begin + kBlock, logits.size());
+      const float most = touched[block] != 0 ? largestOf(begin, end, unedited) : block_most[block];
+      if (most < best.value || most == -kInfinity) continue;
+      for (size_t i = begin; i < end; ++i) {
+        if (unedited(i) != most) continue;
+        const auto id = static_cast<int32_t>(i);
+        if (most > best.value || id < best.id) best = {most, id};
+        break;
+      }
+    }
+    return best;
+  }
+
+  int32_t draw(const SampleInput& input, float most) {
+    std::span<const float> logits = input.logits;
+    if (!edits.all().empty()) {
+      std::copy(logits.begin(), logits.end(), edited.begin());
+      for (const auto& [token, value] : edits.all()) edited[static_cast<size_t>(token)] = value;
+      logits = edited;
+    }
+    const std::span<const Candidate> kept = filter.keep(logits, most, *input.params);
+    double total = 0;
+    for (const auto& candidate : kept) total += candidate.value;
+    const double target = uniformAt(input.params->seed, input.position) * total;
+    double sum = 0;
+    for (const auto& candidate : kept) {
+      sum += candidate.value;
+      if (sum > target) return candidate.id;
+    }
+    return kept.back().id;
+  }
+
+  void addLogProbs(const SampleInput& input, float most, SampleOutput& output) {
+    const double log_sum = filter.logSum(input.logits, most);
+    const auto logProb = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - most - log_sum); };
+    output.log_prob = logProb(input.logits[static_cast<size_t>(output.token)]);
+    if (input.top_log_probs == 0) return;
+    for (const auto& [logit, id] : filter.likeliest(input.logits, static_cast<size_t>(input.top_log_probs)))
+      output.top.push_back({id, logProb(logit)});
+  }
+};
+
+Sampler::Sampler(int64_t vocab_size, int threads) : vocab_size_(vocab_size), pool_(threads, 0) {
+  for (int i = 0; i < pool_.size(); ++i) scratch_.push_back(std::make_unique<Scratch>(static_cast<size_t>(vocab_size)));
+}
+
+Sampler::~Sampler() = default;
+
+void Sampler::sample(std::span<const SampleInput> inputs, std::span<SampleOutput> outputs) {
+  assert(inputs.size() == outputs.size());
+  const auto one = [&](int64_t i, int thread) {
+    const auto& input = inputs[static_cast<size_t>(i)];
+    assert(static_cast<int64_t>(input.logits.size()) == vocab_size_);
+    scratch_[static_cast<size_t>(thread)]->sample(input, outputs[static_cast<size_t>(i)]);
+  };
+  // Waking threads costs some ten microseconds, about what a hundred thousand logits take.
+  const auto rows = static_cast<int64_t>(inputs.size());
+  if (rows * vocab_size_ < 100000) {
+    for (int64_t i = 0; i < rows; ++i) one(i, 0);
+    return;
+  }
+  pool_.run(rows, one);
+}
+
+}  // namespace chorus

@@ -1,0 +1,39 @@
+// What a request's sampling remembers from token to token. It follows the known tokens alone, so it is the same
+// whatever the batch, the chunks and the pauses were.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "runtime/sampling/logit_rules.h"
+
+namespace chorus {
+
+class SamplingState {
+ public:
+  // As LogitRules.
+  SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most)
+      : params_(SamplingParams::from(request.getSamplingConfig())),
+        initial_top_p_(params_.top_p),
+        rules_(params_, request, end_ids, tokens_at_most) {}
+
+  // Of the token to come: top_p is what decay has left of it.
+  const SamplingParams& params() const { return params_; }
+  const LogitRules& rules() const { return rules_; }
+
+  void append(int32_t generated) {
+    rules_.append(generated);
+    // TensorRT-LLM decays top-p in its sampling without top-k alone.
+    if (params_.top_k > 0) return;
+    params_.top_p = generated == params_.top_p_reset_id
+                        ? initial_top_p_
+                        : std::max(params_.top_p * params_.top_p_decay, params_.top_p_min);
+  }
+
+ private:
+  SamplingParams params_;
+  float initial_top_p_;
+  LogitRules rules_;
+};
+
+}  // namespace chorus

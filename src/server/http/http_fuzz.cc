@@ -1,0 +1,79 @@
+// Any bytes as what a client sends: the server answers or closes, and hands only bounded requests to its handler.
+// parses: src/server/http/http_connection.cc
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "server/http/http.h"
+
+namespace {
+
+using namespace chorus::server;
+
+HttpServerOptions options() {
+  HttpServerOptions options;
+  options.port = 0;
+  options.ioThreads = 1;
+  options.maxHeaderBytes = 1024;
+  options.maxTargetBytes = 128;
+  options.maxBodyBytes = 512;
+  return options;
+}
+
+void answer(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
+  if (request.method.empty() || request.body.size() > 512 || request.path.size() + request.query.size() > 128 ||
+      request.id.empty() || request.id.size() > 128) {
+    std::abort();
+  }
+  if (request.path.find('?') != std::string::npos) std::abort();
+  if (request.path == "/stream") {
+    exchange->beginStream(200, "text/event-stream");
+    exchange->write("data: " + request.query + "\n\n");
+    exchange->endStream();
+    return;
+  }
+  exchange->respond({.status = request.path == "/missing" ? 404 : 200, .body = request.body});
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static HttpServer* const server = [] {
+    chorus::log::set_level(chorus::log::level::off);
+    auto* started = new HttpServer(options(), answer);
+    started->start();
+    return started;
+  }();
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  // A server that neither answers nor closes is a fault, not a wait.
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server->port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) std::abort();
+  size_t sent = 0;
+  while (sent < size) {
+    const ssize_t n = ::send(client, data + sent, size - sent, MSG_NOSIGNAL);
+    if (n <= 0) break;  // the server closed early
+    sent += static_cast<size_t>(n);
+  }
+  ::shutdown(client, SHUT_WR);
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::recv(client, buffer, sizeof buffer, 0)) > 0) {
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) std::abort();
+  // No lingering socket per input: the next ones need the ports.
+  const linger none{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(client, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  ::close(client);
+  return 0;
+}

@@ -1,0 +1,320 @@
+#include "server/http/http.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+
+namespace chorus::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A blocking client over loopback whose reads give up after five seconds.
+class Client {
+ public:
+  explicit Client(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    timeval timeout{5, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~Client() { close(); }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  void send(std::string_view text) { (void)!::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  void finishSending() { shutdown(fd_, SHUT_WR); }
+  // Reads until the text holds the marker, or the connection ends.
+  std::string readUntil(std::string_view marker) {
+    while (text_.find(marker) == std::string::npos && readSome()) {
+    }
+    const size_t at = text_.find(marker);
+    const size_t end = at == std::string::npos ? text_.size() : at + marker.size();
+    const std::string out = text_.substr(0, end);
+    text_.erase(0, end);
+    return out;
+  }
+  std::string readAll() {
+    while (readSome()) {
+    }
+    return std::move(text_);
+  }
+  // One response with a Content-Length.
+  std::string response() {
+    std::string head = readUntil("\r\n\r\n");
+    const size_t at = head.find("content-length: ");
+    if (at == std::string::npos) return head;
+    const size_t length = std::stoul(head.substr(at + 16));
+    while (text_.size() < length && readSome()) {
+    }
+    head += text_.substr(0, length);
+    text_.erase(0, length);
+    return head;
+  }
+  int fd() const { return fd_; }
+
+  bool connected = false;
+
+ private:
+  bool readSome() {
+    char buffer[4096];
+    const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
+    if (n > 0) text_.append(buffer, static_cast<size_t>(n));
+    return n > 0;
+  }
+  int fd_;
+  std::string text_;
+};
+
+// Echoes the body, with behaviours by path.
+class HttpTest : public ::testing::Test {
+ protected:
+  void start(HttpServerOptions options = {}) {
+    options.port = 0;
+    server = std::make_unique<HttpServer>(options, [this](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+      handle(std::move(request), std::move(exchange));
+    });
+    server->start();
+  }
+  ~HttpTest() override {
+    stopping = true;
+    for (auto& thread : threads) thread.join();
+    held.reset();
+    server.reset();
+  }
+
+  void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+    ++requests;
+    if (request.path == "/drop") return;
+    if (request.path == "/hold") {
+      exchange->onAbort([this] { aborted = true; });
+      held = std::move(exchange);
+      return;
+    }
+    if (request.path == "/stream" || request.path == "/flood") {
+      const bool flood = request.path == "/flood";
+      exchange->beginStream(200, "text/event-stream");
+      exchange->onAbort([this] { aborted = true; });
+      threads.emplace_back([this, flood, exchange] {
+        const std::string piece = flood ? std::string(16384, 'x') : "data: x\n\n";
+        for (int i = 0; (flood || i < 3) && !stopping; ++i) {
+          if (!exchange->write(piece)) {
+            writeFailed = true;
+            return;
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(flood ? 100 : 5000));
+        }
+        exchange->endStream();
+      });
+      return;
+    }
+    exchange->respond(
+        {.contentType = "text/plain",
+         .body = request.method + " " + request.path + "|" + request.query + "|" + request.body + "|" + request.id});
+  }
+
+  static bool eventually(const std::atomic<bool>& flag) {
+    for (int i = 0; i < 500 && !flag; ++i) std::this_thread::sleep_for(milliseconds(10));
+    return flag;
+  }
+
+  std::atomic<int> requests{0};
+  std::atomic<bool> aborted{false}, writeFailed{false}, stopping{false};
+  std::shared_ptr<HttpExchange> held;
+  std::vector<std::thread> threads;
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(HttpTest, KeepAliveAndRequestId) {
+  start();
+  Client client(server->port());
+  client.send("GET /a?b=c HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine-1\r\n\r\n");
+  std::string first = client.response();
+  EXPECT_TRUE(first.starts_with("HTTP/1.1 200 OK\r\n"));
+  EXPECT_NE(first.find("x-request-id: mine-1\r\n"), std::string::npos);
+  EXPECT_NE(first.find("GET /a|b=c||mine-1"), std::string::npos);
+  client.send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nX-Request-Id: bad id\r\n\r\nabc");
+  const std::string second = client.response();
+  EXPECT_NE(second.find("POST /p||abc|req-"), std::string::npos);
+  client.send("HEAD /h HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string head = client.readAll();
+  EXPECT_NE(head.find("content-length: "), std::string::npos);
+  EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "no body after HEAD";
+}
+
+TEST_F(HttpTest, PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  Client client(server->port());
+  std::string all;
+  for (int i = 0; i < 20; ++i) all += "GET /n" + std::to_string(i) + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  client.send(all);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_NE(client.response().find("GET /n" + std::to_string(i) + "|"), std::string::npos);
+  }
+}
+
+TEST_F(HttpTest, ChunkedBodyInPieces) {
+  start();
+  Client client(server->port());
+  for (const char* piece : {"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Enc", "oding: chunked\r\n\r\n5\r\nhel",
+                            "lo\r\n3;ext=1", "\r\n wo\r\n0\r", "\n\r\n"}) {
+    client.send(piece);
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_NE(client.response().find("POST /c||hello wo|"), std::string::npos);
+}
+
+TEST_F(HttpTest, ExpectContinue) {
+  start();
+  Client client(server->port());
+  client.send("POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.readUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("ok");
+  EXPECT_NE(client.response().find("POST /e||ok|"), std::string::npos);
+}
+
+TEST_F(HttpTest, Limits) {
+  start({.maxHeaderBytes = 2048, .maxTargetBytes = 100, .maxBodyBytes = 1000});
+  const auto status = [&](const std::string& text) {
+    Client client(server->port());
+    client.send(text);
+    const std::string response = client.response();
+    EXPECT_NE(response.find("connection: close"), std::string::npos);
+    EXPECT_NE(response.find(R"({"error":{"message":)"), std::string::npos) << response;
+    EXPECT_EQ(client.readAll(), "");
+    return response.size() > 12 ? response.substr(9, 3) : "none";
+  };
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n"), "413");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x')), "413");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x')),
+            "413");
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(4000, 'x') + "\r\n\r\n"), "431");
+  EXPECT_EQ(status("GET /" + std::string(200, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n"), "414");
+  EXPECT_EQ(status("nonsense\r\n\r\n"), "400");
+  EXPECT_EQ(status("GET / HTTP/3.0\r\n\r\n"), "505");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n"), "400");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            "400");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "501");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nContent-Length: 1\r\n\r\n"), "417");
+  EXPECT_EQ(requests, 0);
+}
+
+TEST_F(HttpTest, Timeouts) {
+  start({.headerTimeout = milliseconds(100), .bodyTimeout = milliseconds(100), .idleTimeout = milliseconds(200)});
+  Client header(server->port());
+  header.send("GET / HTT");
+  EXPECT_TRUE(header.readAll().starts_with("HTTP/1.1 408"));
+  Client body(server->port());
+  body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_TRUE(body.readAll().starts_with("HTTP/1.1 408"));
+  Client idle(server->port());
+  EXPECT_EQ(idle.readAll(), "");
+}
+
+TEST_F(HttpTest, StreamEndsAtOnceAndConnectionGoesOn) {
+  start();
+  Client client(server->port());
+  client.send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string head = client.readUntil("\r\n\r\n");
+  EXPECT_NE(head.find("transfer-encoding: chunked"), std::string::npos);
+  const std::string body = client.readUntil("0\r\n\r\n");
+  EXPECT_EQ(body, "9\r\ndata: x\n\n\r\n9\r\ndata: x\n\n\r\n9\r\ndata: x\n\n\r\n0\r\n\r\n");
+  client.send("GET /again HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_NE(client.response().find("GET /again|"), std::string::npos);
+  EXPECT_FALSE(aborted);
+}
+
+TEST_F(HttpTest, OldClientsStreamEndsWithTheConnection) {
+  start();
+  Client client(server->port());
+  client.send("GET /stream HTTP/1.0\r\n\r\n");
+  const std::string all = client.readAll();
+  EXPECT_EQ(all.find("transfer-encoding"), std::string::npos);
+  EXPECT_TRUE(all.ends_with("\r\n\r\ndata: x\n\ndata: x\n\ndata: x\n\n")) << all;
+}
+
+TEST_F(HttpTest, DisconnectIsNoticed) {
+  start();
+  {
+    Client client(server->port());
+    client.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 500 && requests == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_TRUE(eventually(aborted));
+}
+
+TEST_F(HttpTest, SlowReaderIsDropped) {
+  start({.maxStreamBacklog = 65536});
+  Client client(server->port());
+  const int small = 4096;
+  setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(eventually(writeFailed));
+  EXPECT_TRUE(eventually(aborted));
+}
+
+TEST_F(HttpTest, UnansweredExchangeIs500) {
+  start();
+  Client client(server->port());
+  client.send("GET /drop HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(client.response().starts_with("HTTP/1.1 500"));
+}
+
+TEST_F(HttpTest, DrainFinishesWhatRuns) {
+  start();
+  Client idle(server->port()), busy(server->port());
+  busy.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  idle.response();
+  for (int i = 0; i < 500 && requests < 2; ++i) std::this_thread::sleep_for(milliseconds(10));
+  server->stopAccepting();
+  EXPECT_EQ(idle.readAll(), "") << "idle connections are closed";
+  EXPECT_FALSE(server->waitUntilClosed(milliseconds(100)));
+  held->respond({.body = "{}"});
+  held.reset();
+  const std::string response = busy.readAll();
+  EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK")) << response;
+  EXPECT_NE(response.find("connection: close"), std::string::npos);
+  busy.close();
+  EXPECT_TRUE(server->waitUntilClosed(milliseconds(5000)));
+  Client late(server->port());
+  late.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(late.readAll(), "");
+}
+
+TEST_F(HttpTest, ConnectionLimit) {
+  start({.maxConnections = 2});
+  Client a(server->port()), b(server->port());
+  a.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  a.response();
+  b.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  b.response();
+  Client c(server->port());
+  EXPECT_EQ(c.readAll(), "");
+}
+
+TEST_F(HttpTest, AddressesAndFaults) {
+  start();
+  EXPECT_EQ(server->url(), "http://127.0.0.1:" + std::to_string(server->port()));
+  HttpServer taken({.port = server->port()}, [](HttpRequest, std::shared_ptr<HttpExchange>) {});
+  EXPECT_THROW(taken.start(), Error);
+  HttpServer nowhere({.host = "203.0.113.1", .port = 0}, [](HttpRequest, std::shared_ptr<HttpExchange>) {});
+  EXPECT_THROW(nowhere.start(), Error);
+}
+
+}  // namespace
+}  // namespace chorus::server

@@ -1,0 +1,109 @@
+#include "server/http/http_wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+namespace chorus::server {
+
+std::string_view HttpRequest::header(std::string_view lowerName) const {
+  for (const auto& [name, value] : headers) {
+    if (name == lowerName) return value;
+  }
+  return {};
+}
+
+std::string_view reasonPhrase(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
+    case 414:
+      return "URI Too Long";
+    case 415:
+      return "Unsupported Media Type";
+    case 417:
+      return "Expectation Failed";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Status";
+  }
+}
+
+std::string responseHead(int status, std::string_view contentType, int64_t contentLength, bool keepAlive,
+                         std::string_view requestId, const HttpHeaders& headers) {
+  std::string out = fmt::format("HTTP/1.1 {} {}\r\nserver: chorus\r\n", status, reasonPhrase(status));
+  if (!contentType.empty()) out += fmt::format("content-type: {}\r\n", contentType);
+  if (contentLength >= 0) out += fmt::format("content-length: {}\r\n", contentLength);
+  if (contentLength < 0) out += "cache-control: no-cache\r\n";
+  if (contentLength == kChunkedLength) out += "transfer-encoding: chunked\r\n";
+  if (!requestId.empty()) out += fmt::format("x-request-id: {}\r\n", requestId);
+  for (const auto& [name, value] : headers) out += fmt::format("{}: {}\r\n", name, value);
+  out += keepAlive ? "connection: keep-alive\r\n\r\n" : "connection: close\r\n\r\n";
+  return out;
+}
+
+void appendChunk(std::string& out, std::string_view bytes) {
+  out += fmt::format("{:x}\r\n", bytes.size());
+  out += bytes;
+  out += "\r\n";
+}
+
+std::string sseEvent(std::string_view payload) {
+  std::string out;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = payload.find('\n', begin);
+    out += "data: ";
+    out += payload.substr(begin, end == std::string_view::npos ? end : end - begin);
+    out += '\n';
+    if (end == std::string_view::npos) break;
+    begin = end + 1;
+  }
+  out += '\n';
+  return out;
+}
+
+std::string randomId(std::string_view prefix) {
+  thread_local std::mt19937_64 rng = [] {
+    std::random_device device;
+    std::seed_seq seed{device(), device(), device(), device(), device(), device(), device(), device()};
+    return std::mt19937_64(seed);
+  }();
+  const uint64_t high = rng();
+  const uint64_t low = rng();
+  return fmt::format("{}{:016x}{:016x}", prefix, high, low);
+}
+
+bool isWellFormedRequestId(std::string_view id) {
+  const auto allowed = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' ||
+           c == '-';
+  };
+  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), allowed);
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,67 @@
+#include "server/http/shutdown_signal.h"
+
+#include <csignal>
+
+#include "base/log.h"
+
+namespace chorus::server {
+namespace {
+
+sigset_t watchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+// Ends the process by the signal itself, so that its parent sees why.
+[[noreturn]] void dieBy(int signal) {
+  std::signal(signal, SIG_DFL);
+  const sigset_t set = watchedSignals();
+  std::raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::_Exit(128 + signal);
+}
+
+}  // namespace
+
+ShutdownSignal::ShutdownSignal() {
+  const sigset_t set = watchedSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] { watch(); });
+}
+
+ShutdownSignal::~ShutdownSignal() {
+  ending_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+  const sigset_t set = watchedSignals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+bool ShutdownSignal::waitFor(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return came_.wait_for(lock, timeout, [this] { return requested_; });
+}
+
+void ShutdownSignal::watch() {
+  const sigset_t set = watchedSignals();
+  while (true) {
+    int signal = 0;
+    if (sigwait(&set, &signal) != 0) continue;
+    if (ending_) return;
+    {
+      std::lock_guard lock(mutex_);
+      if (graceful_ && !requested_) {
+        log::info("stopping: no new requests, running ones may finish; a second signal stops at once");
+        requested_ = true;
+        came_.notify_all();
+        continue;
+      }
+    }
+    dieBy(signal);
+  }
+}
+
+}  // namespace chorus::server

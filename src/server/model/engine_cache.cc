@@ -1,0 +1,246 @@
+#include "server/model/engine_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/sha256.h"
+
+namespace chorus::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kBuilding = "building-";
+constexpr size_t kKeyDigits = 32;
+constexpr size_t kEntriesPerSource = 2;
+
+// An exclusive flock for the object's life.
+class EntryLock {
+ public:
+  static std::optional<EntryLock> tryAcquire(const fs::path& file) {
+    EntryLock lock(file);
+    if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+    return lock;
+  }
+  static EntryLock acquire(const fs::path& file) {
+    bool told = false;
+    while (true) {
+      if (auto lock = tryAcquire(file)) return std::move(*lock);
+      if (!told) log::info("another process is preparing this model; waiting for it");
+      told = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+  EntryLock(EntryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~EntryLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  explicit EntryLock(const fs::path& file) : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (fd_ < 0) fail(ErrorCode::kExhausted, "{}: cannot lock: {}", file.string(), std::strerror(errno));
+  }
+  int fd_;
+};
+
+void syncPath(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  const int result = ::fsync(fd);
+  const int reason = errno;
+  ::close(fd);
+  if (result != 0 && reason != EINVAL) {
+    fail(ErrorCode::kExhausted, "{}: cannot write: {}", path.string(), std::strerror(reason));
+  }
+}
+
+std::vector<fs::path> regularFiles(const fs::path& directory) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void removeQuietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+bool isWeightFile(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name.ends_with(".bin") ||
+         name.ends_with(".bin.index.json");
+}
+
+}  // namespace
+
+fs::path defaultCacheDirectory() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const auto own = variable("CHORUS_CACHE_DIR"); !own.empty()) return own;
+  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "chorus";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "chorus";
+  fail(ErrorCode::kInvalidArgument, "no place for the engine cache: set --cache_dir, CHORUS_CACHE_DIR or HOME");
+}
+
+EngineCache::EngineCache(fs::path root)
+    : root_([&] {
+        std::error_code error;
+        fs::create_directories(root, error);
+        if (error) {
+          fail(ErrorCode::kInvalidArgument, "--cache_dir {}: cannot create it: {}", root.string(), error.message());
+        }
+        return fs::absolute(root);
+      }()),
+      digests_(root_ / "digests.json") {}
+
+EngineCache::~EngineCache() { digests_.save(); }
+
+std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& dtype, const BuildConfig& build) {
+  const fs::path config = modelDirectory / "config.json";
+  if (!fs::is_regular_file(config)) {
+    fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json",
+         modelDirectory.string());
+  }
+  std::vector<fs::path> files{config};
+  for (const auto& entry : fs::directory_iterator(modelDirectory)) {
+    if (entry.is_regular_file() && isWeightFile(entry.path())) files.push_back(entry.path());
+  }
+  std::sort(files.begin() + 1, files.end());
+  Sha256 hash;
+  for (const auto& file : files) {
+    hash.update(fmt::format("{} {} {}\n", file.filename().string(), fs::file_size(file), digests_.of(file)));
+  }
+  // Another program may convert otherwise.
+  hash.update(
+      fmt::format("dtype {}\nbuild {}\nprogram {}\n", dtype, build.toJson().dump(), digests_.of("/proc/self/exe")));
+  digests_.save();
+  return hash.hex().substr(0, kKeyDigits);
+}
+
+bool EngineCache::isIntact(const fs::path& entry) {
+  if (!fs::exists(entry / "manifest.json")) return false;
+  try {
+    const Json manifest = readJsonFile(entry / "manifest.json");
+    for (const auto& [name, digest] : manifest.at("files").items()) {
+      if (digests_.of(entry / name) == digest.get<std::string>()) continue;
+      log::warn("{}: changed since it was built; building again", (entry / name).string());
+      return false;
+    }
+    return true;
+  } catch (const std::exception& e) {
+    log::warn("cached engine is damaged ({}); building again", e.what());
+    return false;
+  }
+}
+
+fs::path EngineCache::ensure(const std::string& key, const fs::path& source, const Builder& build) {
+  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+  const fs::path entry = root_ / key;
+  if (!isIntact(entry)) {
+    fs::remove_all(entry);
+    removeStale(key);
+    buildEntry(key, source, build);
+    prune(key, source);
+  }
+  std::error_code ignored;
+  fs::last_write_time(entry, fs::file_time_type::clock::now(), ignored);
+  digests_.save();
+  return entry / "engine";
+}
+
+void EngineCache::discard(const std::string& key) {
+  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+  removeQuietly(root_ / key);
+}
+
+void EngineCache::buildEntry(const std::string& key, const fs::path& source, const Builder& build) {
+  const fs::path staging = root_ / fmt::format("{}{}-{}", kBuilding, key, ::getpid());
+  const fs::path work = staging / "work";
+  try {
+    removeQuietly(staging);
+    fs::create_directories(work);
+    build(work, staging / "engine");
+    removeQuietly(work);
+    Json files = Json::object();
+    for (const auto& file : regularFiles(staging)) {
+      syncPath(file);
+      files[fs::relative(file, staging).string()] = digests_.of(file);
+    }
+    const Json manifest{{"source", fs::absolute(source).lexically_normal().string()}, {"files", files}};
+    writeFileAtomically(staging / "manifest.json", manifest.dump(1) + "\n");
+    syncPath(staging / "engine");
+    syncPath(staging);
+    fs::rename(staging, root_ / key);
+    syncPath(root_);
+    for (const auto& [name, digest] : files.items()) digests_.remember(root_ / key / name, digest.get<std::string>());
+  } catch (const std::exception& e) {
+    const std::string reason = e.what();
+    const auto* own = dynamic_cast<const Error*>(&e);
+    removeQuietly(staging);
+    if (own != nullptr && own->code() != ErrorCode::kExhausted) throw;
+    fail(ErrorCode::kExhausted, "cannot build the engine in {}: {}; free space there or choose another --cache_dir",
+         root_.string(), reason);
+  }
+}
+
+// Removes what builders left behind that no longer run: nobody else can hold the lock of such an entry.
+void EngineCache::removeStale(const std::string& ownKey) {
+  std::vector<fs::path> candidates;
+  for (const auto& entry : fs::directory_iterator(root_)) {
+    if (entry.path().filename().string().starts_with(kBuilding)) candidates.push_back(entry.path());
+  }
+  for (const auto& path : candidates) {
+    const std::string key = path.filename().string().substr(kBuilding.size(), ownKey.size());
+    if (key == ownKey) {
+      removeQuietly(path);
+    } else if (const auto lock = EntryLock::tryAcquire(root_ / (key + ".lock"))) {
+      removeQuietly(path);
+    }
+  }
+}
+
+// A running server keeps its engine mapped, so removing an entry that is in use harms nobody.
+void EngineCache::prune(const std::string& key, const fs::path& source) {
+  const std::string name = fs::absolute(source).lexically_normal().string();
+  std::vector<std::pair<fs::file_time_type, fs::path>> others;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root_, ignored)) {
+    const fs::path manifest = entry.path() / "manifest.json";
+    if (entry.path().filename() == key || !fs::exists(manifest, ignored)) continue;
+    try {
+      if (jsonGet<std::string>(readJsonFile(manifest), "source", manifest.string()) != name) continue;
+    } catch (const Error&) {
+      continue;
+    }
+    others.emplace_back(fs::last_write_time(entry.path(), ignored), entry.path());
+  }
+  std::sort(others.rbegin(), others.rend());
+  for (size_t i = kEntriesPerSource - 1; i < others.size(); ++i) {
+    const fs::path& path = others[i].second;
+    if (const auto lock = EntryLock::tryAcquire(root_ / (path.filename().string() + ".lock"))) {
+      log::info("removing an older engine of this model from the cache: {}", path.filename().string());
+      removeQuietly(path);
+    }
+  }
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,31 @@
+#include "server/model/engine_client.h"
+
+namespace chorus::server {
+namespace {
+
+class ExecutorClient : public EngineClient {
+ public:
+  explicit ExecutorClient(executor::Executor& executor) : executor_(executor) {}
+
+  executor::IdType enqueue(const executor::Request& request, Callback callback) override {
+    return executor_.enqueueRequest(request, std::move(callback));
+  }
+  void cancel(executor::IdType id) override { executor_.cancelRequest(id); }
+  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) override {
+    executor_.registerAdapter(taskId, directory);
+  }
+  int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
+  int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }
+  int32_t vocabSize() const override { return executor_.getVocabSize(); }
+
+ private:
+  executor::Executor& executor_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineClient> makeEngineClient(executor::Executor& executor) {
+  return std::make_unique<ExecutorClient>(executor);
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,44 @@
+// The names that clients may put in "model": the base model and its adapters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chorus/types.h"
+#include "server/model/text_codec.h"
+
+namespace chorus::server {
+
+struct ServedModel {
+  std::string name;
+  std::optional<executor::IdType> adapterId;  // unset for the base model
+  std::string fingerprint;                    // system_fingerprint: changes with the weights
+  int64_t created = 0;                        // seconds since 1970
+  std::shared_ptr<const TextCodec> text;
+};
+
+// Thread-safe. Entries are immutable; a request keeps the entry it began with.
+class ModelCatalog {
+ public:
+  explicit ModelCatalog(ServedModel base);
+
+  std::shared_ptr<const ServedModel> find(std::string_view name) const;  // nullptr when unknown
+  const ServedModel& base() const { return *base_; }
+  // Base first, adapters by name.
+  std::vector<std::shared_ptr<const ServedModel>> list() const;
+  // False when the name is taken.
+  bool addAdapter(ServedModel adapter);
+
+ private:
+  std::shared_ptr<const ServedModel> base_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters_;
+};
+
+}  // namespace chorus::server

@@ -1,0 +1,77 @@
+#include "server/model/served_engine.h"
+
+#include <chrono>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "convert/huggingface.h"
+#include "engine/build.h"
+#include "server/model/engine_cache.h"
+
+namespace chorus::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+BuildConfig buildConfigFor(const ServeOptions& options) {
+  BuildConfig build;
+  build.max_batch_size = options.maxBatchSize.value_or(build.max_batch_size);
+  build.max_num_tokens = options.maxNumTokens.value_or(build.max_num_tokens);
+  build.max_seq_len = options.maxSeqLen.value_or(0);
+  build.max_input_len = 1 << 28;  // buildEngine cuts it to max_seq_len
+  build.lora_plugin = true;
+  build.dora_plugin = true;
+  build.max_lora_rank = options.maxLoraRank;
+  return build;
+}
+
+void checkGivenEngine(const ServeOptions& options) {
+  const auto refuse = [](bool given, const char* flag) {
+    if (given) {
+      fail(ErrorCode::kInvalidArgument,
+           "{} only acts on a Hugging Face directory; with --engine_dir it is chorus "
+           "build that takes it",
+           flag);
+    }
+  };
+  refuse(options.dtype != "auto", "--dtype");
+  refuse(options.maxSeqLen.has_value(), "--max_seq_len");
+  if (options.tokenizerDirectory.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
+  }
+}
+
+}  // namespace
+
+ServedEngine locateEngine(const ServeOptions& options) {
+  if (!options.engineDirectory.empty()) {
+    checkGivenEngine(options);
+    return {options.engineDirectory, options.tokenizerDirectory, nullptr};
+  }
+  const fs::path model = options.modelDirectory;
+  const fs::path tokenizer = options.tokenizerDirectory.empty() ? model : fs::path(options.tokenizerDirectory);
+  ConvertOptions convert;
+  if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
+  const BuildConfig build = buildConfigFor(options);
+  const auto cache = std::make_shared<EngineCache>(
+      (options.cacheDirectory.empty() ? defaultCacheDirectory() : fs::path(options.cacheDirectory)) / "engines");
+  const std::string key = cache->keyFor(model, options.dtype, build);
+  const auto ensure = [=] {
+    return cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
+      const auto begin = std::chrono::steady_clock::now();
+      log::info("preparing {} for its first start", model.string());
+      convertHuggingFace(model, work / "checkpoint", convert);
+      buildEngine(work / "checkpoint", engine, build);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      log::info("prepared in {:.1f} s", took.count());
+    });
+  };
+  const fs::path engine = ensure();
+  return {engine, tokenizer, [=] {
+            cache->discard(key);
+            ensure();
+          }};
+}
+
+}  // namespace chorus::server

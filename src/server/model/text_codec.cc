@@ -1,0 +1,90 @@
+#include "server/model/text_codec.h"
+
+#include "base/error.h"
+#include "text/chat_template.h"
+#include "text/incremental_detokenizer.h"
+#include "text/stop_matcher.h"
+#include "text/tokenizer/token_bytes.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace chorus::server {
+namespace {
+
+class DetokenizedStream : public TextStream {
+ public:
+  DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const TextStreamOptions& options)
+      : detokenizer_(std::move(tokenizer), options.skipSpecialTokens),
+        matcher_(options.stops, options.includeStop),
+        before_stops_(options.stopsFrom) {}
+
+  Piece push(int32_t token) override {
+    std::string text = detokenizer_.feed(token);
+    if (before_stops_ > 0) {
+      --before_stops_;
+      return {std::move(text), std::nullopt};
+    }
+    return piece(matcher_.feed(text));
+  }
+
+  Piece finish() override {
+    std::string text = matcher_.feed(detokenizer_.flush());
+    if (!matcher_.stopped()) text += matcher_.flush();
+    return piece(std::move(text));
+  }
+
+ private:
+  Piece piece(std::string text) const {
+    if (!matcher_.stopped()) return {std::move(text), std::nullopt};
+    return {std::move(text), matcher_.matchedStop()};
+  }
+
+  IncrementalDetokenizer detokenizer_;
+  StopMatcher matcher_;
+  int32_t before_stops_;
+};
+
+class TokenizerCodec : public TextCodec {
+ public:
+  explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
+
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
+    return tokenizer_->encode(text, addSpecialTokens);
+  }
+  std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const override {
+    return tokenizer_->decode(tokens, skipSpecialTokens);
+  }
+  std::string tokenBytes(int32_t token) const override { return chorus::tokenBytes(*tokenizer_, token); }
+  std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
+    return std::make_unique<DetokenizedStream>(tokenizer_, options);
+  }
+  int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
+  std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
+  bool hasChatTemplate() const override { return !chat_.empty(); }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
+                         const ChatRendering& how) const override {
+    ChatTemplateInput input;
+    input.messages = messages;
+    input.tools = tools;
+    input.documents = how.documents;
+    input.variables = how.variables;
+    input.add_generation_prompt = how.addGenerationPrompt;
+    input.continue_final_message = how.continueFinalMessage;
+    return chat_.render(std::move(input), how.chatTemplate);
+  }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  ChatTemplates chat_;
+};
+
+}  // namespace
+
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory,
+                                               const std::filesystem::path& fallback) {
+  const TokenizerFiles files = readTokenizerFiles(directory, fallback);
+  return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(files.tokenizer, files.config, files.source));
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,14 @@
+// POST /v1/chat/completions.
+#pragma once
+
+#include <memory>
+
+#include "server/openai/api_context.h"
+#include "server/http/http.h"
+
+namespace chorus::server {
+
+// As handleCompletion.
+void handleChat(const ApiContext& context, const HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange);
+
+}  // namespace chorus::server

@@ -1,0 +1,79 @@
+#include "server/openai/chat_messages.h"
+
+#include <fmt/format.h>
+
+#include "server/openai/errors.h"
+#include "server/openai/request_json.h"
+
+namespace chorus::server {
+namespace {
+
+constexpr size_t kMaxMessages = 4096;
+
+std::string joinParts(const FieldReader& message, const OrderedJson& parts) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const FieldReader part(parts[i], message.nameOf(fmt::format("content[{}]", i)));
+    const std::string type = part.string("type").value_or("");
+    if (type != "text" && type != "refusal") {
+      part.refuse("type", fmt::format("only text is supported, not '{}'", type.substr(0, 64)));
+    }
+    const auto piece = part.string(type);
+    if (!piece) part.refuse(type, "it is missing");
+    if (i > 0) text += '\n';
+    text += *piece;
+  }
+  return text;
+}
+
+OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& calls) {
+  if (!calls.is_array()) message.refuse("tool_calls", "expected an array");
+  OrderedJson out = calls;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::string path = message.nameOf(fmt::format("tool_calls[{}]", i));
+    const FieldReader call(out[i], path);
+    if (call.find("function") == nullptr) call.refuse("function", "it is missing");
+    OrderedJson& function = out[i]["function"];
+    const FieldReader reader(function, path + ".function");
+    if (!reader.string("name")) reader.refuse("name", "it is missing");
+    const OrderedJson* arguments = reader.find("arguments");
+    if (arguments == nullptr || arguments->is_object()) continue;
+    const std::string text = reader.string("arguments").value_or("");
+    OrderedJson parsed = OrderedJson::object();
+    try {
+      if (!text.empty()) parsed = parseRequestJson(text);
+    } catch (const ApiError&) {
+      reader.refuse("arguments", "expected a JSON object in a string");
+    }
+    function["arguments"] = std::move(parsed);
+  }
+  return out;
+}
+
+}  // namespace
+
+OrderedJson normalizeMessages(const OrderedJson& messages) {
+  if (!messages.is_array() || messages.empty() || messages.size() > kMaxMessages) {
+    throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxMessages),
+                            "messages", "invalid_value");
+  }
+  OrderedJson out = messages;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const FieldReader message(messages[i], fmt::format("messages[{}]", i));
+    if (message.string("role").value_or("").empty()) message.refuse("role", "it is missing");
+    const OrderedJson* calls = message.find("tool_calls");
+    const OrderedJson* content = message.find("content");
+    if (content == nullptr) {
+      if (calls == nullptr && *message.string("role") != "assistant") message.refuse("content", "it is missing");
+      out[i]["content"] = nullptr;
+    } else if (content->is_array()) {
+      out[i]["content"] = joinParts(message, *content);
+    } else if (!content->is_string()) {
+      message.refuse("content", "expected a string or an array of parts");
+    }
+    if (calls != nullptr) out[i]["tool_calls"] = normalizeToolCalls(message, *calls);
+  }
+  return out;
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,52 @@
+#include "server/openai/chat_rendering.h"
+
+#include <fmt/format.h>
+
+namespace chorus::server {
+namespace {
+
+constexpr size_t kMaxVariables = 64;
+constexpr size_t kMaxDocuments = 1024;
+
+OrderedJson readVariables(const FieldReader& fields) {
+  constexpr const char* kField = "chat_template_kwargs";
+  const OrderedJson* variables = fields.find(kField);
+  if (variables == nullptr) return OrderedJson::object();
+  if (!variables->is_object() || variables->size() > kMaxVariables) {
+    fields.refuse(kField, fmt::format("expected an object of at most {} names", kMaxVariables));
+  }
+  for (const char* name :
+       {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template"}) {
+    if (variables->contains(name)) fields.refuse(kField, fmt::format("'{}' is a field of the request itself", name));
+  }
+  return *variables;
+}
+
+OrderedJson readDocuments(const FieldReader& fields) {
+  const OrderedJson* documents = fields.find("documents");
+  if (documents == nullptr || (documents->is_array() && documents->empty())) return nullptr;
+  if (!documents->is_array() || documents->size() > kMaxDocuments) {
+    fields.refuse("documents", fmt::format("expected an array of at most {} objects", kMaxDocuments));
+  }
+  for (const OrderedJson& document : *documents) {
+    if (!document.is_object()) fields.refuse("documents", "each document must be an object");
+  }
+  return *documents;
+}
+
+}  // namespace
+
+ChatRendering readChatRendering(const FieldReader& fields) {
+  ChatRendering how;
+  how.documents = readDocuments(fields);
+  how.variables = readVariables(fields);
+  how.chatTemplate = fields.string("chat_template");
+  how.addGenerationPrompt = fields.boolean("add_generation_prompt").value_or(true);
+  how.continueFinalMessage = fields.boolean("continue_final_message").value_or(false);
+  if (how.continueFinalMessage && how.addGenerationPrompt) {
+    fields.refuse("continue_final_message", "it needs 'add_generation_prompt' to be false");
+  }
+  return how;
+}
+
+}  // namespace chorus::server

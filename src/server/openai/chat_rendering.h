@@ -1,0 +1,13 @@
+// The fields of a chat request that vLLM has for the template.
+#pragma once
+
+#include "server/openai/request_json.h"
+#include "server/model/text_codec.h"
+
+namespace chorus::server {
+
+// "chat_template", "chat_template_kwargs", "documents", "add_generation_prompt", "continue_final_message". Throws
+// ApiError with status 400 that names the field.
+ChatRendering readChatRendering(const FieldReader& fields);
+
+}  // namespace chorus::server

@@ -1,0 +1,115 @@
+#include "server/openai/completions.h"
+
+#include <fmt/format.h>
+
+#include "server/openai/generation_writer.h"
+#include "server/openai/log_probs.h"
+#include "server/openai/openai_types.h"
+
+namespace chorus::server {
+namespace {
+
+constexpr int32_t kDefaultMaxTokens = 16;
+
+class CompletionWriter : public GenerationWriter {
+ public:
+  // echoes: what stands before each prompt's answers; empty without echo.
+  CompletionWriter(Setup setup, std::vector<std::string> echoes)
+      : GenerationWriter(std::move(setup), {"cmpl-", "text_completion", "text_completion"}),
+        echoes_(std::move(echoes)) {}
+
+ protected:
+  OrderedJson firstChoice(int32_t index) override {
+    // An echo with log probabilities waits for those of the prompt.
+    if (echoes_.empty() || options().promptLogProbs) return nullptr;
+    return choice(index, echoOf(index), nullptr, nullptr, nullptr);
+  }
+
+  OrderedJson deltaChoice(const GenerationDelta& delta) override {
+    offsets_.resize(std::max(offsets_.size(), static_cast<size_t>(delta.choice) + 1));
+    int64_t& offset = offsets_[static_cast<size_t>(delta.choice)];
+    const bool echo = !delta.promptLogProbs.empty();
+    return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text,
+                  completionLogProbs(*model().text, options(), tokensOf(delta), offset),
+                  delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
+  }
+
+  OrderedJson wholeChoice(const GenerationDelta& everything) override {
+    int64_t offset = 0;
+    return choice(everything.choice, echoOf(everything.choice) + everything.text,
+                  completionLogProbs(*model().text, options(), tokensOf(everything), offset),
+                  everything.finishReason.value_or("stop"), everything.stopReason);
+  }
+
+ private:
+  static std::vector<TokenLogProb> tokensOf(const GenerationDelta& delta) {
+    std::vector<TokenLogProb> all = delta.promptLogProbs;
+    all.insert(all.end(), delta.logProbs.begin(), delta.logProbs.end());
+    return all;
+  }
+
+  std::string echoOf(int32_t index) const {
+    return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().generated)];
+  }
+
+  static OrderedJson choice(int32_t index, const std::string& text, OrderedJson logProbs, OrderedJson finishReason,
+                            OrderedJson stopReason) {
+    OrderedJson json;
+    json["index"] = index;
+    json["text"] = text;
+    json["logprobs"] = std::move(logProbs);
+    json["finish_reason"] = std::move(finishReason);
+    json["stop_reason"] = std::move(stopReason);
+    return json;
+  }
+
+  std::vector<std::string> echoes_;
+  std::vector<int64_t> offsets_;
+};
+
+executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model,
+                             const CompletionRequest::Prompt& prompt) {
+  executor::VecTokens tokens;
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    tokens = model.text->encode(*text, true);
+  } else {
+    tokens = std::get<std::vector<int32_t>>(prompt);
+    for (const int32_t token : tokens) {
+      if (token >= context.engine.vocabSize()) {
+        throw ApiError::invalid(fmt::format("Invalid value for 'prompt': token id {} is not below the vocabulary's "
+                                            "size of {}.",
+                                            token, context.engine.vocabSize()),
+                                "prompt", "invalid_value");
+      }
+    }
+  }
+  if (tokens.empty()) {
+    throw ApiError::invalid("Invalid value for 'prompt': it has no tokens.", "prompt", "invalid_value");
+  }
+  return tokens;
+}
+
+}  // namespace
+
+void handleCompletion(const ApiContext& context, const HttpRequest& request,
+                      const std::shared_ptr<HttpExchange>& exchange) {
+  CompletionRequest parsed = parseCompletionRequest(request.body);
+  const auto model = context.models.find(parsed.options.model);
+  if (!model) throw ApiError::modelNotFound(parsed.options.model);
+
+  Generation::Job job{
+      .model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens, .promptField = "prompt"};
+  std::vector<std::string> echoes;
+  for (const auto& prompt : parsed.prompts) {
+    job.prompts.push_back(tokensOf(context, *model, prompt));
+    if (!parsed.echo) continue;
+    const auto* text = std::get_if<std::string>(&prompt);
+    echoes.push_back(text != nullptr ? *text : model->text->decode(job.prompts.back(), false));
+  }
+  const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
+  auto writer = std::make_shared<CompletionWriter>(GenerationWriter::Setup{exchange, model, parsed.options, choices},
+                                                   std::move(echoes));
+  startGeneration(context, std::move(job), exchange, std::move(writer));
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,282 @@
+// Stand-ins for tests: a byte-level codec, an engine that repeats its prompt, an exchange that records.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "server/model/engine_client.h"
+#include "server/http/http.h"
+#include "server/model/text_codec.h"
+
+namespace chorus::server {
+
+// Token ids are bytes; 256 begins a text, 257 ends one.
+class FakeCodec : public TextCodec {
+ public:
+  static constexpr int32_t kBegin = 256;
+  static constexpr int32_t kEnd = 257;
+
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
+    std::vector<int32_t> ids;
+    if (addSpecialTokens) ids.push_back(kBegin);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string decode(std::span<const int32_t> tokens, bool) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      if (token < 256) text += static_cast<char>(token);
+    }
+    return text;
+  }
+  std::string tokenBytes(int32_t token) const override {
+    if (token < 256) return std::string(1, static_cast<char>(token));
+    return token == kBegin ? "<s>" : "</s>";
+  }
+  std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
+    return std::make_unique<Stream>(options);
+  }
+  int32_t vocabSize() const override { return 258; }
+  std::optional<int32_t> eosTokenId() const override { return kEnd; }
+  bool hasChatTemplate() const override { return true; }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
+                         const ChatRendering& how) const override {
+    std::string prompt = tools.is_null() ? "" : "[tools]";
+    if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
+    for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";
+    if (!how.documents.is_null()) prompt += how.documents.dump();
+    for (const auto& message : messages) {
+      if (message["role"] == "raise") fail(ErrorCode::kInvalidArgument, "/srv/model/template: roles must alternate");
+      prompt += message["role"].get<std::string>() + ":";
+      if (message["content"].is_string()) prompt += message["content"].get<std::string>();
+      prompt += ";";
+    }
+    return prompt;
+  }
+
+ private:
+  class Stream : public TextStream {
+   public:
+    explicit Stream(TextStreamOptions options) : options_(std::move(options)) {}
+    Piece push(int32_t token) override {
+      if (token < 256) held_ += static_cast<char>(token);
+      if (token == kEnd && !options_.skipSpecialTokens) held_ += "</s>";
+      if (options_.stopsFrom-- > 0) return finish();
+      for (const auto& stop : options_.stops) {
+        const size_t at = held_.find(stop);
+        if (at != std::string::npos) return {held_.substr(0, at + (options_.includeStop ? stop.size() : 0)), stop};
+      }
+      size_t keep = 0;
+      for (const auto& stop : options_.stops) {
+        for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
+          if (held_.ends_with(stop.substr(0, n))) keep = n;
+        }
+      }
+      Piece piece{held_.substr(0, held_.size() - keep), std::nullopt};
+      held_.erase(0, held_.size() - keep);
+      return piece;
+    }
+    Piece finish() override { return {std::exchange(held_, ""), std::nullopt}; }
+
+   private:
+    TextStreamOptions options_;
+    std::string held_;
+  };
+};
+
+// Answers every request with its own prompt's tokens, over and over (shifted by the adapter's id), one each step.
+// A prompt token equal to an end id ends it. Runs on a thread of its own.
+class FakeEngine : public EngineClient {
+ public:
+  explicit FakeEngine(std::chrono::microseconds step = std::chrono::microseconds(100)) : step_(step) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FakeEngine() override { stop(); }
+
+  // No callback runs afterwards.
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  executor::IdType enqueue(const executor::Request& request, Callback callback) override {
+    std::lock_guard lock(mutex_);
+    if (requests_.size() >= queueLimit) fail(ErrorCode::kExhausted, "the request queue is full");
+    requests_.emplace(++lastId_, Running{request, std::move(callback), {}});
+    seen.push_back(request);
+    wake_.notify_all();
+    return lastId_;
+  }
+  void cancel(executor::IdType id) override {
+    std::lock_guard lock(mutex_);
+    if (requests_.erase(id) > 0) ++cancelled;
+  }
+  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) override {
+    adapters[taskId] = directory;
+  }
+  int32_t maxInputLen() const override { return 200; }
+  int32_t maxSeqLen() const override { return 256; }
+  int32_t vocabSize() const override { return 258; }
+
+  size_t running() {
+    std::lock_guard lock(mutex_);
+    return requests_.size();
+  }
+
+  size_t queueLimit = 64;
+  std::string errorText;  // when set, every request fails with it after its first token
+  executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
+  std::atomic<int> cancelled{0};
+  std::vector<executor::Request> seen;
+  std::map<executor::IdType, std::filesystem::path> adapters;
+
+ private:
+  struct Running {
+    executor::Request request;
+    Callback callback;
+    executor::VecTokens made;
+  };
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return stop_ || !requests_.empty(); });
+      if (stop_) return;
+      for (auto it = requests_.begin(); it != requests_.end();) {
+        it = advance(it->first, it->second) ? requests_.erase(it) : std::next(it);
+      }
+      lock.unlock();
+      std::this_thread::sleep_for(step_);
+      lock.lock();
+    }
+  }
+
+  bool advance(executor::IdType id, Running& running) {
+    const executor::Request& request = running.request;
+    if (!errorText.empty() && !running.made.empty()) {
+      running.callback(executor::Response(id, errorText, std::nullopt, errorCode));
+      return true;
+    }
+    const auto& prompt = request.getInputTokenIds();
+    int32_t token = prompt[running.made.size() % prompt.size()];
+    if (token < 256 && request.getLoraConfig()) token += static_cast<int32_t>(request.getLoraConfig()->getTaskId());
+    running.made.push_back(token);
+    executor::Result result;
+    const auto& extra = request.getExtraEndIds();
+    const bool ended = request.getEndId() == token || std::find(extra.begin(), extra.end(), token) != extra.end();
+    result.isFinal = ended || static_cast<int32_t>(running.made.size()) >= request.getMaxTokens();
+    result.finishReasons = {ended            ? executor::FinishReason::kEND_ID
+                            : result.isFinal ? executor::FinishReason::kLENGTH
+                                             : executor::FinishReason::kNOT_FINISHED};
+    result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
+    addLogProbs(request, running.made.size(), result);
+    if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
+    return result.isFinal;
+  }
+
+  // -0.5 for every token of a greedy answer, minus the seed (1000 at most) of others, -0.25 for the prompt's. The
+  // likeliest are ids from the token upwards, each 1 less likely than the one before.
+  static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
+    const executor::OutputConfig output = request.getOutputConfig();
+    const auto likeliest = [&](int32_t token, float logProb) {
+      std::vector<executor::TokenLogProb> all;
+      for (int32_t i = 0; i < output.topLogProbs; ++i) all.push_back({token + i, logProb - static_cast<float>(i)});
+      return all;
+    };
+    if (output.returnLogProbs) {
+      const auto seed = request.getSamplingConfig().getSeed();
+      const float logProb = seed ? -static_cast<float>(std::min<uint64_t>(*seed, 1000)) : -0.5f;
+      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), logProb);
+      auto& top = result.topLogProbs.emplace().emplace_back();
+      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, logProb));
+    }
+    if (!output.returnPromptLogProbs || (request.getStreaming() && made > 1)) return;
+    const auto& prompt = request.getInputTokenIds();
+    result.promptLogProbs.emplace(prompt.size() - 1, -0.25f);
+    auto& top = result.promptTopLogProbs.emplace();
+    for (size_t i = 1; i < prompt.size(); ++i) top.push_back(likeliest(prompt[i], -0.25f));
+  }
+
+  std::chrono::microseconds step_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  executor::IdType lastId_ = 0;
+  std::map<executor::IdType, Running> requests_;
+  std::thread thread_;
+};
+
+// Keeps what was sent; wait() blocks until the answer is complete.
+class FakeExchange : public HttpExchange {
+ public:
+  void respond(HttpResponse response) override {
+    std::lock_guard lock(mutex_);
+    if (done_ || streaming_) return;
+    response_ = std::move(response);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void beginStream(int status, std::string_view contentType) override {
+    std::lock_guard lock(mutex_);
+    streaming_ = true;
+    response_.status = status;
+    response_.contentType = contentType;
+  }
+  bool write(std::string_view bytes) override {
+    std::lock_guard lock(mutex_);
+    response_.body += bytes;
+    return !gone_;
+  }
+  void endStream() override {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void onAbort(std::function<void()> callback) override {
+    std::lock_guard lock(mutex_);
+    abort_ = std::move(callback);
+  }
+
+  void disconnect() {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      gone_ = true;
+      callback.swap(abort_);
+    }
+    if (callback) callback();
+  }
+  HttpResponse wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return done_; });
+    return done_ ? response_ : HttpResponse{.status = 0};
+  }
+  bool streaming() {
+    std::lock_guard lock(mutex_);
+    return streaming_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  HttpResponse response_;
+  bool done_ = false, streaming_ = false, gone_ = false;
+  std::function<void()> abort_;
+};
+
+}  // namespace chorus::server

@@ -1,0 +1,288 @@
+#include "server/openai/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace chorus::server {
+
+using executor::FinishReason;
+
+namespace {
+
+// model: the name that the client asked for.
+ApiError fromExecutor(const executor::Response& response, const std::string& model) {
+  using Code = executor::ResponseErrorCode;
+  const std::string message = clientMessage(response.getErrorMsg());
+  switch (response.getErrorCode()) {
+    case Code::kINVALID_ARGUMENT:
+    case Code::kUNSUPPORTED:
+    case Code::kCORRUPT:
+      return ApiError::invalid(message);
+    case Code::kNOT_FOUND:
+      return ApiError::modelNotFound(model);
+    case Code::kEXHAUSTED:
+      return ApiError::overloaded("Too many adapters are in use; try again soon.");
+    case Code::kINTERNAL:
+      break;
+  }
+  return ApiError::internal(message);
+}
+
+}  // namespace
+
+Generation::Generation(const ApiContext& context, Job job)
+    : context_(context),
+      job_(std::move(job)),
+      rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text)) {
+  const auto add = [this](int32_t id) {
+    if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
+  };
+  if (!job_.options.ignoreEos) {
+    endIds_ = context_.defaults.endIds;
+    // An adapter's own tokenizer may name another.
+    if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
+  }
+  for (const int32_t id : job_.options.stopTokenIds) add(id);
+}
+
+int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
+  const int64_t length = static_cast<int64_t>(prompt.size());
+  const int64_t contextLength = context_.engine.maxSeqLen();
+  const int64_t room = contextLength - length;
+  const int64_t asked = job_.options.maxTokens.value_or(job_.defaultMaxTokens);
+  if (length > context_.engine.maxInputLen() || room < std::max<int64_t>(asked, 1)) {
+    std::string message = fmt::format("This model's maximum context length is {} tokens", contextLength);
+    if (context_.engine.maxInputLen() < contextLength - 1) {
+      message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
+    }
+    message += fmt::format(
+        ". However, you requested {} tokens ({} in the {}, {} in the completion). Please reduce the "
+        "length of the {} or completion.",
+        length + asked, length, job_.promptField, asked, job_.promptField);
+    throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
+  }
+  return static_cast<int32_t>(asked > 0 ? asked : room);
+}
+
+executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
+  const GenerationOptions& options = job_.options;
+  const int32_t maxTokens = maxTokensFor(prompt);
+  if (options.sampling.minTokens.value_or(0) > maxTokens) {
+    throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
+                                        "may have.",
+                                        *options.sampling.minTokens, maxTokens),
+                            "min_tokens", "invalid_value");
+  }
+  executor::OutputConfig output;
+  output.excludeInputFromOutput = true;
+  output.returnLogProbs = options.logProbs || options.generated > options.choices;
+  output.returnPromptLogProbs = options.promptLogProbs;
+  output.topLogProbs = options.topLogProbs;
+  // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
+  const bool streaming = options.stream || !options.stop.empty();
+  executor::Request request(prompt, maxTokens, streaming,
+                            samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
+  if (!rules_.badWords.empty()) request.setBadWords(rules_.badWords);
+  if (rules_.embeddingBias) request.setEmbeddingBias(*rules_.embeddingBias);
+  if (!endIds_.empty()) {
+    request.setEndId(endIds_.front());
+    request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
+  }
+  if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
+  if (context_.requestTimeout) request.setAllottedTimeMs(context_.requestTimeout);
+  return request;
+}
+
+void Generation::enqueue() {
+  const auto n = static_cast<size_t>(job_.options.generated);
+  std::vector<executor::Request> requests;
+  for (const auto& prompt : job_.prompts) {
+    usage_.promptTokens += static_cast<int64_t>(prompt.size());
+    for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
+  }
+  choices_.resize(requests.size());
+  unfinished_ = requests.size();
+  const GenerationOptions& options = job_.options;
+  const TextStreamOptions textOptions{.stops = options.stop,
+                                      .includeStop = options.includeStop,
+                                      .skipSpecialTokens = options.skipSpecialTokens,
+                                      .stopsFrom = options.sampling.minTokens.value_or(0)};
+  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(textOptions);
+  try {
+    for (size_t c = 0; c < requests.size(); ++c) {
+      const auto id = context_.engine.enqueue(
+          requests[c], [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
+      choices_[c].id = id;
+      std::lock_guard lock(mutex_);
+      ids_.push_back(id);
+      if (cancelled_) break;
+    }
+  } catch (const Error& e) {
+    cancel();
+    // The executor's word for having been shut down.
+    if (e.code() == ErrorCode::kUnsupported) throw ApiError::unavailable("The server is shutting down.");
+    throw currentApiError();
+  } catch (...) {
+    cancel();
+    throw currentApiError();
+  }
+  bool late;
+  {
+    std::lock_guard lock(mutex_);
+    late = cancelled_;
+  }
+  if (late) cancel();
+}
+
+void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
+  listener_ = std::move(listener);
+  context_.delivery.post([self = shared_from_this()] { self->process(); });
+}
+
+void Generation::cancel() {
+  std::vector<executor::IdType> ids;
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    ids = ids_;
+    inbox_.clear();
+  }
+  for (const auto id : ids) context_.engine.cancel(id);
+}
+
+// On the executor's thread: only hands over.
+void Generation::onResponse(size_t choice, const executor::Response& response) {
+  {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return;
+    inbox_.push_back({choice, response});
+    if (scheduled_) return;
+    scheduled_ = true;
+  }
+  context_.delivery.post([self = shared_from_this()] { self->process(); });
+}
+
+void Generation::process() {
+  while (true) {
+    std::vector<Arrival> arrivals;
+    {
+      std::lock_guard lock(mutex_);
+      if (cancelled_) {
+        listener_ = nullptr;
+        return;
+      }
+      if (inbox_.empty()) {
+        scheduled_ = false;
+        return;
+      }
+      arrivals.swap(inbox_);
+    }
+    try {
+      for (const Arrival& arrival : arrivals) {
+        if (!handle(arrival)) {
+          listener_ = nullptr;
+          return;
+        }
+      }
+    } catch (...) {
+      failWith(currentApiError());
+      return;
+    }
+  }
+}
+
+// False when nothing is to follow.
+bool Generation::handle(const Arrival& arrival) {
+  Choice& choice = choices_[arrival.choice];
+  if (choice.finished) return true;
+  if (arrival.response.hasError()) {
+    failWith(fromExecutor(arrival.response, job_.model->name));
+    return false;
+  }
+  const executor::Result& result = arrival.response.getResult();
+  const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
+  if (reason == FinishReason::kTIMED_OUT || reason == FinishReason::kCANCELLED) {
+    failWith(reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
+                                                : ApiError::unavailable("The server stopped before the answer was "
+                                                                        "complete; send the request again."));
+    return false;
+  }
+  GenerationDelta delta;
+  delta.choice = static_cast<int32_t>(arrival.choice);
+  static const executor::VecTokens kNone;
+  const executor::VecTokens& tokens = result.outputTokenIds.empty() ? kNone : result.outputTokenIds.front();
+  const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
+  addPromptLogProbs(arrival.choice, result, delta);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ++usage_.completionTokens;
+    ++choice.tokens;
+    if (result.logProbs) choice.logProbSum += static_cast<double>(result.logProbs->front()[i]);
+    if (job_.options.logProbs) {
+      delta.logProbs.push_back({tokens[i], result.logProbs->front()[i], {}});
+      if (result.topLogProbs) delta.logProbs.back().likeliest = result.topLogProbs->front()[i];
+    }
+    const bool endToken = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
+    if (endToken && !job_.options.includeStop) break;
+    auto piece = choice.text->push(tokens[i]);
+    delta.text += piece.text;
+    if (piece.stoppedBy) {
+      context_.engine.cancel(choice.id);
+      finishChoice(choice, "stop", *piece.stoppedBy, std::move(delta));
+      return unfinished_ > 0;
+    }
+  }
+  if (!last) {
+    const bool silent = delta.text.empty() && delta.logProbs.empty();
+    if (silent || listener_->onDelta(std::move(delta))) return true;
+    cancel();
+    return false;
+  }
+  auto rest = choice.text->finish();
+  delta.text += rest.text;
+  OrderedJson stopReason;
+  if (rest.stoppedBy) {
+    stopReason = *rest.stoppedBy;
+  } else if (reason == FinishReason::kEND_ID && !tokens.empty()) {
+    const auto& own = job_.options.stopTokenIds;
+    if (std::find(own.begin(), own.end(), tokens.back()) != own.end()) stopReason = tokens.back();
+  }
+  const bool stopped = rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS;
+  finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
+  return unfinished_ > 0;
+}
+
+void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
+  if (!result.promptLogProbs) return;
+  const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
+  delta.promptLogProbs.push_back({prompt.front(), std::nullopt, {}});
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    delta.promptLogProbs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
+    if (result.promptTopLogProbs) delta.promptLogProbs.back().likeliest = (*result.promptTopLogProbs)[i - 1];
+  }
+}
+
+void Generation::finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason,
+                              GenerationDelta delta) {
+  choice.finished = true;
+  --unfinished_;
+  delta.finishReason = reason;
+  delta.meanLogProb = choice.logProbSum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
+  delta.stopReason = std::move(stopReason);
+  if (!listener_->onDelta(std::move(delta))) {
+    cancel();
+    unfinished_ = 0;
+    return;
+  }
+  if (unfinished_ == 0) listener_->onDone(usage_);
+}
+
+void Generation::failWith(const ApiError& error) {
+  cancel();
+  if (const auto listener = std::move(listener_)) listener->onError(error);
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,110 @@
+// One HTTP request's work on the engine: all its choices, from token ids to finished pieces of text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/openai/api_context.h"
+#include "server/openai/errors.h"
+#include "server/openai/openai_types.h"
+#include "server/openai/token_rules.h"
+
+namespace chorus::server {
+
+struct TokenLogProb {
+  int32_t token;
+  std::optional<float> logProb;                   // none for a prompt's first token
+  std::vector<executor::TokenLogProb> likeliest;  // alternatives, the likeliest first
+};
+
+struct GenerationDelta {
+  int32_t choice = 0;  // prompt index * options.generated + index among these
+  std::string text;
+  std::vector<TokenLogProb> promptLogProbs;  // of the prompt's tokens, in a choice's first delta; if asked for
+  std::vector<TokenLogProb> logProbs;        // of the tokens that arrived; empty unless asked for
+  std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
+  double meanLogProb = 0;                    // of the choice's tokens, in its last delta; if choices are to be ranked
+  OrderedJson stopReason;                    // the stop string or stop token id that ended it, else null
+};
+
+struct GenerationUsage {
+  int64_t promptTokens = 0;
+  int64_t completionTokens = 0;
+};
+
+// Receives a generation's progress on worker threads, one call at a time. After onDone or onError nothing follows.
+class GenerationListener {
+ public:
+  virtual ~GenerationListener() = default;
+  // False to give up: the choices are cancelled and nothing follows.
+  virtual bool onDelta(GenerationDelta delta) = 0;
+  virtual void onDone(const GenerationUsage& usage) = 0;
+  virtual void onError(const ApiError& error) = 0;
+};
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  struct Job {
+    std::shared_ptr<const ServedModel> model;
+    std::vector<executor::VecTokens> prompts;  // none empty, ids below the vocabulary's size
+    GenerationOptions options;
+    int32_t defaultMaxTokens = 0;  // 0: as many as fit
+    std::string promptField;       // "prompt" or "messages", for errors
+  };
+
+  // Throws ApiError (status 400) for what the model does not have.
+  Generation(const ApiContext& context, Job job);
+
+  // Enqueues every choice. Throws ApiError (too long: 400, queue full: 429, shut down: 503) and leaves none running
+  // then. Progress waits until deliver().
+  void enqueue();
+  // Begins to report to the listener.
+  void deliver(std::shared_ptr<GenerationListener> listener);
+  // Any thread: gives up; the listener hears nothing more.
+  void cancel();
+
+ private:
+  struct Choice {
+    executor::IdType id = 0;
+    std::unique_ptr<TextStream> text;
+    double logProbSum = 0;  // of `tokens`; when choices are to be ranked
+    int64_t tokens = 0;
+    bool finished = false;
+  };
+  struct Arrival {
+    size_t choice;
+    executor::Response response;
+  };
+
+  executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
+  int32_t maxTokensFor(const executor::VecTokens& prompt) const;
+  void onResponse(size_t choice, const executor::Response& response);
+  void process();
+  bool handle(const Arrival& arrival);
+  void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
+  void finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason, GenerationDelta delta);
+  void failWith(const ApiError& error);
+
+  const ApiContext& context_;
+  Job job_;
+  executor::VecTokens endIds_;
+  TokenRules rules_;
+  GenerationUsage usage_;
+
+  // Touched by enqueue() and then by process(), which never overlap.
+  std::vector<Choice> choices_;
+  size_t unfinished_ = 0;
+  std::shared_ptr<GenerationListener> listener_;
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<Arrival> inbox_;
+  std::vector<executor::IdType> ids_;
+  bool scheduled_ = true;  // process() is running, posted, or held back until deliver()
+  bool cancelled_ = false;
+};
+
+}  // namespace chorus::server

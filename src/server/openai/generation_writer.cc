@@ -1,0 +1,123 @@
+#include "server/openai/generation_writer.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "server/http/http_wire.h"
+
+namespace chorus::server {
+namespace {
+
+OrderedJson usageJson(const GenerationUsage& usage) {
+  OrderedJson json;
+  json["prompt_tokens"] = usage.promptTokens;
+  json["total_tokens"] = usage.promptTokens + usage.completionTokens;
+  json["completion_tokens"] = usage.completionTokens;
+  return json;
+}
+
+}  // namespace
+
+std::string toText(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+
+GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
+    : setup_(std::move(setup)), shape_(shape), id_(randomId(shape.idPrefix)), created_(std::time(nullptr)) {
+  if (setup_.options.stream) return;
+  whole_.resize(setup_.choices);
+  for (size_t i = 0; i < whole_.size(); ++i) whole_[i].choice = static_cast<int32_t>(i);
+}
+
+OrderedJson GenerationWriter::envelope(const std::string& object) const {
+  OrderedJson json;
+  json["id"] = id_;
+  json["object"] = object;
+  json["created"] = created_;
+  json["model"] = setup_.model->name;
+  json["system_fingerprint"] = setup_.model->fingerprint;
+  return json;
+}
+
+bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
+  OrderedJson json = envelope(shape_.chunkObject);
+  json["choices"] = std::move(choices);
+  if (setup_.options.includeUsage) json["usage"] = std::move(usage);
+  return setup_.exchange->write(sseEvent(toText(json)));
+}
+
+void GenerationWriter::begin() {
+  if (!setup_.options.stream) return;
+  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
+  for (size_t i = 0; i < setup_.choices; ++i) {
+    OrderedJson first = firstChoice(static_cast<int32_t>(i));
+    if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), nullptr);
+  }
+}
+
+bool GenerationWriter::onDelta(GenerationDelta delta) {
+  if (setup_.options.stream) return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
+  GenerationDelta& whole = whole_[static_cast<size_t>(delta.choice)];
+  whole.text += delta.text;
+  if (!delta.promptLogProbs.empty()) whole.promptLogProbs = std::move(delta.promptLogProbs);
+  whole.logProbs.insert(whole.logProbs.end(), delta.logProbs.begin(), delta.logProbs.end());
+  whole.finishReason = std::move(delta.finishReason);
+  whole.meanLogProb = delta.meanLogProb;
+  whole.stopReason = std::move(delta.stopReason);
+  return true;
+}
+
+// Of each prompt's choices those with the best mean log probability, the best first, where more were generated than
+// are asked for.
+std::vector<const GenerationDelta*> GenerationWriter::answered() const {
+  const auto generated = static_cast<size_t>(options().generated), asked = static_cast<size_t>(options().choices);
+  std::vector<const GenerationDelta*> out;
+  for (size_t first = 0; first < whole_.size(); first += generated) {
+    const size_t begin = out.size();
+    for (size_t i = first; i < first + generated; ++i) out.push_back(&whole_[i]);
+    if (generated == asked) continue;
+    std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin), out.end(),
+                     [](const auto* a, const auto* b) { return a->meanLogProb > b->meanLogProb; });
+    out.resize(begin + asked);
+  }
+  return out;
+}
+
+void GenerationWriter::onDone(const GenerationUsage& usage) {
+  if (setup_.options.stream) {
+    if (setup_.options.includeUsage) sendChunk(OrderedJson::array(), usageJson(usage));
+    setup_.exchange->write(sseEvent("[DONE]"));
+    setup_.exchange->endStream();
+    return;
+  }
+  OrderedJson choices = OrderedJson::array();
+  for (const GenerationDelta* whole : answered()) {
+    choices.push_back(wholeChoice(*whole));
+    choices.back()["index"] = choices.size() - 1;
+  }
+  OrderedJson json = envelope(shape_.wholeObject);
+  json["choices"] = std::move(choices);
+  json["usage"] = usageJson(usage);
+  setup_.exchange->respond({.body = toText(json)});
+}
+
+void GenerationWriter::onError(const ApiError& error) {
+  if (!setup_.options.stream) {
+    setup_.exchange->respond(error.response());
+    return;
+  }
+  setup_.exchange->write(sseEvent(error.body()));
+  setup_.exchange->write(sseEvent("[DONE]"));
+  setup_.exchange->endStream();
+}
+
+void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
+                     std::shared_ptr<GenerationWriter> writer) {
+  auto generation = std::make_shared<Generation>(context, std::move(job));
+  generation->enqueue();
+  exchange->onAbort([weak = std::weak_ptr(generation)] {
+    if (const auto alive = weak.lock()) alive->cancel();
+  });
+  writer->begin();
+  generation->deliver(std::move(writer));
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,81 @@
+#include "server/openai/log_probs.h"
+
+#include <fmt/format.h>
+
+#include "text/unicode.h"
+
+namespace chorus::server {
+namespace {
+
+std::string nameOf(const std::string& bytes) {
+  if (toValidUtf8(bytes) == bytes) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
+
+// What a token adds to the text that the client sees.
+int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token, const std::string& bytes) {
+  if (options.skipSpecialTokens && text.decode(std::span(&token, 1), true).empty()) return 0;
+  int64_t count = 0;
+  for (const char c : bytes) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+OrderedJson entryOf(const TextCodec& text, int32_t token, float logProb) {
+  const std::string bytes = text.tokenBytes(token);
+  OrderedJson entry;
+  entry["token"] = nameOf(bytes);
+  entry["logprob"] = logProb;
+  entry["bytes"] = OrderedJson::array();
+  for (const char c : bytes) entry["bytes"].push_back(static_cast<unsigned char>(c));
+  return entry;
+}
+
+}  // namespace
+
+OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
+                         const std::vector<TokenLogProb>& tokens) {
+  if (!options.logProbs) return nullptr;
+  OrderedJson content = OrderedJson::array();
+  for (const TokenLogProb& token : tokens) {
+    OrderedJson entry = entryOf(text, token.token, token.logProb.value_or(0.0f));
+    OrderedJson alternatives = OrderedJson::array();
+    for (const auto& [id, logProb] : token.likeliest) alternatives.push_back(entryOf(text, id, logProb));
+    entry["top_logprobs"] = std::move(alternatives);
+    content.push_back(std::move(entry));
+  }
+  return OrderedJson{{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,
+                               const std::vector<TokenLogProb>& tokens, int64_t& offset) {
+  if (!options.logProbs) return nullptr;
+  OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();
+  OrderedJson alternatives = OrderedJson::array();
+  for (const TokenLogProb& token : tokens) {
+    const std::string bytes = text.tokenBytes(token.token);
+    const std::string name = nameOf(bytes);
+    pieces.push_back(name);
+    values.push_back(token.logProb ? OrderedJson(*token.logProb) : OrderedJson());
+    offsets.push_back(offset);
+    offset += charactersOf(text, options, token.token, bytes);
+    if (!token.logProb) {
+      alternatives.push_back(nullptr);
+      continue;
+    }
+    OrderedJson one = OrderedJson::object();
+    // Different tokens may have the same text: the likelier one stands.
+    for (const auto& [id, logProb] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), logProb);
+    one.emplace(name, *token.logProb);
+    alternatives.push_back(std::move(one));
+  }
+  OrderedJson json;
+  json["tokens"] = std::move(pieces);
+  json["token_logprobs"] = std::move(values);
+  json["top_logprobs"] = options.topLogProbs > 0 ? std::move(alternatives) : OrderedJson();
+  json["text_offset"] = std::move(offsets);
+  return json;
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,79 @@
+#include "server/openai/models.h"
+
+#include "base/sha256.h"
+#include "server/openai/errors.h"
+#include "server/openai/generation_writer.h"
+
+namespace chorus::server {
+namespace {
+
+int hexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::string percentDecode(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? hexDigit(text[i + 1]) : -1;
+    const int low = high >= 0 ? hexDigit(text[i + 2]) : -1;
+    if (low < 0) {
+      out += text[i];
+    } else {
+      out += static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+  }
+  return out;
+}
+
+OrderedJson permission(const ServedModel& model) {
+  Sha256 hash;
+  hash.update(model.name);
+  OrderedJson json;
+  json["id"] = "modelperm-" + hash.hex().substr(0, 32);
+  json["object"] = "model_permission";
+  json["created"] = model.created;
+  json["allow_create_engine"] = false;
+  json["allow_sampling"] = true;
+  json["allow_logprobs"] = true;
+  json["allow_search_indices"] = false;
+  json["allow_view"] = true;
+  json["allow_fine_tuning"] = false;
+  json["organization"] = "*";
+  json["group"] = nullptr;
+  json["is_blocking"] = false;
+  return json;
+}
+
+// NIM's shape: an adapter names the base in "root", and nobody has a parent.
+OrderedJson describe(const ModelCatalog& models, const ServedModel& model) {
+  OrderedJson json;
+  json["id"] = model.name;
+  json["object"] = "model";
+  json["created"] = model.created;
+  json["owned_by"] = "chorus";
+  json["root"] = models.base().name;
+  json["parent"] = nullptr;
+  json["permission"] = OrderedJson::array({permission(model)});
+  return json;
+}
+
+}  // namespace
+
+HttpResponse listModels(const ModelCatalog& models) {
+  OrderedJson data = OrderedJson::array();
+  for (const auto& model : models.list()) data.push_back(describe(models, *model));
+  return {.body = toText(OrderedJson{{"object", "list"}, {"data", std::move(data)}})};
+}
+
+HttpResponse describeModel(const ModelCatalog& models, std::string_view encodedName) {
+  const std::string name = percentDecode(encodedName);
+  const auto model = models.find(name);
+  if (!model) throw ApiError::modelNotFound(name);
+  return {.body = toText(describe(models, *model))};
+}
+
+}  // namespace chorus::server

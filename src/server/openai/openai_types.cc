@@ -1,0 +1,191 @@
+#include "server/openai/openai_types.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "server/openai/chat_messages.h"
+#include "server/openai/chat_rendering.h"
+#include "server/openai/errors.h"
+#include "server/openai/request_json.h"
+#include "server/openai/unsupported_fields.h"
+
+namespace chorus::server {
+namespace {
+
+constexpr int64_t kMaxChoices = 128;
+constexpr size_t kMaxPrompts = 1024;
+constexpr size_t kMaxChoicesInAll = 1024;
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
+
+std::vector<std::string> parseStop(const FieldReader& fields) {
+  const OrderedJson* stop = fields.find("stop");
+  std::vector<std::string> out;
+  if (stop == nullptr) return out;
+  const auto add = [&](const OrderedJson& one) {
+    if (!one.is_string()) fields.refuse("stop", "expected a string or an array of strings");
+    out.push_back(one.get<std::string>());
+    if (out.back().empty()) fields.refuse("stop", "a stop sequence must not be empty");
+    if (out.back().size() > kMaxStopBytes) {
+      fields.refuse("stop", fmt::format("a stop sequence may have at most {} bytes", kMaxStopBytes));
+    }
+  };
+  if (!stop->is_array()) {
+    add(*stop);
+    return out;
+  }
+  if (stop->size() > kMaxStops) fields.refuse("stop", fmt::format("at most {} stop sequences", kMaxStops));
+  for (const OrderedJson& one : *stop) add(one);
+  return out;
+}
+
+std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, const OrderedJson& array) {
+  std::vector<int32_t> ids;
+  ids.reserve(array.size());
+  for (const OrderedJson& one : array) {
+    if (!one.is_number_unsigned() || one.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
+      fields.refuse(name, "expected token ids: integers of 0 or more");
+    }
+    ids.push_back(static_cast<int32_t>(one.get<uint64_t>()));
+  }
+  return ids;
+}
+
+GenerationOptions parseOptions(const FieldReader& fields) {
+  GenerationOptions options;
+  const auto model = fields.string("model");
+  if (!model || model->empty()) {
+    throw ApiError::invalid("You must provide a model parameter.", "model", "missing_required_parameter");
+  }
+  options.model = *model;
+  if (const auto v = fields.integer("max_tokens", 1, std::numeric_limits<int32_t>::max())) {
+    options.maxTokens = static_cast<int32_t>(*v);
+  }
+  options.sampling = parseSamplingFields(fields);
+  options.stop = parseStop(fields);
+  if (const OrderedJson* ids = fields.find("stop_token_ids")) {
+    if (!ids->is_array() || ids->size() > kMaxStops) {
+      fields.refuse("stop_token_ids", fmt::format("expected an array of at most {} token ids", kMaxStops));
+    }
+    options.stopTokenIds = tokenIds(fields, "stop_token_ids", *ids);
+  }
+  options.ignoreEos = fields.boolean("ignore_eos").value_or(false);
+  options.includeStop = fields.boolean("include_stop_str_in_output").value_or(false);
+  options.skipSpecialTokens = fields.boolean("skip_special_tokens").value_or(true);
+  options.choices = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
+  options.generated = options.choices;
+  options.stream = fields.boolean("stream").value_or(false);
+  if (const OrderedJson* streamOptions = fields.find("stream_options")) {
+    if (!options.stream) fields.refuse("stream_options", "it is only allowed when 'stream' is true");
+    options.includeUsage = FieldReader(*streamOptions, "stream_options").boolean("include_usage").value_or(false);
+  }
+  return options;
+}
+
+std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields) {
+  const OrderedJson* prompt = fields.find("prompt");
+  if (prompt == nullptr) {
+    throw ApiError::invalid("You must provide a prompt parameter.", "prompt", "missing_required_parameter");
+  }
+  std::vector<CompletionRequest::Prompt> prompts;
+  if (prompt->is_string()) {
+    prompts.emplace_back(prompt->get<std::string>());
+    return prompts;
+  }
+  constexpr std::string_view kShapes = "expected a string, an array of strings, token ids or arrays of token ids";
+  if (!prompt->is_array()) fields.refuse("prompt", kShapes);
+  if (prompt->empty()) fields.refuse("prompt", "it must not be empty");
+  if (prompt->front().is_number()) {
+    prompts.emplace_back(tokenIds(fields, "prompt", *prompt));
+    return prompts;
+  }
+  if (prompt->size() > kMaxPrompts) fields.refuse("prompt", fmt::format("at most {} prompts", kMaxPrompts));
+  const bool texts = prompt->front().is_string();
+  for (const OrderedJson& one : *prompt) {
+    if (texts ? !one.is_string() : !one.is_array()) fields.refuse("prompt", kShapes);
+    if (texts) {
+      prompts.emplace_back(one.get<std::string>());
+    } else {
+      if (one.empty()) fields.refuse("prompt", "an array of token ids must not be empty");
+      prompts.emplace_back(tokenIds(fields, "prompt", one));
+    }
+  }
+  return prompts;
+}
+
+OrderedJson parseTools(const FieldReader& fields) {
+  const OrderedJson* tools = fields.find("tools");
+  if (tools == nullptr) return nullptr;
+  constexpr size_t kMaxTools = 128;
+  if (!tools->is_array()) fields.refuse("tools", "expected an array");
+  if (tools->size() > kMaxTools) fields.refuse("tools", fmt::format("at most {} tools", kMaxTools));
+  for (size_t i = 0; i < tools->size(); ++i) {
+    const FieldReader tool((*tools)[i], fmt::format("tools[{}]", i));
+    if (tool.string("type").value_or("function") != "function") tool.refuse("type", "only 'function' is supported");
+    const OrderedJson* function = tool.find("function");
+    if (function == nullptr) tool.refuse("function", "it is missing");
+    if (FieldReader(*function, tool.nameOf("function")).string("name").value_or("").empty()) {
+      tool.refuse("function.name", "it is missing");
+    }
+  }
+  const bool unused = fields.find("tool_choice") != nullptr && *fields.find("tool_choice") == "none";
+  return tools->empty() || unused ? OrderedJson(nullptr) : *tools;
+}
+
+}  // namespace
+
+CompletionRequest parseCompletionRequest(std::string_view body) {
+  const OrderedJson json = parseRequestJson(body);
+  const FieldReader fields(json);
+  CompletionRequest request;
+  request.options = parseOptions(fields);
+  refuseUnsupportedCompletionFields(fields);
+  if (const auto bestOf = fields.integer("best_of", 1, kMaxChoices)) {
+    if (*bestOf < request.options.choices) fields.refuse("best_of", "it must not be less than n");
+    if (*bestOf > request.options.choices && request.options.stream) {
+      fields.refuse("best_of", "more than n can't be streamed");
+    }
+    request.options.generated = static_cast<int32_t>(*bestOf);
+  }
+  request.prompts = parsePrompts(fields);
+  request.echo = fields.boolean("echo").value_or(false);
+  if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
+    request.options.logProbs = true;
+    request.options.topLogProbs = static_cast<int32_t>(*alternatives);
+    request.options.promptLogProbs = request.echo;
+  }
+  if (request.prompts.size() * static_cast<size_t>(request.options.generated) > kMaxChoicesInAll) {
+    const char* field = request.options.generated > request.options.choices ? "best_of" : "n";
+    fields.refuse(field, fmt::format("prompts times {} may be at most {}", field, kMaxChoicesInAll));
+  }
+  return request;
+}
+
+ChatRequest parseChatRequest(std::string_view body) {
+  const OrderedJson json = parseRequestJson(body);
+  const FieldReader fields(json);
+  ChatRequest request;
+  request.options = parseOptions(fields);
+  refuseUnsupportedChatFields(fields);
+  if (const auto v = fields.integer("max_completion_tokens", 1, std::numeric_limits<int32_t>::max())) {
+    request.options.maxTokens = static_cast<int32_t>(*v);
+  }
+  request.options.logProbs = fields.boolean("logprobs").value_or(false);
+  if (const auto alternatives = fields.integer("top_logprobs", 0, 20)) {
+    if (!request.options.logProbs) fields.refuse("top_logprobs", "it needs 'logprobs' to be true");
+    request.options.topLogProbs = static_cast<int32_t>(*alternatives);
+  }
+  const OrderedJson* messages = fields.find("messages");
+  if (messages == nullptr) {
+    throw ApiError::invalid("You must provide a messages parameter.", "messages", "missing_required_parameter");
+  }
+  request.messages = normalizeMessages(*messages);
+  request.tools = parseTools(fields);
+  request.rendering = readChatRendering(fields);
+  request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(false);
+  return request;
+}
+
+}  // namespace chorus::server

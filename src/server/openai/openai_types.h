@@ -1,0 +1,56 @@
+// Requests of the OpenAI API, parsed and checked: a value that reaches these types is of the right type and in range.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "server/openai/sampling_fields.h"
+#include "server/model/text_codec.h"
+
+namespace chorus::server {
+
+// Fields that completions and chat share. Unset: the model's default.
+struct GenerationOptions {
+  std::string model;
+  std::optional<int32_t> maxTokens;
+  SamplingFields sampling;
+  std::vector<std::string> stop;  // none is empty
+  std::vector<int32_t> stopTokenIds;
+  bool ignoreEos = false;
+  bool includeStop = false;  // the stop string or stop token is part of the text
+  bool skipSpecialTokens = true;
+  int32_t choices = 1;    // "n"
+  int32_t generated = 1;  // "best_of": of so many the likeliest choices are sent
+  bool stream = false;
+  bool includeUsage = false;
+  bool logProbs = false;
+  bool promptLogProbs = false;  // of the echoed prompt too
+  int32_t topLogProbs = 0;      // alternatives per token
+};
+
+struct CompletionRequest {
+  using Prompt = std::variant<std::string, std::vector<int32_t>>;
+  GenerationOptions options;
+  std::vector<Prompt> prompts;  // at least one
+  bool echo = false;
+};
+
+struct ChatRequest {
+  GenerationOptions options;
+  OrderedJson messages;  // for the template: an array of objects with a role; content a string or null
+  OrderedJson tools;     // an array, or null
+  ChatRendering rendering;
+  bool addSpecialTokens = false;  // around the rendered prompt
+};
+
+// Both throw ApiError with status 400 that names the field. Unknown fields are ignored; known ones that would change
+// the output and are not supported are refused unless they have their neutral value.
+CompletionRequest parseCompletionRequest(std::string_view body);
+ChatRequest parseChatRequest(std::string_view body);
+
+}  // namespace chorus::server

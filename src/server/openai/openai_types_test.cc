@@ -1,0 +1,231 @@
+#include "server/openai/openai_types.h"
+
+#include <gtest/gtest.h>
+
+#include "server/openai/errors.h"
+
+namespace chorus::server {
+namespace {
+
+// The error of a completion or chat body, as "status param code".
+template <typename Parse>
+std::string refusal(Parse parse, const std::string& body) {
+  try {
+    parse(body);
+  } catch (const ApiError& e) {
+    const Json error = Json::parse(e.body())["error"];
+    const auto text = [&](const char* key) { return error[key].is_null() ? "-" : error[key].get<std::string>(); };
+    return std::to_string(e.status()) + " " + text("param") + " " + text("code");
+  }
+  return "accepted";
+}
+std::string completionRefusal(const std::string& fields) {
+  return refusal(parseCompletionRequest, R"({"model":"m","prompt":"hi",)" + fields + "}");
+}
+std::string chatRefusal(const std::string& fields) {
+  return refusal(parseChatRequest, R"({"model":"m","messages":[{"role":"user","content":"hi"}],)" + fields + "}");
+}
+
+TEST(CompletionRequest, PromptShapes) {
+  const auto parse = [](const std::string& prompt) {
+    return parseCompletionRequest(R"({"model":"m","prompt":)" + prompt + "}").prompts;
+  };
+  EXPECT_EQ(std::get<std::string>(parse(R"("one")")[0]), "one");
+  EXPECT_EQ(parse(R"(["a","b"])").size(), 2u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>(parse("[1,2,3]")[0]), (std::vector<int32_t>{1, 2, 3}));
+  const auto nested = parse("[[1],[2,3]]");
+  ASSERT_EQ(nested.size(), 2u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>(nested[1]), (std::vector<int32_t>{2, 3}));
+  const auto refused = [](const std::string& prompt) {
+    return refusal(parseCompletionRequest, R"({"model":"m","prompt":)" + prompt + "}");
+  };
+  for (const char* bad : {"[]", "7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[]]", "[[1],2]", "[-1]", "[1.5]", "[2147483648]",
+                          "[true]", "[null]", "[[1,\"x\"]]"}) {
+    EXPECT_EQ(refused(bad), "400 prompt invalid_value") << bad;
+  }
+  EXPECT_EQ(refused("null"), "400 prompt missing_required_parameter");
+}
+
+TEST(CompletionRequest, DefaultsAndValues) {
+  const auto plain = parseCompletionRequest(R"({"model":"m","prompt":"x","max_tokens":null,"unknown":1,"user":7})");
+  EXPECT_FALSE(plain.options.maxTokens);
+  EXPECT_FALSE(plain.options.sampling.temperature);
+  EXPECT_EQ(plain.options.choices, 1);
+  EXPECT_FALSE(plain.options.stream);
+  const auto full = parseCompletionRequest(
+      R"({"model":"m","prompt":"x","max_tokens":5,"temperature":0,"top_p":0.5,"top_k":-1,"min_p":0.1,"seed":-3,)"
+      R"("stop":["a","b"],"stop_token_ids":[4],"ignore_eos":true,"n":2,"best_of":2,"stream":true,"echo":true,)"
+      R"("stream_options":{"include_usage":true},"logit_bias":{},"presence_penalty":0,"suffix":null})");
+  EXPECT_EQ(full.options.maxTokens, 5);
+  EXPECT_EQ(full.options.sampling.temperature, 0.0);
+  EXPECT_EQ(full.options.sampling.topK, 0);
+  EXPECT_EQ(full.options.sampling.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(full.options.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(full.options.stopTokenIds, (std::vector<int32_t>{4}));
+  EXPECT_TRUE(full.options.ignoreEos && full.options.stream && full.options.includeUsage && full.echo);
+  EXPECT_EQ(parseCompletionRequest(R"({"model":"m","prompt":"x","stop":"end"})").options.stop.front(), "end");
+}
+
+TEST(CompletionRequest, EveryFieldIsChecked) {
+  for (const char* bad :
+       {R"("max_tokens":0)", R"("max_tokens":-1)", R"("max_tokens":2147483648)", R"("max_tokens":"5")",
+        R"("max_tokens":1.5)", R"("max_tokens":true)", R"("max_tokens":18446744073709551615)"}) {
+    EXPECT_EQ(completionRefusal(bad), "400 max_tokens invalid_value") << bad;
+  }
+  EXPECT_EQ(completionRefusal(R"("max_tokens":4.0)"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("temperature":2.1)"), "400 temperature invalid_value");
+  EXPECT_EQ(completionRefusal(R"("temperature":-0.1)"), "400 temperature invalid_value");
+  EXPECT_EQ(completionRefusal(R"("temperature":"hot")"), "400 temperature invalid_value");
+  EXPECT_EQ(completionRefusal(R"("top_p":1.5)"), "400 top_p invalid_value");
+  EXPECT_EQ(completionRefusal(R"("min_p":-1)"), "400 min_p invalid_value");
+  EXPECT_EQ(completionRefusal(R"("top_k":-2)"), "400 top_k invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":3)"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("best_of":2,"n":3)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":3,"stream":true)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":129)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("n":0)"), "400 n invalid_value");
+  EXPECT_EQ(completionRefusal(R"("n":129)"), "400 n invalid_value");
+  EXPECT_EQ(completionRefusal(R"("n":100000000000000000000000)"), "400 n invalid_value");
+  EXPECT_EQ(completionRefusal(R"("seed":"x")"), "400 seed invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stream":1)"), "400 stream invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stop":5)"), "400 stop invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stop":[""])"), "400 stop invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stop":["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])"),
+            "400 stop invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stream_options":{"include_usage":true})"), "400 stream_options invalid_value");
+  EXPECT_EQ(completionRefusal(R"("stream":true,"stream_options":[])"), "400 stream_options invalid_type");
+  EXPECT_EQ(completionRefusal(R"("stream":true,"stream_options":{"include_usage":"yes"})"),
+            "400 stream_options.include_usage invalid_value");
+  EXPECT_EQ(completionRefusal(R"("logprobs":6)"), "400 logprobs invalid_value");
+  EXPECT_EQ(completionRefusal(R"("logprobs":true)"), "400 logprobs invalid_value");
+  EXPECT_EQ(refusal(parseCompletionRequest, R"({"prompt":"x"})"), "400 model missing_required_parameter");
+  EXPECT_EQ(refusal(parseCompletionRequest, R"({"model":3,"prompt":"x"})"), "400 model invalid_value");
+}
+
+TEST(CompletionRequest, SamplingFieldsAreChecked) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"presence_penalty", {"2.1", "-2.1", "\"x\"", "true"}},
+      {"frequency_penalty", {"2.1", "-2.1", "[]"}},
+      {"repetition_penalty", {"0", "-1", "1e-60", "101", "\"1\""}},
+      {"no_repeat_ngram_size", {"-1", "1.5", "2147483648"}},
+      {"min_tokens", {"-1", "\"2\"", "2147483648"}},
+      {"logit_bias",
+       {"[]", "5", R"({"x":1})", R"({"":1})", R"({"-1":1})", R"({"1.5":1})", R"({"2147483648":1})", R"({"1 ":1})",
+        R"({"5":101})", R"({"5":-101})", R"({"5":"1"})", R"({"5":null})", R"({"5":true})"}},
+      {"bad_words", {"\"x\"", "[1]", "[\"\"]", "[\"  \"]", "{}"}},
+      {"include_stop_str_in_output", {"1"}},
+      {"skip_special_tokens", {"\"no\""}},
+  };
+  for (const auto& [name, values] : cases) {
+    for (const char* value : values) {
+      const std::string field = std::string("\"") + name + "\":" + value;
+      EXPECT_EQ(completionRefusal(field), std::string("400 ") + name + " invalid_value") << value;
+      EXPECT_EQ(chatRefusal(field), std::string("400 ") + name + " invalid_value") << value;
+    }
+  }
+  std::string words = "\"bad_words\":[";
+  for (int i = 0; i < 129; ++i) words += i == 0 ? "\"w\"" : ",\"w\"";
+  EXPECT_EQ(completionRefusal(words + "]"), "400 bad_words invalid_value");
+  EXPECT_EQ(completionRefusal("\"bad_words\":[\"" + std::string(1025, 'x') + "\"]"), "400 bad_words invalid_value");
+
+  const auto request = parseCompletionRequest(
+      R"({"model":"m","prompt":"x","presence_penalty":-2,"frequency_penalty":2,"repetition_penalty":1.1,)"
+      R"("no_repeat_ngram_size":3,"min_tokens":4,"logit_bias":{"7":-100,"9":0.5},"bad_words":["a b"],)"
+      R"("include_stop_str_in_output":true,"skip_special_tokens":false,"echo":true,"logprobs":2})");
+  const SamplingFields& sampling = request.options.sampling;
+  EXPECT_EQ(sampling.presencePenalty, -2.0);
+  EXPECT_EQ(sampling.frequencyPenalty, 2.0);
+  EXPECT_EQ(sampling.repetitionPenalty, 1.1);
+  EXPECT_EQ(sampling.noRepeatNgramSize, 3);
+  EXPECT_EQ(sampling.minTokens, 4);
+  EXPECT_EQ(sampling.logitBias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {9, 0.5f}}));
+  EXPECT_EQ(sampling.badWords, std::vector<std::string>{"a b"});
+  EXPECT_TRUE(request.options.includeStop && !request.options.skipSpecialTokens && request.options.promptLogProbs);
+}
+
+TEST(CompletionRequest, UnsupportedFieldsAreRefusedByName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("length_penalty":1.1)", "length_penalty"},
+      {R"("allowed_token_ids":[1])", "allowed_token_ids"},
+      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("early_stopping":true)", "early_stopping"},
+      {R"("suffix":"end")", "suffix"},
+      {R"("response_format":{"type":"json_schema"})", "response_format"},
+      {R"("guided_json":{})", "guided_json"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+  };
+  for (const auto& [fields, name] : cases) {
+    EXPECT_EQ(completionRefusal(fields), std::string("400 ") + name + " unsupported_parameter");
+  }
+  EXPECT_EQ(completionRefusal(R"("response_format":{"type":"text"})"), "accepted");
+}
+
+TEST(ChatRequest, MessagesAndTools) {
+  const auto request = parseChatRequest(
+      R"({"model":"m","max_completion_tokens":9,"max_tokens":3,"messages":[
+        {"role":"system","content":"be brief"},
+        {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"},
+        {"role":"assistant","content":null,"tool_calls":[
+          {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
+        {"role":"tool","tool_call_id":"1","content":"ok"}],
+      "tools":[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}],"tool_choice":"auto"})");
+  EXPECT_EQ(request.options.maxTokens, 9);
+  EXPECT_EQ(request.messages[1]["content"], "a\nb");
+  EXPECT_EQ(request.messages[1]["name"], "n");
+  EXPECT_TRUE(request.messages[2]["content"].is_null());
+  EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(request.tools[0]["function"]["parameters"].dump(), R"({"b":1,"a":2})");
+  EXPECT_TRUE(parseChatRequest(R"({"model":"m","messages":[{"role":"user","content":"x"}],
+      "tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none"})")
+                  .tools.is_null());
+}
+
+TEST(ChatRequest, Refusals) {
+  const auto messages = [](const std::string& value) {
+    return refusal(parseChatRequest, R"({"model":"m","messages":)" + value + "}");
+  };
+  EXPECT_EQ(messages("null"), "400 messages missing_required_parameter");
+  EXPECT_EQ(messages("[]"), "400 messages invalid_value");
+  EXPECT_EQ(messages("{}"), "400 messages invalid_value");
+  EXPECT_EQ(messages("[3]"), "400 messages[0] invalid_type");
+  EXPECT_EQ(messages(R"([{"content":"x"}])"), "400 messages[0].role invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"user"}])"), "400 messages[0].content invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"user","content":5}])"), "400 messages[0].content invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])"),
+            "400 messages[0].content[0].type invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"text"}]}])"),
+            "400 messages[0].content[0].text invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"no"}}]}])"),
+            "400 messages[0].tool_calls[0].function.arguments invalid_value");
+  EXPECT_EQ(chatRefusal(R"("tool_choice":"required")"), "400 tool_choice unsupported_parameter");
+  EXPECT_EQ(chatRefusal(R"("response_format":{"type":"json_object"})"), "400 response_format unsupported_parameter");
+  EXPECT_EQ(chatRefusal(R"("chat_template":5)"), "400 chat_template invalid_value");
+  EXPECT_EQ(chatRefusal(R"("chat_template_kwargs":{"tools":[]})"), "400 chat_template_kwargs invalid_value");
+  EXPECT_EQ(chatRefusal(R"("documents":["text"])"), "400 documents invalid_value");
+  EXPECT_EQ(chatRefusal(R"("continue_final_message":true)"), "400 continue_final_message invalid_value");
+  EXPECT_EQ(chatRefusal(R"("top_logprobs":2)"), "400 top_logprobs invalid_value");
+  EXPECT_EQ(chatRefusal(R"("logprobs":3)"), "400 logprobs invalid_value");
+  EXPECT_EQ(chatRefusal(R"("tools":[{"type":"retrieval"}])"), "400 tools[0].type invalid_value");
+  EXPECT_EQ(chatRefusal(R"("tools":[{"type":"function"}])"), "400 tools[0].function invalid_value");
+}
+
+TEST(RequestBody, HostileJson) {
+  const auto refused = [](const std::string& body) { return refusal(parseCompletionRequest, body); };
+  EXPECT_EQ(refused(""), "400 - -");
+  EXPECT_EQ(refused("[]"), "400 - -");
+  EXPECT_EQ(refused("{"), "400 - -");
+  EXPECT_EQ(refused(R"({"model":"m",})"), "400 - -");
+  EXPECT_EQ(refused("{\"model\":\"\xff\"}"), "400 - -");
+  EXPECT_EQ(refused(R"({"model":"\ud800"})"), "400 - -");
+  EXPECT_EQ(refused(R"({"temperature":1e999})"), "400 - -");
+  EXPECT_EQ(refused(std::string(100'000, '[')), "400 - -");
+  std::string wide = "{";
+  for (int i = 0; i < 2000; ++i) wide += "\"k" + std::to_string(i) + "\":0,";
+  EXPECT_EQ(refused(wide + "\"z\":0}"), "400 - -");
+  std::string many = "{\"prompt\":[0";
+  for (int i = 0; i < (2 << 20) + 1; ++i) many += ",0";
+  EXPECT_EQ(refused(many + "]}"), "400 - -");
+}
+
+}  // namespace
+}  // namespace chorus::server

@@ -1,0 +1,33 @@
+// Which path does what. The one object that outlives the model: before it is loaded, and while draining, it refuses.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "server/openai/api_context.h"
+#include "server/http/http.h"
+
+namespace chorus::server {
+
+class Routes {
+ public:
+  // An HttpHandler: answers, or hands the work to the context's workers.
+  void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+
+  // Loaded: from now on requests are served. The context's parts live until the last request has ended.
+  void serve(std::shared_ptr<const ApiContext> context);
+  // From now on new work is refused with status 503.
+  void drain() { draining_ = true; }
+
+ private:
+  void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
+  // Throws ApiError (503) while loading or draining.
+  std::shared_ptr<const ApiContext> readyContext() const;
+
+  mutable std::mutex mutex_;  // guards context_
+  std::shared_ptr<const ApiContext> context_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace chorus::server

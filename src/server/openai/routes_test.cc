@@ -1,0 +1,437 @@
+#include "server/openai/routes.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "server/openai/fakes.h"
+
+namespace chorus::server {
+namespace {
+
+class RoutesTest : public ::testing::Test {
+ protected:
+  RoutesTest() {
+    models.addAdapter({.name = "shift", .adapterId = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
+    context = std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}});
+    context->defaults.endIds = {FakeCodec::kEnd};
+    context->defaults.temperature = 0;
+    routes.serve(context);
+  }
+  ~RoutesTest() override {
+    intake.finish();
+    engine.stop();
+    delivery.finish();
+  }
+
+  std::shared_ptr<FakeExchange> send(const std::string& method, const std::string& path, const std::string& body = "",
+                                     HttpHeaders headers = {}) {
+    auto exchange = std::make_shared<FakeExchange>();
+    routes.handle({.method = method, .path = path, .headers = std::move(headers), .body = body, .id = "req-t"},
+                  exchange);
+    return exchange;
+  }
+  HttpResponse answer(const std::string& method, const std::string& path, const std::string& body = "",
+                      HttpHeaders headers = {}) {
+    return send(method, path, body, std::move(headers))->wait();
+  }
+  Json completion(const std::string& fields, int status = 200) {
+    const auto response = answer("POST", "/v1/completions", "{\"model\":\"base\"," + fields + "}");
+    EXPECT_EQ(response.status, status) << response.body;
+    return Json::parse(response.body);
+  }
+  Json chat(const std::string& fields, int status = 200) {
+    const auto response = answer("POST", "/v1/chat/completions", "{\"model\":\"base\"," + fields + "}");
+    EXPECT_EQ(response.status, status) << response.body;
+    return Json::parse(response.body);
+  }
+  // The JSON payloads of a stream; checks that it ends with [DONE].
+  static std::vector<Json> events(const std::string& body) {
+    std::vector<Json> out;
+    size_t at = 0;
+    bool done = false;
+    while (at < body.size()) {
+      const size_t end = body.find("\n\n", at);
+      EXPECT_NE(end, std::string::npos);
+      const std::string event = body.substr(at, end - at);
+      EXPECT_TRUE(event.starts_with("data: "));
+      EXPECT_FALSE(done);
+      if (event == "data: [DONE]")
+        done = true;
+      else
+        out.push_back(Json::parse(event.substr(6)));
+      at = end + 2;
+    }
+    EXPECT_TRUE(done);
+    return out;
+  }
+
+  std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
+  ModelCatalog models{{.name = "base", .fingerprint = "fp_base", .created = 7, .text = codec}};
+  WorkerPool intake{1}, delivery{2};
+  FakeEngine engine;
+  std::shared_ptr<ApiContext> context;
+  Routes routes;
+};
+
+TEST_F(RoutesTest, ModelsInNimShape) {
+  const Json list = Json::parse(answer("GET", "/v1/models").body);
+  EXPECT_EQ(list["object"], "list");
+  ASSERT_EQ(list["data"].size(), 2u);
+  const Json& adapter = list["data"][1];
+  EXPECT_EQ(adapter["id"], "shift");
+  EXPECT_EQ(adapter["root"], "base");
+  EXPECT_TRUE(adapter["parent"].is_null());
+  EXPECT_EQ(adapter["owned_by"], "chorus");
+  EXPECT_EQ(adapter["created"], 8);
+  EXPECT_EQ(adapter["permission"][0]["object"], "model_permission");
+  EXPECT_EQ(Json::parse(answer("GET", "/v1/models/sh%69ft").body)["id"], "shift");
+  const auto missing = answer("GET", "/v1/models/none");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(Json::parse(missing.body)["error"]["code"], "model_not_found");
+}
+
+TEST_F(RoutesTest, PathsMethodsAndTypes) {
+  EXPECT_EQ(answer("GET", "/v1/health/live").status, 200);
+  EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200);
+  EXPECT_EQ(answer("GET", "/v1/version").status, 200);
+  EXPECT_EQ(answer("GET", "/").status, 404);
+  EXPECT_EQ(answer("GET", "/v1/completions").status, 405);
+  EXPECT_EQ(answer("POST", "/v1/models", "{}").status, 405);
+  EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", "text/plain"}}).status, 415);
+  EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-encoding", "gzip"}}).status, 415);
+  EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", "Application/JSON ; charset=utf-8"}}).status,
+            400);
+}
+
+TEST_F(RoutesTest, LoadingAndDrainingAre503) {
+  Routes fresh;
+  const auto ask = [&](const std::string& method, const std::string& path) {
+    auto exchange = std::make_shared<FakeExchange>();
+    fresh.handle({.method = method, .path = path, .body = "{}"}, exchange);
+    return exchange->wait().status;
+  };
+  EXPECT_EQ(ask("GET", "/v1/health/live"), 200);
+  EXPECT_EQ(ask("GET", "/v1/health/ready"), 503);
+  EXPECT_EQ(ask("POST", "/v1/completions"), 503);
+  routes.drain();
+  EXPECT_EQ(answer("GET", "/v1/health/ready").status, 503);
+  EXPECT_EQ(answer("POST", "/v1/chat/completions", "{}").status, 503);
+}
+
+TEST_F(RoutesTest, CompletionShape) {
+  const Json json = completion(R"("prompt":[97,98,99],"max_tokens":5)");
+  EXPECT_TRUE(json["id"].get<std::string>().starts_with("cmpl-"));
+  EXPECT_EQ(json["object"], "text_completion");
+  EXPECT_EQ(json["model"], "base");
+  EXPECT_EQ(json["system_fingerprint"], "fp_base");
+  EXPECT_EQ(json["choices"][0]["text"], "abcab");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_TRUE(json["choices"][0]["stop_reason"].is_null());
+  EXPECT_TRUE(json["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 3}, {"completion_tokens", 5}, {"total_tokens", 8}}));
+  EXPECT_EQ(completion(R"("prompt":[97])")["usage"]["completion_tokens"], 16);
+}
+
+TEST_F(RoutesTest, PromptsTimesChoices) {
+  const Json json = completion(R"("prompt":[[97,98],[120]],"max_tokens":2,"n":2,"echo":true)");
+  ASSERT_EQ(json["choices"].size(), 4u);
+  const char* expected[] = {"abab", "abab", "xxx", "xxx"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["text"], expected[i]);
+  }
+  EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 3}, {"completion_tokens", 8}, {"total_tokens", 11}}));
+}
+
+TEST_F(RoutesTest, TheBestOfManyAreAnswered) {
+  // The fake's tokens have log probabilities of -seed.
+  const Json json = completion(R"("prompt":[[97],[98,99]],"max_tokens":2,"n":2,"best_of":5,"temperature":1,"seed":1,
+                                  "echo":true)");
+  EXPECT_EQ(engine.seen.size(), 10u);
+  ASSERT_EQ(json["choices"].size(), 4u);
+  const char* expected[] = {"aaa", "aaa", "bcbc", "bcbc"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["text"], expected[i]);
+    EXPECT_TRUE(json["choices"][i]["logprobs"].is_null());
+  }
+  EXPECT_EQ(json["usage"]["completion_tokens"], 20) << "what was generated is counted";
+  const Json scored =
+      completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":18446744073709551614,
+                                    "logprobs":0)",
+                 400);
+  EXPECT_EQ(scored["error"]["param"], "seed");
+  const Json ranked =
+      completion(R"("prompt":[97],"max_tokens":2,"n":2,"best_of":4,"temperature":1,"seed":-2,"logprobs":0)");
+  EXPECT_EQ(ranked["choices"][0]["logprobs"]["token_logprobs"][0], 0.0);
+  EXPECT_EQ(ranked["choices"][1]["logprobs"]["token_logprobs"][0], -1.0);
+}
+
+TEST_F(RoutesTest, SamplingReachesTheEngine) {
+  completion(R"("prompt":[97],"max_tokens":1,"temperature":0.5,"top_p":0.25,"top_k":7,"min_p":0.5,"seed":40,"n":2)");
+  ASSERT_EQ(engine.seen.size(), 2u);
+  const auto& sampling = engine.seen[1].getSamplingConfig();
+  EXPECT_FLOAT_EQ(*sampling.getTemperature(), 0.5f);
+  EXPECT_FLOAT_EQ(*sampling.getTopP(), 0.25f);
+  EXPECT_EQ(sampling.getTopK(), 7);
+  EXPECT_FLOAT_EQ(*sampling.getMinP(), 0.5f);
+  EXPECT_EQ(engine.seen[0].getSamplingConfig().getSeed(), 40u);
+  EXPECT_EQ(sampling.getSeed(), 41u);
+  completion(R"("prompt":[97],"max_tokens":1)");
+  EXPECT_EQ(engine.seen[2].getSamplingConfig().getTopK(), 1) << "greedy by the model's defaults";
+  EXPECT_EQ(engine.seen[2].getEndId(), FakeCodec::kEnd);
+  completion(R"("prompt":[97],"max_tokens":1,"ignore_eos":true,"stop_token_ids":[5])");
+  EXPECT_EQ(engine.seen[3].getEndId(), 5);
+}
+
+TEST_F(RoutesTest, EndTokenAndStops) {
+  Json json = completion(R"("prompt":[97,98,257],"max_tokens":9)");
+  EXPECT_EQ(json["choices"][0]["text"], "ab");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(json["choices"][0]["stop_reason"].is_null());
+  EXPECT_EQ(json["usage"]["completion_tokens"], 3);
+  json = completion(R"("prompt":[97,98,257],"max_tokens":9,"stop_token_ids":[98],"ignore_eos":true)");
+  EXPECT_EQ(json["choices"][0]["text"], "a");
+  EXPECT_EQ(json["choices"][0]["stop_reason"], 98);
+  json = completion(R"("prompt":[97,98,99,100],"max_tokens":100,"stop":["x","cd"])");
+  EXPECT_EQ(json["choices"][0]["text"], "ab");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(json["choices"][0]["stop_reason"], "cd");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(engine.running(), 0u) << "the engine no longer works on it";
+}
+
+TEST_F(RoutesTest, AdapterIsChosenByName) {
+  const auto response =
+      answer("POST", "/v1/completions", R"({"model":"shift","prompt":[97],"max_tokens":3,"temperature":0})");
+  const Json json = Json::parse(response.body);
+  EXPECT_EQ(json["choices"][0]["text"], "bbb");
+  EXPECT_EQ(json["model"], "shift");
+  EXPECT_EQ(json["system_fingerprint"], "fp_adapter");
+  EXPECT_EQ(engine.seen[0].getLoraConfig()->getTaskId(), 1u);
+}
+
+TEST_F(RoutesTest, CompletionStream) {
+  const auto response = answer("POST", "/v1/completions",
+                               R"({"model":"base","prompt":"hey","max_tokens":4,"stream":true,"echo":true,
+                                   "stream_options":{"include_usage":true}})");
+  EXPECT_EQ(response.contentType, "text/event-stream; charset=utf-8");
+  const auto chunks = events(response.body);
+  std::string text;
+  for (const Json& chunk : chunks) {
+    EXPECT_EQ(chunk["object"], "text_completion");
+    EXPECT_EQ(chunk["id"], chunks[0]["id"]);
+    if (!chunk["choices"].empty()) {
+      text += chunk["choices"][0]["text"].get<std::string>();
+      EXPECT_TRUE(chunk["usage"].is_null());
+    }
+  }
+  EXPECT_EQ(text, "heyhey") << "echo, then what follows the begin token";
+  const Json& last = chunks.back();
+  EXPECT_TRUE(last["choices"].empty());
+  EXPECT_EQ(last["usage"], (Json{{"prompt_tokens", 4}, {"completion_tokens", 4}, {"total_tokens", 8}}));
+  EXPECT_EQ(chunks[chunks.size() - 2]["choices"][0]["finish_reason"], "length");
+}
+
+TEST_F(RoutesTest, ChatShapes) {
+  const Json json = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":4)");
+  EXPECT_TRUE(json["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(json["object"], "chat.completion");
+  EXPECT_EQ(json["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "user");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  const Json rest = chat(R"("messages":[{"role":"user","content":"hi"}])");
+  EXPECT_EQ(rest["usage"]["total_tokens"], 256) << "without max_tokens: what fits";
+
+  const auto chunks = events(answer("POST", "/v1/chat/completions",
+                                    R"({"model":"base","messages":[{"role":"user","content":"hi"}],"max_tokens":4,
+                                        "stream":true,"n":2})")
+                                 .body);
+  std::string text[2];
+  int roles = 0;
+  for (const Json& chunk : chunks) {
+    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+    EXPECT_FALSE(chunk.contains("usage"));
+    const Json& choice = chunk["choices"][0];
+    if (choice["delta"].contains("role")) ++roles;
+    text[choice["index"].get<size_t>()] += choice["delta"].value("content", "");
+  }
+  EXPECT_EQ(roles, 2);
+  EXPECT_EQ(chunks[0]["choices"][0]["delta"], (Json{{"role", "assistant"}, {"content", ""}}));
+  EXPECT_EQ(text[0], "user");
+  EXPECT_EQ(text[1], "user");
+}
+
+TEST_F(RoutesTest, ChatTemplateRefusalHidesPaths) {
+  const Json json = chat(R"("messages":[{"role":"raise","content":"hi"}])", 400);
+  EXPECT_EQ(json["error"]["message"], "template: roles must alternate");
+  EXPECT_EQ(json["error"]["param"], "messages");
+}
+
+TEST_F(RoutesTest, LogProbs) {
+  Json json = completion(R"("prompt":[97,98],"logprobs":1,"max_tokens":2)");
+  EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "b"}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["token_logprobs"], (Json{-0.5, -0.5}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][1]["b"], -0.5);
+  EXPECT_TRUE(completion(R"("prompt":[97],"logprobs":0)")["choices"][0]["logprobs"]["top_logprobs"].is_null());
+  json = completion(R"("prompt":[97,206,177],"logprobs":2,"max_tokens":3)");
+  EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "bytes:\\xce", "bytes:\\xb1"}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1, 2}));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][0], (Json{{"a", -0.5}, {"b", -1.5}}));
+  json = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true)");
+  const Json& entry = json["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(entry["token"], "u");
+  EXPECT_EQ(entry["bytes"], (Json{117}));
+  EXPECT_TRUE(entry["top_logprobs"].empty());
+  json = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true,"top_logprobs":2)");
+  const Json& top = json["choices"][0]["logprobs"]["content"][0]["top_logprobs"];
+  ASSERT_EQ(top.size(), 2u);
+  EXPECT_EQ(top[1], (Json{{"token", "v"}, {"bytes", {118}}, {"logprob", -1.5}}));
+}
+
+TEST_F(RoutesTest, EchoWithLogProbs) {
+  const std::string fields = R"("prompt":"hey","logprobs":1,"max_tokens":2,"echo":true,"n":2)";
+  const Json whole = completion(fields);
+  const Json expected = {"<s>", "h", "e", "y", "<s>", "h"};
+  for (const Json& choice : whole["choices"]) {
+    EXPECT_EQ(choice["text"], "heyh");
+    const Json& logProbs = choice["logprobs"];
+    EXPECT_EQ(logProbs["tokens"], expected);
+    EXPECT_EQ(logProbs["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25, -0.5, -0.5}));
+    EXPECT_EQ(logProbs["text_offset"], (Json{0, 0, 1, 2, 3, 3}));
+    EXPECT_TRUE(logProbs["top_logprobs"][0].is_null());
+    EXPECT_EQ(logProbs["top_logprobs"][1], (Json{{"h", -0.25}}));
+  }
+  std::string text[2];
+  Json tokens[2] = {Json::array(), Json::array()}, offsets[2] = {Json::array(), Json::array()};
+  const auto stream = answer("POST", "/v1/completions", R"({"model":"base","stream":true,)" + fields + "}");
+  for (const Json& chunk : events(stream.body)) {
+    const Json& choice = chunk["choices"][0];
+    const auto index = choice["index"].get<size_t>();
+    text[index] += choice["text"].get<std::string>();
+    for (const Json& one : choice["logprobs"]["tokens"]) tokens[index].push_back(one);
+    for (const Json& one : choice["logprobs"]["text_offset"]) offsets[index].push_back(one);
+  }
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(text[i], "heyh");
+    EXPECT_EQ(tokens[i], expected);
+    EXPECT_EQ(offsets[i], (Json{0, 0, 1, 2, 3, 3}));
+  }
+}
+
+TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
+  completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"min_tokens":2,
+                "repetition_penalty":1.25,"no_repeat_ngram_size":3,"logit_bias":{"97":-100,"5":2.5},
+                "bad_words":["no"," way"])");
+  ASSERT_EQ(engine.seen.size(), 1u);
+  const auto& sampling = engine.seen[0].getSamplingConfig();
+  EXPECT_EQ(sampling.getPresencePenalty(), 1.5f);
+  EXPECT_EQ(sampling.getFrequencyPenalty(), -0.5f);
+  EXPECT_EQ(sampling.getRepetitionPenalty(), 1.25f);
+  EXPECT_EQ(sampling.getNoRepeatNgramSize(), 3);
+  EXPECT_EQ(sampling.getMinTokens(), 2);
+  EXPECT_EQ(sampling.getPromptIgnoreLength(), 2);
+  const auto* bias = static_cast<const float*>(engine.seen[0].getEmbeddingBias()->getData());
+  EXPECT_EQ(bias[97], -100.0f);
+  EXPECT_EQ(bias[5], 2.5f);
+  EXPECT_EQ(bias[6], 0.0f);
+  EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{'n', 'o'}, {'w', 'a', 'y'}}));
+  completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"temperature":0.5)");
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getPresencePenalty(), 3.0f) << "the engine divides first";
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getFrequencyPenalty(), -1.0f);
+  EXPECT_EQ(completion(R"("prompt":[97],"logit_bias":{"258":1})", 400)["error"]["param"], "logit_bias");
+  EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":3,"min_tokens":4)", 400)["error"]["param"], "min_tokens");
+}
+
+TEST_F(RoutesTest, TheModelsOwnDefaultsReachTheEngine) {
+  context->defaults.repetitionPenalty = 1.5;
+  context->defaults.noRepeatNgramSize = 4;
+  context->defaults.minTokens = 2;
+  context->defaults.badWords = {{97}, {98, 300}};
+  completion(R"("prompt":[97],"max_tokens":1)");
+  const auto& sampling = engine.seen[0].getSamplingConfig();
+  EXPECT_EQ(sampling.getRepetitionPenalty(), 1.5f);
+  EXPECT_EQ(sampling.getNoRepeatNgramSize(), 4);
+  EXPECT_EQ(sampling.getMinTokens(), 2);
+  EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{97}}));
+  completion(R"("prompt":[97],"max_tokens":1,"repetition_penalty":1,"no_repeat_ngram_size":0,"min_tokens":0)");
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getRepetitionPenalty(), 1.0f);
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getNoRepeatNgramSize(), 0);
+  EXPECT_EQ(engine.seen[1].getSamplingConfig().getMinTokens(), 0);
+}
+
+TEST_F(RoutesTest, WhatStopsMayBePartOfTheText) {
+  const auto textOf = [&](const std::string& fields) {
+    return completion(R"("prompt":[97,98,99,257],"max_tokens":9,)" + fields)["choices"][0]["text"].get<std::string>();
+  };
+  EXPECT_EQ(textOf(R"("stop":"bc","include_stop_str_in_output":true)"), "abc");
+  EXPECT_EQ(textOf(R"("stop_token_ids":[98],"include_stop_str_in_output":true)"), "ab");
+  EXPECT_EQ(textOf(R"("skip_special_tokens":false)"), "abc");
+  EXPECT_EQ(textOf(R"("skip_special_tokens":false,"include_stop_str_in_output":true)"), "abc</s>");
+  EXPECT_EQ(textOf(R"("stop":"b","min_tokens":2,"ignore_eos":true)"), "abca") << "stops wait for min_tokens";
+}
+
+TEST_F(RoutesTest, Refusals) {
+  const auto unknown = answer("POST", "/v1/completions", R"({"model":"nobody","prompt":"x"})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(Json::parse(unknown.body)["error"]["message"],
+            "The model `nobody` does not exist or you do not have access to it.");
+  EXPECT_EQ(completion(R"("prompt":[258])", 400)["error"]["param"], "prompt");
+  const Json tooLong = completion(R"("prompt":")" + std::string(300, 'x') + "\"", 400);
+  EXPECT_EQ(tooLong["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":256)", 400)["error"]["code"], "context_length_exceeded");
+  engine.queueLimit = 3;
+  const auto full = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","n":4,"max_tokens":200})");
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(engine.running(), 0u) << "the choices that were accepted are cancelled";
+}
+
+TEST_F(RoutesTest, EngineErrors) {
+  using Code = executor::ResponseErrorCode;
+  engine.errorText = "PEFT Cache is full. Could not store taskId=1";
+  engine.errorCode = Code::kEXHAUSTED;
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
+  engine.errorText = "LoRA task 1 not found in cache. Please send LoRA weights with request";
+  engine.errorCode = Code::kNOT_FOUND;
+  EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
+  engine.errorText = "Encountered an error in forwardAsync function: /srv/x: gone";
+  engine.errorCode = Code::kINTERNAL;
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
+  engine.errorText = "token 5 is unknown, see /srv/x/tokens";
+  engine.errorCode = Code::kINVALID_ARGUMENT;
+  EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
+  const auto stream =
+      answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":3})");
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(events(stream.body).back()["error"]["code"], nullptr);
+}
+
+TEST(RoutesCancel, DisconnectStopsTheEngine) {
+  auto codec = std::make_shared<FakeCodec>();
+  ModelCatalog models{{.name = "base", .text = codec}};
+  WorkerPool intake{1}, delivery{1};
+  FakeEngine engine{std::chrono::milliseconds(5)};
+  Routes routes;
+  routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}}));
+  for (const char* stream : {"true", "false"}) {
+    auto exchange = std::make_shared<FakeExchange>();
+    routes.handle(
+        {.method = "POST",
+         .path = "/v1/completions",
+         .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
+        exchange);
+    while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // A request that is not streaming has no other sign than its callback.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    exchange->disconnect();
+    EXPECT_EQ(engine.running(), 0u);
+  }
+  EXPECT_EQ(engine.cancelled, 6);
+  intake.finish();
+  engine.stop();
+  delivery.finish();
+}
+
+}  // namespace
+}  // namespace chorus::server

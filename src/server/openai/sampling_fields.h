@@ -1,0 +1,33 @@
+// The fields of a request that steer how tokens are chosen: OpenAI's, and those that vLLM and NIM add.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/openai/request_json.h"
+
+namespace chorus::server {
+
+// Unset: the model's default.
+struct SamplingFields {
+  std::optional<double> temperature;  // [0, 2]; 0 is greedy
+  std::optional<double> topP;         // [0, 1]; 0 is greedy
+  std::optional<double> minP;         // [0, 1]
+  std::optional<int32_t> topK;        // 0: all
+  std::optional<uint64_t> seed;
+  std::optional<double> presencePenalty;     // [-2, 2], of tokens of the answer
+  std::optional<double> frequencyPenalty;    // [-2, 2], of tokens of the answer
+  std::optional<double> repetitionPenalty;   // above 0, of tokens of prompt and answer
+  std::optional<int32_t> noRepeatNgramSize;  // 0: off
+  std::optional<int32_t> minTokens;
+  std::vector<std::pair<int32_t, float>> logitBias;  // token ids, [-100, 100]
+  std::vector<std::string> badWords;                 // none is empty
+};
+
+// Throws ApiError with status 400 that names the field.
+SamplingFields parseSamplingFields(const FieldReader& fields);
+
+}  // namespace chorus::server

@@ -1,0 +1,241 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include "base/error.h"
+#include "text/tokenizer/added_vocabulary.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/token_model.h"
+#include "text/tokenizer/tokenizer_files.h"
+#include "text/unicode.h"
+
+namespace chorus {
+namespace {
+
+constexpr size_t kMaxAddedTokenBytes = 4096;
+
+// A special token in a config: a string, or an object with "content".
+std::optional<std::string> specialContent(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("content") && value["content"].is_string()) {
+    return value["content"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+std::map<std::string, std::string> readSpecialTokens(const Json& config) {
+  std::map<std::string, std::string> tokens;
+  if (!config.is_object()) return tokens;
+  for (const auto& [name, value] : config.items()) {
+    if (!name.ends_with("_token") || name.starts_with("add_")) continue;
+    if (auto content = specialContent(value)) tokens.emplace(name, std::move(*content));
+  }
+  return tokens;
+}
+
+std::map<std::string, std::string> readChatTemplates(const Json& config, const std::string& source) {
+  std::map<std::string, std::string> templates;
+  const auto it = config.is_object() ? config.find("chat_template") : config.end();
+  if (!config.is_object() || it == config.end() || it->is_null()) return templates;
+  if (it->is_string()) {
+    templates.emplace("default", it->get<std::string>());
+  } else if (it->is_array()) {
+    for (const Json& item : *it) {
+      templates.emplace(jsonGet<std::string>(item, "name", source), jsonGet<std::string>(item, "template", source));
+    }
+  } else {
+    fail(ErrorCode::kInvalidArgument, "{}: 'chat_template' must be a string or a list", source);
+  }
+  return templates;
+}
+
+AddedToken readAddedToken(const Json& json, const std::string& source) {
+  AddedToken token;
+  token.content = jsonGet<std::string>(json, "content", source);
+  token.single_word = jsonGetOr<bool>(json, "single_word", false, source);
+  token.lstrip = jsonGetOr<bool>(json, "lstrip", false, source);
+  token.rstrip = jsonGetOr<bool>(json, "rstrip", false, source);
+  token.special = jsonGetOr<bool>(json, "special", false, source);
+  token.normalized = jsonGetOr<bool>(json, "normalized", !token.special, source);
+  if (token.content.size() > kMaxAddedTokenBytes) {
+    fail(ErrorCode::kUnsupported, "{}: a token of {} bytes, more than the limit of {}", source, token.content.size(),
+         kMaxAddedTokenBytes);
+  }
+  return token;
+}
+}  // namespace
+
+struct Tokenizer::State {
+  std::unique_ptr<const Normalizer> normalizer;
+  std::unique_ptr<const PreTokenizer> pre_tokenizer;
+  std::unique_ptr<const TokenModel> model;
+  std::unique_ptr<const PostProcessor> post_processor;
+  std::unique_ptr<const Decoder> decoder;
+  AddedVocabulary added;
+  std::map<std::string, std::string> special_tokens;
+  std::map<std::string, std::string> chat_templates;
+
+  void readAddedTokens(const Json& tokenizer, const std::string& source);
+  void addConfigTokens(const Json& config, const std::string& source);
+  int32_t idEnd() const {
+    return std::max(model->vocabulary().idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
+  }
+  void addToken(AddedToken token, int32_t id, const std::string& source);
+  void encodePart(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+  void encodeWords(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+};
+
+// An added token that the model has keeps the model's id; others follow the vocabulary in order. A file that says
+// otherwise contradicts itself.
+void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string& source) {
+  const auto in_model = model->vocabulary().tokenId(token.content);
+  const auto in_added = added.tokenId(token.content);
+  int32_t expected = static_cast<int32_t>(model->vocabulary().size());
+  if (!added.tokens().empty()) expected = std::max(expected, added.tokens().rbegin()->first + 1);
+  if (in_added)
+    expected = *in_added;
+  else if (in_model)
+    expected = *in_model;
+  if (id != expected) {
+    fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}, but its place in the vocabulary is {}", source,
+         printable(token.content), id, expected);
+  }
+  added.add(std::move(token), id, normalizer.get());
+}
+
+void Tokenizer::State::readAddedTokens(const Json& tokenizer, const std::string& source) {
+  const auto list = tokenizer.find("added_tokens");
+  if (list == tokenizer.end() || list->is_null()) return;
+  if (!list->is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'added_tokens' must be a list", source);
+  for (const Json& item : *list) {
+    AddedToken token = readAddedToken(item, source);
+    const auto id = jsonGet<int32_t>(item, "id", source);
+    if (!token.content.empty()) addToken(std::move(token), id, source);
+  }
+}
+
+// tokenizer_config.json may know tokens that tokenizer.json lacks.
+void Tokenizer::State::addConfigTokens(const Json& config, const std::string& source) {
+  const auto list = config.is_object() ? config.find("added_tokens_decoder") : config.end();
+  if (!config.is_object() || list == config.end() || !list->is_object()) return;
+  std::map<int64_t, AddedToken> missing;
+  for (const auto& [key, item] : list->items()) {
+    AddedToken token = readAddedToken(item, source);
+    if (token.content.empty() || added.tokenId(token.content)) continue;
+    if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string::npos) {
+      fail(ErrorCode::kCorrupt, "{}: 'added_tokens_decoder' has a key that is not a token id", source);
+    }
+    missing.emplace(std::stoi(key), std::move(token));
+  }
+  for (auto& [id, token] : missing) addToken(std::move(token), static_cast<int32_t>(id), source);
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& dir) {
+  const TokenizerFiles files = readTokenizerFiles(dir);
+  return fromJson(files.tokenizer, files.config, files.source);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, const Json& config,
+                                                     const std::string& source) {
+  if (!tokenizer.is_object()) fail(ErrorCode::kInvalidArgument, "{}: expected a JSON object", source);
+  const auto part = [&](const char* key) {
+    const auto it = tokenizer.find(key);
+    return it == tokenizer.end() ? Json() : *it;
+  };
+  auto state = std::make_unique<State>();
+  state->normalizer = makeNormalizer(part("normalizer"), source + ": normalizer");
+  state->pre_tokenizer = makePreTokenizer(part("pre_tokenizer"), source + ": pre_tokenizer");
+  const auto model = tokenizer.find("model");
+  if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
+  state->model = makeTokenModel(*model, source + ": model");
+  state->post_processor = makePostProcessor(part("post_processor"), source + ": post_processor");
+  state->decoder = std::make_unique<const Decoder>(part("decoder"), source + ": decoder");
+  state->readAddedTokens(tokenizer, source);
+  state->addConfigTokens(config, source);
+  state->special_tokens = readSpecialTokens(config);
+  state->chat_templates = readChatTemplates(config, source);
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
+}
+
+void Tokenizer::State::encodeWords(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+  if (!pre_tokenizer) return model->encode(text, ids);
+  std::vector<Piece> pieces;
+  pieces.push_back({std::string(text), at_start});
+  pre_tokenizer->apply(pieces);
+  for (const Piece& piece : pieces) model->encode(piece.text, ids);
+}
+
+void Tokenizer::State::encodePart(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+  std::string storage;
+  if (normalizer) {
+    storage = normalizer->normalize(text);
+    text = storage;
+  }
+  for (const auto& part : added.split(text, true)) {
+    if (part.id >= 0)
+      ids.push_back(part.id);
+    else
+      encodeWords(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0, ids);
+  }
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  const std::string valid = toValidUtf8(text);
+  const std::string_view whole = valid;
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 4);
+  for (const auto& part : state_->added.split(whole, false)) {
+    if (part.id >= 0)
+      ids.push_back(part.id);
+    else
+      state_->encodePart(whole.substr(part.begin, part.end - part.begin), part.begin == 0, ids);
+  }
+  if (add_special_tokens && state_->post_processor) state_->post_processor->addSpecialTokens(ids);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  DecodeStream stream(*state_->decoder);
+  std::string text;
+  for (const int32_t id : ids) {
+    const std::string& token = decoderText(id);
+    if (!token.empty() && !(skip_special_tokens && isSpecial(id))) text += stream.feed(token);
+  }
+  return text + stream.flush();
+}
+
+int32_t Tokenizer::vocabSize() const { return state_->idEnd(); }
+
+std::optional<int32_t> Tokenizer::tokenId(std::string_view token) const {
+  if (const auto id = state_->added.tokenId(std::string(token))) return id;
+  return state_->model->vocabulary().tokenId(token);
+}
+
+const std::string& Tokenizer::tokenText(int32_t id) const {
+  static const std::string kNone;
+  if (const AddedToken* token = state_->added.find(id)) return token->content;
+  const std::string* text = state_->model->vocabulary().tokenText(id);
+  return text != nullptr ? *text : kNone;
+}
+
+const std::string& Tokenizer::decoderText(int32_t id) const {
+  const AddedToken* token = state_->added.find(id);
+  return token != nullptr ? token->decoded : tokenText(id);
+}
+
+bool Tokenizer::isSpecial(int32_t id) const { return state_->added.isSpecial(tokenText(id)); }
+
+std::optional<int32_t> Tokenizer::specialId(const char* name) const {
+  const auto it = state_->special_tokens.find(name);
+  return it == state_->special_tokens.end() ? std::nullopt : tokenId(it->second);
+}
+
+const std::map<std::string, std::string>& Tokenizer::specialTokens() const { return state_->special_tokens; }
+const std::map<std::string, std::string>& Tokenizer::chatTemplates() const { return state_->chat_templates; }
+const Decoder& Tokenizer::decoder() const { return *state_->decoder; }
+
+}  // namespace chorus

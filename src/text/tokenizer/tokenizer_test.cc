@@ -1,0 +1,219 @@
+// Ids and texts equal to those of Hugging Face's tokenizers, which tests/oracle/text_goldens.py has written down.
+#include "text/tokenizer/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/error_of.h"
+#include "base/file.h"
+#include "text/incremental_detokenizer.h"
+#include "text/tokenizer/known_splits.h"
+#include "text/unicode.h"
+
+namespace chorus {
+namespace {
+
+using Ids = std::vector<int32_t>;
+const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+
+std::vector<Json> readLines(const std::string& name) {
+  std::ifstream in(kGoldens + name);
+  std::vector<Json> rows;
+  for (std::string line; std::getline(in, line);) rows.push_back(parseJson(line, name));
+  EXPECT_FALSE(rows.empty()) << name;
+  return rows;
+}
+
+std::string decodeInSteps(const std::shared_ptr<const Tokenizer>& tokenizer, const Ids& ids, bool skip) {
+  IncrementalDetokenizer detokenizer(tokenizer, skip);
+  std::string text;
+  for (const int32_t id : ids) {
+    const std::string piece = detokenizer.feed(id);
+    EXPECT_EQ(toValidUtf8(piece), piece) << "a piece is not whole characters";
+    text += piece;
+  }
+  return text + detokenizer.flush();
+}
+
+void checkRow(const std::shared_ptr<const Tokenizer>& tokenizer, const std::string& text, const Json& row) {
+  const Ids ids = row["ids"];
+  const Ids special = row.contains("special") ? row["special"].get<Ids>() : ids;
+  EXPECT_EQ(tokenizer->encode(text, false), ids) << Json(text).dump();
+  EXPECT_EQ(tokenizer->encode(text, true), special) << Json(text).dump();
+  const std::string decoded = row.value("text", text);
+  const std::string skipped = row.value("skipped", decoded);
+  EXPECT_EQ(tokenizer->decode(special, false), decoded) << Json(text).dump();
+  EXPECT_EQ(tokenizer->decode(special, true), skipped) << Json(text).dump();
+  EXPECT_EQ(decodeInSteps(tokenizer, special, false), decoded) << Json(text).dump();
+  EXPECT_EQ(decodeInSteps(tokenizer, special, true), skipped) << Json(text).dump();
+}
+
+class TokenizerGoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerGoldenTest, EncodesAndDecodes) {
+  const std::string name = GetParam();
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + name + ".json"), Json(), name);
+  const auto strings = readLines("strings.jsonl");
+  const auto rows = readLines(name + ".jsonl");
+  ASSERT_EQ(strings.size(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) checkRow(tokenizer, strings[i], rows[i]);
+}
+
+TEST_P(TokenizerGoldenTest, DecodesAnyIds) {
+  const std::string name = GetParam();
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + name + ".json"), Json(), name);
+  for (const Json& row : readLines(name + ".decode.jsonl")) {
+    const Ids ids = row[0];
+    EXPECT_EQ(tokenizer->decode(ids, false), row[1].get<std::string>());
+    EXPECT_EQ(tokenizer->decode(ids, true), row[2].get<std::string>());
+    EXPECT_EQ(decodeInSteps(tokenizer, ids, false), row[1].get<std::string>());
+    EXPECT_EQ(decodeInSteps(tokenizer, ids, true), row[2].get<std::string>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
+                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase",
+                                         "unigram"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
+  const auto strings = readLines("strings.jsonl");
+  for (const Json& row : readLines("variants.jsonl")) {
+    Json document = readJsonFile(kGoldens + row["base"].get<std::string>() + ".json");
+    for (const auto& [key, value] : row["changes"].items()) {
+      if (key == "model")
+        document["model"].update(value);
+      else
+        document[key] = value;
+    }
+    SCOPED_TRACE(row["changes"].dump());
+    const auto tokenizer = Tokenizer::fromJson(document, Json(), "variant");
+    for (const Json& item : row["cases"]) checkRow(tokenizer, strings[item["string"].get<size_t>()], item);
+  }
+}
+
+// Every character after every kind of neighbour, and random mixtures.
+TEST(KnownSplitsTest, EqualTheirRegularExpressions) {
+  for (const std::string_view pattern : {kGpt2Pattern, kLlama3Pattern, kQwen2Pattern}) {
+    const KnownSplit known = findKnownSplit(pattern);
+    ASSERT_NE(known, nullptr);
+    const Regex regex(pattern, "known");
+    const auto check = [&](const std::string& text) {
+      ASSERT_EQ(known(text), regex.findAll(text)) << Json(text).dump();
+    };
+    std::string text;
+    for (uint32_t code = 0; code < 0x110000; ++code) {
+      if (code >= 0xD800 && code < 0xE000) continue;
+      if (code >= 0x20000 && code % 16 != 0) continue;
+      appendUtf8(text, code);
+      text += "'";
+      appendUtf8(text, code);
+      text += code % 3 == 0 ? " " : code % 3 == 1 ? "a" : "1";
+      if (text.size() < 1000) continue;
+      check(text);
+      text.clear();
+    }
+    check(text);
+    std::mt19937 rng(3);
+    const std::vector<std::string> atoms = {
+        "a",  "Z",        " ",  "  ",  "\n", "\r",       "\t", "'", "s", "'S",       "'lL",
+        "re", "1",        "22", "333", "é",  "\xC5\xBF", "日", "!", "_", "\xC2\xA0", "\xE3\x80\x80",
+        "½",  "\xCC\x81", "😀", "'v",  "E"};
+    for (int i = 0; i < 20000; ++i) {
+      std::string mix;
+      for (size_t n = rng() % 12; n > 0; --n) mix += atoms[rng() % atoms.size()];
+      check(mix);
+    }
+  }
+  EXPECT_EQ(findKnownSplit("a|b"), nullptr);
+}
+
+TEST(TokenizerTest, LongWordsTakeLittleTime) {
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + "gpt2.json"), Json(), "gpt2");
+  const std::string word(2'000'000, 'h');
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(word, false), false), word);
+}
+
+TEST(TokenizerTest, InvalidUtf8IsReadAsReplacement) {
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + "gpt2.json"), Json(), "gpt2");
+  EXPECT_EQ(tokenizer->encode("a\xFF\xE6\x97z", false), tokenizer->encode("a\uFFFD\uFFFDz", false));
+}
+
+TEST(TokenizerTest, ThreadsAgree) {
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + "llama3.json"), Json(), "llama3");
+  const auto strings = readLines("strings.jsonl");
+  const auto rows = readLines("llama3.jsonl");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < rows.size(); ++i)
+        EXPECT_EQ(tokenizer->encode(strings[i].get<std::string>(), false), rows[i]["ids"].get<Ids>());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
+  const Json base = readJsonFile(kGoldens + "gpt2.json");
+  const auto refusal = [&](const char* path, Json value) {
+    Json document = base;
+    document[Json::json_pointer(path)] = std::move(value);
+    return errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json"); });
+  };
+  EXPECT_EQ(refusal("/normalizer", {{"type", "Nmt"}}), "t.json: normalizer: the normalizer 'Nmt' is not supported");
+  EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}}),
+            "t.json: normalizer.Precompiled: 'precompiled_charsmap' contradicts its own size");
+  EXPECT_EQ(refusal("/model", {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"a", 0.5})})}}),
+            "t.json: model: a Unigram model needs an 'unk_id' for what its pieces don't spell");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
+            "t.json: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not supported");
+  EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "t.json: decoder: the decoder 'CTC' is not supported");
+  EXPECT_EQ(refusal("/post_processor", {{"type", "New"}}),
+            "t.json: post_processor: the post-processor 'New' is not supported");
+  EXPECT_EQ(refusal("/model/type", "WordLevel"),
+            "t.json: model: the model 'WordLevel' is not supported; BPE and Unigram are");
+  EXPECT_THAT(refusal("/model/dropout", 0.1), testing::HasSubstr("dropout"));
+  EXPECT_THAT(refusal("/model/vocab/zzz", 0u), testing::HasSubstr("two tokens"));
+  EXPECT_THAT(refusal("/model/vocab/zzz", 4294967295u), testing::HasSubstr("'vocab'"));
+  EXPECT_THAT(refusal("/model/merges/0", "a b c"), testing::HasSubstr("merge 0"));
+  EXPECT_THAT(refusal("/model/merges/0", "zzzz a"), testing::HasSubstr("not in 'vocab'"));
+  EXPECT_THAT(refusal("/model/unk_token", "nope"), testing::HasSubstr("unk_token"));
+  EXPECT_THAT(refusal("/added_tokens/0/id", 9999), testing::HasSubstr("its place in the vocabulary is 0"));
+  EXPECT_THAT(refusal("/pre_tokenizer",
+                      {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}, {"invert", false}}),
+              testing::HasSubstr("doesn't compile"));
+  EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
+}
+
+TEST(TokenizerTest, HostilePatternsStop) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  document["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", "(a+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  EXPECT_THAT(errorOf([&] { tokenizer->encode(std::string(5000, 'a') + "b", false); }), testing::HasSubstr("gave up"));
+}
+
+TEST(TokenizerTest, ReadsTheConfig) {
+  const Json config =
+      parseJson(R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null,
+      "chat_template": [{"name": "default", "template": "A"}, {"name": "tool_use", "template": "B"}],
+      "added_tokens_decoder": {"480": {"content": "<extra>", "special": true}}})",
+                "config");
+  const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + "llama2.json"), config, "t");
+  EXPECT_EQ(tokenizer->bosId(), 1);
+  EXPECT_EQ(tokenizer->eosId(), 2);
+  EXPECT_EQ(tokenizer->padId(), std::nullopt);
+  EXPECT_EQ(tokenizer->chatTemplates().at("tool_use"), "B");
+  EXPECT_EQ(tokenizer->tokenId("<extra>"), 480);
+  EXPECT_EQ(tokenizer->vocabSize(), 481);
+  EXPECT_EQ(tokenizer->encode("<extra>", false), Ids{480});
+  EXPECT_TRUE(tokenizer->isSpecial(480));
+  EXPECT_EQ(tokenizer->tokenText(100000), "");
+}
+
+}  // namespace
+}  // namespace chorus
