@@ -1,12 +1,9 @@
 // Every op with its variants and benchmark rows. Tests, `chorus bench kernels` and `chorus inspect --kernels`
 // enumerate what is here, so that an op or a variant is in all of them or the build or a test fails:
-//   - an op of op_list.h without NAMEVariants() or NAMEBench() does not link, without a function in a backend
-//   does not
+//   - an op of op_list.h without NAMEVariants() or NAMEBench() does not link, without a function in a backend does not
 //     compile;
-//   - registry_test.cc fails when a variant of this machine has no instance of the op's tests or no benchmark
-//   row;
-//   - tests/golden_logits_test.cc fails when a variant that some instruction set uses by default ran in no
-//   golden.
+//   - registry_test.cc fails when a variant of this machine has no instance of the op's tests or no benchmark row;
+//   - tests/golden_logits_test.cc fails when a variant that some instruction set uses by default ran in no golden.
 #pragma once
 
 #include <optional>

@@ -12,8 +12,8 @@ namespace chorus {
 // Row at position p of a sequence attends to positions [0, p] of it, its own key and value already in the
 // cache.
 //   out[head] = softmax(q . k * scale) v,   KV head = head / (num_heads / num_kv_heads)
-// q: [rows, num_heads * head_size] (a view into qkv, its stride the qkv width), out: [rows, num_heads *
-// head_size]. A row's result is bit-identical however its sequence was chunked and whatever shares the step:
+// q: [rows, num_heads * head_size] (a view into qkv, its stride the qkv width),
+// out: [rows, num_heads * head_size]. A row's result is bit-identical however its sequence was chunked and whatever shares the step:
 // keys are folded in runs of kAttentionRun positions aligned to 0, in order, by online softmax in float32.
 struct AttentionArgs {
   ConstMatrix q;
