@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "server/openai/fakes.h"
 #include "server/openai/routes.h"
+#include "server/testing/fakes.h"
 
 namespace chorus::server {
 namespace {

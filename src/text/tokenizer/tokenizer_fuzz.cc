@@ -1,7 +1,8 @@
 // The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes.
-// parses: src/text/tokenizer/tokenizer.cc src/text/tokenizer/bpe_model.cc src/text/tokenizer/added_vocabulary.cc src/text/tokenizer/normalizer.cc
-// parses: src/text/tokenizer/pre_tokenizer.cc src/text/tokenizer/post_processor.cc src/text/tokenizer/decoder.cc src/text/tokenizer/byte_level.cc
-// parses: src/text/tokenizer/text_pattern.cc src/text/tokenizer/known_splits.cc src/text/incremental_detokenizer.cc
+// parses: src/text/tokenizer/tokenizer.cc src/text/tokenizer/bpe_model.cc src/text/tokenizer/added_vocabulary.cc
+// src/text/tokenizer/normalizer.cc parses: src/text/tokenizer/pre_tokenizer.cc src/text/tokenizer/post_processor.cc
+// src/text/tokenizer/decoder.cc src/text/tokenizer/byte_level.cc parses: src/text/tokenizer/text_pattern.cc
+// src/text/tokenizer/known_splits.cc src/text/incremental_detokenizer.cc
 #include <algorithm>
 #include <cstdint>
 #include <string>
