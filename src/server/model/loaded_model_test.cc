@@ -90,7 +90,7 @@ TEST_F(LoadedModelTest, StreamsCarryTheSameText) {
       text += chunk["choices"][0]["delta"].value("content", "");
       at = end;
     }
-    EXPECT_EQ(text, row["text"]);
+    EXPECT_EQ(text, row["text"].get<std::string>());
   }
 }
 
