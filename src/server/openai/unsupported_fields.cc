@@ -20,7 +20,6 @@ bool never(const OrderedJson&) { return false; }
 bool isEmpty(const OrderedJson& v) { return (v.is_structured() && v.empty()) || v == ""; }
 bool isOne(const OrderedJson& v) { return v.is_number() && v.get<double>() == 1.0; }
 bool isFalse(const OrderedJson& v) { return v.is_boolean() && !v.get<bool>(); }
-bool isTrue(const OrderedJson& v) { return v.is_boolean() && v.get<bool>(); }
 bool isTextFormat(const OrderedJson& v) { return v.is_object() && v.contains("type") && v["type"] == "text"; }
 bool isNoneOrAuto(const OrderedJson& v) { return v == "none" || v == "auto"; }
 bool isTextOnly(const OrderedJson& v) { return v.is_array() && v.size() == 1 && v[0] == "text"; }
