@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Shows that the fuzz targets find what they are for. Each patch of tests/fuzz/planted/ loosens one bound check of a parser;
-it is applied to a copy of the source, the target TARGET of TARGET.patch or TARGET.NAME.patch is linked with it (dev preset,
+it is applied to a copy of the source, the target TARGET of TARGET.NAME.patch is linked with it (dev preset,
 ASan), and fuzzed from its corpus for at most a minute. Not part of CI: scripts/planted_bugs.py [TARGET...]
 """
 import json

@@ -29,27 +29,49 @@ void checkDepth(std::string_view text, std::string_view source, int max_depth) {
   }
 }
 
-// Sees every key as it is parsed; the parser itself would overwrite the first value in silence.
-class UniqueKeys {
+// Sees every key of the text; the parser of documents would overwrite the first value in silence.
+class UniqueKeys final : public nlohmann::json_sax<Json> {
  public:
-  explicit UniqueKeys(std::string_view source) : source_(source) {}
+  UniqueKeys(std::string_view source, std::string_view map) : source_(source), map_(map) {}
 
-  template <typename J>
-  bool operator()(int /*depth*/, typename J::parse_event_t event, const J& value) {
-    if (event == J::parse_event_t::object_start) {
-      open_.emplace_back();
-    } else if (event == J::parse_event_t::object_end) {
-      open_.pop_back();
-    } else if (event == J::parse_event_t::key) {
-      const auto& key = value.template get_ref<const std::string&>();
-      if (!open_.back().insert(key).second) fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source_, key);
-    }
+  bool key(string_t& key) override {
+    Object& object = open_.back();
+    if (object.unique && !object.keys.insert(key).second)
+      fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source_, key);
+    object.key = key;
     return true;
   }
+  bool start_object(std::size_t) override {
+    std::string path;
+    if (!map_.empty()) {
+      for (const Object& object : open_) path.append("/").append(object.key);
+    }
+    open_.push_back({path.empty() || path != map_, "", {}});
+    return true;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
 
  private:
-  std::string_view source_;
-  std::vector<std::unordered_set<std::string>> open_;
+  struct Object {
+    bool unique;
+    std::string key;  // the last one
+    std::unordered_set<std::string> keys;
+  };
+  std::string_view source_, map_;
+  std::vector<Object> open_;
 };
 
 [[noreturn]] void failAt(std::string_view text, size_t position, std::string_view source) {
@@ -72,11 +94,12 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
   // The parser takes a NUL byte for the end and would ignore what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) failAt(text, nul, source);
   try {
-    if (!limits.unique_keys) return J::parse(text.begin(), text.end());
-    UniqueKeys unique(source);
-    return J::parse(text.begin(), text.end(), [&](int depth, typename J::parse_event_t event, J& value) {
-      return unique.template operator()<J>(depth, event, value);
-    });
+    J json = J::parse(text.begin(), text.end());
+    if (limits.unique_keys) {
+      UniqueKeys unique(source, limits.map);
+      Json::sax_parse(text.begin(), text.end(), &unique);
+    }
+    return json;
   } catch (const nlohmann::json::parse_error& e) {
     failAt(text, e.byte == 0 ? size_t{0} : e.byte - 1, source);
   } catch (const nlohmann::json::exception&) {

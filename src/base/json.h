@@ -16,6 +16,7 @@ struct JsonLimits {
   size_t max_bytes = size_t{64} << 20;
   int max_depth = 64;
   bool unique_keys = false;  // refuse an object that names a key twice, instead of keeping the last
+  std::string_view map;      // with unique_keys, the path of the one object ("/model/vocab") that keeps the last
 };
 
 // Throws Error(kCorrupt) with source, line and column on malformed text (trailing commas and comments included), on

@@ -35,6 +35,23 @@ TEST(JsonTest, UniqueKeysAreCheckedPerObjectAndAfterUnescaping) {
   EXPECT_EQ(parseJson(R"({"a": 1, "a": 2})", "x")["a"], 2);
 }
 
+TEST(JsonTest, KeysOfTheOneMapMayRepeat) {
+  const JsonLimits limits{.unique_keys = true, .map = "/m/v"};
+  EXPECT_EQ(parseJson(R"({"m": {"x": 1, "v": {"a": 1, "a": 2}}})", "x", limits)["m"]["v"]["a"], 2);
+  EXPECT_EQ(errorOf([&] { parseJson(R"({"m": {"v": {"b": {"a": 1, "a": 2}}}})", "x", limits); }),
+            "x: key 'a' appears twice");
+  EXPECT_EQ(errorOf([&] { parseJson(R"({"m": {"v": {}, "v": {}}})", "x", limits); }), "x: key 'v' appears twice");
+  EXPECT_EQ(errorOf([&] { parseJson(R"({"v": {"a": 1, "a": 2}})", "x", limits); }), "x: key 'a' appears twice");
+}
+
+// Documents of many small objects come from anyone.
+TEST(JsonTest, UniqueKeysOfManyObjectsTakeLittleTime) {
+  std::string text = "[";
+  for (int i = 0; i < 300000; ++i) text += "{\"a\": 1},";
+  text.back() = ']';
+  EXPECT_EQ(parseJson(text, "x", {.unique_keys = true}).size(), 300000);
+}
+
 TEST(JsonTest, TypedMembersAreRangeChecked) {
   const Json object = parseJson(R"({"big": 4294967296, "neg": -1, "f": 1.5, "s": "x", "b": true, "n": null})", "x");
   EXPECT_EQ(jsonGet<int64_t>(object, "big", "x"), 4294967296);

@@ -91,7 +91,8 @@ std::vector<AddedVocabulary::Part> AddedVocabulary::split(std::string_view text,
     if (token.lstrip) begin = std::max(begin - trailingSpace(text.substr(0, begin)), done);
     if (token.rstrip) end += leadingSpace(text.substr(end));
     if (done < begin) parts.push_back({-1, done, begin});
-    parts.push_back({id, begin, end});
+    // Of a token that is all white space, the one before may have taken everything.
+    if (begin < end) parts.push_back({id, begin, end});
     done = end;
   }
   if (done < text.size()) parts.push_back({-1, done, text.size()});

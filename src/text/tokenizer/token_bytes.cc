@@ -16,8 +16,9 @@ int hexDigit(char c) {
 }  // namespace
 
 std::string tokenBytes(const Tokenizer& tokenizer, int32_t id) {
-  const std::string& token = tokenizer.decoderText(id);
-  if (token.empty() || tokenizer.isSpecial(id)) return tokenizer.tokenText(id);
+  const std::string* known = tokenizer.decoderText(id);
+  if (known == nullptr || tokenizer.isSpecial(id)) return tokenizer.tokenText(id);
+  const std::string& token = *known;
   // A decoder may strip what stands first in a text, so something else stands there.
   constexpr std::string_view kBefore = "a";
   DecodeStream stream(tokenizer.decoder());

@@ -202,8 +202,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
   DecodeStream stream(*state_->decoder);
   std::string text;
   for (const int32_t id : ids) {
-    const std::string& token = decoderText(id);
-    if (!token.empty() && !(skip_special_tokens && isSpecial(id))) text += stream.feed(token);
+    const std::string* token = decoderText(id);
+    if (token != nullptr && !(skip_special_tokens && isSpecial(id))) text += stream.feed(*token);
   }
   return text + stream.flush();
 }
@@ -222,9 +222,9 @@ const std::string& Tokenizer::tokenText(int32_t id) const {
   return text != nullptr ? *text : kNone;
 }
 
-const std::string& Tokenizer::decoderText(int32_t id) const {
+const std::string* Tokenizer::decoderText(int32_t id) const {
   const AddedToken* token = state_->added.find(id);
-  return token != nullptr ? token->decoded : tokenText(id);
+  return token != nullptr ? &token->decoded : state_->model->vocabulary().tokenText(id);
 }
 
 bool Tokenizer::isSpecial(int32_t id) const { return state_->added.isSpecial(tokenText(id)); }

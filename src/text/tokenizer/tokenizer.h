@@ -40,8 +40,9 @@ class Tokenizer {
   std::optional<int32_t> tokenId(std::string_view token) const;
   // As the file spells it (byte-level tokens in their alphabet); empty for an id without a token.
   const std::string& tokenText(int32_t id) const;
-  // What the decoder makes text of: tokenText, save for added tokens that are normalized.
-  const std::string& decoderText(int32_t id) const;
+  // What the decoder makes text of: tokenText, save for added tokens that are normalized. Null for an id without a
+  // token; a token may be empty.
+  const std::string* decoderText(int32_t id) const;
   bool isSpecial(int32_t id) const;
 
   std::optional<int32_t> bosId() const { return specialId("bos_token"); }

@@ -1,7 +1,7 @@
-// The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes.
-// parses: src/text/tokenizer/tokenizer_schema.cc src/text/tokenizer/tokenizer.cc
-// parses: src/text/tokenizer/bpe_model.cc src/text/tokenizer/added_vocabulary.cc
-// parses: src/text/tokenizer/normalizer.cc src/text/tokenizer/pre_tokenizer.cc
+// The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes. Its
+// shape is checked apart: the document is the config too, whose fields a tokenizer.json may not have. parses:
+// src/text/tokenizer/tokenizer_schema.cc src/text/tokenizer/tokenizer.cc parses: src/text/tokenizer/bpe_model.cc
+// src/text/tokenizer/added_vocabulary.cc parses: src/text/tokenizer/normalizer.cc src/text/tokenizer/pre_tokenizer.cc
 // parses: src/text/tokenizer/post_processor.cc src/text/tokenizer/decoder.cc
 // parses: src/text/tokenizer/byte_level.cc src/text/tokenizer/text_pattern.cc
 // parses: src/text/tokenizer/known_splits.cc
@@ -18,8 +18,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace chorus;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
-    const Json document = parseTokenizerJson({reinterpret_cast<const char*>(data), size}, "input");
+    parseTokenizerJson(input, "input");
+  } catch (const Error&) {
+  }
+  try {
+    const Json document = parseJson(input, "input");
     const auto tokenizer = Tokenizer::fromJson(document, document, "input");
     for (const char* text : {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81",
                              "<s>hi</s> <|endoftext|>", "cut \xE6\x97", "\xF0\x9F\x98"}) {

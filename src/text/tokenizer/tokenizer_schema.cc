@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
-#include <string_view>
+#include <span>
 
 #include "base/error.h"
 #include "text/unicode.h"
@@ -11,215 +11,313 @@
 namespace chorus {
 namespace {
 
-enum class Kind { kBool, kString, kUint32, kUint64 };
-enum class Presence { kRequired, kOptional, kNullable };  // nullable: absent or null
+enum class Need {
+  kRequired,
+  kDefault,   // may be missing, but not null
+  kOptional,  // may be missing or null
+};
+
+// Throws unless the value is what the field `key` of the part `where` takes.
+using Check = void (*)(const Json& value, const std::string& key, const std::string& where);
 
 struct Field {
   const char* name;
-  Kind kind;
-  Presence presence = Presence::kRequired;
+  Need need;
+  Check check;
 };
 
-constexpr Field kAddedToken[] = {{"content", Kind::kString}, {"single_word", Kind::kBool}, {"lstrip", Kind::kBool},
-                                 {"rstrip", Kind::kBool},    {"normalized", Kind::kBool},  {"special", Kind::kBool},
-                                 {"id", Kind::kUint32}};
-constexpr Field kByteLevel[] = {
-    {"add_prefix_space", Kind::kBool}, {"trim_offsets", Kind::kBool}, {"use_regex", Kind::kBool, Presence::kOptional}};
-constexpr Field kMetaspace[] = {{"prepend_scheme", Kind::kString, Presence::kOptional},
-                                {"split", Kind::kBool, Presence::kOptional}};
-constexpr Field kPunctuation[] = {{"behavior", Kind::kString, Presence::kOptional}};
-constexpr Field kUnigram[] = {{"byte_fallback", Kind::kBool, Presence::kOptional}};
-constexpr Field kModel[] = {{"type", Kind::kString, Presence::kOptional}};
-constexpr Field kTruncation[] = {{"max_length", Kind::kUint64}, {"stride", Kind::kUint64}};
-constexpr Field kPadding[] = {{"pad_to_multiple_of", Kind::kUint64, Presence::kNullable},
-                              {"pad_id", Kind::kUint32},
-                              {"pad_type_id", Kind::kUint32},
-                              {"pad_token", Kind::kString}};
-constexpr Field kPaddingLength[] = {{"Fixed", Kind::kUint64}};
-constexpr Field kTemplatePiece[] = {{"type_id", Kind::kUint32}};
-constexpr Field kTemplateToken[] = {{"id", Kind::kString}, {"type_id", Kind::kUint32}};
-constexpr Field kTemplateTokenIds[] = {{"id", Kind::kString}};
+struct Shape {
+  const char* type;
+  std::span<const Field> fields;
+  void (*rule)(const Json& json, const std::string& where) = nullptr;  // among the fields
+};
 
-const char* kindName(Kind kind) {
-  switch (kind) {
-    case Kind::kBool:
-      return "true or false";
-    case Kind::kString:
-      return "a string";
-    case Kind::kUint32:
-    case Kind::kUint64:
-      break;
+[[noreturn]] void failKind(const std::string& key, const std::string& where, std::string_view kind) {
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' must be {}", where, key, kind);
+}
+
+void isBool(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_boolean()) failKind(key, where, "true or false");
+}
+void isString(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_string()) failKind(key, where, "a string");
+}
+void isCharacter(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_string() || countCharacters(value.get_ref<const std::string&>()) != 1)
+    failKind(key, where, "one character");
+}
+void isNumber(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_number()) failKind(key, where, "a number");
+}
+void isSize(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_number_unsigned()) failKind(key, where, "an integer from 0");
+}
+void isId(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > std::numeric_limits<uint32_t>::max())
+    failKind(key, where, "an integer from 0 to 4294967295");
+}
+void isObject(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_object()) failKind(key, where, "an object");
+}
+void isList(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_array()) failKind(key, where, "a list");
+}
+void isOneOf(const Json& value, const std::string& key, const std::string& where,
+             std::initializer_list<std::string_view> names) {
+  if (value.is_string() && std::find(names.begin(), names.end(), value.get_ref<const std::string&>()) != names.end())
+    return;
+  std::string kind;
+  for (const std::string_view name : names) kind.append(kind.empty() ? "\"" : ", \"").append(name).append("\"");
+  failKind(key, where, names.size() == 1 ? kind : "one of " + kind);
+}
+void isVersion(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"1.0"});
+}
+void isSide(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"Left", "Right"});
+}
+void isTruncationStrategy(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"LongestFirst", "OnlyFirst", "OnlySecond"});
+}
+void isPaddingStrategy(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_object()) return isOneOf(value, key, where, {"BatchLongest"});
+  if (value.size() != 1 || !value.contains("Fixed")) failKind(key, where, "\"BatchLongest\" or {\"Fixed\": SIZE}");
+  isSize(value["Fixed"], "Fixed", where);
+}
+void isSplitBehavior(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"});
+}
+void isPrependScheme(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"always", "first", "never"});
+}
+void isSequence(const Json& value, const std::string& key, const std::string& where) {
+  isOneOf(value, key, where, {"A", "B"});
+}
+void isPattern(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_object() || value.size() != 1 || !(value.contains("String") || value.contains("Regex")) ||
+      !value.begin()->is_string()) {
+    failKind(key, where, "{\"String\": TEXT} or {\"Regex\": TEXT}");
   }
-  return "a whole number in range";
 }
-
-bool isOf(Kind kind, const Json& value) {
-  switch (kind) {
-    case Kind::kBool:
-      return value.is_boolean();
-    case Kind::kString:
-      return value.is_string();
-    case Kind::kUint32:
-      return value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<uint32_t>::max();
-    case Kind::kUint64:
-      return value.is_number_unsigned();
-  }
-  return false;
+void isTokenAndId(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_array() || value.size() != 2 || !value[0].is_string()) failKind(key, where, "[token, id]");
+  isId(value[1], key, where);
 }
-
-[[noreturn]] void refuse(const std::string& where, std::string_view must) {
-  fail(ErrorCode::kInvalidArgument, "{} must be {}", where, must);
-}
-
-// null when the object has no such member.
-const Json& memberOf(const Json& object, const char* name) {
-  static const Json kNone;
-  const auto it = object.find(name);
-  return it == object.end() ? kNone : *it;
-}
-
-template <size_t kCount>
-void checkFields(const Json& object, const Field (&fields)[kCount], const std::string& where) {
-  if (!object.is_object()) refuse(where, "an object");
-  for (const Field& field : fields) {
-    const auto it = object.find(field.name);
-    const bool absent = it == object.end();
-    if (absent && field.presence != Presence::kRequired) continue;
-    if (!absent && it->is_null() && field.presence == Presence::kNullable) continue;
-    if (absent) fail(ErrorCode::kInvalidArgument, "{}: '{}' is missing", where, field.name);
-    if (!isOf(field.kind, *it)) refuse(where + ": '" + field.name + "'", kindName(field.kind));
-  }
-}
-
-void checkChoice(const Json& value, std::initializer_list<std::string_view> choices, const std::string& where) {
-  if (value.is_string() && std::count(choices.begin(), choices.end(), value.get_ref<const std::string&>()) > 0) return;
-  std::string list;
-  for (const std::string_view choice : choices) list += (list.empty() ? "" : " or ") + std::string(choice);
-  refuse(where, list);
-}
-
-void checkTruncation(const Json& json, const std::string& where) {
-  checkFields(json, kTruncation, where);
-  if (json.contains("direction")) checkChoice(json["direction"], {"Left", "Right"}, where + ": 'direction'");
-  checkChoice(memberOf(json, "strategy"), {"LongestFirst", "OnlyFirst", "OnlySecond"}, where + ": 'strategy'");
-}
-
-void checkPadding(const Json& json, const std::string& where) {
-  checkFields(json, kPadding, where);
-  checkChoice(memberOf(json, "direction"), {"Left", "Right"}, where + ": 'direction'");
-  const Json& strategy = memberOf(json, "strategy");
-  const std::string here = where + ": 'strategy'";
-  if (!strategy.is_object()) return checkChoice(strategy, {"BatchLongest"}, here);
-  checkFields(strategy, kPaddingLength, here);
-  if (strategy.size() != 1) refuse(here, "BatchLongest or {\"Fixed\": length}");
-}
-
-// A list of {"Sequence": {"id": "A" or "B", "type_id"}} and {"SpecialToken": {"id", "type_id"}}.
-void checkPieces(const Json& pieces, const std::string& where) {
-  if (!pieces.is_array()) refuse(where, "a list");
-  for (const Json& piece : pieces) {
-    if (!piece.is_object() || piece.size() != 1) refuse(where, "a list of objects of one member");
-    const std::string& name = piece.begin().key();
-    const Json& value = piece.begin().value();
-    if (name == "Sequence") {
-      checkFields(value, kTemplatePiece, where + ".Sequence");
-      checkChoice(memberOf(value, "id"), {"A", "B"}, where + ".Sequence: 'id'");
-    } else if (name == "SpecialToken") {
-      checkFields(value, kTemplateToken, where + ".SpecialToken");
-    } else {
-      refuse(where, "a list of Sequence and SpecialToken");
-    }
+// All in one spelling.
+void isMerges(const Json& value, const std::string& key, const std::string& where) {
+  isList(value, key, where);
+  const auto all = [&](bool (*fits)(const Json&)) { return std::all_of(value.begin(), value.end(), fits); };
+  if (!all([](const Json& merge) { return merge.is_string(); }) &&
+      !all([](const Json& merge) { return merge.is_array(); })) {
+    failKind(key, where, R"(a list of "a b", or one of ["a", "b"])");
   }
 }
 
-void checkTemplate(const Json& json, const std::string& where) {
-  checkPieces(memberOf(json, "single"), where + ": 'single'");
-  checkPieces(memberOf(json, "pair"), where + ": 'pair'");
-  const Json& special = memberOf(json, "special_tokens");
-  if (!special.is_object()) refuse(where + ": 'special_tokens'", "an object");
-  for (const auto& [name, token] : special.items()) {
-    const std::string here = where + ": special_tokens." + printable(name);
-    checkFields(token, kTemplateTokenIds, here);
-    const Json &ids = memberOf(token, "ids"), &tokens = memberOf(token, "tokens");
-    const auto all = [](const Json& list, Kind kind) {
-      return list.is_array() && std::all_of(list.begin(), list.end(), [&](const Json& v) { return isOf(kind, v); });
-    };
-    if (!all(ids, Kind::kUint32)) refuse(here + ": 'ids'", "a list of token ids");
-    if (!all(tokens, Kind::kString)) refuse(here + ": 'tokens'", "a list of strings");
-    if (ids.size() != tokens.size()) refuse(here + ": 'ids'", "as long as 'tokens'");
+void checkField(const Json& json, const Field& field, const std::string& where) {
+  const auto it = json.find(field.name);
+  if (it == json.end()) {
+    if (field.need == Need::kRequired) fail(ErrorCode::kInvalidArgument, "{}: '{}' is missing", where, field.name);
+  } else if (field.need != Need::kOptional || !it->is_null()) {
+    field.check(*it, field.name, where);
   }
 }
 
-// ["</s>", 2], which the processor's reader takes the id of.
-void checkPair(const Json& json, const char* name, const std::string& where) {
-  const Json& pair = memberOf(json, name);
-  if (pair.is_array() && !pair.empty() && !pair[0].is_string()) refuse(where + ": '" + name + "'", "[token, id]");
+void checkFields(const Json& json, std::span<const Field> fields, const std::string& where) {
+  if (!json.is_object()) fail(ErrorCode::kInvalidArgument, "{}: expected a JSON object", where);
+  for (const Field& field : fields) checkField(json, field, where);
 }
 
-// A normalizer, pre-tokenizer, post-processor or decoder, or a Sequence of them. Types that have nothing to check here,
-// and unknown ones, are left to the component's own reader.
-void checkComponent(const Json& json, const char* list, const std::string& where) {
-  if (!json.is_object()) return;
-  const Json& named = memberOf(json, "type");
-  if (!named.is_string()) return;
-  const auto& type = named.get_ref<const std::string&>();
-  const std::string here = where + "." + printable(type);
-  if (type == "ByteLevel" && std::string_view(list) != "normalizers") checkFields(json, kByteLevel, here);
-  if (type == "Metaspace") {
-    checkFields(json, kMetaspace, here);
-    if (json.contains("prepend_scheme")) {
-      checkChoice(json["prepend_scheme"], {"first", "never", "always"}, here + ": 'prepend_scheme'");
-    }
-  }
-  if (type == "Punctuation") checkFields(json, kPunctuation, here);
-  if (type == "TemplateProcessing") checkTemplate(json, here);
-  if (type == "BertProcessing" || type == "RobertaProcessing") {
-    checkPair(json, "sep", here);
-    checkPair(json, "cls", here);
-  }
-  if (type == "Sequence") {
-    const Json& parts = memberOf(json, list);
-    if (!parts.is_array()) return;
-    for (const Json& part : parts) checkComponent(part, list, here);
-  }
+template <Check check>
+void isListOf(const Json& value, const std::string& key, const std::string& where) {
+  isList(value, key, where);
+  for (size_t i = 0; i < value.size(); ++i) check(value[i], fmt::format("{}[{}]", key, i), where);
 }
 
-void checkDocument(const Json& document, const std::string& source) {
-  if (!document.is_object()) refuse(source, "a JSON object");
-  const auto under = [&](const char* name) { return source + ": " + name; };
-  for (const auto& [name, value] : document.items()) {
-    if (name == "version") {
-      checkChoice(value, {"1.0"}, under("'version'"));
-    } else if (name == "truncation") {
-      if (!value.is_null()) checkTruncation(value, under("truncation"));
-    } else if (name == "padding") {
-      if (!value.is_null()) checkPadding(value, under("padding"));
-    } else if (name == "added_tokens") {
-      if (!value.is_array()) refuse(under("'added_tokens'"), "a list");
-      for (const Json& token : value) checkFields(token, kAddedToken, under("added_tokens"));
-    } else if (name == "normalizer") {
-      checkComponent(value, "normalizers", under("normalizer"));
-    } else if (name == "pre_tokenizer") {
-      checkComponent(value, "pretokenizers", under("pre_tokenizer"));
-    } else if (name == "post_processor") {
-      checkComponent(value, "processors", under("post_processor"));
-    } else if (name == "decoder") {
-      checkComponent(value, "decoders", under("decoder"));
-    } else if (name == "model") {
-      if (!value.is_object()) refuse(under("'model'"), "an object");
-      checkFields(value, kModel, under("model"));
-      if (memberOf(value, "type") == "Unigram") checkFields(value, kUnigram, under("model"));
-    } else {
-      fail(ErrorCode::kInvalidArgument, "{}: tokenizer.json has no field '{}'", source, printable(name));
-    }
+template <const auto& kFields>
+void hasFields(const Json& value, const std::string& key, const std::string& where) {
+  checkFields(value, kFields, where + ": " + key);
+}
+
+const Shape* findShape(std::span<const Shape> shapes, const Json& json) {
+  const auto type = json.is_object() ? json.find("type") : json.end();
+  if (!json.is_object() || type == json.end() || !type->is_string()) return nullptr;
+  const auto it = std::find_if(shapes.begin(), shapes.end(), [&](const Shape& shape) { return *type == shape.type; });
+  return it == shapes.end() ? nullptr : &*it;
+}
+
+void checkShape(const Json& json, const Shape& shape, const std::string& where) {
+  checkFields(json, shape.fields, where);
+  if (shape.rule != nullptr) shape.rule(json, where);
+}
+
+// A part of a type that is not in the table is refused by its own reader.
+void checkPart(std::span<const Shape> shapes, const Json& json, const std::string& key, const std::string& where) {
+  const Shape* shape = findShape(shapes, json);
+  if (shape != nullptr) checkShape(json, *shape, where + ": " + key + "." + shape->type);
+}
+
+// Parts hold parts.
+void isNormalizer(const Json& value, const std::string& key, const std::string& where);
+void isPreTokenizer(const Json& value, const std::string& key, const std::string& where);
+void isPostProcessor(const Json& value, const std::string& key, const std::string& where);
+void isDecoder(const Json& value, const std::string& key, const std::string& where);
+
+constexpr Field kTruncation[] = {{"direction", Need::kDefault, isSide},
+                                 {"max_length", Need::kRequired, isSize},
+                                 {"strategy", Need::kRequired, isTruncationStrategy},
+                                 {"stride", Need::kRequired, isSize}};
+constexpr Field kPadding[] = {
+    {"strategy", Need::kRequired, isPaddingStrategy}, {"direction", Need::kRequired, isSide},
+    {"pad_to_multiple_of", Need::kOptional, isSize},  {"pad_id", Need::kRequired, isId},
+    {"pad_type_id", Need::kRequired, isId},           {"pad_token", Need::kRequired, isString}};
+constexpr Field kAddedToken[] = {{"id", Need::kRequired, isId},
+                                 {"content", Need::kRequired, isString},
+                                 {"single_word", Need::kRequired, isBool},
+                                 {"lstrip", Need::kRequired, isBool},
+                                 {"rstrip", Need::kRequired, isBool},
+                                 {"normalized", Need::kRequired, isBool},
+                                 {"special", Need::kRequired, isBool}};
+
+// Of more than one kind of part.
+constexpr Field kReplace[] = {{"pattern", Need::kRequired, isPattern}, {"content", Need::kRequired, isString}};
+constexpr Field kByteLevel[] = {{"add_prefix_space", Need::kRequired, isBool},
+                                {"trim_offsets", Need::kRequired, isBool},
+                                {"use_regex", Need::kDefault, isBool}};
+constexpr Field kMetaspace[] = {{"replacement", Need::kRequired, isCharacter},
+                                {"add_prefix_space", Need::kOptional, isBool},
+                                {"prepend_scheme", Need::kDefault, isPrependScheme},
+                                {"split", Need::kOptional, isBool},
+                                {"str_rep", Need::kOptional, isString}};
+void metaspaceAgrees(const Json& json, const std::string& where) {
+  const bool prefix = jsonGetOr<bool>(json, "add_prefix_space", true, where);
+  if (!prefix && json.value("prepend_scheme", "always") != "never")
+    fail(ErrorCode::kCorrupt, "{}: 'add_prefix_space' is false, but 'prepend_scheme' is not \"never\"", where);
+}
+
+constexpr Field kPrepend[] = {{"prepend", Need::kRequired, isString}};
+constexpr Field kStripSides[] = {{"strip_left", Need::kRequired, isBool}, {"strip_right", Need::kRequired, isBool}};
+constexpr Field kPrecompiled[] = {{"precompiled_charsmap", Need::kRequired, isString}};
+constexpr Field kNormalizerList[] = {{"normalizers", Need::kRequired, isListOf<isNormalizer>}};
+constexpr Shape kNormalizers[] = {{"Prepend", kPrepend},
+                                  {"Replace", kReplace},
+                                  {"Strip", kStripSides},
+                                  {"Precompiled", kPrecompiled},
+                                  {"Sequence", kNormalizerList}};
+
+constexpr Field kSplit[] = {{"pattern", Need::kRequired, isPattern},
+                            {"behavior", Need::kRequired, isSplitBehavior},
+                            {"invert", Need::kRequired, isBool}};
+constexpr Field kDigits[] = {{"individual_digits", Need::kRequired, isBool}};
+constexpr Field kPunctuation[] = {{"behavior", Need::kDefault, isSplitBehavior}};
+constexpr Field kDelimiter[] = {{"delimiter", Need::kRequired, isCharacter}};
+constexpr Field kPreTokenizerList[] = {{"pretokenizers", Need::kRequired, isListOf<isPreTokenizer>}};
+constexpr Shape kPreTokenizers[] = {{"ByteLevel", kByteLevel},
+                                    {"Metaspace", kMetaspace, metaspaceAgrees},
+                                    {"Split", kSplit},
+                                    {"Digits", kDigits},
+                                    {"Punctuation", kPunctuation},
+                                    {"CharDelimiterSplit", kDelimiter},
+                                    {"Sequence", kPreTokenizerList}};
+
+constexpr Field kStripCount[] = {
+    {"content", Need::kRequired, isCharacter}, {"start", Need::kRequired, isSize}, {"stop", Need::kRequired, isSize}};
+constexpr Field kDecoderList[] = {{"decoders", Need::kRequired, isListOf<isDecoder>}};
+constexpr Shape kDecoders[] = {{"ByteLevel", kByteLevel},
+                               {"Metaspace", kMetaspace, metaspaceAgrees},
+                               {"Replace", kReplace},
+                               {"Strip", kStripCount},
+                               {"Sequence", kDecoderList}};
+
+constexpr Field kSequencePiece[] = {{"id", Need::kRequired, isSequence}, {"type_id", Need::kRequired, isId}};
+constexpr Field kSpecialPiece[] = {{"id", Need::kRequired, isString}, {"type_id", Need::kRequired, isId}};
+void isPiece(const Json& value, const std::string& key, const std::string& where) {
+  if (!value.is_object() || value.size() != 1) failKind(key, where, "one Sequence or SpecialToken");
+  const auto piece = value.begin();
+  if (piece.key() == "Sequence") return checkFields(*piece, kSequencePiece, where + ": " + key + ".Sequence");
+  if (piece.key() == "SpecialToken") return checkFields(*piece, kSpecialPiece, where + ": " + key + ".SpecialToken");
+  failKind(key, where, "one Sequence or SpecialToken");
+}
+constexpr Field kSpecialToken[] = {{"id", Need::kRequired, isString},
+                                   {"ids", Need::kRequired, isListOf<isId>},
+                                   {"tokens", Need::kRequired, isListOf<isString>}};
+void areSpecialTokens(const Json& value, const std::string& key, const std::string& where) {
+  isObject(value, key, where);
+  for (const auto& [name, token] : value.items()) checkFields(token, kSpecialToken, where + ": " + printable(name));
+}
+constexpr Field kTemplate[] = {{"single", Need::kRequired, isListOf<isPiece>},
+                               {"pair", Need::kRequired, isListOf<isPiece>},
+                               {"special_tokens", Need::kRequired, areSpecialTokens}};
+// Of Roberta's further fields, which move offsets only, none is needed: without them it is read as Bert's.
+constexpr Field kEnds[] = {{"sep", Need::kRequired, isTokenAndId}, {"cls", Need::kRequired, isTokenAndId}};
+constexpr Field kPostProcessorList[] = {{"processors", Need::kRequired, isListOf<isPostProcessor>}};
+constexpr Shape kPostProcessors[] = {{"RobertaProcessing", kEnds},
+                                     {"BertProcessing", kEnds},
+                                     {"TemplateProcessing", kTemplate},
+                                     {"Sequence", kPostProcessorList},
+                                     {"ByteLevel", kByteLevel}};
+
+constexpr Field kBpe[] = {{"dropout", Need::kOptional, isNumber},
+                          {"unk_token", Need::kOptional, isString},
+                          {"continuing_subword_prefix", Need::kOptional, isString},
+                          {"end_of_word_suffix", Need::kOptional, isString},
+                          {"fuse_unk", Need::kOptional, isBool},
+                          {"byte_fallback", Need::kOptional, isBool},
+                          {"ignore_merges", Need::kOptional, isBool},
+                          {"vocab", Need::kRequired, isObject},
+                          {"merges", Need::kRequired, isMerges}};
+constexpr Field kUnigram[] = {
+    {"unk_id", Need::kOptional, isSize}, {"byte_fallback", Need::kDefault, isBool}, {"vocab", Need::kRequired, isList}};
+constexpr Shape kModels[] = {{"BPE", kBpe}, {"Unigram", kUnigram}};
+constexpr Field kModelType[] = {{"type", Need::kDefault, isString}};
+
+void isNormalizer(const Json& value, const std::string& key, const std::string& where) {
+  checkPart(kNormalizers, value, key, where);
+}
+void isPreTokenizer(const Json& value, const std::string& key, const std::string& where) {
+  checkPart(kPreTokenizers, value, key, where);
+}
+void isDecoder(const Json& value, const std::string& key, const std::string& where) {
+  checkPart(kDecoders, value, key, where);
+}
+// The reference tells post-processors by their fields, in the order of the table, whatever their type says.
+void isPostProcessor(const Json& value, const std::string& key, const std::string& where) {
+  checkPart(kPostProcessors, value, key, where);
+  const Shape* own = findShape(kPostProcessors, value);
+  if (own == nullptr) return;
+  for (const Shape& other : kPostProcessors) {
+    if (other.fields.data() == own->fields.data()) return;
+    const auto here = [&](const Field& field) { return value.contains(field.name); };
+    if (std::all_of(other.fields.begin(), other.fields.end(), here))
+      fail(ErrorCode::kCorrupt, "{}: '{}' is a {} that has the fields of a {}", where, key, own->type, other.type);
   }
 }
+void isModel(const Json& value, const std::string& key, const std::string& where) {
+  checkFields(value, kModelType, where + ": " + key);
+  if (value.contains("type")) return checkPart(kModels, value, key, where);
+  const auto vocab = value.find("vocab");
+  checkFields(value, vocab != value.end() && vocab->is_array() ? std::span<const Field>(kUnigram) : kBpe,
+              where + ": " + key);
+}
+
+constexpr Field kDocument[] = {{"version", Need::kDefault, isVersion},
+                               {"truncation", Need::kOptional, hasFields<kTruncation>},
+                               {"padding", Need::kOptional, hasFields<kPadding>},
+                               {"added_tokens", Need::kDefault, isListOf<hasFields<kAddedToken>>},
+                               {"normalizer", Need::kOptional, isNormalizer},
+                               {"pre_tokenizer", Need::kOptional, isPreTokenizer},
+                               {"post_processor", Need::kOptional, isPostProcessor},
+                               {"decoder", Need::kOptional, isDecoder},
+                               {"model", Need::kRequired, isModel}};
 }  // namespace
 
 Json parseTokenizerJson(std::string_view text, const std::string& source) {
-  Json document = parseJson(text, source, {.unique_keys = true});
-  checkDocument(document, source);
-  return document;
+  Json json = parseJson(text, source, {.unique_keys = true, .map = "/model/vocab"});
+  checkFields(json, kDocument, source);
+  for (const auto& [key, value] : json.items()) {
+    if (std::none_of(std::begin(kDocument), std::end(kDocument), [&](const Field& f) { return key == f.name; }))
+      fail(ErrorCode::kInvalidArgument, "{}: '{}' is no part of a tokenizer", source, printable(key));
+  }
+  return json;
 }
 
 }  // namespace chorus

@@ -1,4 +1,5 @@
-// The document tokenizer.json and the shape it must have.
+// The shape of a tokenizer.json: the fields that each of its parts has, and their kinds. A file that Hugging Face's
+// tokenizers refuses as incomplete or mistyped is refused here too, whether or not a field matters to ids and texts.
 #pragma once
 
 #include <string>
@@ -8,10 +9,8 @@
 
 namespace chorus {
 
-// The document of a tokenizer.json's text, for Tokenizer::fromJson. Beside what the components here ask for it is held
-// to what Hugging Face's tokenizers (the serde structs of its 0.22) demand for offsets, pairs, truncation and padding:
-// fields that must be there, their types, no others at the top, no key twice. So a file is refused by both readers or
-// means the same to both. Throws Error that names the field.
+// The document, checked. Throws Error that names source and field in one line. What the fields mean, and types of parts
+// that are not in the tables, is left to Tokenizer::fromJson.
 Json parseTokenizerJson(std::string_view text, const std::string& source);
 
 }  // namespace chorus

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/error_of.h"
 #include "base/file.h"
 
 namespace chorus {
@@ -48,12 +48,7 @@ Json wholeDocument() {
 }
 
 std::string refusalOf(const std::string& text) {
-  try {
-    parseTokenizerJson(text, "tokenizer.json");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return errorOf([&] { parseTokenizerJson(text, "tokenizer.json"); });
 }
 
 TEST(TokenizerSchema, WholeDocumentPasses) {
@@ -119,9 +114,22 @@ TEST(TokenizerSchema, WrongValues) {
       {"/post_processor/processors/1/pair/0", Json::object()},
       {"/post_processor/processors/1/pair/0", {{"Other", 1}}},
       {"/post_processor/processors/1/pair/1/Sequence/id", "C"},
-      {"/post_processor/processors/1/special_tokens/<s>/ids", {1, 2}},
+      {"/post_processor/processors/1/special_tokens/<s>/ids", {1.0}},
+      {"/post_processor/processors/1/special_tokens/<s>/id", nullptr},
       {"/post_processor/processors/1/special_tokens/<s>/tokens/0", 1},
       {"/post_processor/processors/2/sep/0", 7},
+      {"/post_processor/processors/2/cls", {"!", 0, 0}},
+      {"/normalizer", {{"type", "Prepend"}}},
+      {"/normalizer", {{"type", "Replace"}, {"pattern", {{"String", "a"}, {"Regex", "a"}}}, {"content", ""}}},
+      {"/normalizer", {{"type", "Strip"}, {"strip_left", true}, {"strip_right", nullptr}}},
+      {"/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}},
+      {"/pre_tokenizer", {{"type", "Digits"}}},
+      {"/decoder", {{"type", "Strip"}, {"content", " "}, {"start", 1.0}, {"stop", 0}}},
+      {"/decoder/decoders/1/str_rep", 5},
+      {"/model/fuse_unk", 1},
+      {"/model/unk_token", 1},
+      {"/model/merges", {"a b", {"a", "b"}}},
+      {"/model", {{"vocab", Json::array()}, {"byte_fallback", nullptr}}},
       {"/unknown", 1},
   };
   for (const auto& [pointer, value] : kCases) {
@@ -131,14 +139,55 @@ TEST(TokenizerSchema, WrongValues) {
   }
 }
 
-TEST(TokenizerSchema, AKeyTwiceIsRefused) {
+TEST(TokenizerSchema, RefusalsNameThePart) {
+  const auto refusal = [](const char* pointer, const Json& value) {
+    Json document = wholeDocument();
+    document[Json::json_pointer(pointer)] = value;
+    return refusalOf(document.dump());
+  };
+  EXPECT_EQ(refusal("/added_tokens/0/special", 1), "tokenizer.json: added_tokens[0]: 'special' must be true or false");
+  EXPECT_EQ(refusal("/pre_tokenizer/pretokenizers/0/trim_offsets", 1),
+            "tokenizer.json: pre_tokenizer.Sequence: pretokenizers[0].ByteLevel: 'trim_offsets' must be true or false");
+  EXPECT_EQ(refusal("/padding/strategy", "Longest"), "tokenizer.json: padding: 'strategy' must be \"BatchLongest\"");
+  EXPECT_EQ(refusal("/truncation/direction", "Up"),
+            "tokenizer.json: truncation: 'direction' must be one of \"Left\", \"Right\"");
+  EXPECT_EQ(refusal("/un\nknown", 1), "tokenizer.json: 'un?known' is no part of a tokenizer");
+}
+
+TEST(TokenizerSchema, AKeyTwiceIsRefusedSaveInTheVocabulary) {
   EXPECT_THAT(refusalOf(R"({"version":"1.0","model":{"type":"BPE","type":"BPE"}})"), HasSubstr("twice"));
+  EXPECT_EQ(refusalOf(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]}})"), "");
+}
+
+// They are told by their fields, whatever their type says.
+TEST(TokenizerSchema, APostProcessorOfTwoTypesIsRefused) {
+  Json document = wholeDocument();
+  Json& byte_level = document["post_processor"]["processors"][0];
+  byte_level["sep"] = byte_level["cls"] = {"!", 0};
+  EXPECT_THAT(refusalOf(document.dump()), HasSubstr("a ByteLevel that has the fields of a RobertaProcessing"));
+}
+
+TEST(TokenizerSchema, MetaspaceSaysOneThingOfThePrefix) {
+  const auto refusal = [](Json fields) {
+    Json document = wholeDocument();
+    document["decoder"] = {{"type", "Metaspace"}, {"replacement", "_"}};
+    document["decoder"].update(fields);
+    return refusalOf(document.dump());
+  };
+  EXPECT_EQ(refusal({{"add_prefix_space", true}, {"str_rep", "_"}}), "");
+  EXPECT_EQ(refusal({{"add_prefix_space", nullptr}, {"split", nullptr}, {"str_rep", nullptr}}), "");
+  EXPECT_EQ(refusal({{"add_prefix_space", false}, {"prepend_scheme", "never"}}), "");
+  EXPECT_THAT(refusal({{"add_prefix_space", false}}), HasSubstr("'prepend_scheme' is not \"never\""));
+  EXPECT_THAT(refusal({{"add_prefix_space", false}, {"prepend_scheme", "first"}}), HasSubstr("'prepend_scheme'"));
 }
 
 TEST(TokenizerSchema, WhatOlderFilesLeaveOutIsNotAskedFor) {
   Json document = wholeDocument();
   for (const char* name : {"version", "truncation", "padding", "normalizer", "added_tokens"}) document.erase(name);
   document["model"].erase("type");
+  for (const char* name : {"dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"})
+    document["model"].erase(name);
+  document["model"]["merges"] = {"a b", "b c"};
   document["decoder"] = nullptr;
   EXPECT_EQ(refusalOf(document.dump()), "");
 }

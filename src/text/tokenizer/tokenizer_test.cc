@@ -189,6 +189,35 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
 }
 
+// A token of no text is a token: without a decoder a space stands before it.
+TEST(TokenizerTest, EmptyTokensAreDecoded) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  document["model"] = parseJson(R"({"vocab": {"a": 0, "": 1, "b": 3}, "merges": []})", "model");
+  document["added_tokens"] = Json::array();
+  document["decoder"] = nullptr;
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  EXPECT_EQ(tokenizer->decode(Ids{0, 1, 3}, false), "a  b");
+  EXPECT_EQ(decodeInSteps(tokenizer, {1, 0}, false), " a");
+  EXPECT_EQ(tokenizer->decode(Ids{0, 2, 3, 9}, false), "a b");  // 2 and 9 are no tokens
+}
+
+// A token that takes the white space around it may take all of the next one.
+TEST(TokenizerTest, WhiteSpaceTokensDoNotOverlap) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  const auto id = document["model"]["vocab"].size();
+  document["added_tokens"].push_back({{"id", id},
+                                      {"content", "\n"},
+                                      {"single_word", false},
+                                      {"lstrip", true},
+                                      {"rstrip", true},
+                                      {"normalized", false},
+                                      {"special", false}});
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  const Ids newline{static_cast<int32_t>(id)};
+  EXPECT_EQ(tokenizer->encode(" \n", false), newline);
+  EXPECT_EQ(tokenizer->encode(" \n\n \n", false), newline);
+}
+
 TEST(TokenizerTest, HostilePatternsStop) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   document["pre_tokenizer"] = {
