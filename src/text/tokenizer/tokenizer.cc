@@ -101,6 +101,10 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}, but its place in the vocabulary is {}", source,
          printable(token.content), id, expected);
   }
+  if (token.normalized && normalizer && normalizer->normalize(token.content).empty()) {
+    fail(ErrorCode::kUnsupported, "{}: the normalizer makes nothing of the added token '{}'", source,
+         printable(token.content));
+  }
   added.add(std::move(token), id, normalizer.get());
 }
 

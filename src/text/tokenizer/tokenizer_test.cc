@@ -186,6 +186,11 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("/pre_tokenizer",
                       {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}, {"invert", false}}),
               testing::HasSubstr("doesn't compile"));
+  Json stripped = base;
+  stripped["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  stripped["added_tokens"].push_back({{"id", base["model"]["vocab"].size()}, {"content", "\n"}, {"normalized", true}});
+  EXPECT_EQ(errorOf([&] { Tokenizer::fromJson(stripped, Json(), "t.json"); }),
+            "t.json: the normalizer makes nothing of the added token '?'");
   EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
 }
 
