@@ -1,4 +1,4 @@
-// Token files of `chorus run`: prompts in, generated tokens and logits out.
+// Prompts of `chorus run` as token files.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,5 @@ std::vector<std::vector<int32_t>> readTokenFile(const std::filesystem::path& pat
 // The same of bytes in memory; source names them in errors.
 std::vector<std::vector<int32_t>> parseTokenCsv(std::string_view text, const std::string& source);
 std::vector<std::vector<int32_t>> parseTokenNpy(std::span<const std::byte> bytes, const std::string& source);
-
-// int32 [n, 1, max_output_len]: generated tokens, then -1.
-void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
-                    int64_t max_output_len);
-// One line a row, comma-separated.
-void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows);
-// float32 [n, vocab]; a row that failed is NaN.
-void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);
-
-// float32 [n, 1, max_output_len], 0 after a row's end.
-void writeLogProbsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
-                      int64_t max_output_len);
-// float32 [n, 1].
-void writeCumLogProbsNpy(const std::filesystem::path& path, const std::vector<float>& rows);
 
 }  // namespace chorus

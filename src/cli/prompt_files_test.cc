@@ -6,6 +6,7 @@
 
 #include "base/error_of.h"
 #include "base/file.h"
+#include "cli/output_files.h"
 #include "formats/npy.h"
 
 namespace chorus {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "chorus/executor.h"
 #include "cli/backend_flags.h"
+#include "cli/output_files.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
 #include "server/model/generation_defaults.h"

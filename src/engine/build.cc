@@ -12,7 +12,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
-#include "engine/engine_file.h"
+#include "engine/engine_file_writer.h"
 #include "engine/engine_layout.h"
 #include "kernels/linear/linear.h"
 #include "models/architecture.h"

@@ -1,11 +1,5 @@
 #include "engine/engine_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <unordered_set>
 
@@ -18,26 +12,9 @@ namespace chorus {
 namespace {
 
 constexpr char kMagic[8] = {'C', 'H', 'O', 'R', 'U', 'S', 'E', 'N'};
-constexpr uint64_t kAlignment = 4096;
 constexpr uint64_t kHeaderBytes = 16;
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr const char* kKindNames[] = {"linear", "table", "vector"};
-
-uint64_t alignUp(uint64_t x) { return (x + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::string indexText(const std::vector<EngineTensor>& tensors) {
-  Json list = Json::array();
-  for (const EngineTensor& t : tensors) {
-    list.push_back({{"name", t.name},
-                    {"kind", kKindNames[static_cast<size_t>(t.kind)]},
-                    {"dtype", dtypeName(t.dtype)},
-                    {"rows", t.rows},
-                    {"cols", t.cols},
-                    {"offset", t.offset},
-                    {"bytes", t.bytes}});
-  }
-  return Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
-}
 
 EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source) {
   EngineTensor tensor;
@@ -61,7 +38,7 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
          tensorBytes(tensor));
   }
   const bool inside = tensor.offset <= file_size && tensor.bytes <= file_size - tensor.offset;
-  if (!inside || tensor.offset % kAlignment != 0 || tensor.offset == 0) {
+  if (!inside || tensor.offset % kEngineFileAlignment != 0 || tensor.offset == 0) {
     fail(ErrorCode::kCorrupt, "{}: {} lies outside the file (truncated? build the engine again)", source, tensor.name);
   }
   return tensor;
@@ -111,52 +88,22 @@ std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::
   return tensors;
 }
 
-EngineFileWriter::EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors)
-    : path_(std::move(path)), tensors_(std::move(tensors)) {
-  // Offsets depend on the index's size and the index on the offsets: lay out for an index of the longest numbers.
-  for (EngineTensor& tensor : tensors_) {
-    tensor.bytes = tensorBytes(tensor);
-    tensor.offset = ~uint64_t{0};
+std::string engineFileHead(std::span<const EngineTensor> tensors) {
+  Json list = Json::array();
+  for (const EngineTensor& t : tensors) {
+    list.push_back({{"name", t.name},
+                    {"kind", kKindNames[static_cast<size_t>(t.kind)]},
+                    {"dtype", dtypeName(t.dtype)},
+                    {"rows", t.rows},
+                    {"cols", t.cols},
+                    {"offset", t.offset},
+                    {"bytes", t.bytes}});
   }
-  uint64_t offset = alignUp(kHeaderBytes + indexText(tensors_).size());
-  for (EngineTensor& tensor : tensors_) {
-    tensor.offset = offset;
-    offset = alignUp(checkedAdd(offset, tensor.bytes, "engine file"));
-  }
-  size_ = offset;
-
-  temporary_ = path_.string() + ".XXXXXX";
-  fd_ = ::mkstemp(temporary_.data());
-  if (fd_ < 0) fail(ErrorCode::kExhausted, "{}: {}", path_.string(), std::strerror(errno));
-  ::fchmod(fd_, 0644);
-  const int reserve = ::posix_fallocate(fd_, 0, static_cast<off_t>(size_));
-  void* map = MAP_FAILED;
-  if (reserve == 0) map = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  if (map == MAP_FAILED) {
-    const int reason = reserve != 0 ? reserve : errno;
-    ::close(fd_);
-    ::unlink(temporary_.c_str());
-    fail(ErrorCode::kExhausted, "{}: cannot reserve {} bytes: {}", path_.string(), size_, std::strerror(reason));
-  }
-  map_ = static_cast<std::byte*>(map);
-  const std::string index = indexText(tensors_);
+  const std::string index = Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
   const uint64_t index_bytes = index.size();
-  std::memcpy(map_, kMagic, sizeof kMagic);
-  std::memcpy(map_ + sizeof kMagic, &index_bytes, sizeof index_bytes);
-  std::memcpy(map_ + kHeaderBytes, index.data(), index.size());
-}
-
-EngineFileWriter::~EngineFileWriter() {
-  if (map_ != nullptr) ::munmap(map_, size_);
-  if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-void EngineFileWriter::commit() {
-  if (::msync(map_, size_, MS_SYNC) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    fail(ErrorCode::kExhausted, "{}: cannot write: {}", path_.string(), std::strerror(errno));
-  }
-  temporary_.clear();
+  std::string head(kMagic, sizeof kMagic);
+  head.append(reinterpret_cast<const char*>(&index_bytes), sizeof index_bytes);
+  return head + index;
 }
 
 }  // namespace chorus

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +15,8 @@
 #include "base/dtype.h"
 
 namespace chorus {
+
+inline constexpr uint64_t kEngineFileAlignment = 4096;
 
 enum class EngineTensorKind {
   kLinear,  // packed panels (kernels/tensor.h), rows = out, cols = in
@@ -40,28 +41,7 @@ uint64_t tensorBytes(const EngineTensor& tensor);
 // magic, version, sizes that contradict shapes, offsets outside the file or unaligned, names given twice.
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source);
 
-// Lays a new rank file out, reserves its space on disk at once (so that filling the map cannot fail), and renames it
-// into place on commit. Without commit the temporary is removed.
-class EngineFileWriter {
- public:
-  // Throws Error(kExhausted) when the disk cannot take it.
-  EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors);
-  ~EngineFileWriter();
-  EngineFileWriter(const EngineFileWriter&) = delete;
-  EngineFileWriter& operator=(const EngineFileWriter&) = delete;
-
-  const std::vector<EngineTensor>& tensors() const { return tensors_; }
-  // Writable bytes of tensor i, zero at first. Distinct tensors may be filled from distinct threads.
-  std::byte* data(size_t i) { return map_ + tensors_[i].offset; }
-  void commit();
-
- private:
-  std::filesystem::path path_;
-  std::string temporary_;
-  std::vector<EngineTensor> tensors_;
-  std::byte* map_ = nullptr;
-  uint64_t size_ = 0;
-  int fd_ = -1;
-};
+// What stands before the first tensor: magic, size of the index, index.
+std::string engineFileHead(std::span<const EngineTensor> tensors);
 
 }  // namespace chorus

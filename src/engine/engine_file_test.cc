@@ -8,6 +8,7 @@
 
 #include "base/error_of.h"
 #include "base/file.h"
+#include "engine/engine_file_writer.h"
 
 namespace chorus {
 namespace {

@@ -1,0 +1,24 @@
+// What `chorus run` writes: generated tokens, logits, log probabilities.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace chorus {
+
+// int32 [n, 1, max_output_len]: generated tokens, then -1.
+void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
+                    int64_t max_output_len);
+// One line a row, comma-separated.
+void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows);
+// float32 [n, vocab]; a row that failed is NaN.
+void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);
+
+// float32 [n, 1, max_output_len], 0 after a row's end.
+void writeLogProbsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
+                      int64_t max_output_len);
+// float32 [n, 1].
+void writeCumLogProbsNpy(const std::filesystem::path& path, const std::vector<float>& rows);
+
+}  // namespace chorus
