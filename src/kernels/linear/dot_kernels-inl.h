@@ -1,0 +1,212 @@
+// The panel kernels by AVX-512 BF16 dot products, by intrinsics (Highway has none), for formats whose weights can be
+// loaded as pairs of bfloat16. The including file is compiled for every machine: what stands between the attributes
+// below is called where the instruction set is there.
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <hwy/base.h>
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/tensor.h"
+
+// Templates and lambdas too take their attributes from where they are defined.
+#define CHORUS_BEGIN_DOT_CODE \
+  HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+#define CHORUS_END_DOT_CODE HWY_POP_ATTRIBUTES
+
+CHORUS_BEGIN_DOT_CODE
+namespace chorus::dot {
+
+// Rows of a tile, and panels that it takes at once: accumulators, weights and a broadcast fill the registers, and at
+// least eight accumulators hide the latency of a dot product. More than four streams would outrun the prefetchers.
+inline constexpr int kTileRows = 12;
+constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 3 : 2; }
+
+// Bits of two rows' 16 floats, rounded to nearest even: first's in the lower half.
+HWY_INLINE __m512i roundPair(__m512 first, __m512 second) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+
+// A tile of bfloat16, see PanelKernels::pack.
+inline void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
+  auto* dst = static_cast<uint64_t*>(tile);  // quad q of row r at [q * count + r]
+  const auto cut = [inputs](const float* row, int64_t i) {
+    const int64_t left = std::clamp<int64_t>(inputs - i, 0, 16);
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), row + (left > 0 ? i : 0));
+  };
+  for (int64_t i = 0; i < inputs; i += 32) {
+    const int64_t quads = std::min<int64_t>(8, (inputs - i + 3) / 4);
+    for (int r = 0; r < count; ++r) {
+      const __m512i bits = roundPair(cut(rows[r], i), cut(rows[r], i + 16));
+      if (count == 1) {
+        _mm512_mask_storeu_epi64(dst + i / 4, static_cast<__mmask8>((1u << quads) - 1), bits);
+        continue;
+      }
+      alignas(64) uint64_t quad[8];
+      _mm512_store_si512(quad, bits);
+      uint64_t* to = dst + i / 4 * count + r;
+      for (int64_t q = 0; q < quads; ++q) to[q * count] = quad[q];
+    }
+  }
+}
+
+// The accumulators of kRows x kPanels panels from column col on, moved between registers and y.
+template <int kRows, int kPanels>
+struct Accumulators {
+  __m512 sum[kRows][kPanels];
+
+  static bool whole(const PanelArgs& args, int64_t col) {
+    return args.skip <= col && args.cols - col >= kPanels * kPanelCols;
+  }
+  static __mmask16 columns(const PanelArgs& args, int64_t col) {
+    const int64_t from = std::clamp<int64_t>(args.skip - col, 0, kPanelCols);
+    const int64_t to = std::clamp<int64_t>(args.cols - col, from, kPanelCols);
+    return static_cast<__mmask16>((1u << to) - (1u << from));
+  }
+  HWY_INLINE void load(const PanelArgs& args, int64_t col) {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_loadu_ps(args.y[r] + col + p * kPanelCols);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) sum[r][p] = _mm512_maskz_loadu_ps(mask, args.y[r] + col);
+    }
+  }
+  HWY_INLINE void store(const PanelArgs& args, int64_t col) const {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(args.y[r] + col + p * kPanelCols, sum[r][p]);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(args.y[r] + col, mask, sum[r][p]);
+    }
+  }
+};
+
+// An input pair of a tile: x[row] at byte 8 * row.
+HWY_INLINE __m512bh broadcast(const std::byte* x) {
+  int pair;
+  std::memcpy(&pair, x, sizeof pair);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
+// One input pair of kPanels panels.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int64_t i, int64_t ahead,
+                             const std::byte* x, __m512 (&sum)[kRows][kPanels]) {
+  __m512bh w[kPanels];
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) {
+    const std::byte* panel = panels + p * args.panel_stride;
+    if (ahead != 0) Format::prefetch(panel + ahead, args.input_stride, i);
+    w[p] = Format::load(panel, args.input_stride, i);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const __m512bh xr = broadcast(x + 8 * r);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_dpbf16_ps(sum[r][p], xr, w[p]);
+  }
+}
+
+// Inputs [begin, end), whole quads, of kPanels panels. ahead: from a weight to the one to prefetch with it, or 0.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end, int64_t ahead,
+                              const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
+  const std::byte* x = static_cast<const std::byte*>(args.x) + begin * 2 * kRows;
+  for (int64_t i = begin; i < end; i += 4, x += 8 * kRows) {
+    for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
+    multiplyPair<Format, kRows, kPanels>(args, panels, i, ahead, x, sum);
+    multiplyPair<Format, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
+  }
+}
+
+// kPanels panels from column col on.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+  // Bytes that a stream is prefetched ahead: together the streams keep about 8 KB on the way.
+  constexpr int64_t kAhead = 8192 / kPanels / 64 * 64;
+  Accumulators<kRows, kPanels> acc;
+  if (args.accumulate) {
+    acc.load(args, col);
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) acc.sum[r][p] = _mm512_setzero_ps();
+    }
+  }
+  const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
+  const int64_t quads_end = args.inputs / 4 * 4;
+  if (args.stream) {
+    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    const int64_t ahead_inputs = kAhead / args.input_stride * Format::kInputsPerStride;
+    const int64_t near_end = std::max<int64_t>(0, quads_end - ahead_inputs) / 4 * 4;
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
+    multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end, kAhead + (kPanels - 1) * args.panel_stride,
+                                          next, acc.sum);
+  } else {
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
+  }
+  // The tile's last quad and the weights' last pair are padded with zeros.
+  const std::byte* x = static_cast<const std::byte*>(args.x) + quads_end * 2 * kRows;
+  for (int64_t i = quads_end; i < args.inputs; i += 2, x += 4) {
+    multiplyPair<Format, kRows, kPanels>(args, panels, i, 0, x, acc.sum);
+  }
+  acc.store(args, col);
+}
+
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void panelBlocks(const PanelArgs& args, int64_t& col, const std::byte*& next) {
+  for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
+    panelBlock<Format, kRows, kPanels>(args, col, next);
+  }
+}
+
+template <class Format, int kRows>
+void panelProduct(const PanelArgs& args) {
+  int64_t col = 0;
+  auto* next = static_cast<const std::byte*>(args.next);
+  panelBlocks<Format, kRows, panelsAtOnce(kRows)>(args, col, next);
+  if constexpr (panelsAtOnce(kRows) > 2) panelBlocks<Format, kRows, 2>(args, col, next);
+  panelBlocks<Format, kRows, 1>(args, col, next);
+}
+
+inline void scaleColumns(const float* factors, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(count - i, 16)) - 1);
+    const __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, y + i), _mm512_maskz_loadu_ps(mask, factors + i));
+    _mm512_mask_storeu_ps(y + i, mask, product);
+  }
+}
+
+template <class Format, int... kRows>
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  kernels.pack = &packTile;
+  kernels.element_bytes = 2;
+  ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
+  for (int rows = 1; rows <= kTileRows; ++rows) kernels.passes[rows] = 1;
+  kernels.scale_columns = &scaleColumns;
+  return kernels;
+}
+
+template <class Format>
+const PanelKernels* formatKernels() {
+  static constexpr PanelKernels kernels = makeKernels<Format>(std::make_integer_sequence<int, kTileRows>());
+  return &kernels;
+}
+
+}  // namespace chorus::dot
+CHORUS_END_DOT_CODE
+#endif
