@@ -189,11 +189,24 @@ void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end)
   }
 }
 
-// Panels of one task: enough to stream, few enough that every thread gets several tasks.
-int64_t panelsPerTask(int64_t panels, int64_t blocks, int threads) {
-  const int64_t wanted = panels * blocks / (int64_t{8} * threads);
-  return std::clamp<int64_t>(wanted / 8 * 8, 8, 64);
-}
+// How the panels are dealt out: in tasks long enough to stream, and the last quarter in short ones, so that no thread
+// waits long for another at the end.
+struct Deal {
+  int64_t panels;
+  int64_t size, small_size;  // of a task
+  int64_t large_tasks, tasks;
+
+  Deal(int64_t all_panels, int64_t blocks, int threads) : panels(all_panels) {
+    size = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
+    small_size = size > 16 ? 8 : 4;
+    large_tasks = panels * 3 / 4 / size;
+    tasks = large_tasks + (panels - large_tasks * size + small_size - 1) / small_size;
+  }
+  int64_t begin(int64_t task) const {
+    const int64_t small_tasks = std::max<int64_t>(0, task - large_tasks);
+    return std::min(panels, std::min(task, large_tasks) * size + small_tasks * small_size);
+  }
+};
 }  // namespace
 
 void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan) {
@@ -208,8 +221,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
   const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
   const auto blocks = static_cast<int64_t>(plan.block_begin.size()) - 1;
-  const int64_t per_task = panelsPerTask(panels, blocks, workspace.pool.size());
-  const int64_t groups = (panels + per_task - 1) / per_task;
+  const Deal deal(panels, blocks, workspace.pool.size());
 
   const auto x_elements = static_cast<size_t>(args.x.rows * call.padded_inputs);
   call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
@@ -233,9 +245,9 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
       }
     });
   }
-  workspace.pool.run(blocks * groups, [&](int64_t task, int) {
-    const int64_t begin = task % groups * per_task;
-    call.multiplyPanels(task / groups, begin, std::min(panels, begin + per_task));
+  workspace.pool.run(blocks * deal.tasks, [&](int64_t task, int) {
+    const int64_t piece = task % deal.tasks;
+    call.multiplyPanels(task / deal.tasks, deal.begin(piece), deal.begin(piece + 1));
   });
 }
 

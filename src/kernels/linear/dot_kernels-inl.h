@@ -101,15 +101,27 @@ HWY_INLINE __m512bh broadcast(const std::byte* x) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
+// Bytes from a weight to those that are prefetched with it, to the first cache and to the second.
+struct Ahead {
+  int64_t near = 0, far = 0;
+};
+// A few rows leave a stream to the hardware's prefetchers, which are then best left alone; with more the products take
+// as long as memory does and the core looks ahead too little.
+constexpr bool prefetches(int rows) { return rows > 4; }
+inline constexpr int64_t kNear = 1024, kFar = 4096;
+
 // One input pair of kPanels panels.
-template <class Format, int kRows, int kPanels>
-HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int64_t i, int64_t ahead,
+template <class Format, bool kPrefetch, int kRows, int kPanels>
+HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int64_t i, const Ahead& ahead,
                              const std::byte* x, __m512 (&sum)[kRows][kPanels]) {
   __m512bh w[kPanels];
 #pragma GCC unroll 4
   for (int p = 0; p < kPanels; ++p) {
     const std::byte* panel = panels + p * args.panel_stride;
-    if (ahead != 0) Format::prefetch(panel + ahead, args.input_stride, i);
+    if (kPrefetch) {
+      _mm_prefetch(Format::at(panel + ahead.near, args.input_stride, i), _MM_HINT_T0);
+      _mm_prefetch(Format::at(panel + ahead.far, args.input_stride, i), _MM_HINT_T1);
+    }
     w[p] = Format::load(panel, args.input_stride, i);
   }
 #pragma GCC unroll 16
@@ -120,23 +132,21 @@ HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int
   }
 }
 
-// Inputs [begin, end), whole quads, of kPanels panels. ahead: from a weight to the one to prefetch with it, or 0.
-template <class Format, int kRows, int kPanels>
-HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end, int64_t ahead,
-                              const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
+// Inputs [begin, end), whole quads, of kPanels panels.
+template <class Format, bool kPrefetch, int kRows, int kPanels>
+HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
+                              const Ahead& ahead, const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
   const std::byte* x = static_cast<const std::byte*>(args.x) + begin * 2 * kRows;
   for (int64_t i = begin; i < end; i += 4, x += 8 * kRows) {
     for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
-    multiplyPair<Format, kRows, kPanels>(args, panels, i, ahead, x, sum);
-    multiplyPair<Format, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
+    multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i, ahead, x, sum);
+    multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
   }
 }
 
 // kPanels panels from column col on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
-  // Bytes that a stream is prefetched ahead: together the streams keep about 8 KB on the way.
-  constexpr int64_t kAhead = 8192 / kPanels / 64 * 64;
   Accumulators<kRows, kPanels> acc;
   if (args.accumulate) {
     acc.load(args, col);
@@ -147,38 +157,47 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   }
   const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
   const int64_t quads_end = args.inputs / 4 * 4;
-  if (args.stream) {
+  if (prefetches(kRows) && args.stream) {
     // Near a panel's end its stream goes on in the panel that will be taken after this block.
-    const int64_t ahead_inputs = kAhead / args.input_stride * Format::kInputsPerStride;
-    const int64_t near_end = std::max<int64_t>(0, quads_end - ahead_inputs) / 4 * 4;
-    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
-    multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end, kAhead + (kPanels - 1) * args.panel_stride,
-                                          next, acc.sum);
+    const auto before = [&](int64_t bytes) {
+      return std::max<int64_t>(0, quads_end - bytes / args.input_stride * Format::kInputsPerStride) / 4 * 4;
+    };
+    const int64_t ends[] = {0, before(kFar), before(kNear), quads_end};
+    Ahead ahead{kNear, kFar};
+    for (int stretch = 0; stretch < 3; ++stretch) {
+      multiplyQuads<Format, prefetches(kRows), kRows, kPanels>(args, panels, ends[stretch], ends[stretch + 1], ahead,
+                                                               next, acc.sum);
+      (stretch == 0 ? ahead.far : ahead.near) += (kPanels - 1) * args.panel_stride;
+    }
   } else {
-    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
+    multiplyQuads<Format, false, kRows, kPanels>(args, panels, 0, quads_end, {}, next, acc.sum);
   }
   // The tile's last quad and the weights' last pair are padded with zeros.
   const std::byte* x = static_cast<const std::byte*>(args.x) + quads_end * 2 * kRows;
   for (int64_t i = quads_end; i < args.inputs; i += 2, x += 4) {
-    multiplyPair<Format, kRows, kPanels>(args, panels, i, 0, x, acc.sum);
+    multiplyPair<Format, false, kRows, kPanels>(args, panels, i, {}, x, acc.sum);
   }
   acc.store(args, col);
 }
 
-template <class Format, int kRows, int kPanels>
-HWY_INLINE void panelBlocks(const PanelArgs& args, int64_t& col, const std::byte*& next) {
-  for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    panelBlock<Format, kRows, kPanels>(args, col, next);
-  }
-}
-
 template <class Format, int kRows>
 void panelProduct(const PanelArgs& args) {
-  int64_t col = 0;
+  constexpr int kMost = panelsAtOnce(kRows);
   auto* next = static_cast<const std::byte*>(args.next);
-  panelBlocks<Format, kRows, panelsAtOnce(kRows)>(args, col, next);
-  if constexpr (panelsAtOnce(kRows) > 2) panelBlocks<Format, kRows, 2>(args, col, next);
-  panelBlocks<Format, kRows, 1>(args, col, next);
+  int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
+  for (int64_t col = 0; left > 0;) {
+    // Four as two and two rather than three and one.
+    const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
+    if (now == kMost) {
+      panelBlock<Format, kRows, kMost>(args, col, next);
+    } else if (now == 2) {
+      panelBlock<Format, kRows, 2>(args, col, next);
+    } else {
+      panelBlock<Format, kRows, 1>(args, col, next);
+    }
+    left -= now;
+    col += now * kPanelCols;
+  }
 }
 
 inline void scaleColumns(const float* factors, float* y, int64_t count) {

@@ -11,11 +11,11 @@ namespace {
 
 struct Bfloat16Pairs {
   static constexpr int64_t kInputsPerStride = 2;
-  static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
-    __builtin_prefetch(panel + i / 2 * stride);
+  static HWY_INLINE const std::byte* at(const std::byte* panel, int64_t stride, int64_t i) {
+    return panel + i / 2 * stride;
   }
   static HWY_INLINE __m512bh load(const std::byte* panel, int64_t stride, int64_t i) {
-    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel + i / 2 * stride));
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(at(panel, stride, i)));
   }
 };
 }  // namespace
