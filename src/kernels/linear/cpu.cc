@@ -189,24 +189,20 @@ void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end)
   }
 }
 
-// How the panels are dealt out: in tasks long enough to stream, and the last quarter in short ones, so that no thread
-// waits long for another at the end.
-struct Deal {
-  int64_t panels;
-  int64_t size, small_size;  // of a task
-  int64_t large_tasks, tasks;
-
-  Deal(int64_t all_panels, int64_t blocks, int threads) : panels(all_panels) {
-    size = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
-    small_size = size > 16 ? 8 : 4;
-    large_tasks = panels * 3 / 4 / size;
-    tasks = large_tasks + (panels - large_tasks * size + small_size - 1) / small_size;
+// How the panels are dealt out, in tasks of (block, panels): long ones that stream, and in the last block ever shorter
+// ones, so that no thread waits long for another at the end.
+void dealPanels(int64_t panels, int64_t blocks, int threads, std::vector<PanelTask>& tasks) {
+  const int64_t longest = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
+  tasks.clear();
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int64_t begin = 0; begin < panels;) {
+      int64_t size = std::min(longest, panels - begin);
+      if (block + 1 == blocks) size = std::min(size, std::max<int64_t>(2, (panels - begin) / (4 * threads) / 2 * 2));
+      tasks.push_back({block, begin, begin + size});
+      begin += size;
+    }
   }
-  int64_t begin(int64_t task) const {
-    const int64_t small_tasks = std::max<int64_t>(0, task - large_tasks);
-    return std::min(panels, std::min(task, large_tasks) * size + small_tasks * small_size);
-  }
-};
+}
 }  // namespace
 
 void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan) {
@@ -221,7 +217,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
   const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
   const auto blocks = static_cast<int64_t>(plan.block_begin.size()) - 1;
-  const Deal deal(panels, blocks, workspace.pool.size());
+  dealPanels(panels, blocks, workspace.pool.size(), plan.panel_tasks);
 
   const auto x_elements = static_cast<size_t>(args.x.rows * call.padded_inputs);
   call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
@@ -245,9 +241,9 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
       }
     });
   }
-  workspace.pool.run(blocks * deal.tasks, [&](int64_t task, int) {
-    const int64_t piece = task % deal.tasks;
-    call.multiplyPanels(task / deal.tasks, deal.begin(piece), deal.begin(piece + 1));
+  workspace.pool.run(std::ssize(plan.panel_tasks), [&](int64_t i, int) {
+    const PanelTask& task = plan.panel_tasks[static_cast<size_t>(i)];
+    call.multiplyPanels(task.block, task.begin, task.end);
   });
 }
 

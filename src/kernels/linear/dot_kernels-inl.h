@@ -32,25 +32,48 @@ HWY_INLINE __m512i roundPair(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-// A tile of bfloat16, see PanelKernels::pack.
+// An 8 x 8 matrix of quads, transposed.
+HWY_INLINE void transpose(__m512i (&rows)[8]) {
+  __m512i pairs[8];  // of rows 2 i and 2 i + 1: even quads at 2 i, odd ones after them
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    pairs[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+#pragma GCC unroll 2
+  for (int odd = 0; odd < 2; ++odd) {
+    const __m512i low0 = __builtin_shufflevector(pairs[odd], pairs[odd + 2], 0, 1, 4, 5, 8, 9, 12, 13);
+    const __m512i high0 = __builtin_shufflevector(pairs[odd], pairs[odd + 2], 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m512i low1 = __builtin_shufflevector(pairs[odd + 4], pairs[odd + 6], 0, 1, 4, 5, 8, 9, 12, 13);
+    const __m512i high1 = __builtin_shufflevector(pairs[odd + 4], pairs[odd + 6], 2, 3, 6, 7, 10, 11, 14, 15);
+    rows[odd] = __builtin_shufflevector(low0, low1, 0, 1, 4, 5, 8, 9, 12, 13);
+    rows[odd + 2] = __builtin_shufflevector(high0, high1, 0, 1, 4, 5, 8, 9, 12, 13);
+    rows[odd + 4] = __builtin_shufflevector(low0, low1, 2, 3, 6, 7, 10, 11, 14, 15);
+    rows[odd + 6] = __builtin_shufflevector(high0, high1, 2, 3, 6, 7, 10, 11, 14, 15);
+  }
+}
+
+// A tile of bfloat16, see PanelKernels::pack: quad q of row r is the 8 bytes at q * count + r.
 inline void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
-  auto* dst = static_cast<uint64_t*>(tile);  // quad q of row r at [q * count + r]
   const auto cut = [inputs](const float* row, int64_t i) {
     const int64_t left = std::clamp<int64_t>(inputs - i, 0, 16);
     return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), row + (left > 0 ? i : 0));
   };
   for (int64_t i = 0; i < inputs; i += 32) {
     const int64_t quads = std::min<int64_t>(8, (inputs - i + 3) / 4);
-    for (int r = 0; r < count; ++r) {
-      const __m512i bits = roundPair(cut(rows[r], i), cut(rows[r], i + 16));
-      if (count == 1) {
-        _mm512_mask_storeu_epi64(dst + i / 4, static_cast<__mmask8>((1u << quads) - 1), bits);
-        continue;
-      }
-      alignas(64) uint64_t quad[8];
-      _mm512_store_si512(quad, bits);
-      uint64_t* to = dst + i / 4 * count + r;
-      for (int64_t q = 0; q < quads; ++q) to[q * count] = quad[q];
+    auto* dst = static_cast<uint64_t*>(tile) + i / 4 * count;
+    if (count == 1) {
+      const __m512i bits = roundPair(cut(rows[0], i), cut(rows[0], i + 16));
+      _mm512_mask_storeu_epi64(dst, static_cast<__mmask8>((1u << quads) - 1), bits);
+      continue;
+    }
+    for (int first = 0; first < count; first += 8) {
+      const int some = std::min(8, count - first);
+      __m512i bits[8] = {};
+      for (int r = 0; r < some; ++r) bits[r] = roundPair(cut(rows[first + r], i), cut(rows[first + r], i + 16));
+      transpose(bits);
+      const auto mask = static_cast<__mmask8>((1u << some) - 1);
+      for (int64_t q = 0; q < quads; ++q) _mm512_mask_storeu_epi64(dst + q * count + first, mask, bits[q]);
     }
   }
 }

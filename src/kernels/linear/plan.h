@@ -23,6 +23,13 @@ struct AdapterTask {
   int64_t t = 0;  // where the part's products begin, as above
 };
 
+// Panels [begin, end) of the weight for one block of rows.
+struct PanelTask {
+  int64_t block = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 // How one call is cut into tiles, blocks and tasks; kept between calls for its memory alone.
 struct LinearPlan {
   std::vector<int32_t> tile_begin;    // first row of every base tile, and the end
@@ -32,6 +39,7 @@ struct LinearPlan {
   std::vector<int32_t> block_adapters;  // first adapter tile of every block, and the end
   std::vector<AdapterTask> adapter_tasks;
   int64_t t_floats = 0;
+  std::vector<PanelTask> panel_tasks;
 };
 
 void planLinear(const LinearArgs& args, int max_rows, LinearPlan& plan);
