@@ -51,19 +51,20 @@ struct Call {
   }
   bool packsRows() const { return args.x.rows > 1 || !kernels.takesRows(); }
 
-  void packBase(int64_t tile) const;
+  void packBase(int64_t tile, int64_t begin, int64_t end) const;
   void multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const;
   void multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const;
   void multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
-void Call::packBase(int64_t tile) const {
-  const int32_t begin = plan.tile_begin[static_cast<size_t>(tile)];
-  const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - begin;
+// Inputs [begin, end) of a tile; begin is a multiple of 4.
+void Call::packBase(int64_t tile, int64_t begin, int64_t end) const {
+  const int32_t first = plan.tile_begin[static_cast<size_t>(tile)];
+  const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - first;
   const float* rows[kMaxTileRows];
-  for (int r = 0; r < count; ++r) rows[r] = xRow(begin + r);
-  kernels.pack(rows, count, args.x.cols, x + begin * padded_inputs * kernels.element_bytes);
+  for (int r = 0; r < count; ++r) rows[r] = xRow(first + r) + begin;
+  kernels.pack(rows, count, end - begin, x + (first * padded_inputs + begin * count) * kernels.element_bytes);
 }
 
 // packed_tile: the tile that `packed` holds, since tasks of one tile follow each other on a thread.
@@ -129,11 +130,15 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
       panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
+      // At a task's end, the panels that most likely come next: they are its neighbours.
       const bool last = p + panels_in_turn >= panels;
-      Prefetch prefetch{
-          last ? slab + input_block / inputs_per_stride * input_stride : slab + (p + panels_in_turn) * stride, stride,
-          panel.inputs / inputs_per_stride * input_stride / 64};
-      if (tiles == 1 || (last && i + input_block >= w.in)) prefetch.lines_of_panel = 0;
+      const bool end = last && i + input_block >= w.in;
+      const std::byte* following = end    ? data + panels * stride
+                                   : last ? slab + input_block / inputs_per_stride * input_stride
+                                          : slab + (p + panels_in_turn) * stride;
+      Prefetch prefetch{following, stride,
+                        (end ? std::min(input_block, w.in) : panel.inputs) / inputs_per_stride * input_stride / 64};
+      if (tiles == 1 || (end && (panel_begin + panels) * kPanelCols >= w.out)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
         const int rows = plan.tile_begin[static_cast<size_t>(tile_begin + t) + 1] - row;
@@ -191,13 +196,13 @@ void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end)
 
 // How the panels are dealt out, in tasks of (block, panels): long ones that stream, and in the last block ever shorter
 // ones, so that no thread waits long for another at the end.
-void dealPanels(int64_t panels, int64_t blocks, int threads, std::vector<PanelTask>& tasks) {
+void dealPanels(int64_t panels, int64_t blocks, int64_t shortest, int threads, std::vector<PanelTask>& tasks) {
   const int64_t longest = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
   tasks.clear();
   for (int64_t block = 0; block < blocks; ++block) {
     for (int64_t begin = 0; begin < panels;) {
       int64_t size = std::min(longest, panels - begin);
-      if (block + 1 == blocks) size = std::min(size, std::max<int64_t>(2, (panels - begin) / (4 * threads) / 2 * 2));
+      if (block + 1 == blocks) size = std::min(size, std::max(shortest, (panels - begin) / (4 * threads) / 2 * 2));
       tasks.push_back({block, begin, begin + size});
       begin += size;
     }
@@ -217,7 +222,9 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
   const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
   const auto blocks = static_cast<int64_t>(plan.block_begin.size()) - 1;
-  dealPanels(panels, blocks, workspace.pool.size(), plan.panel_tasks);
+  // Several tiles meet the panels of a task while they are fetched for them: short tasks would have little to fetch.
+  const int64_t shortest = plan.tile_begin.size() > 2 ? 4 : 2;
+  dealPanels(panels, blocks, shortest, workspace.pool.size(), plan.panel_tasks);
 
   const auto x_elements = static_cast<size_t>(args.x.rows * call.padded_inputs);
   call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
@@ -226,14 +233,19 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
 
   // Packing a few rows costs less than waking the other threads.
-  constexpr int64_t kPackAlone = 32768;
+  constexpr int64_t kPackAlone = 8192;
   if (adapter_tasks == 0 && args.x.rows * args.x.cols <= kPackAlone) {
-    for (int64_t tile = 0; tile < base_tiles; ++tile) call.packBase(tile);
+    for (int64_t tile = 0; tile < base_tiles; ++tile) call.packBase(tile, 0, args.x.cols);
   } else {
+    const int64_t slices = std::max<int64_t>(1, (args.x.cols + kInputBlock - 1) / kInputBlock);
+    const int64_t pack_tasks = base_tiles * slices;
     const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
-    workspace.pool.run(base_tiles + pieces, [&](int64_t task, int thread) {
-      if (task < base_tiles) return call.packBase(task);
-      const int64_t piece = task - base_tiles;
+    workspace.pool.run(pack_tasks + pieces, [&](int64_t task, int thread) {
+      if (task < pack_tasks) {
+        const int64_t begin = task % slices * kInputBlock;
+        return call.packBase(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
+      }
+      const int64_t piece = task - pack_tasks;
       const AdapterTile* packed_tile = nullptr;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
       for (int64_t i = adapter_tasks * piece / pieces; i < adapter_tasks * (piece + 1) / pieces; ++i) {

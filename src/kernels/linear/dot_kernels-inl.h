@@ -55,6 +55,7 @@ HWY_INLINE void transpose(__m512i (&rows)[8]) {
 
 // A tile of bfloat16, see PanelKernels::pack: quad q of row r is the 8 bytes at q * count + r.
 inline void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int64_t kPackAhead = 96;  // floats
   const auto cut = [inputs](const float* row, int64_t i) {
     const int64_t left = std::clamp<int64_t>(inputs - i, 0, 16);
     return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), row + (left > 0 ? i : 0));
@@ -70,7 +71,12 @@ inline void packTile(const float* const* rows, int count, int64_t inputs, void* 
     for (int first = 0; first < count; first += 8) {
       const int some = std::min(8, count - first);
       __m512i bits[8] = {};
-      for (int r = 0; r < some; ++r) bits[r] = roundPair(cut(rows[first + r], i), cut(rows[first + r], i + 16));
+      for (int r = 0; r < some; ++r) {
+        // More rows than the prefetchers follow.
+        _mm_prefetch(rows[first + r] + i + kPackAhead, _MM_HINT_T0);
+        _mm_prefetch(rows[first + r] + i + kPackAhead + 16, _MM_HINT_T0);
+        bits[r] = roundPair(cut(rows[first + r], i), cut(rows[first + r], i + 16));
+      }
       transpose(bits);
       const auto mask = static_cast<__mmask8>((1u << some) - 1);
       for (int64_t q = 0; q < quads; ++q) _mm512_mask_storeu_epi64(dst + q * count + first, mask, bits[q]);
@@ -161,7 +167,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
                               const Ahead& ahead, const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
   const std::byte* x = static_cast<const std::byte*>(args.x) + begin * 2 * kRows;
   for (int64_t i = begin; i < end; i += 4, x += 8 * kRows) {
-    for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
+    for (int line = 0; line < args.next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
     multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i, ahead, x, sum);
     multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
   }
