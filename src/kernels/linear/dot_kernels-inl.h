@@ -23,9 +23,10 @@ CHORUS_BEGIN_DOT_CODE
 namespace chorus::dot {
 
 // Rows of a tile, and panels that it takes at once: accumulators, weights and a broadcast fill the registers, and at
-// least eight accumulators hide the latency of a dot product. More than four streams would outrun the prefetchers.
+// least eight accumulators hide the latency of a dot product. One row waits for memory whatever it does, and memory
+// gives most to one stream.
 inline constexpr int kTileRows = 12;
-constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 3 : 2; }
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : rows <= 8 ? 3 : 2; }
 
 // Bits of two rows' 16 floats, rounded to nearest even: first's in the lower half.
 HWY_INLINE __m512i roundPair(__m512 first, __m512 second) {
