@@ -8,6 +8,7 @@
 #include "engine/rank_group.h"
 #include "golden_case.h"
 #include "golden_tolerance.h"
+#include "kernels/default_isa.h"
 #include "kernels/registry.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
@@ -20,6 +21,11 @@ struct Where {
   std::optional<Isa> isa;
   std::string name() const { return isa ? backend + " " + std::string(isaName(*isa)) : backend; }
 };
+
+// None: the reference.
+std::optional<Isa> isaOf(const Where& where) {
+  return where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(defaultIsa()));
+}
 
 std::vector<Where> everywhere() {
   std::vector<Where> all = {{"reference", std::nullopt}, {"guarded", std::nullopt}};
@@ -41,6 +47,7 @@ VariantRecord compare(const GoldenCase& golden, const Where& where) {
     adapters.push_back(ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), engine)));
   }
   double worst = 0;
+  const DType inputs = linearInputType(isaOf(where), dtype);
   for (size_t i = 0; i < golden.rows.size(); ++i) {
     SCOPED_TRACE("row " + std::to_string(i));
     const GoldenRow& row = golden.rows[i];
@@ -48,7 +55,7 @@ VariantRecord compare(const GoldenCase& golden, const Where& where) {
     const std::vector<float> logits = teacherForced(ranks, row.fed(), row.first_position, adapter);
     const double error = largestDifference(logits, row.logits);
     const double tolerance =
-        goldenTolerance(dtype, engine.config(), static_cast<int64_t>(row.fed().size()), largestOf(row.logits));
+        goldenTolerance(dtype, inputs, engine.config(), static_cast<int64_t>(row.fed().size()), largestOf(row.logits));
     EXPECT_LE(error, tolerance);
     worst = std::max(worst, error / tolerance);
     EXPECT_EQ(teacherForced(ranks, row.fed(), row.first_position, adapter, 7), logits) << "in chunks of 7";
@@ -72,8 +79,7 @@ TEST_P(GoldenLogits, AreTheOracles) {
 // goldens are compared until every default has run.
 TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   for (const Where& where : everywhere()) {
-    const auto isa =
-        where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(availableIsas().back()));
+    const auto isa = isaOf(where);
     for (const DType dtype : kGoldenDTypes) {
       std::vector<Variant> missing;
       for (const Op op : kOps) missing.push_back(defaultVariant(op, isa, dtype));

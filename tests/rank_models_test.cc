@@ -11,6 +11,8 @@
 #include "engine/rank_group.h"
 #include "executor_runs.h"
 #include "golden_tolerance.h"
+#include "kernels/default_isa.h"
+#include "kernels/linear/linear.h"
 #include "random_llama.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
@@ -80,7 +82,8 @@ TEST(RankModels, AnswerAsOneRankDoes) {
       repeated_heads += c.model.kv_heads < cut.tp_size;
       const auto logits = logitsOf(c, dtype, cut);
       for (size_t i = 0; i < one.size(); ++i) {
-        const double tolerance = goldenTolerance(dtype, config, std::ssize(c.tokens), largestOf(one[i]));
+        const double tolerance = goldenTolerance(dtype, linearInputType(defaultIsa(), dtype), config,
+                                                 std::ssize(c.tokens), largestOf(one[i]));
         const double error = largestDifference(logits[i], one[i]);
         EXPECT_LE(error, tolerance) << (i == 0 ? "base" : c.adapters[i - 1].filename().string());
         worst = std::max(worst, error / tolerance);

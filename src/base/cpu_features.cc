@@ -30,6 +30,7 @@ std::vector<Isa> detect() {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512cd");
   if (avx512) isas.push_back(Isa::kAvx512);
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
 #endif

@@ -8,7 +8,7 @@
 namespace chorus {
 
 void addIsaFlag(CLI::App& command, std::string& isa) {
-  command.add_option("--isa", isa, fmt::format("Instruction set: {}; default: the best there is", availableIsaNames()))
+  command.add_option("--isa", isa, fmt::format("Instruction set: {}; default: the fastest", availableIsaNames()))
       ->envname("CHORUS_ISA");
 }
 

@@ -17,6 +17,7 @@
 #include "cli/bench_kernels.h"
 #include "cli/throughput.h"
 #include "engine/engine.h"
+#include "kernels/default_isa.h"
 #include "kernels/roofline.h"
 #include "lora/source_peft.h"
 
@@ -37,8 +38,7 @@ struct Roof {
 // On threads of its own, so that the executor's sleep meanwhile.
 Roof measureRoof(const BenchArgs& args) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool),
-          measureMatmulPeak(pool, args.isa.empty() ? availableIsas().back() : requireIsa(args.isa))};
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, args.isa.empty() ? defaultIsa() : requireIsa(args.isa))};
 }
 
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/cpu.h"
 #include "kernels/cpu/workspace.h"
+#include "kernels/default_isa.h"
 #include "kernels/embedding/cpu.h"
 #include "kernels/gated_activation/cpu.h"
 #include "kernels/host_backend.h"
@@ -53,7 +54,7 @@ class CpuBackend final : public HostBackend {
 }  // namespace
 
 std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
-  const Isa isa = options.isa ? requireIsa(isaName(*options.isa)) : availableIsas().back();
+  const Isa isa = options.isa ? requireIsa(isaName(*options.isa)) : defaultIsa();
   return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa, options.spin_us);
 }
 

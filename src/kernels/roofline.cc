@@ -57,13 +57,11 @@ float multiplyAddChains(int64_t rounds, float start) {
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
-const RooflineKernels* kernels() {
-  static const RooflineKernels table = {{&readStreams<1, false>, &readStreams<1, true>, &readStreams<2, false>,
-                                         &readStreams<2, true>, &readStreams<4, false>, &readStreams<4, true>},
-                                        &multiplyAddChains,
-                                        2.0 * kChains * static_cast<double>(kFloatLanes)};
-  return &table;
+ReadKernels readKernels() {
+  return {{&readStreams<1, false>, &readStreams<1, true>, &readStreams<2, false>, &readStreams<2, true>,
+           &readStreams<4, false>, &readStreams<4, true>}};
 }
+ProductLoop productLoop() { return {&multiplyAddChains, 2.0 * kChains * static_cast<double>(kFloatLanes)}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -74,8 +72,14 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 namespace {
 
-IsaTable<const RooflineKernels*> table() { CHORUS_ISA_TABLE(const RooflineKernels*, kernels); }
-const RooflineKernels* select(Isa isa) { return selectKernel(table(), isa).kernel; }
+IsaTable<ReadKernels> readTable() { CHORUS_ISA_TABLE(ReadKernels, readKernels); }
+IsaTable<ProductLoop> productTable() {
+#if defined(__x86_64__)
+  CHORUS_ISA_TABLE_AND(ProductLoop, productLoop, {Isa::kAvx512Bf16, dotProductLoop()});
+#else
+  CHORUS_ISA_TABLE(ProductLoop, productLoop);
+#endif
+}
 
 // Written by every measurement: what nobody reads the compiler may drop.
 std::atomic<float> sink{0};
@@ -121,7 +125,7 @@ double readOnce(ThreadPool& pool, float (*read)(const std::byte*, size_t), const
 }  // namespace
 
 double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
-  const RooflineKernels& kernels = *select(availableIsas().back());
+  const ReadKernels& kernels = selectKernel(readTable(), availableIsas().back()).kernel;
   double best = 0;
   for (const bool huge : {false, true}) {
     const Pages pages(bytes, huge, pool);
@@ -132,17 +136,16 @@ double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
   return best;
 }
 
-double measureMatmulPeak(ThreadPool& pool, Isa isa) {
-  constexpr int64_t kRounds = 1 << 20;
+double measureMatmulPeak(ThreadPool& pool, Isa isa, int64_t rounds) {
   constexpr int kPasses = 12;
-  const RooflineKernels& kernels = *select(isa);
+  const ProductLoop& loop = selectKernel(productTable(), isa).kernel;
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
     const auto start = std::chrono::steady_clock::now();
     pool.run(pool.size(), [&](int64_t part, int) {
-      sink.store(kernels.multiply_add(kRounds, static_cast<float>(part)), std::memory_order_relaxed);
+      sink.store(loop.run(rounds, static_cast<float>(part)), std::memory_order_relaxed);
     });
-    best = std::max(best, kernels.flops_per_round * kRounds * pool.size() / secondsSince(start));
+    best = std::max(best, loop.flops_per_round * static_cast<double>(rounds) * pool.size() / secondsSince(start));
   }
   return best;
 }

@@ -6,12 +6,19 @@
 
 namespace chorus {
 
-struct RooflineKernels {
+struct ReadKernels {
   // Each reads bytes (a multiple of 256) from a 64-byte aligned address and returns something that depends on
   // all.
   float (*read[6])(const std::byte* data, size_t bytes);
-  float (*multiply_add)(int64_t rounds, float start);
-  double flops_per_round;  // of multiply_add
 };
+
+// Products of the inputs that a linear by this set takes: float32, or bfloat16 where the set has their dot products.
+struct ProductLoop {
+  float (*run)(int64_t rounds, float start);
+  double flops_per_round;
+};
+#if defined(__x86_64__)
+ProductLoop dotProductLoop();  // Isa::kAvx512Bf16
+#endif
 
 }  // namespace chorus

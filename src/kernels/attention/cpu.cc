@@ -124,7 +124,7 @@ void ItemRunner::run(const AttentionItem& item, int32_t kv_head, float* scratch)
     tile.last_position = tile.position[tile.count - 1];
     tile.queries = packed;
     packTile(rows, tile.count, head_size, packed);
-    packed += tileFloats(tile.count, head_size);
+    packed += tileSize(tile.count, head_size);
   }
 
   for (int64_t run = 0; run < end; run += kAttentionRun) {

@@ -38,33 +38,42 @@ struct Call {
   const LinearPlan& plan;
   const PanelKernels& kernels;
   Isa isa;
-  float* x = nullptr;  // base tiles, packed: tile t at tile_begin[t] * padded_inputs
-  float* t = nullptr;  // products with A, packed by adapter tile and part
+  std::byte* x = nullptr;  // base tiles, packed: tile t at tile_begin[t] * padded_inputs elements
+  std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and part
   int64_t padded_inputs = 0;
 
   const float* xRow(int64_t r) const { return args.x.data + r * args.x.stride; }
   float* yRow(int64_t r) const { return args.y.data + r * args.y.stride; }
+  // The tile that begins with this row.
+  const std::byte* tileOf(int64_t row) const {
+    if (!packsRows()) return reinterpret_cast<const std::byte*>(args.x.data);
+    return x + row * padded_inputs * kernels.element_bytes;
+  }
+  bool packsRows() const { return args.x.rows > 1 || !kernels.takesRows(); }
 
-  void packBase(int64_t tile) const;
-  void multiplyA(const AdapterTask& task, float* packed, const AdapterTile*& packed_tile) const;
-  void multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end, float* scratch) const;
+  void packBase(int64_t tile, int64_t begin, int64_t end) const;
+  void multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const;
+  void multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const;
   void multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const;
-  void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, float* scratch) const;
+  void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
-void Call::packBase(int64_t tile) const {
-  const int32_t begin = plan.tile_begin[static_cast<size_t>(tile)];
-  const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - begin;
+// Inputs [begin, end) of a tile; begin is a multiple of 4.
+void Call::packBase(int64_t tile, int64_t begin, int64_t end) const {
+  const int32_t first = plan.tile_begin[static_cast<size_t>(tile)];
+  const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - first;
   const float* rows[kMaxTileRows];
-  for (int r = 0; r < count; ++r) rows[r] = xRow(begin + r);
-  packTile(rows, count, args.x.cols, x + begin * padded_inputs);
+  for (int r = 0; r < count; ++r) rows[r] = xRow(first + r) + begin;
+  kernels.pack(rows, count, end - begin, x + (first * padded_inputs + begin * count) * kernels.element_bytes);
 }
 
 // packed_tile: the tile that `packed` holds, since tasks of one tile follow each other on a thread.
-void Call::multiplyA(const AdapterTask& task, float* packed, const AdapterTile*& packed_tile) const {
+void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
-  const PackedWeight& a = tile.group->parts[static_cast<size_t>(task.part)].a;
-  assert(a.in == args.x.cols);
+  const LinearPart& part = tile.group->parts[static_cast<size_t>(task.part)];
+  const PackedWeight& a = part.a;
+  assert(a.in == args.x.cols && a.dtype == part.b.dtype);
+  const PanelKernels& part_kernels = panelKernels(isa, a.dtype);
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   float product[kMaxTileRows][kPanelCols];
   float* y[kMaxTileRows];
@@ -75,8 +84,8 @@ void Call::multiplyA(const AdapterTask& task, float* packed, const AdapterTile*&
   }
   PanelArgs panel;
   panel.x = rows[0];
-  if (tile.rows > 1) {
-    if (packed_tile != &tile) packTile(rows, tile.rows, a.in, packed);
+  if (tile.rows > 1 || !part_kernels.takesRows()) {
+    if (packed_tile != &tile) part_kernels.pack(rows, tile.rows, a.in, packed);
     packed_tile = &tile;
     panel.x = packed;
   }
@@ -85,9 +94,15 @@ void Call::multiplyA(const AdapterTask& task, float* packed, const AdapterTile*&
   panel.input_stride = packedInputStride(a.dtype);
   panel.y = y;
   panel.cols = kPanelCols;
-  panelKernels(isa, a.dtype).run[tile.rows](panel);
-  for (int r = 0; r < tile.rows; ++r) rows[r] = product[r];
-  packTile(rows, tile.rows, kPanelCols, t + task.t);
+  panel.stream = true;
+  part_kernels.run[tile.rows](panel);
+  for (int r = 0; r < tile.rows; ++r) {
+    for (float& value : product[r]) value *= part.scale;
+    rows[r] = product[r];
+  }
+  std::byte* part_t = t + task.t * static_cast<int64_t>(sizeof(float));
+  part_kernels.pack(rows, tile.rows, kPanelCols,
+                    part_t + task.panel * kPanelCols * tile.rows * part_kernels.element_bytes);
 }
 
 void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const {
@@ -115,16 +130,20 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
       panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
+      // At a task's end, the panels that most likely come next: they are its neighbours.
       const bool last = p + panels_in_turn >= panels;
-      Prefetch prefetch{
-          last ? slab + input_block / inputs_per_stride * input_stride : slab + (p + panels_in_turn) * stride, stride,
-          panel.inputs / inputs_per_stride * input_stride / 64};
-      if (tiles == 1 || (last && i + input_block >= w.in)) prefetch.lines_of_panel = 0;
+      const bool end = last && i + input_block >= w.in;
+      const std::byte* following = end    ? data + panels * stride
+                                   : last ? slab + input_block / inputs_per_stride * input_stride
+                                          : slab + (p + panels_in_turn) * stride;
+      Prefetch prefetch{following, stride,
+                        (end ? std::min(input_block, w.in) : panel.inputs) / inputs_per_stride * input_stride / 64};
+      if (tiles == 1 || (end && (panel_begin + panels) * kPanelCols >= w.out)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
         const int rows = plan.tile_begin[static_cast<size_t>(tile_begin + t) + 1] - row;
         for (int r = 0; r < rows; ++r) y[r] = yRow(row + r) + (panel_begin + p) * kPanelCols;
-        panel.x = (args.x.rows == 1 ? args.x.data : x + row * padded_inputs) + i * rows;
+        panel.x = tileOf(row) + i * rows * kernels.element_bytes;
         prefetch.share(t, tiles, kernels.passes[rows], panel);
         kernels.run[rows](panel);
       }
@@ -132,53 +151,62 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
   }
 }
 
-// Adds every part of the tile's group that meets output columns [col_begin, col_end).
-void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, float* scratch) const {
+// Every part of the tile's group that meets output columns [col_begin, col_end), on top of what stands there: each
+// output's chain goes on over the part's rank.
+void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const {
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
-  const float* part_t = t + tile.t;
+  int64_t t_begin = tile.t;
   for (const LinearPart& part : tile.group->parts) {
     const PackedWeight& b = part.b;
     const int64_t begin = std::max(col_begin, part.out_begin) - part.out_begin;
     const int64_t end = std::min(col_end, part.out_begin + b.out) - part.out_begin;
     if (begin < end) {
       const int64_t first_panel = begin / kPanelCols;
-      const int64_t skipped = begin - first_panel * kPanelCols;
       float* y[kMaxTileRows];
       PanelArgs panel;
-      panel.x = part_t;
+      panel.x = t + t_begin * static_cast<int64_t>(sizeof(float));
       panel.inputs = b.in;
       panel.panel_stride = panelBytes(b.dtype, b.in);
       panel.panels = static_cast<const std::byte*>(b.data) + first_panel * panel.panel_stride;
       panel.input_stride = packedInputStride(b.dtype);
-      panel.cols = (end - begin + skipped + kPanelCols - 1) / kPanelCols * kPanelCols;
+      panel.skip = begin - first_panel * kPanelCols;
+      panel.cols = end - first_panel * kPanelCols;
+      panel.accumulate = true;
       panel.y = y;
-      for (int r = 0; r < tile.rows; ++r) y[r] = scratch + r * panel.cols;
+      for (int r = 0; r < tile.rows; ++r) y[r] = yRow(tile_rows[r]) + part.out_begin + first_panel * kPanelCols;
       const PanelKernels& part_kernels = panelKernels(isa, b.dtype);
       part_kernels.run[tile.rows](panel);
-      const float* magnitude = part.magnitude == nullptr ? nullptr : part.magnitude + begin;
-      for (int r = 0; r < tile.rows; ++r) {
-        part_kernels.apply_part(y[r] + skipped, part.scale, magnitude, yRow(tile_rows[r]) + part.out_begin + begin,
-                                end - begin);
+      for (int r = 0; part.magnitude != nullptr && r < tile.rows; ++r) {
+        part_kernels.scale_columns(part.magnitude + begin, y[r] + panel.skip, end - begin);
       }
     }
-    part_t += (part.a.out + kPanelCols - 1) / kPanelCols * kPanelCols * tile.rows;
+    t_begin += (part.a.out + kPanelCols - 1) / kPanelCols * kPanelCols * tile.rows;
   }
 }
 
-void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end, float* scratch) const {
+void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const {
   const int64_t col_begin = panel_begin * kPanelCols;
   const int64_t col_end = std::min(args.weight.out, panel_end * kPanelCols);
   multiplyBase(block, panel_begin, col_end - col_begin);
   const int32_t last = plan.block_adapters[static_cast<size_t>(block) + 1];
   for (int32_t tile = plan.block_adapters[static_cast<size_t>(block)]; tile < last; ++tile) {
-    addParts(plan.adapter_tiles[static_cast<size_t>(tile)], col_begin, col_end, scratch);
+    addParts(plan.adapter_tiles[static_cast<size_t>(tile)], col_begin, col_end);
   }
 }
 
-// Panels of one task: enough to stream, few enough that every thread gets several tasks.
-int64_t panelsPerTask(int64_t panels, int64_t blocks, int threads) {
-  const int64_t wanted = panels * blocks / (int64_t{8} * threads);
-  return std::clamp<int64_t>(wanted / 8 * 8, 8, 64);
+// How the panels are dealt out, in tasks of (block, panels): long ones that stream, and in the last block ever shorter
+// ones, so that no thread waits long for another at the end.
+void dealPanels(int64_t panels, int64_t blocks, int64_t shortest, int threads, std::vector<PanelTask>& tasks) {
+  const int64_t longest = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
+  tasks.clear();
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int64_t begin = 0; begin < panels;) {
+      int64_t size = std::min(longest, panels - begin);
+      if (block + 1 == blocks) size = std::min(size, std::max(shortest, (panels - begin) / (4 * threads) / 2 * 2));
+      tasks.push_back({block, begin, begin + size});
+      begin += size;
+    }
+  }
 }
 }  // namespace
 
@@ -190,39 +218,49 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   planLinear(args, kernels.max_rows, plan);
   Call call{args, plan, kernels, workspace.isa};
   call.padded_inputs = (args.x.cols + 3) / 4 * 4;
-  const auto base_tiles = args.x.rows == 1 ? 0 : static_cast<int64_t>(plan.tile_begin.size()) - 1;
+  const auto base_tiles = call.packsRows() ? static_cast<int64_t>(plan.tile_begin.size()) - 1 : 0;
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
   const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
   const auto blocks = static_cast<int64_t>(plan.block_begin.size()) - 1;
-  const int64_t per_task = panelsPerTask(panels, blocks, workspace.pool.size());
-  const int64_t groups = (panels + per_task - 1) / per_task;
+  // Several tiles meet the panels of a task while they are fetched for them: short tasks would have little to fetch.
+  const int64_t shortest = plan.tile_begin.size() > 2 ? 4 : 2;
+  dealPanels(panels, blocks, shortest, workspace.pool.size(), plan.panel_tasks);
 
-  call.x = workspace.shared[0].reserve<float>(static_cast<size_t>(args.x.rows * call.padded_inputs));
-  call.t = workspace.shared[1].reserve<float>(static_cast<size_t>(plan.t_floats));
-  const int64_t thread_floats = kMaxTileRows * std::max(call.padded_inputs, (per_task + 1) * kPanelCols);
-  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(static_cast<size_t>(thread_floats));
+  const auto x_elements = static_cast<size_t>(args.x.rows * call.padded_inputs);
+  call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
+  call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
+  const auto tile_floats = static_cast<size_t>(kMaxTileRows * call.padded_inputs);
+  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
 
   // Packing a few rows costs less than waking the other threads.
-  constexpr int64_t kPackAlone = 32768;
+  constexpr int64_t kPackAlone = 8192;
   if (adapter_tasks == 0 && args.x.rows * args.x.cols <= kPackAlone) {
-    for (int64_t tile = 0; tile < base_tiles; ++tile) call.packBase(tile);
+    for (int64_t tile = 0; tile < base_tiles; ++tile) call.packBase(tile, 0, args.x.cols);
   } else {
+    const int64_t slices = std::max<int64_t>(1, (args.x.cols + kInputBlock - 1) / kInputBlock);
+    const int64_t pack_tasks = base_tiles * slices;
     const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
-    workspace.pool.run(base_tiles + pieces, [&](int64_t task, int thread) {
-      if (task < base_tiles) return call.packBase(task);
-      const int64_t piece = task - base_tiles;
+    workspace.pool.run(pack_tasks + pieces, [&](int64_t task, int thread) {
+      if (task < pack_tasks) {
+        const int64_t begin = task % slices * kInputBlock;
+        return call.packBase(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
+      }
+      const int64_t piece = task - pack_tasks;
       const AdapterTile* packed_tile = nullptr;
-      float* packed = workspace.thread[static_cast<size_t>(thread)].reserve<float>(0);
+      auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
       for (int64_t i = adapter_tasks * piece / pieces; i < adapter_tasks * (piece + 1) / pieces; ++i) {
         call.multiplyA(plan.adapter_tasks[static_cast<size_t>(i)], packed, packed_tile);
       }
     });
   }
-  workspace.pool.run(blocks * groups, [&](int64_t task, int thread) {
-    const int64_t begin = task % groups * per_task;
-    call.multiplyPanels(task / groups, begin, std::min(panels, begin + per_task),
-                        workspace.thread[static_cast<size_t>(thread)].reserve<float>(0));
+  workspace.pool.run(std::ssize(plan.panel_tasks), [&](int64_t i, int) {
+    const PanelTask& task = plan.panel_tasks[static_cast<size_t>(i)];
+    call.multiplyPanels(task.block, task.begin, task.end);
   });
+}
+
+DType linearInputType(std::optional<Isa> isa, DType weights) {
+  return isa && !panelKernels(*isa, weights).takesRows() ? DType::kBFloat16 : DType::kFloat32;
 }
 
 std::vector<Variant> linearVariants() {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "kernels/step_batch.h"
 #include "kernels/tensor.h"
 
@@ -46,6 +48,10 @@ struct LinearArgs {
 void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
 // The reverse, for DoRA norms and tests: feature `row` of a packed weight as floats.
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);
+
+// What the inputs of a product (x, and A x where B is applied) are rounded to, to nearest even, by the CPU's linear of
+// that set (none: the reference) for weights of this type.
+DType linearInputType(std::optional<Isa> isa, DType weights);
 
 namespace reference {
 void linear(const LinearArgs& args);

@@ -17,6 +17,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-IsaTable<const PanelKernels*> bf16PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, bf16Kernels); }
+IsaTable<const PanelKernels*> bf16PanelKernels() {
+#if defined(__x86_64__)
+  CHORUS_ISA_TABLE_AND(const PanelKernels*, bf16Kernels, {Isa::kAvx512Bf16, bf16DotKernels()});
+#else
+  CHORUS_ISA_TABLE(const PanelKernels*, bf16Kernels);
+#endif
+}
 }  // namespace chorus
 #endif

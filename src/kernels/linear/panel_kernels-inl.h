@@ -99,26 +99,28 @@ struct Accumulators {
   static constexpr int kWidth = kPanels * kVectors;
   VF sum[kRows][kWidth];
 
-  HWY_INLINE void load(const PanelArgs& args, int64_t col, int64_t cols) {
+  static bool whole(int64_t begin, int64_t end) { return begin == 0 && end == kPanels * kPanelCols; }
+  // Columns [begin, end) of these.
+  HWY_INLINE void load(const PanelArgs& args, int64_t col, int64_t begin, int64_t end) {
     for (int r = 0; r < kRows; ++r) {
       const float* y = args.y[r] + col;
       HWY_ALIGN float cut[kPanels * kPanelCols] = {};
-      if (cols < kPanels * kPanelCols) {
-        std::copy(y, y + cols, cut);
+      if (!whole(begin, end)) {
+        std::copy(y + begin, y + end, cut + begin);
         y = cut;
       }
       for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::LoadU(F32(), y + v * kLanes);
     }
   }
-  HWY_INLINE void store(const PanelArgs& args, int64_t col, int64_t cols) const {
+  HWY_INLINE void store(const PanelArgs& args, int64_t col, int64_t begin, int64_t end) const {
     for (int r = 0; r < kRows; ++r) {
       float* y = args.y[r] + col;
-      if (cols >= kPanels * kPanelCols) {
+      if (whole(begin, end)) {
         for (int v = 0; v < kWidth; ++v) hn::StoreU(sum[r][v], F32(), y + v * kLanes);
       } else {
         HWY_ALIGN float cut[kPanels * kPanelCols];
         for (int v = 0; v < kWidth; ++v) hn::Store(sum[r][v], F32(), cut + v * kLanes);
-        std::copy(cut, cut + cols, y);
+        std::copy(cut + begin, cut + end, y + begin);
       }
     }
   }
@@ -141,7 +143,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
                               const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
   constexpr int kWidth = kPanels * kVectors;
   const int64_t stride = args.input_stride;
-  const float* x = args.x + begin * kRows;
+  const float* x = static_cast<const float*>(args.x) + begin * kRows;
   VF even[kWidth], odd[kWidth];
   for (int64_t i = begin; i < end; i += 4, x += 4 * kRows) {
     for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
@@ -166,9 +168,10 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   // Bytes that a stream is prefetched ahead: together the streams keep about 8 KB on the way.
   constexpr int64_t kAhead = 8192 / kPanels;
   Accumulators<kRows, kPanels> acc;
-  const int64_t cols = args.cols - col;
+  const int64_t end = std::min<int64_t>(args.cols - col, kPanels * kPanelCols);
+  const int64_t begin = std::clamp<int64_t>(args.skip - col, 0, end);
   if (args.accumulate) {
-    acc.load(args, col, cols);
+    acc.load(args, col, begin, end);
   } else {
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kWidth; ++v) acc.sum[r][v] = hn::Zero(F32());
@@ -186,7 +189,7 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   } else {
     multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
   }
-  const float* x = args.x + quads_end * kRows;
+  const float* x = static_cast<const float*>(args.x) + quads_end * kRows;
   VF even[kWidth], odd[kWidth];
   for (int64_t i = quads_end; i < args.inputs; ++i) {
     const int64_t at = i - quads_end;
@@ -201,7 +204,7 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
     }
     multiplyAdd<kRows, kWidth>(x + at, even, acc.sum);
   }
-  acc.store(args, col, cols);
+  acc.store(args, col, begin, end);
 }
 
 template <class Format, int kRows>
@@ -217,42 +220,27 @@ void panelProduct(const PanelArgs& args) {
   }
 }
 
-inline void applyPart(const float* v, float scale, const float* magnitude, float* y, int64_t count) {
+inline void scaleColumns(const float* factors, float* y, int64_t count) {
   const F32 d;
-  const VF scales = hn::Set(d, scale);
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    VF sum = hn::MulAdd(scales, hn::LoadU(d, v + i), hn::LoadU(d, y + i));
-    if (magnitude != nullptr) sum = hn::Mul(sum, hn::LoadU(d, magnitude + i));
-    hn::StoreU(sum, d, y + i);
-  }
-  if (i == count) return;
-  // The tail takes the vector operations too: where a range is cut must not change an element's bits.
-  HWY_ALIGN float tail[3][kLanes] = {};
-  std::copy(v + i, v + count, tail[0]);
-  std::copy(y + i, y + count, tail[1]);
-  VF sum = hn::MulAdd(scales, hn::Load(d, tail[0]), hn::Load(d, tail[1]));
-  if (magnitude != nullptr) {
-    std::copy(magnitude + i, magnitude + count, tail[2]);
-    sum = hn::Mul(sum, hn::Load(d, tail[2]));
-  }
-  hn::Store(sum, d, tail[0]);
-  std::copy(tail[0], tail[0] + (count - i), y + i);
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, y + i), hn::LoadU(d, factors + i)), d, y + i);
+  for (; i < count; ++i) y[i] *= factors[i];
 }
 
 template <class Format, int... kRows>
-PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
   ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
   ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
-  kernels.apply_part = &applyPart;
+  kernels.scale_columns = &scaleColumns;
   return kernels;
 }
 
 template <class Format>
 const PanelKernels* formatKernels() {
-  static const PanelKernels kernels = makeKernels<Format>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr PanelKernels kernels = makeKernels<Format>(std::make_integer_sequence<int, kTileRows>());
   return &kernels;
 }
 

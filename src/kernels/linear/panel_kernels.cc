@@ -6,7 +6,8 @@
 
 namespace chorus {
 
-void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
+void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
+  auto* dst = static_cast<float*>(tile);
   // A cache line of every row at a time: rows far apart would otherwise evict each other.
   constexpr int64_t kLine = 16;
   const int64_t whole = inputs / 4 * 4;

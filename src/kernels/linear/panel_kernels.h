@@ -12,17 +12,19 @@ inline constexpr int kMaxTileRows = 16;
 // Panels that several tiles take in turn while they stay in a cache.
 inline constexpr int kPanelsInTurn = 2;
 
-// y[r][c] = x[r] . panels[c], each element one chain of multiply-adds over ascending inputs in one
-// accumulator (from zero, or from what stands in y), so that a result depends neither on the number of rows
-// nor on a split of the inputs into several calls at multiples of 4.
+// y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
+// inputs in one accumulator (from zero, or from what stands in y), so that a result depends neither on the number of
+// rows nor on a split of the inputs into several calls at multiples of 4.
 struct PanelArgs {
-  const float* x = nullptr;  // packed tile, see packTile
+  const void* x = nullptr;  // packed tile, see PanelKernels::pack
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
   int64_t input_stride = 0;      // bytes from an input (bfloat16: an input pair) to the next within a panel
   float* const* y = nullptr;     // for every row, its first column
-  int64_t cols = 0;              // the last panel may be partial: no column past cols is touched
+  // Columns that are touched: [skip, cols), so the first and the last panel may be partial; skip < 16.
+  int64_t skip = 0;
+  int64_t cols = 0;
   bool accumulate = false;
   // Hints about memory. stream: these panels come from memory and, as the ones that follow them there, are
   // read once. next: lines to prefetch meanwhile, next_lines of 64 bytes for every 4 inputs of every pass
@@ -33,13 +35,22 @@ struct PanelArgs {
 };
 using PanelFunction = void (*)(const PanelArgs& args);
 
+// A tile of floats. One row is its own tile: nothing is read past its last input.
+void packTile(const float* const* rows, int count, int64_t inputs, void* dst);
+
 // The kernels of one weight format on one instruction set.
 struct PanelKernels {
-  int max_rows = 0;                          // of a tile
-  int passes[kMaxTileRows + 1] = {};         // over a tile of so many rows for kPanelsInTurn panels
+  int max_rows = 0;                   // of a tile
+  int passes[kMaxTileRows + 1] = {};  // over a tile of so many rows for kPanelsInTurn panels
+  // Writes `count` rows of `inputs` floats as a tile, [ceil(inputs / 4)][count][4] elements of element_bytes, the last
+  // quad padded with zeros: floats as they are, or rounded to what the products take. dst must not overlap the rows.
+  void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
+  int element_bytes = sizeof(float);
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
-  // y = y + scale * v, then times magnitude if given; count elements.
-  void (*apply_part)(const float* v, float scale, const float* magnitude, float* y, int64_t count) = nullptr;
+  // One row of floats is its own tile.
+  bool takesRows() const { return pack == &packTile; }
+  // y *= factors, count elements.
+  void (*scale_columns)(const float* factors, float* y, int64_t count) = nullptr;
 };
 IsaTable<const PanelKernels*> panelKernels(DType dtype);
 inline const PanelKernels& panelKernels(Isa isa, DType dtype) { return *selectKernel(panelKernels(dtype), isa).kernel; }
@@ -49,9 +60,7 @@ std::span<const DType> panelFormats();
 // Bytes from an input (or pair) to the next in a packed weight.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
 
-// Writes `rows` rows of `inputs` floats as a tile: [ceil(inputs / 4)][rows][4], the last quad padded with
-// zeros. One row is its own tile when inputs is a multiple of 4. dst must not overlap the rows.
-void packTile(const float* const* rows, int count, int64_t inputs, float* dst);
-inline int64_t tileFloats(int rows, int64_t inputs) { return (inputs + 3) / 4 * 4 * rows; }
+// Elements of a tile.
+inline int64_t tileSize(int rows, int64_t inputs) { return (inputs + 3) / 4 * 4 * rows; }
 
 }  // namespace chorus

@@ -36,8 +36,8 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, L
     for (size_t p = 0; p < group.parts.size(); ++p) {
       const int64_t panels = (group.parts[p].a.out + kPanelCols - 1) / kPanelCols;
       for (int64_t panel = 0; panel < panels; ++panel) {
-        plan.adapter_tasks.push_back({static_cast<int32_t>(plan.adapter_tiles.size()), static_cast<int32_t>(p), panel,
-                                      plan.t_floats + panel * kPanelCols * tile.rows});
+        plan.adapter_tasks.push_back(
+            {static_cast<int32_t>(plan.adapter_tiles.size()), static_cast<int32_t>(p), panel, plan.t_floats});
       }
       plan.t_floats += panels * kPanelCols * tile.rows;
     }

@@ -13,14 +13,21 @@ struct AdapterTile {
   const RowGroup* group = nullptr;
   int32_t first_row = 0;  // index into LinearPlan::adapter_rows
   int32_t rows = 0;
-  int64_t t = 0;  // where the tile's products with A begin, in floats
+  int64_t t = 0;  // where the tile's products with A begin; room for floats, whatever the elements are
 };
 // One panel of one part's A times one tile.
 struct AdapterTask {
   int32_t tile = 0;
   int32_t part = 0;
   int64_t panel = 0;
-  int64_t t = 0;  // where its product goes, in floats
+  int64_t t = 0;  // where the part's products begin, as above
+};
+
+// Panels [begin, end) of the weight for one block of rows.
+struct PanelTask {
+  int64_t block = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
 };
 
 // How one call is cut into tiles, blocks and tasks; kept between calls for its memory alone.
@@ -32,6 +39,7 @@ struct LinearPlan {
   std::vector<int32_t> block_adapters;  // first adapter tile of every block, and the end
   std::vector<AdapterTask> adapter_tasks;
   int64_t t_floats = 0;
+  std::vector<PanelTask> panel_tasks;
 };
 
 void planLinear(const LinearArgs& args, int max_rows, LinearPlan& plan);

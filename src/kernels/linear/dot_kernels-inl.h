@@ -1,0 +1,261 @@
+// The panel kernels by AVX-512 BF16 dot products, by intrinsics (Highway has none), for formats whose weights can be
+// loaded as pairs of bfloat16. The including file is compiled for every machine: what stands between the attributes
+// below is called where the instruction set is there.
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <hwy/base.h>
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/tensor.h"
+
+// Templates and lambdas too take their attributes from where they are defined.
+#define CHORUS_BEGIN_DOT_CODE \
+  HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+#define CHORUS_END_DOT_CODE HWY_POP_ATTRIBUTES
+
+CHORUS_BEGIN_DOT_CODE
+namespace chorus::dot {
+
+// Rows of a tile, and panels that it takes at once: accumulators, weights and a broadcast fill the registers, and at
+// least eight accumulators hide the latency of a dot product. One row waits for memory whatever it does, and memory
+// gives most to one stream.
+inline constexpr int kTileRows = 12;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : rows <= 8 ? 3 : 2; }
+
+// Bits of two rows' 16 floats, rounded to nearest even: first's in the lower half.
+HWY_INLINE __m512i roundPair(__m512 first, __m512 second) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+
+// An 8 x 8 matrix of quads, transposed.
+HWY_INLINE void transpose(__m512i (&rows)[8]) {
+  __m512i pairs[8];  // of rows 2 i and 2 i + 1: even quads at 2 i, odd ones after them
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    pairs[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+#pragma GCC unroll 2
+  for (int odd = 0; odd < 2; ++odd) {
+    const __m512i low0 = __builtin_shufflevector(pairs[odd], pairs[odd + 2], 0, 1, 4, 5, 8, 9, 12, 13);
+    const __m512i high0 = __builtin_shufflevector(pairs[odd], pairs[odd + 2], 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m512i low1 = __builtin_shufflevector(pairs[odd + 4], pairs[odd + 6], 0, 1, 4, 5, 8, 9, 12, 13);
+    const __m512i high1 = __builtin_shufflevector(pairs[odd + 4], pairs[odd + 6], 2, 3, 6, 7, 10, 11, 14, 15);
+    rows[odd] = __builtin_shufflevector(low0, low1, 0, 1, 4, 5, 8, 9, 12, 13);
+    rows[odd + 2] = __builtin_shufflevector(high0, high1, 0, 1, 4, 5, 8, 9, 12, 13);
+    rows[odd + 4] = __builtin_shufflevector(low0, low1, 2, 3, 6, 7, 10, 11, 14, 15);
+    rows[odd + 6] = __builtin_shufflevector(high0, high1, 2, 3, 6, 7, 10, 11, 14, 15);
+  }
+}
+
+// A tile of bfloat16, see PanelKernels::pack: quad q of row r is the 8 bytes at q * count + r.
+inline void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int64_t kPackAhead = 96;  // floats
+  const auto cut = [inputs](const float* row, int64_t i) {
+    const int64_t left = std::clamp<int64_t>(inputs - i, 0, 16);
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), row + (left > 0 ? i : 0));
+  };
+  for (int64_t i = 0; i < inputs; i += 32) {
+    const int64_t quads = std::min<int64_t>(8, (inputs - i + 3) / 4);
+    auto* dst = static_cast<uint64_t*>(tile) + i / 4 * count;
+    if (count == 1) {
+      const __m512i bits = roundPair(cut(rows[0], i), cut(rows[0], i + 16));
+      _mm512_mask_storeu_epi64(dst, static_cast<__mmask8>((1u << quads) - 1), bits);
+      continue;
+    }
+    for (int first = 0; first < count; first += 8) {
+      const int some = std::min(8, count - first);
+      __m512i bits[8] = {};
+      for (int r = 0; r < some; ++r) {
+        // More rows than the prefetchers follow.
+        _mm_prefetch(rows[first + r] + i + kPackAhead, _MM_HINT_T0);
+        _mm_prefetch(rows[first + r] + i + kPackAhead + 16, _MM_HINT_T0);
+        bits[r] = roundPair(cut(rows[first + r], i), cut(rows[first + r], i + 16));
+      }
+      transpose(bits);
+      const auto mask = static_cast<__mmask8>((1u << some) - 1);
+      for (int64_t q = 0; q < quads; ++q) _mm512_mask_storeu_epi64(dst + q * count + first, mask, bits[q]);
+    }
+  }
+}
+
+// The accumulators of kRows x kPanels panels from column col on, moved between registers and y.
+template <int kRows, int kPanels>
+struct Accumulators {
+  __m512 sum[kRows][kPanels];
+
+  static bool whole(const PanelArgs& args, int64_t col) {
+    return args.skip <= col && args.cols - col >= kPanels * kPanelCols;
+  }
+  static __mmask16 columns(const PanelArgs& args, int64_t col) {
+    const int64_t from = std::clamp<int64_t>(args.skip - col, 0, kPanelCols);
+    const int64_t to = std::clamp<int64_t>(args.cols - col, from, kPanelCols);
+    return static_cast<__mmask16>((1u << to) - (1u << from));
+  }
+  HWY_INLINE void load(const PanelArgs& args, int64_t col) {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_loadu_ps(args.y[r] + col + p * kPanelCols);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) sum[r][p] = _mm512_maskz_loadu_ps(mask, args.y[r] + col);
+    }
+  }
+  HWY_INLINE void store(const PanelArgs& args, int64_t col) const {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(args.y[r] + col + p * kPanelCols, sum[r][p]);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(args.y[r] + col, mask, sum[r][p]);
+    }
+  }
+};
+
+// An input pair of a tile: x[row] at byte 8 * row.
+HWY_INLINE __m512bh broadcast(const std::byte* x) {
+  int pair;
+  std::memcpy(&pair, x, sizeof pair);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
+// Bytes from a weight to those that are prefetched with it, to the first cache and to the second.
+struct Ahead {
+  int64_t near = 0, far = 0;
+};
+// A few rows leave a stream to the hardware's prefetchers, which are then best left alone; with more the products take
+// as long as memory does and the core looks ahead too little.
+constexpr bool prefetches(int rows) { return rows > 4; }
+inline constexpr int64_t kNear = 1024, kFar = 4096;
+
+// One input pair of kPanels panels.
+template <class Format, bool kPrefetch, int kRows, int kPanels>
+HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int64_t i, const Ahead& ahead,
+                             const std::byte* x, __m512 (&sum)[kRows][kPanels]) {
+  __m512bh w[kPanels];
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) {
+    const std::byte* panel = panels + p * args.panel_stride;
+    if (kPrefetch) {
+      _mm_prefetch(Format::at(panel + ahead.near, args.input_stride, i), _MM_HINT_T0);
+      _mm_prefetch(Format::at(panel + ahead.far, args.input_stride, i), _MM_HINT_T1);
+    }
+    w[p] = Format::load(panel, args.input_stride, i);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const __m512bh xr = broadcast(x + 8 * r);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_dpbf16_ps(sum[r][p], xr, w[p]);
+  }
+}
+
+// Inputs [begin, end), whole quads, of kPanels panels.
+template <class Format, bool kPrefetch, int kRows, int kPanels>
+HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
+                              const Ahead& ahead, const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
+  const std::byte* x = static_cast<const std::byte*>(args.x) + begin * 2 * kRows;
+  for (int64_t i = begin; i < end; i += 4, x += 8 * kRows) {
+    for (int line = 0; line < args.next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+    multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i, ahead, x, sum);
+    multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
+  }
+}
+
+// kPanels panels from column col on.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+  Accumulators<kRows, kPanels> acc;
+  if (args.accumulate) {
+    acc.load(args, col);
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) acc.sum[r][p] = _mm512_setzero_ps();
+    }
+  }
+  const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
+  const int64_t quads_end = args.inputs / 4 * 4;
+  if (prefetches(kRows) && args.stream) {
+    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    const auto before = [&](int64_t bytes) {
+      return std::max<int64_t>(0, quads_end - bytes / args.input_stride * Format::kInputsPerStride) / 4 * 4;
+    };
+    const int64_t ends[] = {0, before(kFar), before(kNear), quads_end};
+    Ahead ahead{kNear, kFar};
+    for (int stretch = 0; stretch < 3; ++stretch) {
+      multiplyQuads<Format, prefetches(kRows), kRows, kPanels>(args, panels, ends[stretch], ends[stretch + 1], ahead,
+                                                               next, acc.sum);
+      (stretch == 0 ? ahead.far : ahead.near) += (kPanels - 1) * args.panel_stride;
+    }
+  } else {
+    multiplyQuads<Format, false, kRows, kPanels>(args, panels, 0, quads_end, {}, next, acc.sum);
+  }
+  // The tile's last quad and the weights' last pair are padded with zeros.
+  const std::byte* x = static_cast<const std::byte*>(args.x) + quads_end * 2 * kRows;
+  for (int64_t i = quads_end; i < args.inputs; i += 2, x += 4) {
+    multiplyPair<Format, false, kRows, kPanels>(args, panels, i, {}, x, acc.sum);
+  }
+  acc.store(args, col);
+}
+
+template <class Format, int kRows>
+void panelProduct(const PanelArgs& args) {
+  constexpr int kMost = panelsAtOnce(kRows);
+  auto* next = static_cast<const std::byte*>(args.next);
+  int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
+  for (int64_t col = 0; left > 0;) {
+    // Four as two and two rather than three and one.
+    const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
+    if (now == kMost) {
+      panelBlock<Format, kRows, kMost>(args, col, next);
+    } else if (now == 2) {
+      panelBlock<Format, kRows, 2>(args, col, next);
+    } else {
+      panelBlock<Format, kRows, 1>(args, col, next);
+    }
+    left -= now;
+    col += now * kPanelCols;
+  }
+}
+
+inline void scaleColumns(const float* factors, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(count - i, 16)) - 1);
+    const __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, y + i), _mm512_maskz_loadu_ps(mask, factors + i));
+    _mm512_mask_storeu_ps(y + i, mask, product);
+  }
+}
+
+template <class Format, int... kRows>
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  kernels.pack = &packTile;
+  kernels.element_bytes = 2;
+  ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
+  for (int rows = 1; rows <= kTileRows; ++rows) kernels.passes[rows] = 1;
+  kernels.scale_columns = &scaleColumns;
+  return kernels;
+}
+
+template <class Format>
+const PanelKernels* formatKernels() {
+  static constexpr PanelKernels kernels = makeKernels<Format>(std::make_integer_sequence<int, kTileRows>());
+  return &kernels;
+}
+
+}  // namespace chorus::dot
+CHORUS_END_DOT_CODE
+#endif
