@@ -1,13 +1,16 @@
+// chorus_step_probe make DIR
 // chorus_step_probe ops|count ISA ENGINE_DIR [ADAPTERS_DIR]
 //
-// ops: prints the ops of each fixed step. count: runs each step once, then once more within chorusMeasuredStep, after
-// which it passes through chorusStepDone; for callgrind, which counts the one and dumps at the other. Both print the
-// steps' names in order. Without ADAPTERS_DIR no adapter is loaded and the steps that use them are left out.
+// make: writes a small random model to DIR/base and adapters to DIR/adapters, always the same. ops: prints the ops of
+// each fixed step. count: runs each step within chorusMeasuredStep, after which it passes through chorusStepDone; for
+// callgrind, which counts the one and dumps at the other. Both print the steps' names in order. Without ADAPTERS_DIR no
+// adapter is loaded and the steps that use them are left out.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <random>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +18,7 @@
 #include "fixed_steps.h"
 #include "lora/adapter.h"
 #include "lora/source_peft.h"
+#include "random_llama.h"
 #include "recording_backend.h"
 
 namespace {
@@ -31,6 +35,18 @@ extern "C" {
 
 namespace chorus {
 namespace {
+
+// Large enough that kernels, not what surrounds them, are most of a step; small enough for a simulated processor.
+void makeModel(const std::filesystem::path& dir) {
+  test::RandomLlama model{
+      .layers = 2, .hidden = 256, .heads = 8, .kv_heads = 4, .head_size = 32, .mlp = 704, .vocab = 512};
+  std::mt19937_64 random(20240229);
+  test::fillWeights(model, random);
+  test::writeModel(model, dir / "base");
+  for (int i = 0; i < 3; ++i) {
+    test::writeRandomAdapter(model, /*dora=*/i == 2, random, dir / "adapters" / ("lora-" + std::to_string(i)));
+  }
+}
 
 std::vector<std::shared_ptr<const PreparedAdapter>> prepareAll(const RankGroup& ranks, const std::string& dir) {
   std::vector<std::filesystem::path> found;
@@ -62,8 +78,8 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
   const auto adapters = adapters_dir.empty() ? decltype(prepareAll(ranks, dir)){} : prepareAll(ranks, adapters_dir);
   const auto steps = fixedSteps(engines.front()->config().vocab_size, adapters);
   if (mode == "count") {
+    ranks.run(steps[1].input);  // what is made at the first use of anything
     for (const FixedStep& step : steps) {
-      ranks.run(step.input);
       chorusMeasuredStep(ranks, step.input);
       chorusStepDone();
       std::printf("%s\n", step.name.c_str());
@@ -87,12 +103,15 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if ((argc != 4 && argc != 5) || (mode != "ops" && mode != "count")) {
-    std::fprintf(stderr, "usage: %s ops|count ISA ENGINE_DIR [ADAPTERS_DIR]\n", argv[0]);
-    return 2;
-  }
   try {
-    chorus::run(mode, argv[2], argv[3], argc == 5 ? argv[4] : "");
+    if (mode == "make" && argc == 3) {
+      chorus::makeModel(argv[2]);
+    } else if ((mode == "ops" || mode == "count") && (argc == 4 || argc == 5)) {
+      chorus::run(mode, argv[2], argv[3], argc == 5 ? argv[4] : "");
+    } else {
+      std::fprintf(stderr, "usage: %s make DIR\n       %s ops|count ISA ENGINE_DIR [ADAPTERS_DIR]\n", argv[0], argv[0]);
+      return 2;
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
     return 1;
