@@ -6,7 +6,7 @@
   tests    no skipped or disabled test, no test that cannot fail
   words    no TODO, no commented-out include, no conflict left by a merge
   docs     every file and directory that a page of documentation names in backticks exists
-  fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug
+  fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug that applies
   weight   goldens, fuzz corpora and the demo stay within their sizes
 """
 import pathlib
@@ -80,11 +80,20 @@ def check_fuzz_target(path):
         complain(path, 1, "has no planted bug in tests/fuzz/planted")
 
 
+def check_planted_bug(path):
+    # --dry-run: the tree stays as it is; fuzz and offsets are as good as planted_bugs.py takes them
+    applied = subprocess.run(["patch", "--dry-run", "-s", "-f", "-p1", "-i", path], cwd=root, capture_output=True)
+    if applied.returncode != 0:
+        complain(path, 1, "no longer applies to the source")
+
+
 for file in files:
     if file.name.endswith("_fuzz.cc"):
         check_fuzz_target(file)
     if file.suffix in {".cc", ".h", ".cu", ".cuh"}:
         check_source(file)
+    if file.suffix == ".patch":
+        check_planted_bug(file)
 for file in files:
     if file.suffix in {".cc", ".h", ".md", ".py", ".sh", ".json", ".txt", ".cmake"}:
         for mark in re.finditer(rb"^(?:<{7}|>{7}) ", file.read_bytes(), re.M):

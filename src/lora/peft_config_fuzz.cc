@@ -1,6 +1,6 @@
 // Any bytes as adapter_config.json: refused with an Error, or a config that ranks every module name in bounded time.
 // parses: src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc src/lora/module_pattern.cc
-// src/text/tokenizer/regex.cc
+// parses: src/text/tokenizer/regex.cc
 #include <cstdint>
 
 #include "base/error.h"

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "server/model/loaded_model.h"
-#include "server/openai/routes.h"
-#include "server/model/served_engine.h"
 #include "server/http/shutdown_signal.h"
+#include "server/model/loaded_model.h"
+#include "server/model/served_engine.h"
+#include "server/openai/routes.h"
 
 namespace chorus::server {
 namespace {

@@ -25,6 +25,7 @@
 #include "formats/torch_file.h"
 #include "lora/peft_config.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_schema.h"
 
 namespace chorus {
 namespace {
@@ -59,11 +60,12 @@ std::string npyDigest(Bytes bytes) {
   return hash.hex();
 }
 
-Json jsonOf(Bytes bytes) { return parseJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "file"); }
+std::string_view textOf(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+Json jsonOf(Bytes bytes) { return parseJson(textOf(bytes), "file"); }
 
 // A digest for each text and id of references.py.
 std::string tokenizerDigest(Bytes bytes) {
-  const auto tokenizer = Tokenizer::fromJson(jsonOf(bytes), Json(), "file");
+  const auto tokenizer = Tokenizer::fromJson(parseTokenizerJson(textOf(bytes), "file"), Json(), "file");
   std::string digest;
   const auto add = [&](const std::string& item) {
     digest += (digest.empty() ? "" : ",") + hashOf(std::as_bytes(std::span(item))).substr(0, 12);
@@ -87,7 +89,7 @@ const std::map<std::string, std::function<std::string(Bytes)>>& readers() {
       {"tokenizer", tokenizerDigest},
       {"adapter_config",
        [](Bytes b) {
-         const PeftConfig config = PeftConfig::parse({reinterpret_cast<const char*>(b.data()), b.size()}, "file");
+         const PeftConfig config = PeftConfig::parse(textOf(b), "file");
          return fmt::format("{} {}", config.rankOf("model.layers.1.self_attn.q_proj"),
                             config.modules.includes("model.layers.1.self_attn.q_proj"));
        }},

@@ -13,8 +13,9 @@ namespace chorus {
 // cache.
 //   out[head] = softmax(q . k * scale) v,   KV head = head / (num_heads / num_kv_heads)
 // q: [rows, num_heads * head_size] (a view into qkv, its stride the qkv width),
-// out: [rows, num_heads * head_size]. A row's result is bit-identical however its sequence was chunked and whatever shares the step:
-// keys are folded in runs of kAttentionRun positions aligned to 0, in order, by online softmax in float32.
+// out: [rows, num_heads * head_size]. A row's result is bit-identical however its sequence was chunked and whatever
+// shares the step: keys are folded in runs of kAttentionRun positions aligned to 0, in order, by online softmax in
+// float32.
 struct AttentionArgs {
   ConstMatrix q;
   int32_t num_heads = 0;

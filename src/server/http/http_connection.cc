@@ -4,7 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 
-#include "server/openai/errors.h"
+#include "server/errors.h"
 #include "server/http/http_wire.h"
 
 namespace chorus::server {

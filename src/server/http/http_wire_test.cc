@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/openai/errors.h"
+#include "server/errors.h"
 
 namespace chorus::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "server/openai/fakes.h"
+#include "server/testing/fakes.h"
 
 namespace chorus::server {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "server/model/adapter_directory.h"
 #include "server/model/adapter_texts.h"
-#include "server/openai/api_context.h"
-#include "server/serve_options.h"
+#include "server/model/api_context.h"
 #include "server/model/served_engine.h"
+#include "server/serve_options.h"
 
 namespace chorus::server {
 

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "server/openai/fakes.h"
 #include "server/openai/routes.h"
+#include "server/testing/fakes.h"
 
 namespace chorus::server {
 namespace {
@@ -90,7 +90,7 @@ TEST_F(LoadedModelTest, StreamsCarryTheSameText) {
       text += chunk["choices"][0]["delta"].value("content", "");
       at = end;
     }
-    EXPECT_EQ(text, row["text"]);
+    EXPECT_EQ(text, row["text"].get<std::string>());
   }
 }
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "server/openai/api_context.h"
 #include "server/http/http.h"
+#include "server/model/api_context.h"
 
 namespace chorus::server {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "server/openai/errors.h"
+#include "server/errors.h"
 #include "server/openai/request_json.h"
 
 namespace chorus::server {

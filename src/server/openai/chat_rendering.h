@@ -1,8 +1,8 @@
 // The fields of a chat request that vLLM has for the template.
 #pragma once
 
-#include "server/openai/request_json.h"
 #include "server/model/text_codec.h"
+#include "server/openai/request_json.h"
 
 namespace chorus::server {
 

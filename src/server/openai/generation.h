@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/api_context.h"
-#include "server/openai/errors.h"
+#include "server/errors.h"
+#include "server/model/api_context.h"
 #include "server/openai/openai_types.h"
 #include "server/openai/token_rules.h"
 

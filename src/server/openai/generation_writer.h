@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/generation.h"
 #include "server/http/http.h"
+#include "server/openai/generation.h"
 
 namespace chorus::server {
 

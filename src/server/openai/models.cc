@@ -1,7 +1,7 @@
 #include "server/openai/models.h"
 
 #include "base/sha256.h"
-#include "server/openai/errors.h"
+#include "server/errors.h"
 #include "server/openai/generation_writer.h"
 
 namespace chorus::server {

@@ -2,7 +2,7 @@
 // parses: src/server/openai/openai_types.cc src/server/openai/request_json.cc src/server/openai/chat_messages.cc
 #include <cstdlib>
 
-#include "server/openai/errors.h"
+#include "server/errors.h"
 #include "server/openai/openai_types.h"
 
 namespace {

@@ -4,9 +4,9 @@
 
 #include <limits>
 
+#include "server/errors.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_rendering.h"
-#include "server/openai/errors.h"
 #include "server/openai/request_json.h"
 #include "server/openai/unsupported_fields.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "server/openai/sampling_fields.h"
 #include "server/model/text_codec.h"
+#include "server/openai/sampling_fields.h"
 
 namespace chorus::server {
 

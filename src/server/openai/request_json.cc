@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "server/openai/errors.h"
+#include "server/errors.h"
 
 namespace chorus::server {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "server/errors.h"
 #include "server/openai/chat.h"
 #include "server/openai/completions.h"
-#include "server/openai/errors.h"
 #include "server/openai/generation_writer.h"
 #include "server/openai/models.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "server/openai/fakes.h"
+#include "server/testing/fakes.h"
 
 namespace chorus::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/sampling/sampling_params.h"
-#include "server/openai/errors.h"
+#include "server/errors.h"
 
 namespace chorus::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "chorus/request.h"
-#include "server/openai/api_context.h"
+#include "server/model/api_context.h"
 #include "server/openai/sampling_fields.h"
 
 namespace chorus::server {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "server/openai/errors.h"
+#include "server/errors.h"
 
 namespace chorus::server {
 namespace {

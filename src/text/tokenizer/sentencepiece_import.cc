@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/unicode.h"
 #include "text/tokenizer/vocabulary.h"
+#include "text/unicode.h"
 
 namespace chorus {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "text/tokenizer/bpe_model.h"
-#include "text/unicode.h"
 #include "text/tokenizer/unigram_model.h"
+#include "text/unicode.h"
 
 namespace chorus {
 

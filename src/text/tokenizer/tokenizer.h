@@ -20,9 +20,9 @@ class Decoder;
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
  public:
-  // Reads a directory's files (text/tokenizer/tokenizer_files.h): tokenizer.json, or a sentencepiece tokenizer.model. Throws
-  // Error that names the file and the field; a component that is not supported is kUnsupported with its name, never
-  // ignored.
+  // Reads a directory's files (text/tokenizer/tokenizer_files.h): tokenizer.json, or a sentencepiece tokenizer.model.
+  // Throws Error that names the file and the field; a component that is not supported is kUnsupported with its name,
+  // never ignored.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& dir);
   // The same from parsed documents; config may be null.
   static std::shared_ptr<const Tokenizer> fromJson(const Json& tokenizer, const Json& config,

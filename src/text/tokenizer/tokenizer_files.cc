@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "formats/sentencepiece_model.h"
 #include "text/tokenizer/sentencepiece_import.h"
+#include "text/tokenizer/tokenizer_schema.h"
 #include "text/unicode.h"
 
 namespace chorus {
@@ -133,7 +134,7 @@ TokenizerFiles readTokenizerFiles(const fs::path& dir, const fs::path& fallback)
   if (!files.config.is_object()) files.config = Json::object();
   addSpecialTokensMap(directory.readJson("special_tokens_map.json"), files.config);
   if (is_json) {
-    files.tokenizer = readJsonFile(path);
+    files.tokenizer = parseTokenizerJson(readFile(path, kMaxModelBytes), files.source);
   } else {
     const std::string bytes = readFile(path, kMaxModelBytes);
     addAddedTokens(directory.readJson("added_tokens.json"), files.config, files.source);

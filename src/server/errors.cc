@@ -1,4 +1,4 @@
-#include "server/openai/errors.h"
+#include "server/errors.h"
 
 #include <fmt/format.h>
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "server/model/engine_client.h"
 #include "server/http/http.h"
+#include "server/model/engine_client.h"
 #include "server/model/text_codec.h"
 
 namespace chorus::server {

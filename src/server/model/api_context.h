@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 
+#include "server/http/worker_pool.h"
 #include "server/model/engine_client.h"
 #include "server/model/generation_defaults.h"
 #include "server/model/model_catalog.h"
-#include "server/http/worker_pool.h"
 
 namespace chorus::server {
 
