@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12; with --ci also the clang tools of the checks. Uses sudo when
+# Installs what building and testing need on Debian 12; with --ci also clang's tools and valgrind for the checks. Uses sudo when
 # not root. Does nothing when all is there.
 set -euo pipefail
 
@@ -9,7 +9,7 @@ packages=(
   libonig-dev libutf8proc-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
-  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev)
+  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev valgrind)
 fi
 
 missing=()

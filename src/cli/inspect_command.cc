@@ -56,7 +56,7 @@ void runInspect(const InspectArgs& args) {
                                      : found.table(args.path);
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-  if (refusal) throw *refusal;
+  if (refusal) throw Error(*refusal);
 }
 }  // namespace
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/bench_command.h"
+#include "cli/bench/bench_command.h"
 #include "cli/build_command.h"
 #include "cli/convert_command.h"
 #include "cli/inspect_command.h"

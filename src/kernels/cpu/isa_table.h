@@ -2,9 +2,11 @@
 // learns which there are.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "kernels/variant.h"
 
 namespace chorus {
@@ -18,6 +20,13 @@ struct IsaKernel {
 // Least set first, never empty: the first runs on every machine.
 template <typename Kernel>
 using IsaTable = std::span<const IsaKernel<Kernel>>;
+
+// What `make` returns; nothing where the machine lacks the set, which `make` may have been compiled for as well.
+template <typename Kernel>
+Kernel kernelIfAvailable(Isa isa, Kernel (*make)()) {
+  const std::vector<Isa>& available = availableIsas();
+  return std::find(available.begin(), available.end(), isa) != available.end() ? make() : Kernel{};
+}
 
 // The last entry whose set `isa` includes.
 template <typename Kernel>

@@ -9,12 +9,14 @@
 #include "kernels/cpu/isa_table.h"
 
 #if HWY_TARGETS & HWY_AVX2
-#define CHORUS_AVX2_ENTRY(function) {::chorus::Isa::kAvx2, N_AVX2::function()},
+#define CHORUS_AVX2_ENTRY(function) \
+  {::chorus::Isa::kAvx2, ::chorus::kernelIfAvailable(::chorus::Isa::kAvx2, N_AVX2::function)},
 #else
 #define CHORUS_AVX2_ENTRY(function)
 #endif
 #if HWY_TARGETS & HWY_AVX3
-#define CHORUS_AVX512_ENTRY(function) {::chorus::Isa::kAvx512, N_AVX3::function()},
+#define CHORUS_AVX512_ENTRY(function) \
+  {::chorus::Isa::kAvx512, ::chorus::kernelIfAvailable(::chorus::Isa::kAvx512, N_AVX3::function)},
 #else
 #define CHORUS_AVX512_ENTRY(function)
 #endif

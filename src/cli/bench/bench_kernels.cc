@@ -1,4 +1,4 @@
-#include "cli/bench_kernels.h"
+#include "cli/bench/bench_kernels.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""One peer of bench/compare.py, loaded once: reads a JSON request a line and answers with a JSON line.
+
+    peer_worker.py --peer hf|vllm --model DIR [--adapters DIR --mixed N --rank R] --threads T --batch LARGEST
+    peer_worker.py --peer onednn --threads T
+
+Answers first {"ready": true, "versions": {...}} or {"absent": why}. A request {"batch", "prompt", "new", "adapters"} is
+answered by {"first_s": time until every sequence has its first token, "rest_s": time of the `new` tokens after it}; of
+onednn {} by {"flops": operations per second of a bfloat16 product of 1024 x 4096 x 4096}. Prompts are random tokens,
+decoding is greedy and ignores end tokens.
+"""
+import argparse
+import json
+import os
+import random
+import sys
+import time
+
+
+class Absent(Exception):
+    pass
+
+
+def adapter_path(args, index):
+    return sorted(entry.path for entry in os.scandir(args.adapters) if entry.is_dir())[index]
+
+
+class HuggingFace:
+    """transformers, with PEFT where a pass has adapters: each row names its own."""
+
+    def __init__(self, args):
+        import torch
+        import transformers
+        self.torch = torch
+        torch.set_num_threads(args.threads)
+        self.base = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()
+        self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        self.vocabulary = self.base.config.vocab_size
+        self.mixed = None
+        if args.mixed:
+            import peft
+            self.versions["peft"] = peft.__version__
+            self.mixed = peft.PeftModel.from_pretrained(self.base, adapter_path(args, 0), adapter_name="a0")
+            for i in range(1, args.mixed):
+                self.mixed.load_adapter(adapter_path(args, i), adapter_name=f"a{i}")
+
+        class Clock(transformers.StoppingCriteria):
+            """Sees every token as it comes."""
+
+            def __init__(self):
+                self.times = []
+
+            def __call__(self, ids, scores, **kwargs):
+                self.times.append(time.perf_counter())
+                return torch.zeros(ids.shape[0], dtype=torch.bool)
+        self.clock = Clock
+        self.criteria = transformers.StoppingCriteriaList
+
+    def run(self, batch, prompt, new, adapters):
+        torch, clock = self.torch, self.clock()
+        ids = torch.randint(0, self.vocabulary, (batch, prompt))
+        options = {"adapter_names": [f"a{i % adapters}" for i in range(batch)]} if adapters else {}
+        generate = self.mixed.generate if adapters else self.base.generate
+        with torch.no_grad():
+            begin = time.perf_counter()
+            generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=new + 1, min_new_tokens=new + 1,
+                     do_sample=False, stopping_criteria=self.criteria([clock]), **options)
+        if len(clock.times) != new + 1:
+            raise RuntimeError(f"{len(clock.times)} tokens came instead of {new + 1}")
+        return {"first_s": clock.times[0] - begin, "rest_s": clock.times[-1] - clock.times[0]}
+
+
+class Vllm:
+    """vLLM in one process; the tokens after the first are a run of all less a run of one, as it shows no times."""
+
+    def __init__(self, args):
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{args.threads - 1}")
+        import vllm
+        from vllm.lora.request import LoRARequest
+        self.args, self.vllm, self.lora_request = args, vllm, LoRARequest
+        options = {}
+        if args.mixed:
+            options = {"enable_lora": True, "max_loras": args.mixed, "max_cpu_loras": args.mixed,
+                       "max_lora_rank": args.rank}
+        self.llm = vllm.LLM(args.model, dtype="bfloat16", max_model_len=2048, max_num_seqs=args.batch,
+                            enable_prefix_caching=False, **options)
+        self.vocabulary = self.llm.llm_engine.model_config.get_vocab_size()
+        import torch
+        self.versions = {"vllm": vllm.__version__, "torch": torch.__version__}
+
+    def once(self, batch, prompt, new, adapters):
+        prompts = [{"prompt_token_ids": [random.randrange(self.vocabulary) for _ in range(prompt)]} for _ in range(batch)]
+        lora = None
+        if adapters:
+            lora = [self.lora_request(f"a{i % adapters}", 1 + i % adapters, adapter_path(self.args, i % adapters))
+                    for i in range(batch)]
+        sampling = self.vllm.SamplingParams(temperature=0, max_tokens=new, ignore_eos=True, detokenize=False)
+        begin = time.perf_counter()
+        self.llm.generate(prompts, sampling, lora_request=lora, use_tqdm=False)
+        return time.perf_counter() - begin
+
+    def run(self, batch, prompt, new, adapters):
+        first = self.once(batch, prompt, 1, adapters)
+        return {"first_s": first, "rest_s": self.once(batch, prompt, new + 1, adapters) - first}
+
+
+class OneDnn:
+    """The product roof: torch multiplies bfloat16 matrices by oneDNN."""
+
+    def __init__(self, args):
+        import torch
+        if not torch.backends.mkldnn.is_available():
+            raise Absent("torch was built without oneDNN")
+        torch.set_num_threads(args.threads)
+        self.torch, self.versions = torch, {"torch": torch.__version__}
+        self.a = torch.randn(1024, 4096).to(torch.bfloat16)
+        self.b = torch.randn(4096, 4096).to(torch.bfloat16)
+
+    def run(self):
+        times = []
+        with self.torch.no_grad():
+            for _ in range(7):
+                begin = time.perf_counter()
+                self.torch.nn.functional.linear(self.a, self.b)
+                times.append(time.perf_counter() - begin)
+        return {"flops": 2 * 1024 * 4096 * 4096 / min(times[2:])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", choices=["hf", "vllm", "onednn"], required=True)
+    parser.add_argument("--model")
+    parser.add_argument("--adapters")
+    parser.add_argument("--mixed", type=int, default=0)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=1)
+    args = parser.parse_args()
+    # Libraries print where they like; answers alone go to the first standard output.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(value):
+        print(json.dumps(value), file=answers, flush=True)
+
+    try:
+        random.seed(0)
+        peer = {"hf": HuggingFace, "vllm": Vllm, "onednn": OneDnn}[args.peer](args)
+    except (ImportError, Absent) as error:
+        answer({"absent": str(error)})
+        return
+    answer({"ready": True, "versions": peer.versions})
+    for line in sys.stdin:
+        answer(peer.run(**json.loads(line)))
+
+
+if __name__ == "__main__":
+    main()

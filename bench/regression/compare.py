@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Holds what chorus_step_probe and callgrind wrote (scripts/regression.sh) against ops.txt and instructions.txt.
+
+Exit status 1 on a difference, with a line for each; --update writes the files instead.
+"""
+import argparse
+import difflib
+import pathlib
+import re
+import sys
+
+TOLERANCE = 0.02
+HERE = pathlib.Path(__file__).resolve().parent
+UPDATE = "if it is meant, scripts/regression.sh --update"
+
+
+def ops_by_step(path):
+    """The probe's output: a step's name at the margin, its ops indented below."""
+    steps, name = {}, None
+    for line in path.read_text().splitlines():
+        if line.startswith(" "):
+            steps[name].append(line)
+        else:
+            name = line
+            steps[name] = []
+    return steps
+
+
+def instructions(path):
+    """(the program's own, all) of one callgrind dump: libraries' depend on the heap's state and on alignment."""
+    own = total = 0
+    own_object, names, skip = False, {}, False
+    for line in path.read_text().splitlines():
+        if line.startswith("ob="):
+            number, _, name = line[3:].partition(" ")
+            if name:
+                names[number] = name
+            own_object = "chorus_step_probe" in names.get(number, number)
+        elif line.startswith("cob="):  # of a called function; only names it
+            number, _, name = line[4:].partition(" ")
+            if name:
+                names[number] = name
+        elif line.startswith("calls="):
+            skip = True  # the next line is the callee's cost, counted where it is spent
+        elif re.match(r"[+\-*\d]", line):
+            if skip:
+                skip = False
+                continue
+            fields = line.split()
+            cost = int(fields[1]) if len(fields) > 1 else 0
+            total += cost
+            own += cost if own_object else 0
+    return own, total
+
+
+def counts_of(work, engine):
+    steps = (work / f"{engine}.steps").read_text().split()
+    dumps = [work / f"{engine}.counts.{i + 1}" for i in range(len(steps))]
+    return {step: instructions(dump) for step, dump in zip(steps, dumps)}
+
+
+def read_counts(path):
+    """Steps with their counts, and the compiler that made them."""
+    compiler, counts = "", {}
+    for line in path.read_text().splitlines():
+        if line.startswith("# compiler: "):
+            compiler = line[len("# compiler: "):]
+        elif line and not line.startswith("#"):
+            step, own, total = line.split()
+            counts[step] = (int(own), int(total))
+    return compiler, counts
+
+
+def counts_text(compiler, counts):
+    lines = ["# Instructions of each step on the AVX2 path with one thread: the program's own, and with libraries.",
+             f"# compiler: {compiler}"]
+    return "\n".join(lines + [f"{step} {own} {total}" for step, (own, total) in counts.items()]) + "\n"
+
+
+def major(compiler):
+    return re.findall(r"\d+", compiler.rpartition(")")[2] or compiler)[:1]
+
+
+def same_without_adapters(work, counts):
+    """An engine that could serve adapters does, where none is used, what one does that cannot."""
+    problems = []
+    plain, enabled = ops_by_step(work / "plain.ops"), ops_by_step(work / "adapters.ops")
+    for step, (own, _) in counts["plain"].items():
+        if plain[step] != enabled[step]:
+            problems.append(f"{step}: other ops where adapters are enabled and none is used")
+        if own != counts["adapters"][step][0]:
+            problems.append(f"{step}: {counts['adapters'][step][0]} instructions where adapters are enabled and none is "
+                            f"used, {own} where they are not")
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    ops_file, counts_file = HERE / "ops.txt", HERE / "instructions.txt"
+    ops = (args.work / "adapters.ops").read_text()
+    counts = {engine: counts_of(args.work, engine) for engine in ("plain", "adapters")}
+    if min(own for engine in counts.values() for own, _ in engine.values()) < 100_000:
+        sys.exit("regression: a step without instructions was counted: does callgrind see chorusMeasuredStep?")
+    problems = same_without_adapters(args.work, counts)
+    if args.update:
+        ops_file.write_text(ops)
+        counts_file.write_text(counts_text(args.compiler, counts["adapters"]))
+        print(f"regression: wrote {ops_file.name} and {counts_file.name}")
+    else:
+        diff = list(difflib.unified_diff(ops_file.read_text().splitlines(), ops.splitlines(), "ops.txt", "now", "", "", 1,
+                                         ""))
+        if diff:
+            problems.append("other ops than bench/regression/ops.txt has:\n" + "\n".join(diff))
+        compiler, expected = read_counts(counts_file)
+        if set(expected) != set(counts["adapters"]):
+            problems.append("other steps than bench/regression/instructions.txt has")
+        elif major(compiler) != major(args.compiler):
+            print(f"regression: {args.compiler} is not {compiler}: instructions are not compared with its")
+        else:
+            for step, now in counts["adapters"].items():
+                for what, was, is_now in zip(("own", "all"), expected[step], now):
+                    change = is_now / was - 1
+                    if abs(change) > TOLERANCE:
+                        problems.append(f"{step}: {is_now} {what} instructions, {100 * change:+.1f} % of {was}")
+    for step, (own, total) in counts["adapters"].items():
+        print(f"{step:26} {own:12} {total:12}")
+    for problem in problems:
+        print(f"regression: {problem}")
+    if problems:
+        sys.exit(f"regression: {len(problems)} differences; {UPDATE}")
+
+
+if __name__ == "__main__":
+    main()

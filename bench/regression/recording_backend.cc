@@ -1,0 +1,97 @@
+#include "recording_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace chorus {
+namespace {
+
+std::string matrixText(const char* field, const ConstMatrix& matrix) {
+  if (matrix.data == nullptr) return {};
+  return fmt::format(" {} {}x{}", field, matrix.rows, matrix.cols);
+}
+
+std::string weightText(const PackedWeight& weight) {
+  return fmt::format(" weight {}x{} {}", weight.out, weight.in, dtypeName(weight.dtype));
+}
+
+std::string groupText(const RowGroup& group) {
+  std::string text = " adapter rows";
+  for (const RowRange& range : group.ranges) text += fmt::format(" {}-{}", range.begin, range.end - 1);
+  for (const LinearPart& part : group.parts) text += fmt::format(" +{}r{}", part.out_begin, part.a.out);
+  return text;
+}
+
+// An op's arguments are described by the names that the contracts share, so that a new op needs nothing here.
+template <typename Args>
+std::string describe(std::string_view name, const Args& args) {
+  std::string text(name);
+#define CHORUS_FIELD(field) \
+  if constexpr (requires { ConstMatrix(args.field); }) text += matrixText(#field, args.field);
+  CHORUS_FIELD(x)
+  CHORUS_FIELD(q)
+  CHORUS_FIELD(qkv)
+  CHORUS_FIELD(fc_gate)
+  CHORUS_FIELD(residual)
+  CHORUS_FIELD(delta)
+  CHORUS_FIELD(out)
+  CHORUS_FIELD(y)
+#undef CHORUS_FIELD
+  if constexpr (requires { weightText(args.weight); }) text += weightText(args.weight);
+  if constexpr (requires { args.kv.num_kv_heads; }) {
+    text += fmt::format(" heads {}/{} kv {}", args.num_heads, args.kv.num_kv_heads, dtypeName(args.kv.dtype));
+  }
+  if constexpr (requires { args.groups; }) {
+    for (const RowGroup& group : args.groups) text += groupText(group);
+  }
+  return text;
+}
+
+}  // namespace
+
+void RecordingBackend::prepare(const StepBatch& batch, StepContext& context) {
+  lines_.push_back(fmt::format("prepare {} rows, {} sequences, {} logits rows", batch.rows(), batch.sequences.size(),
+                               batch.logits_rows.size()));
+  inner_->prepare(batch, context);
+}
+
+void RecordingBackend::download(void* host, const void* device, size_t bytes, Stream stream) {
+  lines_.push_back(fmt::format("download {} bytes", bytes));
+  inner_->download(host, device, bytes, stream);
+}
+
+#define CHORUS_OP(Name, function, name)                                                          \
+  void RecordingBackend::function(const Name##Args& args, StepContext& context, Stream stream) { \
+    lines_.push_back(describe(name, args));                                                      \
+    inner_->function(args, context, stream);                                                     \
+  }
+CHORUS_OPS(CHORUS_OP)
+#undef CHORUS_OP
+
+std::vector<std::string> folded(const std::vector<std::string>& lines) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at < lines.size();) {
+    size_t best_length = 1, best_times = 1;
+    for (size_t length = 1; length <= (lines.size() - at) / 2; ++length) {
+      const auto block = lines.begin() + static_cast<ptrdiff_t>(at);
+      size_t times = 1;
+      while (at + (times + 1) * length <= lines.size() && std::equal(block, block + static_cast<ptrdiff_t>(length),
+                                                                     block + static_cast<ptrdiff_t>(times * length))) {
+        ++times;
+      }
+      if (times > 1 && length * times > best_length * best_times) {
+        best_length = length;
+        best_times = times;
+      }
+    }
+    const std::string indent = best_times > 1 ? "  " : "";
+    if (best_times > 1) out.push_back(fmt::format("{} x {{", best_times));
+    for (size_t i = 0; i < best_length; ++i) out.push_back(indent + lines[at + i]);
+    if (best_times > 1) out.push_back("}");
+    at += best_length * best_times;
+  }
+  return out;
+}
+
+}  // namespace chorus

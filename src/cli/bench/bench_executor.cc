@@ -1,0 +1,248 @@
+#include "cli/bench/bench_executor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "cli/backend_flags.h"
+#include "cli/bench/throughput.h"
+#include "engine/engine.h"
+#include "kernels/default_isa.h"
+#include "kernels/roofline.h"
+#include "lora/source_peft.h"
+
+namespace chorus {
+namespace {
+
+struct BenchExecutorArgs {
+  std::string engine_dir, adapters_dir, json, isa, backend = "cpu", log_level = "warning";
+  std::vector<int> batches, mixed{0};
+  int prompt = 128, new_tokens = 32, threads = 0, passes = 5, warmup = 2;
+};
+
+struct Roof {
+  double read_bytes_per_s = 0;
+  double matmul_flops = 0;
+};
+
+// On threads of its own, so that the executor's sleep meanwhile.
+Roof measureRoof(const BenchExecutorArgs& args) {
+  ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, args.isa.empty() ? defaultIsa() : requireIsa(args.isa))};
+}
+
+std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
+  std::vector<std::filesystem::path> found;
+  if (dir.empty()) return found;
+  if (!std::filesystem::is_directory(dir)) fail(ErrorCode::kNotFound, "--adapters {}: not a directory", dir);
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (std::filesystem::exists(entry.path() / "adapter_config.json")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Bytes of A and B at the engine's dtype.
+size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
+  const WeightTable table = engine.architecture().weightTable(engine.config());
+  const Adapter adapter =
+      readPeftAdapter(dir, dir.filename().string(), {engine.config(), table, engine.buildConfig().max_lora_rank});
+  size_t elements = 0;
+  for (const AdapterModule& module : adapter.modules) {
+    elements += static_cast<size_t>(module.rank * (module.in + module.out));
+  }
+  return elements * dtypeSize(engine.config().dtype);
+}
+
+// One combination of batch and adapters.
+struct WorkResult {
+  ExecutorWork work;
+  std::vector<TokenTimes> passes;
+  double step_bytes = 0;
+  Roof roof;  // the better of before and after
+};
+
+using OnResult = std::function<void(const WorkResult&)>;
+
+// An executor of the engine with room for the largest of the work, and each combination measured on it.
+void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
+  const auto isa = checkedIsa(args.isa, args.backend);
+  const auto directories = adapterDirectories(args.adapters_dir);
+  const int most_adapters = *std::max_element(args.mixed.begin(), args.mixed.end());
+  if (most_adapters > static_cast<int>(directories.size())) {
+    fail(ErrorCode::kInvalidArgument, "--mixed {}: --adapters holds {} adapters", most_adapters, directories.size());
+  }
+  const auto engine = Engine::load(args.engine_dir);
+  executor::ExecutorConfig config;
+  config.numThreads = args.threads;
+  config.backend = args.backend;
+  config.isa = isa;
+  const int largest = *std::max_element(args.batches.begin(), args.batches.end());
+  if (largest > engine->buildConfig().max_batch_size) {
+    fail(ErrorCode::kInvalidArgument, "--batch {}: the engine was built with --max_batch_size {}", largest,
+         engine->buildConfig().max_batch_size);
+  }
+  const int length = (args.prompt + args.new_tokens + 1 + 63) / 64 * 64 + 64;
+  config.kvCacheConfig.maxTokens = std::max(largest * length, engine->buildConfig().max_seq_len);
+  config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = size_t{4} << 30};
+  executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
+  std::printf("%s\n", executor.getMemoryUse().table.c_str());
+  std::vector<size_t> adapter_bytes;
+  for (int i = 0; i < most_adapters; ++i) {
+    const auto& dir = directories[static_cast<size_t>(i)];
+    executor.registerAdapter(static_cast<executor::IdType>(i + 1), dir);
+    adapter_bytes.push_back(adapterBytes(dir, *engine));
+  }
+  std::set<std::pair<int, int>> measured;
+  for (const int mixed : args.mixed) {
+    for (const int batch : args.batches) {
+      const ExecutorWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
+      if (!measured.emplace(work.batch, work.adapters).second) continue;
+      const Roof before = measureRoof(args);
+      WorkResult result{.work = work, .passes = runPasses(executor, work, args.warmup, args.passes)};
+      const Roof after = measureRoof(args);
+      result.roof = {std::max(before.read_bytes_per_s, after.read_bytes_per_s),
+                     std::max(before.matmul_flops, after.matmul_flops)};
+      result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
+      onResult(result);
+      std::fflush(stdout);
+    }
+  }
+}
+
+Json rowJson(const ExecutorWork& work) {
+  return {{"batch", work.batch}, {"prompt", work.prompt}, {"new", work.new_tokens}, {"adapters", work.adapters}};
+}
+
+void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
+  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s\n", roof.read_bytes_per_s / 1e9, roof.matmul_flops / 1e12);
+  if (args.json.empty()) return;
+  const Json report = {
+      {"version", CHORUS_VERSION},
+      {"threads", args.threads > 0 ? args.threads : availableCores()},
+      {"isa", args.isa.empty() ? isaName(defaultIsa()) : std::string_view(args.isa)},
+      {"roof", {{"read_gb_per_s", roof.read_bytes_per_s / 1e9}, {"matmul_tflops", roof.matmul_flops / 1e12}}},
+      {"results", results}};
+  writeFileAtomically(args.json, report.dump(1) + "\n");
+}
+
+void raise(Roof& best, const Roof& roof) {
+  best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
+  best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
+}
+
+void runThroughput(const BenchExecutorArgs& args) {
+  initLogging(args.log_level);
+  Json results = Json::array();
+  Roof best;
+  bool headed = false;
+  measureAll(args, [&](const WorkResult& measured) {
+    if (!std::exchange(headed, true)) {
+      std::printf("%8s %8s %8s %8s %16s %16s %10s\n", "batch", "prompt", "new", "adapters", "context tok/s",
+                  "generation tok/s", "roof share");
+    }
+    const ExecutorWork& work = measured.work;
+    const ThroughputResult result = throughputOf(measured.passes, work);
+    const double share =
+        measured.step_bytes * result.generation_tokens_per_s / work.batch / measured.roof.read_bytes_per_s;
+    std::printf("%8d %8d %8d %8d %16.1f %16.2f %9.1f%%\n", work.batch, work.prompt, work.new_tokens, work.adapters,
+                result.context_tokens_per_s, result.generation_tokens_per_s, 100 * share);
+    Json row = rowJson(work);
+    row["context_tokens_per_s"] = result.context_tokens_per_s;
+    row["generation_tokens_per_s"] = result.generation_tokens_per_s;
+    row["share_of_read_roof"] = share;
+    row["step_bytes"] = measured.step_bytes;
+    results.push_back(row);
+    raise(best, measured.roof);
+  });
+  writeReport(args, best, results);
+}
+
+void runLatency(const BenchExecutorArgs& args) {
+  initLogging(args.log_level);
+  Json results = Json::array();
+  Roof best;
+  bool headed = false;
+  measureAll(args, [&](const WorkResult& measured) {
+    if (!std::exchange(headed, true)) {
+      std::printf("%6s %7s %6s %9s %-12s %10s %10s %10s %10s %10s\n", "batch", "prompt", "new", "adapters", "ms",
+                  "mean", "p50", "p90", "p99", "max");
+    }
+    const ExecutorWork& work = measured.work;
+    const LatencyResult result = latencyOf(measured.passes);
+    const auto print = [&](const char* what, const Distribution& d) {
+      std::printf("%6d %7d %6d %9d %-12s %10.3f %10.3f %10.3f %10.3f %10.3f\n", work.batch, work.prompt,
+                  work.new_tokens, work.adapters, what, d.mean * 1e3, d.p50 * 1e3, d.p90 * 1e3, d.p99 * 1e3,
+                  d.max * 1e3);
+    };
+    print("first token", result.first);
+    print("step", result.step);
+    Json row = rowJson(work);
+    row["first_token_ms"] = distributionJson(result.first, 1e3);
+    row["step_ms"] = distributionJson(result.step, 1e3);
+    row["step_bytes"] = measured.step_bytes;
+    if (result.step.count > 0) {
+      const double share = measured.step_bytes / result.step.p50 / measured.roof.read_bytes_per_s;
+      std::printf("%44s %.1f%% of the read roof\n", "median step", 100 * share);
+      row["share_of_read_roof"] = share;
+    }
+    results.push_back(row);
+    raise(best, measured.roof);
+  });
+  writeReport(args, best, results);
+}
+
+void addFlags(CLI::App& command, BenchExecutorArgs& args) {
+  command.add_option("--engine_dir", args.engine_dir, "Engine directory")->required();
+  command.add_option("--batch", args.batches, "Requests at once")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 16));
+  command.add_option("--prompt", args.prompt, "Tokens of each prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option("--new", args.new_tokens, "Tokens generated by each request after the first")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option("--adapters", args.adapters_dir, "Directory of PEFT adapter directories");
+  command.add_option("--mixed", args.mixed, "Distinct adapters over the requests of a batch")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 16));
+  command.add_option("--passes", args.passes, "Measured passes")->capture_default_str()->check(CLI::Range(1, 1000));
+  command.add_option("--warmup", args.warmup, "Passes before them")->capture_default_str()->check(CLI::Range(0, 1000));
+  command.add_option("--threads", args.threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  addBackendFlags(command, args.backend, args.isa);
+  command.add_option("--json,--output_json", args.json, "Write the figures here");
+  command.add_option("--log_level", args.log_level, "trace|debug|info|warning|error|off")->capture_default_str();
+}
+
+}  // namespace
+
+void addBenchThroughput(CLI::App& bench) {
+  auto args = std::make_shared<BenchExecutorArgs>();
+  args->batches = {1, 8, 32};
+  CLI::App* command =
+      bench.add_subcommand("throughput", "Context and generation tokens per second, medians over the passes");
+  addFlags(*command, *args);
+  command->callback([args] { runThroughput(*args); });
+}
+
+void addBenchLatency(CLI::App& bench) {
+  auto args = std::make_shared<BenchExecutorArgs>();
+  args->batches = {1};
+  CLI::App* command =
+      bench.add_subcommand("latency", "Time to the first token and of each step after it, percentiles over all passes");
+  addFlags(*command, *args);
+  command->callback([args] { runLatency(*args); });
+}
+
+}  // namespace chorus

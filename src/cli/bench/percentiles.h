@@ -1,0 +1,26 @@
+// What a set of latencies looks like.
+#pragma once
+
+#include <vector>
+
+#include "base/json.h"
+
+namespace chorus {
+
+// The value below which `percent` of the sorted, non-empty values lie, between neighbours in proportion (numpy's
+// default, R's type 7).
+double percentileOf(const std::vector<double>& sorted, double percent);
+
+double medianOf(std::vector<double> values);  // of at least one
+
+struct Distribution {
+  size_t count = 0;
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
+};
+
+// All zero without values.
+Distribution distributionOf(std::vector<double> values);
+// {"count", "mean", "p50", "p90", "p99", "max"}, each latency times `scale`; null without values.
+Json distributionJson(const Distribution& distribution, double scale);
+
+}  // namespace chorus

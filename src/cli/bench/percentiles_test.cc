@@ -1,0 +1,46 @@
+#include "cli/bench/percentiles.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace chorus {
+namespace {
+
+// Values of numpy.percentile.
+TEST(PercentilesTest, LieBetweenNeighbours) {
+  const std::vector<double> values{1, 2, 4, 8};
+  EXPECT_DOUBLE_EQ(percentileOf(values, 0), 1);
+  EXPECT_DOUBLE_EQ(percentileOf(values, 25), 1.75);
+  EXPECT_DOUBLE_EQ(percentileOf(values, 50), 3);
+  EXPECT_DOUBLE_EQ(percentileOf(values, 90), 6.8);
+  EXPECT_DOUBLE_EQ(percentileOf(values, 99), 7.88);
+  EXPECT_DOUBLE_EQ(percentileOf(values, 100), 8);
+  EXPECT_DOUBLE_EQ(percentileOf({5}, 99), 5);
+}
+
+TEST(PercentilesTest, MediansOfOddAndEvenCounts) {
+  EXPECT_DOUBLE_EQ(medianOf({9, 1, 5}), 5);
+  EXPECT_DOUBLE_EQ(medianOf({9, 1, 5, 6}), 5.5);
+}
+
+TEST(PercentilesTest, DistributionOfUnsortedValues) {
+  std::vector<double> values(101);
+  std::iota(values.rbegin(), values.rend(), 0.0);
+  const Distribution d = distributionOf(values);
+  EXPECT_EQ(d.count, 101u);
+  EXPECT_NEAR(d.mean, 50, 1e-9);
+  EXPECT_DOUBLE_EQ(d.p50, 50);
+  EXPECT_DOUBLE_EQ(d.p90, 90);
+  EXPECT_DOUBLE_EQ(d.p99, 99);
+  EXPECT_DOUBLE_EQ(d.max, 100);
+  EXPECT_EQ(distributionJson(d, 1000)["p90"], 90000.0);
+}
+
+TEST(PercentilesTest, NothingIsNoNumber) {
+  EXPECT_EQ(distributionOf({}).count, 0u);
+  EXPECT_TRUE(distributionJson(distributionOf({}), 1).is_null());
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,38 @@
+// Any bytes are an answer that is recorded, in one piece or cut anywhere: the same events, the same figures.
+// parses: src/cli/bench/serve/sse_parser.cc src/cli/bench/serve/request_record.cc
+#include <cstdint>
+#include <cstdlib>
+
+#include "cli/bench/serve/request_record.h"
+
+namespace {
+
+chorus::RequestRecord recorded(std::string_view bytes, size_t piece, int status, chorus::CallEnd end) {
+  chorus::RequestRecord record;
+  int ended = 0;
+  double time = 0;
+  chorus::StreamRecorder recorder(record, [&] { return time += 1; }, [&] { ++ended; });
+  recorder.onStatus(status);
+  for (size_t i = 0; i < bytes.size(); i += piece) recorder.onBody(bytes.substr(i, piece));
+  recorder.onEnd(end, bytes.substr(0, 100));
+  if (ended != 1 || (!record.error.empty() && record.complete())) std::abort();
+  if (record.error_text.find('\n') != std::string::npos) std::abort();
+  return record;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 1) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const size_t piece = 1 + data[0] % 16;
+  const int status = data[0] < 224 ? 200 : 429;
+  const auto end = static_cast<chorus::CallEnd>(data[0] / 16 % 6);
+  const chorus::RequestRecord whole = recorded(bytes, bytes.size() + 1, status, end);
+  const chorus::RequestRecord cut = recorded(bytes, piece, status, end);
+  if (whole.gaps.size() != cut.gaps.size() || whole.output_tokens != cut.output_tokens || whole.error != cut.error ||
+      whole.error_text != cut.error_text || whole.prompt_tokens != cut.prompt_tokens) {
+    std::abort();
+  }
+  return 0;
+}

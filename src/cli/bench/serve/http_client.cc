@@ -1,0 +1,217 @@
+#include "cli/bench/serve/http_client.h"
+
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <future>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+
+namespace chorus {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using Tcp = asio::ip::tcp;
+
+class HttpClient::Impl {
+ public:
+  Impl(const HttpTarget& target, std::chrono::milliseconds timeout);
+  void stop();
+
+  const HttpTarget target;
+  const std::chrono::milliseconds timeout;
+  asio::io_context io{1};
+  Tcp::resolver::results_type addresses;
+  std::set<std::shared_ptr<Call>> calls;  // touched on the client's thread alone
+  bool stopped = false;                   // likewise
+  std::string host_header;
+
+ private:
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io.get_executor()};
+  std::thread thread_;
+};
+
+// Everything on the client's thread.
+class HttpClient::Call : public std::enable_shared_from_this<Call> {
+ public:
+  Call(Impl& client, http::request<http::string_body> request, std::shared_ptr<CallHandler> handler)
+      : client_(client),
+        socket_(client.io),
+        timer_(client.io),
+        request_(std::move(request)),
+        handler_(std::move(handler)) {
+    parser_.body_limit(boost::none);
+  }
+
+  void start() {
+    if (client_.stopped) {
+      handler_->onEnd(CallEnd::kStopped, "");
+      return;
+    }
+    client_.calls.insert(shared_from_this());
+    timer_.expires_after(client_.timeout);
+    timer_.async_wait([self = shared_from_this()](error_code cancelled) {
+      if (!cancelled) self->finish(CallEnd::kTimedOut, "");
+    });
+    asio::async_connect(socket_, client_.addresses,
+                        [self = shared_from_this()](error_code error, const Tcp::endpoint&) {
+                          if (self->done_) return;
+                          if (error) return self->finish(CallEnd::kRefused, error.message());
+                          error_code ignored;
+                          self->socket_.set_option(Tcp::no_delay(true), ignored);
+                          self->write();
+                        });
+  }
+
+  void finish(CallEnd end, std::string_view reason) {
+    if (done_) return;
+    done_ = true;
+    error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    handler_->onEnd(end, reason);
+    client_.calls.erase(shared_from_this());
+  }
+
+ private:
+  void write() {
+    http::async_write(socket_, request_, [self = shared_from_this()](error_code error, size_t) {
+      if (self->done_) return;
+      // A server that refuses early closes while the request is still on its way: its answer may be there all the same.
+      if (error && error != asio::error::broken_pipe && error != asio::error::connection_reset) {
+        return self->finish(CallEnd::kDisconnected, error.message());
+      }
+      self->readHeader();
+    });
+  }
+
+  void readHeader() {
+    http::async_read_header(socket_, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
+      if (self->done_) return;
+      if (error) return self->fail(error);
+      self->handler_->onStatus(self->parser_.get().result_int());
+      self->readBody();
+    });
+  }
+
+  void readBody() {
+    if (parser_.is_done()) return finish(CallEnd::kComplete, "");
+    parser_.get().body().data = piece_.data();
+    parser_.get().body().size = piece_.size();
+    http::async_read_some(socket_, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
+      if (self->done_) return;
+      const size_t bytes = self->piece_.size() - self->parser_.get().body().size;
+      if (bytes > 0) self->handler_->onBody({self->piece_.data(), bytes});
+      if (error && error != http::error::need_buffer) return self->fail(error);
+      self->readBody();
+    });
+  }
+
+  void fail(error_code error) {
+    const bool no_http = error.category() == http::make_error_code(http::error::bad_version).category() &&
+                         error != http::error::end_of_stream && error != http::error::partial_message;
+    finish(no_http ? CallEnd::kBadResponse : CallEnd::kDisconnected, error.message());
+  }
+
+  Impl& client_;
+  Tcp::socket socket_;
+  asio::steady_timer timer_;
+  http::request<http::string_body> request_;
+  std::shared_ptr<CallHandler> handler_;
+  http::response_parser<http::buffer_body> parser_;
+  boost::beast::flat_buffer input_;
+  std::array<char, size_t{16} << 10> piece_;
+  bool done_ = false;
+};
+
+HttpClient::Impl::Impl(const HttpTarget& target_in, std::chrono::milliseconds timeout_in)
+    : target(target_in), timeout(timeout_in) {
+  error_code error;
+  Tcp::resolver resolver(io);
+  addresses = resolver.resolve(target.host, std::to_string(target.port), error);
+  if (error) {
+    chorus::fail(ErrorCode::kInvalidArgument, "--url: host {} has no address: {}", target.host, error.message());
+  }
+  const bool v6 = target.host.find(':') != std::string::npos;
+  host_header = fmt::format("{}{}{}:{}", v6 ? "[" : "", target.host, v6 ? "]" : "", target.port);
+  thread_ = std::thread([this] { io.run(); });
+}
+
+void HttpClient::Impl::stop() {
+  if (!thread_.joinable()) return;
+  asio::post(io, [this] {
+    stopped = true;
+    const auto running = calls;
+    for (const auto& call : running) call->finish(CallEnd::kStopped, "");
+  });
+  work_.reset();
+  thread_.join();
+}
+
+HttpClient::HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout)
+    : impl_(std::make_unique<Impl>(target, timeout)) {}
+HttpClient::~HttpClient() { stop(); }
+void HttpClient::stop() { impl_->stop(); }
+
+void HttpClient::send(std::string_view method, std::string_view path, const Headers& headers, std::string body,
+                      std::shared_ptr<CallHandler> handler) {
+  http::request<http::string_body> request(method == "GET" ? http::verb::get : http::verb::post,
+                                           impl_->target.prefix + std::string(path), 11);
+  request.set(http::field::host, impl_->host_header);
+  request.set(http::field::connection, "close");
+  for (const auto& [name, value] : headers) request.set(name, value);
+  request.body() = std::move(body);
+  request.prepare_payload();
+  auto call = std::make_shared<Call>(*impl_, std::move(request), std::move(handler));
+  asio::post(impl_->io, [call = std::move(call)] { call->start(); });
+}
+
+namespace {
+class Fetch : public CallHandler {
+ public:
+  void onStatus(int status) override { status_ = status; }
+  void onBody(std::string_view bytes) override {
+    constexpr size_t kMostBytes = size_t{64} << 20;
+    if (body_.size() + bytes.size() <= kMostBytes) body_ += bytes;
+  }
+  void onEnd(CallEnd end, std::string_view reason) override {
+    const bool whole = end == CallEnd::kComplete && status_ == 200;
+    done_.set_value(whole ? std::nullopt
+                          : std::make_optional(status_ == 0 ? std::string(reason) : fmt::format("status {}", status_)));
+  }
+  std::string take(const std::string& path) {
+    if (const auto problem = done_.get_future().get()) {
+      fail(ErrorCode::kNotFound, "--url: {} was not answered: {}", path, problem->empty() ? "time is up" : *problem);
+    }
+    return std::move(body_);
+  }
+
+ private:
+  int status_ = 0;
+  std::string body_;
+  std::promise<std::optional<std::string>> done_;
+};
+}  // namespace
+
+std::string fetchBody(HttpClient& client, const std::string& path, const HttpClient::Headers& headers) {
+  const auto fetch = std::make_shared<Fetch>();
+  client.send("GET", path, headers, "", fetch);
+  return fetch->take(path);
+}
+
+}  // namespace chorus

@@ -1,0 +1,209 @@
+#include "cli/bench/serve/http_client.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <thread>
+
+#include "base/error.h"
+#include "server/http/http.h"
+
+namespace chorus {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Answer {
+  int status = 0;
+  std::string body, reason;
+  CallEnd end = CallEnd::kComplete;
+};
+
+class Collector : public CallHandler {
+ public:
+  void onStatus(int status) override { answer_.status = status; }
+  void onBody(std::string_view bytes) override { answer_.body += bytes; }
+  void onEnd(CallEnd end, std::string_view reason) override {
+    answer_.end = end;
+    answer_.reason = reason;
+    done_.set_value(answer_);
+  }
+  Answer wait() { return done_.get_future().get(); }
+
+ private:
+  Answer answer_;
+  std::promise<Answer> done_;
+};
+
+Answer ask(HttpClient& client, const std::string& path = "/", std::string body = "") {
+  const auto collector = std::make_shared<Collector>();
+  client.send("POST", path, {{"x-test", "yes"}}, std::move(body), collector);
+  return collector->wait();
+}
+
+// A TCP server that answers one connection with given bytes and closes it; with none it keeps silent until its end.
+class RawServer {
+ public:
+  explicit RawServer(std::string answer) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(listener_, 8), 0);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port = ntohs(address.sin_port);
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      const int connection = ::accept(listener_, nullptr, nullptr);
+      char input[4096];
+      [[maybe_unused]] const auto read = ::recv(connection, input, sizeof(input), 0);
+      if (answer.empty()) {
+        while (::recv(connection, input, sizeof(input), 0) > 0) continue;  // until the client leaves
+      }
+      [[maybe_unused]] const auto sent = ::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
+      ::close(connection);
+    });
+  }
+  ~RawServer() {
+    thread_.join();
+    ::close(listener_);
+  }
+  uint16_t port = 0;
+
+ private:
+  int listener_;
+  std::thread thread_;
+};
+
+TEST(HttpClientTest, RequestsAndAnswersArriveWhole) {
+  server::HttpServer http({.port = 0}, [](server::HttpRequest request, std::shared_ptr<server::HttpExchange> exchange) {
+    exchange->respond(
+        {.status = 203, .body = request.method + request.path + std::string(request.header("x-test")) + request.body});
+  });
+  http.start();
+  HttpClient client({.host = "127.0.0.1", .port = http.port(), .prefix = "/a"}, milliseconds(10'000));
+  const std::string large(300'000, 'x');
+  const Answer answer = ask(client, "/b", large);
+  EXPECT_EQ(answer.status, 203);
+  EXPECT_EQ(answer.body, "POST/a/byes" + large);
+  EXPECT_EQ(answer.end, CallEnd::kComplete);
+}
+
+TEST(HttpClientTest, StreamsComePieceByPiece) {
+  std::promise<void> first_seen;
+  std::thread writer;
+  server::HttpServer http({.port = 0}, [&](server::HttpRequest, std::shared_ptr<server::HttpExchange> exchange) {
+    exchange->beginStream(200, "text/event-stream");
+    exchange->write("one");
+    writer = std::thread([&first_seen, exchange] {
+      first_seen.get_future().wait();
+      exchange->write("two");
+      exchange->endStream();
+    });
+  });
+  http.start();
+  class Watcher : public Collector {
+   public:
+    explicit Watcher(std::promise<void>& first) : first_(first) {}
+    void onBody(std::string_view bytes) override {
+      Collector::onBody(bytes);
+      if (bytes == "one") first_.set_value();
+    }
+
+   private:
+    std::promise<void>& first_;
+  };
+  HttpClient client({.host = "127.0.0.1", .port = http.port()}, milliseconds(10'000));
+  const auto watcher = std::make_shared<Watcher>(first_seen);
+  client.send("GET", "/", {}, "", watcher);
+  const Answer answer = watcher->wait();
+  writer.join();
+  EXPECT_EQ(answer.body, "onetwo");
+  EXPECT_EQ(answer.end, CallEnd::kComplete);
+}
+
+TEST(HttpClientTest, ManyAtOnce) {
+  server::HttpServer http({.port = 0}, [](server::HttpRequest request, std::shared_ptr<server::HttpExchange> exchange) {
+    exchange->respond({.body = request.path});
+  });
+  http.start();
+  HttpClient client({.host = "127.0.0.1", .port = http.port()}, milliseconds(10'000));
+  std::vector<std::shared_ptr<Collector>> collectors;
+  for (int i = 0; i < 200; ++i) {
+    collectors.push_back(std::make_shared<Collector>());
+    client.send("GET", "/" + std::to_string(i), {}, "", collectors.back());
+  }
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(collectors[static_cast<size_t>(i)]->wait().body, "/" + std::to_string(i));
+}
+
+Answer askRaw(std::string bytes, milliseconds timeout = milliseconds(10'000)) {
+  RawServer raw(std::move(bytes));
+  HttpClient client({.host = "127.0.0.1", .port = raw.port}, timeout);
+  return ask(client);
+}
+
+TEST(HttpClientTest, FailuresHaveTheirKinds) {
+  uint16_t closed_port = 0;
+  {
+    RawServer gone("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    closed_port = gone.port;
+    HttpClient client({.host = "127.0.0.1", .port = closed_port}, milliseconds(10'000));
+    EXPECT_EQ(ask(client).end, CallEnd::kComplete);
+  }
+  HttpClient nobody({.host = "127.0.0.1", .port = closed_port}, milliseconds(10'000));
+  EXPECT_EQ(ask(nobody).end, CallEnd::kRefused);
+  EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").end, CallEnd::kDisconnected);
+  EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n").end, CallEnd::kDisconnected);
+  EXPECT_EQ(askRaw("HTTP/1.1 2").end, CallEnd::kDisconnected);
+  EXPECT_EQ(askRaw("SSH-2.0-server\r\n\r\n").end, CallEnd::kBadResponse);
+  EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n").end, CallEnd::kBadResponse);
+  EXPECT_EQ(askRaw("", milliseconds(50)).end, CallEnd::kTimedOut);
+}
+
+TEST(HttpClientTest, StopEndsWhatIsUnderWay) {
+  RawServer silent("");
+  HttpClient client({.host = "127.0.0.1", .port = silent.port}, milliseconds(60'000));
+  const auto collector = std::make_shared<Collector>();
+  client.send("GET", "/", {}, "", collector);
+  client.stop();
+  EXPECT_EQ(collector->wait().end, CallEnd::kStopped);
+}
+
+TEST(HttpClientTest, FetchNamesThePath) {
+  server::HttpServer http({.port = 0}, [](server::HttpRequest request, std::shared_ptr<server::HttpExchange> exchange) {
+    exchange->respond({.status = request.path == "/good" ? 200 : 404, .body = "text"});
+  });
+  http.start();
+  HttpClient client({.host = "127.0.0.1", .port = http.port()}, milliseconds(10'000));
+  EXPECT_EQ(fetchBody(client, "/good", {}), "text");
+  try {
+    fetchBody(client, "/bad", {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/bad was not answered: status 404"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HttpUrlTest, Parts) {
+  const auto text = [](const char* url) {
+    const HttpTarget target = parseHttpUrl(url);
+    return target.host + "|" + std::to_string(target.port) + "|" + target.prefix;
+  };
+  EXPECT_EQ(text("http://localhost:8000"), "localhost|8000|");
+  EXPECT_EQ(text("http://localhost/"), "localhost|80|");
+  EXPECT_EQ(text("http://10.0.0.1:65535/v1"), "10.0.0.1|65535|");
+  EXPECT_EQ(text("http://[::1]:8000/gate/v1/"), "::1|8000|/gate");
+  for (const char* bad : {"", "localhost:8000", "https://x", "http://", "http://:80", "http://x:0", "http://x:65536",
+                          "http://x:", "http://x:8a", "http://[::1", "http://[::1]80", "http://u@x", "http://x/?q",
+                          "http://x/a b", "http://x\r\nh: v"}) {
+    EXPECT_THROW(parseHttpUrl(bad), Error) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,57 @@
+// The requests of a load, in the order in which they are to be sent. A pure function of its options.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/bench/serve/arrivals.h"
+#include "cli/bench/serve/model_mix.h"
+
+namespace chorus {
+
+// Uniform, both ends included.
+struct LengthRange {
+  int least = 1, most = 1;
+};
+// "128" or "64:256". Throws Error(kInvalidArgument) that names the flag.
+LengthRange parseLengthRange(const std::string& text, const std::string& flag);
+
+struct RequestPlanOptions {
+  ArrivalKind arrival = ArrivalKind::kPoisson;
+  double rate = 1.0;           // requests per second
+  int64_t requests = 0;        // at most so many; 0: no such limit
+  double duration = 0;         // seconds in which requests arrive; 0: no such limit
+  LengthRange prompt, output;  // tokens
+  int shared_prefix = 0;       // first tokens that all prompts of a model share
+  int vocabulary = 256;        // prompts are random ids below it
+  size_t models = 1;
+  double skew = 0, churn_seconds = 0;
+  uint64_t seed = 0;
+};
+
+struct PlannedRequest {
+  double time = 0;  // seconds since the start
+  size_t model = 0;
+  std::vector<int32_t> prompt;
+  int output_tokens = 0;
+};
+
+class RequestPlan {
+ public:
+  explicit RequestPlan(const RequestPlanOptions& options);
+  // None when the load is over.
+  std::optional<PlannedRequest> next();
+
+ private:
+  RequestPlanOptions options_;
+  Arrivals arrivals_;
+  ModelMix mix_;
+  std::mt19937_64 random_;
+  int64_t made_ = 0;
+};
+
+}  // namespace chorus

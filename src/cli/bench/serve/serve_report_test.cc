@@ -1,0 +1,104 @@
+#include "cli/bench/serve/serve_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace chorus {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+RequestRecord answered(size_t model, double planned, double first, int tokens, double gap) {
+  RequestRecord record{.model = model, .prompt_tokens = 10, .planned = planned, .sent = planned};
+  record.first = planned + first;
+  record.gaps.assign(static_cast<size_t>(tokens - 1), gap);
+  record.last = record.first + gap * (tokens - 1);
+  record.end = record.last;
+  record.output_tokens = tokens;
+  return record;
+}
+
+LoadResult load() {
+  LoadResult result;
+  result.records = {answered(0, 0.0, 0.1, 5, 0.02), answered(1, 1.0, 0.3, 5, 0.02), answered(1, 2.0, 0.1, 5, 0.06)};
+  RequestRecord refused{.model = 0, .planned = 3.0, .sent = 3.0};
+  refused.end = 3.1;
+  refused.error = "status 429";
+  refused.error_text = "too many";
+  result.records.push_back(refused);
+  result.seconds = 4.0;
+  return result;
+}
+
+TEST(ServeReportTest, RatesCountWhatWasAnswered) {
+  const ServeSummary s = summarizeLoad(load(), {});
+  EXPECT_EQ(s.sent, 4u);
+  EXPECT_EQ(s.complete, 3u);
+  EXPECT_EQ(s.good, 3u);
+  EXPECT_DOUBLE_EQ(s.requests_per_s, 0.75);
+  EXPECT_DOUBLE_EQ(s.prompt_tokens_per_s, 7.5);
+  EXPECT_DOUBLE_EQ(s.output_tokens_per_s, 3.75);
+  EXPECT_EQ(s.errors.at("status 429"), 1u);
+  EXPECT_EQ(s.gap.count, 12u);
+  EXPECT_NEAR(s.first.max, 0.3, 1e-9);
+  EXPECT_NEAR(s.per_token.max, 0.06, 1e-9);
+}
+
+TEST(ServeReportTest, GoodputKeepsBothTargets) {
+  EXPECT_EQ(summarizeLoad(load(), {.first_s = 0.2}).good, 2u);
+  EXPECT_EQ(summarizeLoad(load(), {.gap_s = 0.05}).good, 2u);
+  EXPECT_EQ(summarizeLoad(load(), {.first_s = 0.2, .gap_s = 0.05}).good, 1u);
+  EXPECT_DOUBLE_EQ(summarizeLoad(load(), {.first_s = 0.2, .gap_s = 0.05}).goodput_per_s, 0.25);
+}
+
+TEST(ServeReportTest, Table) {
+  const ServeTargets targets{.first_s = 0.2, .gap_s = 0.05};
+  const std::string table = serveTable(summarizeLoad(load(), targets), targets);
+  EXPECT_THAT(table, HasSubstr("4 requests sent, 3 answered in full, 1 failed"));
+  EXPECT_THAT(table, HasSubstr("1 x status 429: too many"));
+  EXPECT_THAT(table, HasSubstr("goodput 0.25 requests/s: 1 of 4 kept first token within 200 ms, 50 ms a token"));
+  EXPECT_THAT(table, Not(HasSubstr("late")));
+}
+
+TEST(ServeReportTest, ALateGeneratorSaysSo) {
+  LoadResult result = load();
+  for (RequestRecord& record : result.records) record.sent += 0.5;
+  EXPECT_THAT(serveTable(summarizeLoad(result, {}), {}), HasSubstr("generator late by"));
+}
+
+TEST(ServeReportTest, UnfinishedRequestsShowTheirTokens) {
+  LoadResult result = load();
+  result.records[0].error = RequestRecord::kUnfinished;
+  const ServeSummary s = summarizeLoad(result, {});
+  EXPECT_EQ(s.unfinished, 1u);
+  EXPECT_EQ(s.first.count, 3u);
+  EXPECT_EQ(s.gap.count, 12u);
+  EXPECT_EQ(s.latency.count, 2u);
+  EXPECT_DOUBLE_EQ(s.requests_per_s, 0.5);
+  EXPECT_THAT(serveTable(s, {}),
+              HasSubstr("2 answered in full, 1 failed, 1 unfinished when the load was stopped, in 4"));
+}
+
+TEST(ServeReportTest, JsonHasARowForEachModelAsked) {
+  const LoadResult result = load();
+  const Json json = serveJson(result, summarizeLoad(result, {}), {}, {"base", "a", "unasked"});
+  ASSERT_EQ(json["models"].size(), 2u);
+  EXPECT_EQ(json["models"][0]["model"], "base");
+  EXPECT_EQ(json["models"][0]["sent"], 2);
+  EXPECT_EQ(json["models"][0]["complete"], 1);
+  EXPECT_EQ(json["models"][1]["inter_token_ms"]["count"], 8);
+  EXPECT_EQ(json["errors"]["status 429"]["count"], 1);
+  EXPECT_TRUE(json["goodput"]["slo_ttft_ms"].is_null());
+  EXPECT_NEAR(json["time_to_first_token_ms"]["p50"].get<double>(), 100.0, 1e-6);
+}
+
+TEST(ServeReportTest, NothingAnsweredIsStillAReport) {
+  LoadResult result;
+  EXPECT_THAT(serveTable(summarizeLoad(result, {}), {}), HasSubstr("0 requests sent"));
+  EXPECT_TRUE(serveJson(result, summarizeLoad(result, {}), {}, {"base"})["latency_ms"].is_null());
+  EXPECT_THAT(serveSvg(result, "empty"), HasSubstr("(none)"));
+}
+
+}  // namespace
+}  // namespace chorus
