@@ -125,10 +125,18 @@ TEST(BatchInvariance, OneHashOverRandomSchedules) {
       ASSERT_EQ(hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
       ASSERT_EQ(generation_hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
     }
-    EXPECT_EQ(cached_tokens > 0, setting.reuse) << setting.name << ": what was cached of the watched requests";
     if (setting.provesPauses()) {
       EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": nothing was ever paused";
     }
+    // In a tight pool it depends on the threads' timing whether a schedule finds blocks; twice in a row alone always
+    // does.
+    for (int pass = 0; pass < 2; ++pass) {
+      const RunAnswer answer = runAlone(*executor, {withoutContextLogits(watched[0])})[0];
+      generation_hashes[0].insert(answer.generation_hash);
+      cached_tokens += answer.cached_tokens;
+    }
+    EXPECT_EQ(generation_hashes[0].size(), 1u) << setting.name << ", alone";
+    EXPECT_EQ(cached_tokens > 0, setting.reuse) << setting.name << ": what was cached of the watched requests";
   }
   EXPECT_NE(*hashes[0].begin(), *hashes[1].begin());
   std::printf("logits sha256 %s\n", hashes[0].begin()->c_str());
