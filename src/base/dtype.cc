@@ -104,6 +104,7 @@ float loadAsFloat(const void* data, DType dtype, size_t i) {
 }
 
 void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count) {
+  if (count == 0) return;  // memcpy takes no null pointer
   if (src_dtype == dst_dtype) {
     std::memcpy(dst, src, count * dtypeSize(src_dtype));
     return;
