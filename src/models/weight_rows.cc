@@ -58,7 +58,8 @@ WeightRow headRow(const ModelConfig& config, std::string source, std::string emb
           .stage = Stage::kLast,
           .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
           .sources = {
-              {config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0, config.vocab_size}}};
+              {config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0, config.vocab_size}},
+          .quantisable = true};
 }
 
 }  // namespace chorus

@@ -9,5 +9,7 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
+IsaTable<const PanelKernels*> int8PanelKernels();
+IsaTable<const PanelKernels*> int4PanelKernels();
 
 }  // namespace chorus

@@ -25,7 +25,8 @@ void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
 }
 
 std::span<const DType> panelFormats() {
-  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8,
+                                        DType::kInt4};
   return kFormats;
 }
 
@@ -37,6 +38,10 @@ IsaTable<const PanelKernels*> panelKernels(DType dtype) {
       return f16PanelKernels();
     case DType::kBFloat16:
       return bf16PanelKernels();
+    case DType::kInt8:
+      return int8PanelKernels();
+    case DType::kInt4:
+      return int4PanelKernels();
     default:
       fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(dtype));
   }

@@ -14,13 +14,17 @@ inline constexpr int kPanelsInTurn = 2;
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds over ascending inputs in one
 // accumulator (from zero, or from what stands in y), so that a result depends neither on the number of rows
-// nor on a split of the inputs into several calls at multiples of 4.
+// nor on a split of the inputs into several calls at multiples of 4. int8 and int4: one such chain for every group, of
+// the integers alone; the groups' sums, times their scales, are added in ascending order by one more chain, and a
+// split must fall between groups.
 struct PanelArgs {
   const float* x = nullptr;  // packed tile, see packTile
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
-  int64_t input_stride = 0;      // bytes from an input (bfloat16: an input pair) to the next within a panel
+  int64_t input_stride = 0;      // float formats: bytes from an input (bfloat16: a pair) to the next within a panel
+  int64_t group = 0;             // int8 and int4: inputs that share a scale (packedGroup)
+  DType scale_dtype = DType::kFloat32;  // and the type of the scales
   float* const* y = nullptr;     // for every row, its first column
   int64_t cols = 0;              // the last panel may be partial: no column past cols is touched
   bool accumulate = false;
@@ -46,7 +50,7 @@ inline const PanelKernels& panelKernels(Isa isa, DType dtype) { return *selectKe
 // The formats that have panel kernels.
 std::span<const DType> panelFormats();
 
-// Bytes from an input (or pair) to the next in a packed weight.
+// Bytes from an input (or pair) to the next in a packed weight of a float format.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
 
 // Writes `rows` rows of `inputs` floats as a tile: [ceil(inputs / 4)][rows][4], the last quad padded with

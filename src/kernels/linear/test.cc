@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/aligned_buffer.h"
+#include "kernels/linear/panel_kernels.h"
 #include "kernels/test_util.h"
 
 namespace chorus {
@@ -15,13 +16,51 @@ struct Weight {
   PackedWeight view;
 };
 
-Weight makeWeight(Values& values, DType dtype, int64_t out, int64_t in) {
+// A format of this dtype: of a quantised one, any group and type of scales.
+WeightFormat anyFormat(Values& values, DType dtype) {
+  if (!isQuantised(dtype)) return dtype;
+  constexpr int64_t kGroups[] = {0, 32, 64, 128};
+  constexpr DType kScales[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)]};
+}
+
+// Rows as packRows takes them, and scales as packScales does: every integer of the format, scales of about 1 / 100.
+struct Rows {
+  std::vector<std::byte> elements;
+  std::vector<float> scales;  // [out, groups]
+  int64_t groups = 0;
+
+  Rows(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
+    if (!isQuantised(format.dtype)) {
+      elements = kernel_test::asDtype(values.reals(out * in, -size, size), format.dtype);
+      return;
+    }
+    groups = format.group > 0 ? (in + format.group - 1) / format.group : 1;
+    elements.resize(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
+    for (std::byte& element : elements) element = static_cast<std::byte>(values.integer(0, 255));
+    scales = values.reals(out * groups, size * 0.005f, size * 0.02f);
+  }
+  // Rows [begin, end) of `all` into the packed weight at dst.
+  void pack(const WeightFormat& format, int64_t begin, int64_t end, int64_t in, void* dst) const {
+    const bool quantised = isQuantised(format.dtype);
+    const int64_t row_bytes = quantised ? in : in * static_cast<int64_t>(dtypeSize(format.dtype));
+    const int64_t first = format.dtype == DType::kInt4 ? begin / 2 : begin;
+    packRows(elements.data() + first * row_bytes, format, end - begin, in, begin, dst);
+    if (quantised) {
+      packScales(scales.data() + begin * groups, DType::kFloat32, format, end - begin, in, begin, dst);
+    }
+  }
+};
+
+Weight makeWeight(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
   Weight weight;
-  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(dtype, out, in))));
-  const auto rows = kernel_test::asDtype(values.reals(out * in), dtype);
-  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
-  weight.view = {weight.memory.data(), dtype, out, in};
+  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(format, out, in))));
+  Rows(values, format, out, in, size).pack(format, 0, out, in, weight.memory.data());
+  weight.view = {weight.memory.data(), format, out, in};
   return weight;
+}
+Weight makeWeight(Values& values, DType dtype, int64_t out, int64_t in) {
+  return makeWeight(values, anyFormat(values, dtype), out, in);
 }
 
 std::vector<float> unpackAll(const PackedWeight& weight) {
@@ -47,7 +86,8 @@ struct Adapters {
   std::vector<std::vector<float>> magnitudes;
   std::vector<std::vector<LinearPart>> parts;
 
-  void add(Values& values, DType dtype, int64_t in, int64_t out, const std::vector<int64_t>& ranks) {
+  void add(Values& values, DType base, int64_t in, int64_t out, const std::vector<int64_t>& ranks) {
+    const DType dtype = isQuantised(base) ? DType::kBFloat16 : base;
     std::vector<LinearPart> list;
     for (const int64_t rank : ranks) {
       LinearPart part;
@@ -195,7 +235,55 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
   }
 }
 
-using LinearTest = kernel_test::EveryVariant;
+// What the packed form says is what was packed, in plain terms.
+TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
+  Values values;
+  for (const DType dtype : {DType::kInt8, DType::kInt4}) {
+    for (const int64_t group : {0, 32, 64, 128}) {
+      for (const int64_t out : {1, 2, 15, 16, 17, 48, 101}) {
+        for (const int64_t in : {1, 3, 7, 8, 9, 31, 32, 33, 64, 130, 1023, 1024, 1025, 2100}) {
+          const WeightFormat format{dtype, group, DType::kFloat16};
+          const Rows rows(values, format, out, in);
+          AlignedBuffer memory(static_cast<size_t>(packedBytes(format, out, in)));
+          std::memset(memory.data(), 0xff, memory.size());
+          // In two pieces, the first ending anywhere: appended sources share a panel.
+          const int64_t split = values.integer(0, out) / 2 * 2;
+          rows.pack(format, 0, split, in, memory.data());
+          rows.pack(format, split, out, in, memory.data());
+          const PackedWeight weight{memory.data(), format, out, in};
+          const auto all = unpackAll(weight);
+          for (int64_t o = 0; o < out; ++o) {
+            for (int64_t i = 0; i < in; ++i) {
+              const int64_t at = (dtype == DType::kInt4 ? o / 2 : o) * in + i;
+              auto integer = static_cast<int>(static_cast<int8_t>(rows.elements[static_cast<size_t>(at)]));
+              if (dtype == DType::kInt4) {
+                integer = o % 2 == 0 ? static_cast<int8_t>(static_cast<uint8_t>(integer) << 4) >> 4 : integer >> 4;
+              }
+              const int64_t g = group > 0 ? i / group : 0;
+              const float scale = toFloat(toF16(rows.scales[static_cast<size_t>(o * rows.groups + g)]));
+              ASSERT_EQ(all[static_cast<size_t>(o * in + i)], static_cast<float>(integer) * scale)
+                  << dtypeName(dtype) << " group " << group << " feature " << o << " of " << out << " input " << i;
+            }
+          }
+          const PackedWeight padded{memory.data(), format, (out + 15) / 16 * 16, in};
+          std::vector<float> feature(static_cast<size_t>(in));
+          for (int64_t o = out; o < padded.out; ++o) {
+            unpackRow(padded, o, feature.data());
+            for (const float value : feature) ASSERT_EQ(value, 0.0f);
+          }
+        }
+      }
+    }
+  }
+}
+
+class LinearTest : public kernel_test::EveryVariant {
+ protected:
+  std::vector<DType> dtypes() const {
+    if (GetParam().dtype) return {*GetParam().dtype};
+    return {panelFormats().begin(), panelFormats().end()};
+  }
+};
 
 TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
   Values values;
@@ -330,13 +418,10 @@ TEST_P(LinearTest, DenormalWeightsCount) {
   Values values;
   Backend& backend = newBackend(2);
   const DType dtype = dtypes().front();
+  const WeightFormat format = isQuantised(dtype) ? WeightFormat{dtype, 32, DType::kBFloat16} : WeightFormat{dtype};
   const float size = dtype == DType::kFloat16 ? 3e-5f : 5e-39f;
   const int64_t out = 37, in = 70;
-  Weight weight;
-  weight.memory = AlignedBuffer(static_cast<size_t>(packedBytes(dtype, out, in)));
-  const auto rows = kernel_test::asDtype(values.reals(out * in, -size, size), dtype);
-  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
-  weight.view = {weight.memory.data(), dtype, out, in};
+  const Weight weight = makeWeight(values, format, out, in, size);
   auto x = values.reals(3 * in, 1e4f, 2e4f);
   const auto y = run(backend, x, weight.view);
   kernel_test::expectNear(y, exactly(x, weight.view), tolerance(x, weight.view), "denormal weights");
