@@ -10,8 +10,7 @@ constexpr std::string_view kWeight = "weight";
 
 // What TensorRT-LLM leaves out when a config has no exclude_modules.
 std::vector<std::string> usuallyExcluded() {
-  return {"*lm_head",         "*router", "*vocab_embedding", "*position_embedding", "*block_embedding",
-          "*shared_expert_gate"};
+  return {"*lm_head", "*router", "*vocab_embedding", "*position_embedding", "*block_embedding", "*shared_expert_gate"};
 }
 
 bool isGroupSize(int32_t size) { return size == 0 || size == 32 || size == 64 || size == 128; }
@@ -52,7 +51,8 @@ std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config) 
   checkQuantisation(config, "config.json");
   const int32_t group = quant.group_size < 0 ? 0 : quant.group_size;
   if (!isGroupSize(group)) {
-    fail(ErrorCode::kUnsupported, "config.json: quantization.group_size {} is not supported; 32, 64 and 128 are", group);
+    fail(ErrorCode::kUnsupported, "config.json: quantization.group_size {} is not supported; 32, 64 and 128 are",
+         group);
   }
   WeightQuantisation quantisation;
   quantisation.format = {*quant.quant_algo == "W8A16" ? DType::kInt8 : DType::kInt4, group, config.dtype};

@@ -1,5 +1,5 @@
-// Weight-only quantisation of a checkpoint: which rows it takes, and the names of their scales (TensorRT-LLM's W8A16 and
-// W4A16, in the plain layout that DESIGN.md and docs/quantization.md have).
+// Weight-only quantisation of a checkpoint: which rows it takes, and the names of their scales (TensorRT-LLM's W8A16
+// and W4A16, in the plain layout that DESIGN.md and docs/quantization.md have).
 //   integers   NAME.weight: int8 [out, in], or for int4 [out / 2, in], the even row of a pair in the low half of a byte
 //   scales     NAME.per_channel_scale [out], or with groups NAME.weights_scaling_factor [out, in / group]
 //   weight     integer * scale

@@ -35,7 +35,8 @@ void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view
     const TensorView* scales = file.find(name);
     const std::string weight = name.substr(0, name.size() - kGroupScale.size()) + "weight";
     const TensorView* integers = file.find(weight);
-    if (integers == nullptr || integers->shape.size() != 2 || scales->shape.size() != 2 || scales->shape[1] == 0) continue;
+    if (integers == nullptr || integers->shape.size() != 2 || scales->shape.size() != 2 || scales->shape[1] == 0)
+      continue;
     group = integers->shape[1] / scales->shape[1];
   }
   if (group && *group != config.quantization.group_size) {

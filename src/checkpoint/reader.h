@@ -13,8 +13,8 @@
 
 namespace chorus {
 
-// The tensors of one rank, each present with the shape that the table asks for, their dtypes those of the file. Views live as long as any
-// copy of this object.
+// The tensors of one rank, each present with the shape that the table asks for, their dtypes those of the file. Views
+// live as long as any copy of this object.
 class RankWeights {
  public:
   RankWeights(Safetensors file, std::vector<RankTensor> tensors)

@@ -18,8 +18,8 @@ namespace {
 void addQuantised(const RankTensor& whole, const WeightFormat& format, std::vector<RankTensor>& tensors) {
   const int64_t out = whole.shape[0], in = whole.shape[1];
   if (format.dtype == DType::kInt4 && out % 2 != 0) {
-    fail(ErrorCode::kUnsupported, "{}: {} rows on a rank cannot be int4, which packs them in pairs; exclude it or use int8",
-         whole.name, out);
+    fail(ErrorCode::kUnsupported,
+         "{}: {} rows on a rank cannot be int4, which packs them in pairs; exclude it or use int8", whole.name, out);
   }
   if (format.group > 0 && in % format.group != 0) {
     fail(ErrorCode::kUnsupported, "{}: group size {} does not divide the {} inputs of a rank", whole.name, format.group,

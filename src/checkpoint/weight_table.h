@@ -98,7 +98,9 @@ struct RankTensor {
   WeightFormat format;  // of the weight that it belongs to
 
   // Of the weight: two rows of int4 stand in one of the file's.
-  int64_t rows() const { return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * shape[0] : shape[0]; }
+  int64_t rows() const {
+    return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * shape[0] : shape[0];
+  }
 };
 // All tensors of `rank`, in file order, a quantised row's integers and then its scales. The table must outlive the
 // result. Layer ids in names restart at 0 on every pipeline stage. Throws Error that names the tensor which cannot be

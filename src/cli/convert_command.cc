@@ -23,8 +23,9 @@ struct ConvertArguments {
 };
 
 void addQuantisationFlags(CLI::App& command, ConvertArguments& arguments) {
-  CLI::Option* use = command.add_flag("--use_weight_only", arguments.use_weight_only,
-                                      "Quantise the weights of linears, round to nearest; activations stay as they are");
+  CLI::Option* use =
+      command.add_flag("--use_weight_only", arguments.use_weight_only,
+                       "Quantise the weights of linears, round to nearest; activations stay as they are");
   command.add_option("--weight_only_precision", arguments.precision, "Type of the quantised weights")
       ->check(CLI::IsMember({"int8", "int4"}))
       ->capture_default_str()

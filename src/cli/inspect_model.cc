@@ -24,9 +24,7 @@ void describeConfig(const ModelConfig& config, Inspection& found) {
     const int64_t group = quantisation->format.group;
     const std::string& algo = *config.quantization.quant_algo;
     found.add("quantization",
-              {{"quant_algo", algo},
-               {"group_size", group},
-               {"exclude_modules", quantisation->excluded}},
+              {{"quant_algo", algo}, {"group_size", group}, {"exclude_modules", quantisation->excluded}},
               fmt::format("{}, {}, all linears but {}", algo,
                           group > 0 ? fmt::format("a scale for {} inputs", group) : "a scale for each output",
                           fmt::join(quantisation->excluded, ", ")));

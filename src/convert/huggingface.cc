@@ -170,7 +170,8 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
   config.finalize(source);
   if (const auto& quantise = options.quantise) {
     if (quantise->quantise_head && sharesEmbedding(config)) {
-      fail(ErrorCode::kUnsupported, "--quantize_lm_head: the model's output head is its embedding table, which stays {}",
+      fail(ErrorCode::kUnsupported,
+           "--quantize_lm_head: the model's output head is its embedding table, which stays {}",
            dtypeName(config.dtype));
     }
     setQuantisation(config, quantise->bits, quantise->group_size, quantise->quantise_head);

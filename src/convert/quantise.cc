@@ -38,7 +38,8 @@ float roundedScale(float scale, DType dtype) {
 // Collects the rank's rows in order and hands them on in pieces.
 class QuantisedRows {
  public:
-  QuantisedRows(const RankTensor& tensor, const TensorSlice& slice, int64_t in, const Sink& integers, const Sink& scales)
+  QuantisedRows(const RankTensor& tensor, const TensorSlice& slice, int64_t in, const Sink& integers,
+                const Sink& scales)
       : format_(tensor.format),
         slice_(slice),
         row_(static_cast<size_t>(in)),

@@ -116,9 +116,8 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
       const int64_t end =
           std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin, rows);
       auto& tasks = place.row_begin == 0 ? leading : appended;
-      tasks.push_back(
-          {source, &tensor, tensor.dtype, begin, end, cols, place.row_begin, writer.tensors()[target].cols, place.kind,
-           writer.data(target)});
+      tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, place.row_begin, writer.tensors()[target].cols,
+                       place.kind, writer.data(target)});
       begin = end;
     }
   };

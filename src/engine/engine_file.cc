@@ -43,9 +43,7 @@ std::string indexText(const std::vector<EngineTensor>& tensors) {
   return Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
 }
 
-bool isFloat(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
-}
+bool isFloat(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
 
 void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source) {
   const auto dtype = dtypeFromName(jsonGet<std::string>(json, "dtype", source));

@@ -44,10 +44,10 @@ inline bool isQuantised(DType dtype) { return dtype == DType::kInt8 || dtype == 
 //   float32, float16: element (o, i) of a panel at [i][o % 16]
 //   bfloat16:         at [i / 2][o % 16][i % 2], so one 32-bit lane holds an input pair (what AMX and dot
 //   products read)
-//   int8, int4:       scale groups one after another, each of 16 scales (zero for features past `out`) and then lanes of
-//   32 bits at [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), input i of a lane in its bits from i % 4 * 8 or
-//   i % 8 * 4 on, as integer + 128 or + 8: what one mask and one or turn into a float. A feature's only scale is
-//   repeated every kScaleRun inputs
+//   int8, int4:       scale groups one after another, each of 16 scales (zero for features past `out`) and then lanes
+//   of 32 bits at [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), input i of a lane in its bits from i % 4 * 8 or i %
+//   8 * 4 on, as integer + 128 or + 8: what one mask and one or turn into a float. A feature's only scale is repeated
+//   every kScaleRun inputs
 struct PackedWeight {
   const void* data = nullptr;  // 64-byte aligned
   DType dtype = DType::kFloat32;

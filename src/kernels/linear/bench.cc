@@ -23,11 +23,11 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
               bench::BenchMatrix x, y;
               std::unique_ptr<StepContext> context;
             };
-            const auto s = std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in,
-                                                                            cold_bytes),
-                                                         {backend, rows, in},
-                                                         {backend, rows, out},
-                                                         backend.createContext()});
+            const auto s =
+                std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in, cold_bytes),
+                                              {backend, rows, in},
+                                              {backend, rows, out},
+                                              backend.createContext()});
             return [s, &backend] {
               backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = {}},
                              *s->context, {});
@@ -53,16 +53,16 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
               std::vector<LinearPart> parts;
               std::vector<RowGroup> groups;
             };
-            const auto s = std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in,
-                                                                            cold_bytes),
-                                                         bench::ColdWeights(backend, part, kRank, in, cold_bytes),
-                                                         bench::ColdWeights(backend, part, out, kRank, cold_bytes),
-                                                         {backend, rows, in},
-                                                         {backend, rows, out},
-                                                         backend.createContext(),
-                                                         std::vector<RowRange>(static_cast<size_t>(rows)),
-                                                         std::vector<LinearPart>(static_cast<size_t>(rows)),
-                                                         std::vector<RowGroup>(static_cast<size_t>(rows))});
+            const auto s =
+                std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in, cold_bytes),
+                                              bench::ColdWeights(backend, part, kRank, in, cold_bytes),
+                                              bench::ColdWeights(backend, part, out, kRank, cold_bytes),
+                                              {backend, rows, in},
+                                              {backend, rows, out},
+                                              backend.createContext(),
+                                              std::vector<RowRange>(static_cast<size_t>(rows)),
+                                              std::vector<LinearPart>(static_cast<size_t>(rows)),
+                                              std::vector<RowGroup>(static_cast<size_t>(rows))});
             return [s, &backend] {
               for (size_t r = 0; r < s->groups.size(); ++r) {
                 s->ranges[r] = {static_cast<int32_t>(r), static_cast<int32_t>(r) + 1};

@@ -118,9 +118,8 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
       panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
       const bool last = p + panels_in_turn >= panels;
-      Prefetch prefetch{
-          last ? data + panelBytes(format, i + input_block) : slab + (p + panels_in_turn) * stride, stride,
-          panelBytes(format, panel.inputs) / 64};
+      Prefetch prefetch{last ? data + panelBytes(format, i + input_block) : slab + (p + panels_in_turn) * stride,
+                        stride, panelBytes(format, panel.inputs) / 64};
       if (tiles == 1 || (last && i + input_block >= w.in)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];

@@ -101,7 +101,8 @@ void packScales(const void* scales, DType from, const WeightFormat& format, int6
 
 void unpackQuantisedRow(const PackedWeight& weight, int64_t row, float* out) {
   const Layout layout{weight.format(), weight.in};
-  const auto* panel = static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(layout.format, weight.in);
+  const auto* panel =
+      static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(layout.format, weight.in);
   const auto column = static_cast<size_t>(row % kPanelCols);
   const int bits = weight.dtype == DType::kInt4 ? 4 : 8;
   for (int64_t i = 0; i < weight.in; ++i) {

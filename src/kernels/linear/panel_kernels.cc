@@ -25,8 +25,7 @@ void packTile(const float* const* rows, int count, int64_t inputs, float* dst) {
 }
 
 std::span<const DType> panelFormats() {
-  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8,
-                                        DType::kInt4};
+  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kInt4};
   return kFormats;
 }
 

@@ -25,8 +25,8 @@ struct PanelArgs {
   int64_t input_stride = 0;      // float formats: bytes from an input (bfloat16: a pair) to the next within a panel
   int64_t group = 0;             // int8 and int4: inputs that share a scale (packedGroup)
   DType scale_dtype = DType::kFloat32;  // and the type of the scales
-  float* const* y = nullptr;     // for every row, its first column
-  int64_t cols = 0;              // the last panel may be partial: no column past cols is touched
+  float* const* y = nullptr;            // for every row, its first column
+  int64_t cols = 0;                     // the last panel may be partial: no column past cols is touched
   bool accumulate = false;
   // Hints about memory. stream: these panels come from memory and, as the ones that follow them there, are
   // read once. next: lines to prefetch meanwhile, next_lines of 64 bytes for every 4 inputs of every pass

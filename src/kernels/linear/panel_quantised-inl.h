@@ -21,23 +21,20 @@ using VU = hn::Vec<U32>;
 // Panels that a tile takes at once: beside the accumulators stand as many registers of packed integers.
 #if HWY_TARGET == HWY_AVX3
 constexpr int quantisedPanelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
-#elif HWY_TARGET == HWY_AVX2
-constexpr int quantisedPanelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #else
 constexpr int quantisedPanelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #endif
 
 // Integers of kBits, 32 / kBits of them in a lane. Masked out where it stands, integer + bias is the fraction of a
 // float whose exponent is such that one subtraction leaves the integer, exactly. A fraction holds the lane's lower
-// half; its upper half is shifted down first.
+// half; the upper half is shifted down first.
 template <int kBits>
 struct QuantisedLanes {
   static constexpr int kInputs = 32 / kBits;
   static constexpr int kHalf = kInputs / 2;
-#ifndef LUT
-#define LUT 0x55
-#endif
-  static constexpr uint32_t kLookedUp = LUT;
+  // Inputs of an int4 lane that are looked up in a table instead, where there is one for all 16 integers. Half of them:
+  // shuffles and additions then share the work, being done by different units of most processors.
+  static constexpr uint32_t kLookedUp = 0x33;
 
   template <int kInput>
   static HWY_INLINE VF unpack(VU lanes) {
