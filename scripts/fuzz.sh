@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Fuzz targets under ASan and UBSan, two at a time, each from its corpus in tests/fuzz/ (which stays as it is):
 # scripts/fuzz.sh [SECONDS [TARGET...]], by default half a minute for every target. A finding prints its input in base64.
+# SEED=N makes the inputs those of that seed (CI: a change is judged by the same inputs as the one before); without it they
+# are new in every run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
@@ -19,7 +21,7 @@ fuzz() {
   local target=$1 seconds=$2 work=$3 status=0
   mkdir -p "$work/$target/corpus"
   cp tests/fuzz/"$target"/* "$work/$target/corpus"
-  local options=(-max_total_time="$seconds" -timeout=2 -rss_limit_mb=256 -print_final_stats=1)
+  local options=(-max_total_time="$seconds" -timeout=2 -rss_limit_mb=256 -print_final_stats=1 -seed="${SEED:-0}")
   [ -f "tests/fuzz/$target.dict" ] && options+=(-dict="tests/fuzz/$target.dict")
   build/dev/"$target" "${options[@]}" -artifact_prefix="$work/$target/" "$work/$target/corpus" \
     >"$work/$target/log" 2>&1 || status=$?

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/log.h"
 #include "server/http/http.h"
@@ -41,6 +43,32 @@ void answer(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) 
   exchange->respond({.status = request.path == "/missing" ? 404 : 200, .body = request.body});
 }
 
+// A broken environment is told apart from a finding by this line.
+[[noreturn]] void failSystem(const char* call) {
+  std::fprintf(stderr, "http_fuzz: %s failed: %s\n", call, std::strerror(errno));
+  std::abort();
+}
+
+// A connected socket. A closed connection holds its pair of ports for a minute, and one address has 28,000 of them,
+// fewer than the inputs of that minute: each thousand connections come from another loopback address.
+int connectTo(uint16_t port) {
+  static uint32_t connections = 0;
+  const uint32_t host = connections++ / 1000 % 0xffff;
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (client < 0) failSystem("socket");
+  // A server that neither answers nor closes is a fault, not a wait.
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host);
+  if (::bind(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failSystem("bind");
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failSystem("connect");
+  return client;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -50,15 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     started->start();
     return started;
   }();
-  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
-  // A server that neither answers nor closes is a fault, not a wait.
-  const timeval patience{.tv_sec = 20, .tv_usec = 0};
-  ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(server->port());
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) std::abort();
+  const int client = connectTo(server->port());
   size_t sent = 0;
   while (sent < size) {
     const ssize_t n = ::send(client, data + sent, size - sent, MSG_NOSIGNAL);
