@@ -180,7 +180,7 @@ struct Session::State {
   std::vector<KvLayer> kv;
   std::vector<DecoderLayerWeights> host_layers;
   std::unique_ptr<Decoder> decoder;
-  std::vector<RowGroup> groups;
+  LinearGroups groups;
   std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
   std::vector<float> context_logits;  // of a step that was asked for more rows, until the next one
 };
