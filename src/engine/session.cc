@@ -84,12 +84,8 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
 DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
   const auto file = engine.weightFile();
   Progress progress("loading " + engine.path().filename().string(), file.size());
-  // The file's pages go as the copy grows, so that loading takes the weights' memory once.
-  const auto copied = [&](size_t begin, size_t bytes) {
-    engine.releasePages(begin, bytes);
-    progress.add(bytes);
-  };
-  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), copied));
+  const auto imported = [&](size_t bytes) { progress.add(bytes); };
+  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), imported));
   const auto move = [&](auto*& pointer) {
     if (pointer == nullptr) return;
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
