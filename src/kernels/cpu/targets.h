@@ -2,8 +2,8 @@
 // caller names the set it wants, so that one process can hold backends of different sets and nothing is global.
 #pragma once
 
-// Sets that no Isa stands for would only cost compile time.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// Sets that no Isa stands for would only cost compile time; those of SVE have vectors of unknown length besides.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #include <hwy/detect_targets.h>
 #include "kernels/cpu/isa_table.h"
