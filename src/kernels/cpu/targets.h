@@ -29,7 +29,7 @@
 // Body of a function that returns the IsaTable of what `function`, which takes nothing, returns in each compiled set.
 // The static target stands for scalar: it is what every machine of the architecture runs. Inside namespace chorus.
 #define CHORUS_ISA_TABLE(Kernel, function) CHORUS_ISA_TABLE_AND(Kernel, function, )
-// The same and one more entry, {isa, kernel} of a later set, by intrinsics.
+// The same and further entries, {isa, kernel} of later sets, by intrinsics.
 #define CHORUS_ISA_TABLE_AND(Kernel, function, ...)                                                              \
   static const ::chorus::IsaKernel<Kernel> table[] = {{::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()}, \
                                                       CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function)  \
