@@ -151,6 +151,8 @@ def measure(args):
                 if peer_width != width:
                     continue
                 for work in works[width]:
+                    if work[0] not in args.peer_batches.get(kind, args.batch):
+                        continue
                     rows[(width, kind, work)] = (adapted if work[1] else plain).measure(args, work)
         flops = product.ask()
         if not measured:
@@ -194,6 +196,8 @@ def parse(argv):
     parser.add_argument("--model", required=True, type=pathlib.Path)
     parser.add_argument("--adapters", type=pathlib.Path)
     parser.add_argument("--batch", default=None, help="default 1,8,32")
+    parser.add_argument("--peer_batch", action="append", default=[], metavar="PEER=SIZES",
+                        help="only these of --batch for a peer that would take too long")
     parser.add_argument("--mixed", default=None, help="different adapters in a batch; default 8,32 with --adapters")
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--new", type=int, default=None, help="default 32")
@@ -226,14 +230,17 @@ def parse(argv):
     args.openvinos = by_width(parser, args.openvino, "openvino")
     for width in {"bf16", *args.ggufs, *args.openvinos} - set(args.engines):
         parser.error(f"there is a peer of {width} and no --engine of that width")
+    args.peer_batches = {kind: [int(b) for b in sizes.split(",")]
+                         for kind, sizes in (item.split("=", 1) for item in args.peer_batch)}
     args.pythons = dict(item.split("=", 1) for item in args.python)
     args.peers = [peer for peer in args.peers.split(",") if peer]
     for peer in args.peers:
         if peer not in ("hf", "vllm"):
             parser.error(f"--peers: {peer} is not one of hf, vllm")
-    for peer in args.pythons:
-        if peer not in (*benchmark_page.NAMES, "onednn"):
-            parser.error(f"--python: {peer} is not one of {', '.join(benchmark_page.NAMES)}, onednn")
+    for option, given in (("python", args.pythons), ("peer_batch", args.peer_batches)):
+        for peer in given:
+            if peer not in (*benchmark_page.NAMES, "onednn"):
+                parser.error(f"--{option}: {peer} is not one of {', '.join(benchmark_page.NAMES)}, onednn")
     if "hf" in args.pythons:
         args.pythons.setdefault("onednn", args.pythons["hf"])
     return args
