@@ -30,7 +30,7 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<CpuContext>(); }
   void prepare(const StepBatch& batch, StepContext& context) override {
     own(context).batch = batch;
-    own(context).attention.rows_per_item = 0;
+    own(context).attention.group = 0;
   }
 
   void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
