@@ -8,8 +8,9 @@
 namespace chorus {
 namespace {
 
-// Inputs that a block of rows meets before the next panel is taken; a multiple of 4.
+// Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
 constexpr int64_t kInputBlock = 1024;
+static_assert(kInputBlock % kScaleRun == 0);
 
 // Spreads the fetch of the next kPanelsInTurn panels over the tiles that still work on these.
 struct Prefetch {
@@ -109,10 +110,9 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
   const PackedWeight& w = args.weight;
   const int32_t tile_begin = plan.block_begin[static_cast<size_t>(block)];
   const int32_t tiles = plan.block_begin[static_cast<size_t>(block) + 1] - tile_begin;
-  const int64_t stride = panelBytes(w.dtype, w.in);
-  const int64_t input_stride = packedInputStride(w.dtype);
+  const WeightFormat format = w.format();
+  const int64_t stride = panelBytes(format, w.in);
   const auto* data = static_cast<const std::byte*>(w.data) + panel_begin * stride;
-  const int64_t inputs_per_stride = w.dtype == DType::kBFloat16 ? 2 : 1;
   const int64_t panels = (cols + kPanelCols - 1) / kPanelCols;
   // One tile streams through all panels at once; several take a few in turn and share a block of inputs.
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
@@ -120,11 +120,13 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
   float* y[kMaxTileRows];
   PanelArgs panel;
   panel.panel_stride = stride;
-  panel.input_stride = input_stride;
+  panel.input_stride = packedInputStride(w.dtype);
+  panel.group = packedGroup(format);
+  panel.scale_dtype = w.scale_dtype;
   panel.y = y;
   panel.stream = tiles == 1;
   for (int64_t i = 0; i < w.in; i += input_block) {
-    const std::byte* slab = data + i / inputs_per_stride * input_stride;
+    const std::byte* slab = data + panelBytes(format, i);
     panel.inputs = std::min(input_block, w.in - i);
     panel.accumulate = i > 0;
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
@@ -134,10 +136,9 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
       const bool last = p + panels_in_turn >= panels;
       const bool end = last && i + input_block >= w.in;
       const std::byte* following = end    ? data + panels * stride
-                                   : last ? slab + input_block / inputs_per_stride * input_stride
+                                   : last ? data + panelBytes(format, i + input_block)
                                           : slab + (p + panels_in_turn) * stride;
-      Prefetch prefetch{following, stride,
-                        (end ? std::min(input_block, w.in) : panel.inputs) / inputs_per_stride * input_stride / 64};
+      Prefetch prefetch{following, stride, panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64};
       if (tiles == 1 || (end && (panel_begin + panels) * kPanelCols >= w.out)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
@@ -214,7 +215,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   assert(args.x.cols == args.weight.in && args.y.rows == args.x.rows && args.y.cols == args.weight.out);
   if (args.x.rows == 0 || args.weight.out == 0) return;
   const DType dtype = args.weight.dtype;
-  const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(dtype), dtype);
+  const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(args.weight.format()), dtype);
   planLinear(args, kernels.max_rows, plan);
   Call call{args, plan, kernels, workspace.isa};
   call.padded_inputs = (args.x.cols + 3) / 4 * 4;
@@ -259,14 +260,14 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   });
 }
 
-DType linearInputType(std::optional<Isa> isa, DType weights) {
+DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights) {
   return isa && !panelKernels(*isa, weights).takesRows() ? DType::kBFloat16 : DType::kFloat32;
 }
 
 std::vector<Variant> linearVariants() {
   std::vector<Variant> variants;
   for (const DType dtype : panelFormats()) {
-    const auto some = variantsOf(Op::kLinear, panelKernels(dtype), dtype);
+    const auto some = variantsOf(Op::kLinear, panelKernels({dtype, 0, DType::kBFloat16}), dtype);
     variants.insert(variants.end(), some.begin(), some.end());
   }
   return variants;

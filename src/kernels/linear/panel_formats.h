@@ -9,8 +9,13 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
+IsaTable<const PanelKernels*> int8PanelKernels();
+IsaTable<const PanelKernels*> int4PanelKernels();
 #if defined(__x86_64__)
-const PanelKernels* bf16DotKernels();  // Isa::kAvx512Bf16
+// Isa::kAvx512Bf16
+const PanelKernels* bf16DotKernels();
+const PanelKernels* int8DotKernels();
+const PanelKernels* int4DotKernels();
 #endif
 
 }  // namespace chorus

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
+#include "kernels/tensor.h"
 
 namespace chorus {
 
@@ -14,14 +15,18 @@ inline constexpr int kPanelsInTurn = 2;
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
 // inputs in one accumulator (from zero, or from what stands in y), so that a result depends neither on the number of
-// rows nor on a split of the inputs into several calls at multiples of 4.
+// rows nor on a split of the inputs into several calls at multiples of 4. int8 and int4: one such chain for every
+// group, of the integers alone; the groups' sums, times their scales, are added in ascending order by one more chain,
+// and a split must fall between groups.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
-  int64_t input_stride = 0;      // bytes from an input (bfloat16: an input pair) to the next within a panel
-  float* const* y = nullptr;     // for every row, its first column
+  int64_t input_stride = 0;      // float formats: bytes from an input (bfloat16: a pair) to the next within a panel
+  int64_t group = 0;             // int8 and int4: inputs that share a scale (packedGroup)
+  DType scale_dtype = DType::kFloat32;  // and the type of the scales
+  float* const* y = nullptr;            // for every row, its first column
   // Columns that are touched: [skip, cols), so the first and the last panel may be partial; skip < 16.
   int64_t skip = 0;
   int64_t cols = 0;
@@ -52,12 +57,14 @@ struct PanelKernels {
   // y *= factors, count elements.
   void (*scale_columns)(const float* factors, float* y, int64_t count) = nullptr;
 };
-IsaTable<const PanelKernels*> panelKernels(DType dtype);
-inline const PanelKernels& panelKernels(Isa isa, DType dtype) { return *selectKernel(panelKernels(dtype), isa).kernel; }
+IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format);
+inline const PanelKernels& panelKernels(Isa isa, const WeightFormat& format) {
+  return *selectKernel(panelKernels(format), isa).kernel;
+}
 // The formats that have panel kernels.
 std::span<const DType> panelFormats();
 
-// Bytes from an input (or pair) to the next in a packed weight.
+// Bytes from an input (or pair) to the next in a packed weight of a float format.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
 
 // Elements of a tile.
