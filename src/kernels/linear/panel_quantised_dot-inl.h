@@ -18,9 +18,10 @@ constexpr int quantisedPanelsAtOnce(int rows) { return rows <= 4 ? 4 : rows <= 8
 // Of every lane. (The plain intrinsic starts from an undefined value, which GCC 12 warns of.)
 HWY_INLINE __m512i shiftedRight(__m512i lanes, unsigned bits) { return _mm512_maskz_srli_epi32(0xffff, lanes, bits); }
 
-// A format turns 16 lanes of packed integers into bfloat16: pair k holds inputs 2 k and 2 k + 1.
+// A format turns packed integers, kBytes of a panel, into bfloat16: pair k holds inputs 2 k and 2 k + 1.
 struct Int8Lanes {
   static constexpr int kPairs = 2;
+  static constexpr int64_t kBytes = 64;
   // Masked out where it stands, integer + 128 is the fraction of a float whose exponent is such that one subtraction
   // leaves the integer, exactly: the upper half of that float. A fraction holds two of a lane's four.
   static HWY_INLINE __m512i integer(__m512i lanes, int mask, float one) {
@@ -30,7 +31,8 @@ struct Int8Lanes {
     return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(one + 128)));
   }
   template <int kPair>
-  static HWY_INLINE __m512bh pair(__m512i lanes) {
+  static HWY_INLINE __m512bh pair(const std::byte* at) {
+    __m512i lanes = _mm512_loadu_si512(at);
     if constexpr (kPair == 1) lanes = shiftedRight(lanes, 16);
     const __m512i even = integer(lanes, 0xff, 0x1p23f), odd = integer(lanes, 0xff00, 0x1p15f);
     // The upper halves of `even` in place of the lower ones of `odd`.
@@ -41,9 +43,11 @@ struct Int8Lanes {
 
 struct Int4Lanes {
   static constexpr int kPairs = 4;
+  static constexpr int64_t kBytes = 64;
   // A table of all integers, twice: an index is the lowest five bits of a lane's half, of which the integer is four.
   template <int kPair>
-  static HWY_INLINE __m512bh pair(__m512i lanes) {
+  static HWY_INLINE __m512bh pair(const std::byte* at) {
+    __m512i lanes = _mm512_loadu_si512(at);
     if constexpr (kPair > 0) lanes = shiftedRight(lanes, 4 * kPair);
     const __m512i table =
         _mm512_setr_epi64(bits(-8, -7, -6, -5), bits(-4, -3, -2, -1), bits(0, 1, 2, 3), bits(4, 5, 6, 7),
@@ -59,6 +63,16 @@ struct Int4Lanes {
   }
 };
 
+// What expand writes: pairs as they are multiplied. Scales are float32.
+struct ExpandedPairs {
+  static constexpr int kPairs = 2;
+  static constexpr int64_t kBytes = 128;
+  template <int kPair>
+  static HWY_INLINE __m512bh pair(const std::byte* at) {
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(at + 64 * kPair));
+  }
+};
+
 HWY_INLINE __m512 loadScales(const std::byte* at, DType dtype) {
   if (dtype == DType::kFloat32) return _mm512_loadu_ps(at);
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
@@ -66,13 +80,14 @@ HWY_INLINE __m512 loadScales(const std::byte* at, DType dtype) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
 
-// kCount pairs of one lane of kPanels panels.
+// The first kCount pairs at `at` in kPanels panels.
 template <class Lanes, int kCount, int kRows, int kPanels>
-HWY_INLINE void multiplyLanes(const std::byte* x, const __m512i (&lanes)[kPanels], __m512 (&sum)[kRows][kPanels]) {
+HWY_INLINE void multiplyLanes(const std::byte* panels, int64_t stride, const std::byte* x,
+                              __m512 (&sum)[kRows][kPanels]) {
   const auto pair = [&]<int kPair>(std::integral_constant<int, kPair>) __attribute__((always_inline)) {
     __m512bh w[kPanels];
 #pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) w[p] = Lanes::template pair<kPair>(lanes[p]);
+    for (int p = 0; p < kPanels; ++p) w[p] = Lanes::template pair<kPair>(panels + p * stride);
     const std::byte* at = x + kPair / 2 * 8 * kRows + kPair % 2 * 4;
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -104,21 +119,16 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   const std::byte* near_end = at + std::max<int64_t>(0, args.panel_stride - kNear);
   const std::byte* far_end = at + std::max<int64_t>(0, args.panel_stride - kFar);
   const auto* x = static_cast<const std::byte*>(args.x);
-  __m512i lanes[kPanels];
-  const auto load = [&]() __attribute__((always_inline)) {
-    if (kPrefetch && args.stream) {
-      // Near a panel's end its stream goes on in the panel that will be taken after this block.
-      const std::byte* near = at + kNear + (at < near_end ? 0 : (kPanels - 1) * args.panel_stride);
-      const std::byte* far = at + kFar + (at < far_end ? 0 : (kPanels - 1) * args.panel_stride);
+  const auto prefetch = [&]() __attribute__((always_inline)) {
+    if (!kPrefetch || !args.stream) return;
+    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    const std::byte* near = at + kNear + (at < near_end ? 0 : (kPanels - 1) * args.panel_stride);
+    const std::byte* far = at + kFar + (at < far_end ? 0 : (kPanels - 1) * args.panel_stride);
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) {
-        _mm_prefetch(near + p * args.panel_stride, _MM_HINT_T0);
-        _mm_prefetch(far + p * args.panel_stride, _MM_HINT_T1);
-      }
+    for (int p = 0; p < kPanels; ++p) {
+      _mm_prefetch(near + p * args.panel_stride, _MM_HINT_T0);
+      _mm_prefetch(far + p * args.panel_stride, _MM_HINT_T1);
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) lanes[p] = _mm512_loadu_si512(at + p * args.panel_stride);
-    at += 64;
   };
   for (int64_t group = 0; group < args.inputs; group += args.group) {
     const std::byte* scales = at;
@@ -130,22 +140,22 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
         for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
       }
       int64_t left = std::min(kRun, group_end - run);
-      for (; left >= kInputs; left -= kInputs, x += 2 * kInputs * kRows) {
+      for (; left >= kInputs; left -= kInputs, at += Lanes::kBytes, x += 2 * kInputs * kRows) {
         for (int line = 0; line < args.next_lines * (kInputs / 4); ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
-        load();
-        multiplyLanes<Lanes, Lanes::kPairs>(x, lanes, sum);
+        prefetch();
+        multiplyLanes<Lanes, Lanes::kPairs>(at, args.panel_stride, x, sum);
       }
       if (left > 0) {
         // Of the last lane, pairs that the tile has: its last quad is padded with zeros.
-        load();
-        if (left <= 2) multiplyLanes<Lanes, 1>(x, lanes, sum);
+        if (left <= 2) multiplyLanes<Lanes, 1>(at, args.panel_stride, x, sum);
         if constexpr (Lanes::kPairs == 2) {
-          if (left > 2) multiplyLanes<Lanes, 2>(x, lanes, sum);
+          if (left > 2) multiplyLanes<Lanes, 2>(at, args.panel_stride, x, sum);
         } else {
-          if (left > 2 && left <= 4) multiplyLanes<Lanes, 2>(x, lanes, sum);
-          if (left > 4 && left <= 6) multiplyLanes<Lanes, 3>(x, lanes, sum);
-          if (left > 6) multiplyLanes<Lanes, 4>(x, lanes, sum);
+          if (left > 2 && left <= 4) multiplyLanes<Lanes, 2>(at, args.panel_stride, x, sum);
+          if (left > 4 && left <= 6) multiplyLanes<Lanes, 3>(at, args.panel_stride, x, sum);
+          if (left > 6) multiplyLanes<Lanes, 4>(at, args.panel_stride, x, sum);
         }
+        at += Lanes::kBytes;
         x += (left + 3) / 4 * 8 * kRows;
       }
       for (int p = 0; p < kPanels; ++p) {
@@ -177,6 +187,35 @@ void quantisedProduct(const PanelArgs& args) {
   }
 }
 
+// See PanelKernels::expand: groups one after another as packed ones are, each 16 scales and then its pairs.
+template <class Lanes>
+void expandPanels(PanelArgs& args, std::byte* dst) {
+  constexpr int64_t kInputs = 2 * Lanes::kPairs;
+  const auto* panel = static_cast<const std::byte*>(args.panels);
+  const int64_t panels = (args.cols + kPanelCols - 1) / kPanelCols;
+  const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+  const int64_t groups = (args.inputs + args.group - 1) / args.group;
+  const int64_t stride = 64 * groups + (args.inputs + kInputs - 1) / kInputs * Lanes::kPairs * 64;
+  std::byte* to = dst;
+  for (int64_t p = 0; p < panels; ++p, panel += args.panel_stride) {
+    const std::byte* at = panel;
+    for (int64_t left = args.inputs; left > 0; left -= args.group) {
+      _mm512_storeu_ps(to, loadScales(at, args.scale_dtype));
+      at += scale_bytes;
+      to += 64;
+      for (int64_t i = std::min(left, args.group); i > 0; i -= kInputs, at += 64) {
+        [&]<int... kPair>(std::integer_sequence<int, kPair...>) __attribute__((always_inline)) {
+          (_mm512_storeu_si512(to + 64 * kPair, reinterpret_cast<__m512i>(Lanes::template pair<kPair>(at))), ...);
+        }(std::make_integer_sequence<int, Lanes::kPairs>());
+        to += 64 * Lanes::kPairs;
+      }
+    }
+  }
+  args.panels = dst;
+  args.panel_stride = stride;
+  args.scale_dtype = DType::kFloat32;
+}
+
 template <class Lanes, int... kRows>
 constexpr PanelKernels makeQuantisedKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
@@ -185,6 +224,10 @@ constexpr PanelKernels makeQuantisedKernels(std::integer_sequence<int, kRows...>
   kernels.element_bytes = 2;
   ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kRows + 1>), ...);
   for (int rows = 1; rows <= kTileRows; ++rows) kernels.passes[rows] = 1;
+  kernels.expand = &expandPanels<Lanes>;
+  // 16 scales of every 32 inputs, and 16 pairs of bfloat16 of every two.
+  kernels.expanded_bytes = kPanelsInTurn * (kInputBlock / 32 + kInputBlock / 2) * 64;
+  ((kernels.run_expanded[kRows + 1] = &quantisedProduct<ExpandedPairs, kRows + 1>), ...);
   kernels.scale_columns = &scaleColumns;
   return kernels;
 }
