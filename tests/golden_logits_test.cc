@@ -96,6 +96,25 @@ TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   }
 }
 
+// As above, of the linears that read quantised weights.
+TEST(GoldenKernels, EveryQuantisedFormatRunsInAGolden) {
+  for (const Where& where : everywhere()) {
+    const auto isa =
+        where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(availableIsas().back()));
+    for (const DType format : {DType::kInt8, DType::kInt4}) {
+      const Variant wanted = defaultVariant(Op::kLinear, isa, format);
+      bool ran = false;
+      for (const std::string& name : goldenNames()) {
+        const GoldenCase golden = loadGolden(name, DType::kBFloat16);
+        const auto quantise = goldenQuantisation(golden.directory);
+        if (ran || !quantise || (quantise->bits == 8) != (format == DType::kInt8)) continue;
+        ran = compare(golden, where).has(wanted);
+      }
+      EXPECT_TRUE(ran) << variantText(wanted) << " is the default of " << where.name() << " and ran in no golden";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Goldens, GoldenLogits,
                          testing::Combine(testing::ValuesIn(goldenNames()), testing::ValuesIn(kGoldenDTypes)),
                          [](const auto& info) {

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "convert/huggingface.h"
+#include "base/json.h"
 #include "engine/build.h"
 #include "lora/source_peft.h"
 
@@ -37,6 +37,17 @@ std::string Cut::name() const {
   return name;
 }
 
+std::optional<QuantiseOptions> goldenQuantisation(const std::filesystem::path& model_dir) {
+  const auto path = model_dir / "case.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const Json json = readJsonFile(path);
+  if (!json.contains("quantise")) return std::nullopt;
+  const Json& quantise = json.at("quantise");
+  return QuantiseOptions{.bits = quantise.at("bits").get<int32_t>(),
+                         .group_size = quantise.at("group_size").get<int32_t>(),
+                         .quantise_head = quantise.at("head").get<bool>()};
+}
+
 std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config,
                                  const Cut& cut) {
   static const TempDir kDirectory;
@@ -51,6 +62,7 @@ std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType d
                         .pp_size = cut.pp_size,
                         .use_parallel_embedding = cut.use_parallel_embedding,
                         .embedding_sharding_dim = cut.embedding_sharding_dim,
+                        .quantise = goldenQuantisation(model_dir),
                         .workers = 1});
     checkpoint = target;
   }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/dtype.h"
+#include "convert/huggingface.h"
 #include "engine/engine.h"
 #include "lora/adapter.h"
 
@@ -35,8 +37,11 @@ struct Cut {
   std::string name() const;  // "tp2_pp1"
 };
 
-// Converts a Hugging Face directory to `dtype` and builds it. Returns the engine directory; the same arguments give
-// the same directory without doing it again.
+// What a golden's case.json asks for; nullopt for a model that is not quantised.
+std::optional<QuantiseOptions> goldenQuantisation(const std::filesystem::path& model_dir);
+
+// Converts a Hugging Face directory to `dtype`, quantised as its golden says, and builds it. Returns the engine
+// directory; the same arguments give the same directory without doing it again.
 std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype,
                                  const BuildConfig& config = testBuildConfig(), const Cut& cut = {});
 

@@ -22,7 +22,8 @@ constexpr Row kRows[] = {{DType::kFloat32, 4, "float32"},
                          {DType::kInt32, 4, "int32"},
                          {DType::kInt64, 8, "int64"},
                          {DType::kBool, 1, "bool"},
-                         {DType::kFloat8E4M3, 1, "float8_e4m3"}};
+                         {DType::kFloat8E4M3, 1, "float8_e4m3"},
+                         {DType::kInt4, 0, "int4"}};
 
 const Row& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 

@@ -20,9 +20,11 @@ enum class DType : uint8_t {
   kInt32,
   kInt64,
   kBool,
-  kFloat8E4M3
+  kFloat8E4M3,
+  kInt4  // signed, two to a byte: of packed weights only, no tensor file has it
 };
 
+// Bytes of an element; 0 for int4, whose elements have no bytes of their own.
 size_t dtypeSize(DType dtype);
 // The names of Hugging Face and TensorRT-LLM configs: "float32", "bfloat16", ...
 std::string_view dtypeName(DType dtype);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/config.h"
+#include "checkpoint/quantisation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using chorus::ModelConfig;
@@ -22,5 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const chorus::Json json = config.toJson();
   if (ModelConfig::fromJson(json, "written").toJson() != json) std::abort();
+  try {
+    const auto quantisation = chorus::weightQuantisation(config);
+    if (quantisation && (quantisation->format.group < 0 || quantisation->format.group > 128)) std::abort();
+  } catch (const chorus::Error&) {
+  }
   return 0;
 }

@@ -68,7 +68,8 @@ constexpr std::string_view kOwnKeys[] = {"architecture",
                                          "use_parallel_embedding",
                                          "embedding_sharding_dim",
                                          "mapping",
-                                         "quantization"};
+                                         "quantization",
+                                         "weight_layout"};
 
 // Keys that TensorRT-LLM writes and that change nothing here; kept without a warning.
 constexpr std::string_view kInertKeys[] = {"disable_weight_only_quant_plugin",
@@ -318,6 +319,7 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.embedding_sharding_dim = jsonGetOr<int32_t>(json, "embedding_sharding_dim", 0, source);
   config.mapping = readMapping(json, source);
   config.quantization = readQuantization(json, source);
+  if (has(json, "weight_layout")) config.weight_layout = jsonGet<std::string>(json, "weight_layout", source);
   config.extra = extraKeys(json, source);
 
   if (config.rotary_embedding_dim == 0 && has(json, "rotary_pct")) {
@@ -425,6 +427,7 @@ Json ModelConfig::toJson() const {
                           {"has_zero_point", quantization.has_zero_point},
                           {"pre_quant_scale", quantization.pre_quant_scale},
                           {"exclude_modules", orNull(quantization.exclude_modules)}};
+  if (weight_layout) json["weight_layout"] = *weight_layout;
   return json;
 }
 

@@ -46,7 +46,7 @@ struct RopeScaling {
 struct QuantConfig {
   std::optional<std::string> quant_algo;
   std::optional<std::string> kv_cache_quant_algo;
-  int32_t group_size = 128;
+  int32_t group_size = 128;  // inputs that share a scale; 0: one scale for all inputs of an output
   double smoothquant_val = 0.5;
   std::optional<std::vector<double>> clamp_val;  // [low, high]
   bool use_meta_recipe = false;
@@ -81,6 +81,8 @@ struct ModelConfig {
   int32_t embedding_sharding_dim = 0;
   Mapping mapping;
   QuantConfig quantization;
+  // How quantised weights lie in the rank files; "plain" is the only one that is read (quantisation.h).
+  std::optional<std::string> weight_layout;
   // Keys of other models and unknown keys, kept as read and written back.
   Json extra = Json::object();
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/names.h"
+#include "checkpoint/quantisation.h"
 #include "checkpoint/writer.h"
 
 namespace chorus {
@@ -23,6 +24,40 @@ void detectTying(ModelConfig& config, const Safetensors& only_stage) {
     config.tie_word_embeddings = true;
   }
 }
+
+// Groups are what the scales' shape says; many configs carry a group size where there is one scale an output.
+void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view config_source) {
+  bool per_channel = false;
+  std::optional<int64_t> group;
+  for (const std::string& name : file.names()) {
+    per_channel |= name.ends_with(kPerChannelScale);
+    if (group || !name.ends_with(kGroupScale)) continue;
+    const TensorView* scales = file.find(name);
+    const std::string weight = name.substr(0, name.size() - kGroupScale.size()) + "weight";
+    const TensorView* integers = file.find(weight);
+    if (integers == nullptr || integers->shape.size() != 2 || scales->shape.size() != 2 || scales->shape[1] == 0)
+      continue;
+    group = integers->shape[1] / scales->shape[1];
+  }
+  if (group && *group != config.quantization.group_size) {
+    fail(ErrorCode::kCorrupt, "{}: quantization.group_size is {} where {} has scales of groups of {}", config_source,
+         config.quantization.group_size, file.source(), *group);
+  }
+  if (!group && per_channel) config.quantization.group_size = 0;
+}
+
+// The dtypes that files may have in place of the one that we write.
+bool isReadable(const RankTensor& tensor, DType dtype) {
+  switch (tensor.part) {
+    case TensorPart::kValues:
+      return dtype == tensor.dtype;
+    case TensorPart::kIntegers:
+      return dtype == tensor.dtype || (tensor.format.dtype == DType::kInt4 && dtype == DType::kUint8);
+    case TensorPart::kScales:
+      return dtype == tensor.dtype || dtype == DType::kFloat32;
+  }
+  return false;
+}
 }  // namespace
 
 const TensorView& RankWeights::get(std::string_view name) const {
@@ -35,14 +70,12 @@ CheckpointReader CheckpointReader::open(const std::filesystem::path& dir) {
   CheckpointReader reader;
   const auto config_path = dir / "config.json";
   reader.config_ = ModelConfig::fromJson(readJsonFile(config_path), config_path.string());
-  const QuantConfig& quant = reader.config_.quantization;
-  for (const auto& [key, value] :
-       {std::pair("quant_algo", quant.quant_algo), std::pair("kv_cache_quant_algo", quant.kv_cache_quant_algo)}) {
-    if (value) {
-      fail(ErrorCode::kUnsupported, "{}: quantization.{} '{}' is not supported; convert the model without it",
-           config_path.string(), key, *value);
-    }
+  if (const auto& algo = reader.config_.quantization.kv_cache_quant_algo) {
+    fail(ErrorCode::kUnsupported,
+         "{}: quantization.kv_cache_quant_algo '{}' is not supported; convert the model without it",
+         config_path.string(), *algo);
   }
+  checkQuantisation(reader.config_, config_path.string());
   for (int32_t rank = 0; rank < reader.config_.mapping.worldSize(); ++rank) {
     const auto path = dir / rankFileName(rank);
     if (!std::filesystem::exists(path)) {
@@ -51,6 +84,7 @@ CheckpointReader CheckpointReader::open(const std::filesystem::path& dir) {
     }
     reader.files_.push_back(Safetensors::open(path));
   }
+  if (reader.config_.quantization.quant_algo) detectGroups(reader.config_, reader.files_.front(), config_path.string());
   if (reader.config_.mapping.pp_size == 1) detectTying(reader.config_, reader.files_.front());
   return reader;
 }
@@ -60,7 +94,7 @@ RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table, std::
   std::vector<RankTensor> tensors = rankTensors(table, config_, rank);
   std::set<std::string> expected;
   std::vector<std::string> missing, unexpected;
-  for (const RankTensor& tensor : tensors) {
+  for (RankTensor& tensor : tensors) {
     expected.insert(tensor.name);
     const TensorView* view = file.find(tensor.name);
     if (view == nullptr) {
@@ -68,9 +102,11 @@ RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table, std::
     } else if (view->shape != tensor.shape) {
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' has shape {}, config.json asks for {}", file.source(), tensor.name,
            shapeText(view->shape), shapeText(tensor.shape));
-    } else if (view->dtype != tensor.dtype) {
+    } else if (!isReadable(tensor, view->dtype)) {
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' is {}, config.json asks for {}", file.source(), tensor.name,
            dtypeName(view->dtype), dtypeName(tensor.dtype));
+    } else {
+      tensor.dtype = view->dtype;
     }
   }
   if (!missing.empty()) {

@@ -13,8 +13,8 @@
 
 namespace chorus {
 
-// The tensors of one rank, each present with the shape and dtype that the table asks for. Views live as long as any
-// copy of this object.
+// The tensors of one rank, each present with the shape that the table asks for, their dtypes those of the file. Views
+// live as long as any copy of this object.
 class RankWeights {
  public:
   RankWeights(Safetensors file, std::vector<RankTensor> tensors)
@@ -35,8 +35,8 @@ class RankWeights {
 class CheckpointReader {
  public:
   // Reads config.json and maps every rank's file. A checkpoint without lm_head.weight whose embedding can serve is
-  // read as tied, one with it as untied. Throws Error: a missing file, a malformed one, quantisation
-  // (kUnsupported).
+  // read as tied, one with it as untied; groups of quantised weights are those of the scales' shape. Throws Error: a
+  // missing file, a malformed one, a quantisation that this version does not have (kUnsupported).
   static CheckpointReader open(const std::filesystem::path& dir);
 
   const ModelConfig& config() const { return config_; }

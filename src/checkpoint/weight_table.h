@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "checkpoint/config.h"
+#include "kernels/tensor.h"
 
 namespace chorus {
 
@@ -78,21 +79,32 @@ struct WeightRow {
   ShardRule shard;
   std::vector<WeightSource> sources;
   std::vector<LoraTarget> lora_targets;
-  bool quantisable = false;
+  bool quantisable = false;  // may be: a quantisation's exclude_modules leave out some of them, mostly the output head
 };
 
 using WeightTable = std::vector<WeightRow>;
+
+// What one tensor of a rank's file holds of its table row: all of it, or its integers or scales (quantisation.h).
+enum class TensorPart { kValues, kIntegers, kScales };
 
 // One tensor of one rank's file: the concrete name, its shape on that rank.
 struct RankTensor {
   std::string name;
   std::vector<int64_t> shape;
-  DType dtype;
+  DType dtype;  // in the file
   const WeightRow* row;
   int32_t layer;  // global id, -1 outside layers
+  TensorPart part = TensorPart::kValues;
+  WeightFormat format;  // of the weight that it belongs to
+
+  // Of the weight: two rows of int4 stand in one of the file's.
+  int64_t rows() const {
+    return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * shape[0] : shape[0];
+  }
 };
-// All tensors of `rank`, in file order. The table must outlive the result. Layer ids in names restart at 0 on every
-// pipeline stage.
+// All tensors of `rank`, in file order, a quantised row's integers and then its scales. The table must outlive the
+// result. Layer ids in names restart at 0 on every pipeline stage. Throws Error that names the tensor which cannot be
+// cut or quantised so.
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
 
 // A name of the table with its "{}" replaced by the layer id; names without one are returned as they are.

@@ -1,6 +1,7 @@
 #include "cli/convert_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,28 @@ struct ConvertArguments {
   std::string output_dir;
   std::string dtype = "auto";
   ConvertOptions options;
+  bool use_weight_only = false;
+  std::string precision = "int8";
+  int32_t group_size = 0;
+  bool quantise_head = false;
 };
+
+void addQuantisationFlags(CLI::App& command, ConvertArguments& arguments) {
+  CLI::Option* use =
+      command.add_flag("--use_weight_only", arguments.use_weight_only,
+                       "Quantise the weights of linears, round to nearest; activations stay as they are");
+  command.add_option("--weight_only_precision", arguments.precision, "Type of the quantised weights")
+      ->check(CLI::IsMember({"int8", "int4"}))
+      ->capture_default_str()
+      ->needs(use);
+  command
+      .add_option("--group_size", arguments.group_size,
+                  "Inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output")
+      ->check(CLI::IsMember({-1, 0, 32, 64, 128}))
+      ->capture_default_str()
+      ->needs(use);
+  command.add_flag("--quantize_lm_head", arguments.quantise_head, "Quantise the output head too")->needs(use);
+}
 }  // namespace
 
 void addConvertCommand(CLI::App& app) {
@@ -46,8 +68,14 @@ void addConvertCommand(CLI::App& app) {
   command->add_option("--workers", options.workers, "Threads that copy; 0 is one per core")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  addQuantisationFlags(*command, *arguments);
   command->callback([arguments] {
     if (arguments->dtype != "auto") arguments->options.dtype = dtypeFromName(arguments->dtype);
+    if (arguments->use_weight_only) {
+      arguments->options.quantise = {.bits = arguments->precision == "int4" ? 4 : 8,
+                                     .group_size = std::max(0, arguments->group_size),
+                                     .quantise_head = arguments->quantise_head};
+    }
     convertHuggingFace(arguments->model_dir, arguments->output_dir, arguments->options);
   });
 }

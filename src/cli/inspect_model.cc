@@ -1,6 +1,7 @@
 // Hugging Face models, checkpoints, engines and tokenizers, through the readers that convert, build and serve use.
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
 #include "cli/inspect_paths.h"
 #include "convert/huggingface.h"
@@ -19,6 +20,15 @@ namespace fs = std::filesystem;
 void describeConfig(const ModelConfig& config, Inspection& found) {
   found.add("architecture", config.architecture);
   found.add("dtype", std::string(dtypeName(config.dtype)));
+  if (const auto quantisation = weightQuantisation(config)) {
+    const int64_t group = quantisation->format.group;
+    const std::string& algo = *config.quantization.quant_algo;
+    found.add("quantization",
+              {{"quant_algo", algo}, {"group_size", group}, {"exclude_modules", quantisation->excluded}},
+              fmt::format("{}, {}, all linears but {}", algo,
+                          group > 0 ? fmt::format("a scale for {} inputs", group) : "a scale for each output",
+                          fmt::join(quantisation->excluded, ", ")));
+  }
   found.add("layers", config.num_hidden_layers);
   found.add("hidden size", config.hidden_size);
   found.add("attention heads",

@@ -71,6 +71,15 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--dtype", options.dtype, "Type of the weights of an engine built from a Hugging Face directory")
       ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
+  CLI::Option* quantize =
+      serve->add_option("--quantize", options.quantize, "Quantise the weights of such an engine, round to nearest")
+          ->check(CLI::IsMember({"int8", "int4"}));
+  serve
+      ->add_option("--group_size", options.groupSize,
+                   "With --quantize, inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output; "
+                   "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
+      ->check(CLI::IsMember({-1, 0, 32, 64, 128}))
+      ->needs(quantize);
   serve
       ->add_option("--max_seq_len", options.maxSeqLen,
                    "Longest prompt plus answer of such an engine; default: the model's")

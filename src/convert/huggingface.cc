@@ -13,7 +13,9 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "checkpoint/names.h"
+#include "checkpoint/quantisation.h"
 #include "checkpoint/writer.h"
+#include "convert/quantise.h"
 #include "convert/tensor_copy.h"
 #include "models/architecture.h"
 
@@ -90,20 +92,31 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
   }
 }
 
+// Scales are made with the integers, in one job.
 struct Job {
   int32_t rank;
   const RankTensor* tensor;
+  const RankTensor* scales;  // of integers, else null
   uint64_t bytes;
 };
+
+uint64_t fileBytes(const RankTensor& tensor) {
+  uint64_t bytes = dtypeSize(tensor.dtype);
+  for (const int64_t extent : tensor.shape) bytes *= static_cast<uint64_t>(extent);
+  return bytes;
+}
 
 // Largest first, so that no worker is left alone with an embedding table at the end.
 std::vector<Job> planJobs(const CheckpointWriter& writer, int32_t ranks) {
   std::vector<Job> jobs;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     for (const RankTensor& tensor : writer.tensors(rank)) {
-      uint64_t bytes = dtypeSize(tensor.dtype);
-      for (const int64_t extent : tensor.shape) bytes *= static_cast<uint64_t>(extent);
-      jobs.push_back({rank, &tensor, bytes});
+      if (tensor.part == TensorPart::kScales) {
+        jobs.back().scales = &tensor;
+        jobs.back().bytes += fileBytes(tensor);
+      } else {
+        jobs.push_back({rank, &tensor, nullptr, fileBytes(tensor)});
+      }
     }
   }
   std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.bytes > b.bytes; });
@@ -123,11 +136,17 @@ void copyAll(const std::vector<Job>& jobs, const ModelConfig& config, const Tens
     if (failed.load()) return;
     const Job& job = jobs[static_cast<size_t>(index)];
     try {
-      copyRankTensor(*job.tensor, config.mapping, job.rank, tensors,
-                     [&](uint64_t offset, std::span<const std::byte> bytes) {
-                       writer.write(job.rank, job.tensor->name, offset, bytes);
-                       progress.add(bytes.size());
-                     });
+      const auto into = [&](const RankTensor* tensor) {
+        return [&, tensor](uint64_t offset, std::span<const std::byte> bytes) {
+          writer.write(job.rank, tensor->name, offset, bytes);
+          progress.add(bytes.size());
+        };
+      };
+      if (job.scales != nullptr) {
+        quantiseRankTensor(*job.tensor, config.mapping, job.rank, tensors, into(job.tensor), into(job.scales));
+      } else {
+        copyRankTensor(*job.tensor, config.mapping, job.rank, tensors, into(job.tensor));
+      }
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failed.exchange(true)) first_failure = std::current_exception();
@@ -149,6 +168,14 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
   config.use_parallel_embedding = options.use_parallel_embedding;
   config.embedding_sharding_dim = options.embedding_sharding_dim;
   config.finalize(source);
+  if (const auto& quantise = options.quantise) {
+    if (quantise->quantise_head && sharesEmbedding(config)) {
+      fail(ErrorCode::kUnsupported,
+           "--quantize_lm_head: the model's output head is its embedding table, which stays {}",
+           dtypeName(config.dtype));
+    }
+    setQuantisation(config, quantise->bits, quantise->group_size, quantise->quantise_head);
+  }
   return config;
 }
 
@@ -172,8 +199,9 @@ void convertHuggingFace(const std::filesystem::path& model_dir, const std::files
 
   uint64_t bytes = 0;
   for (const Job& job : jobs) bytes += job.bytes;
-  log::info("{}: {} in {}, {} rank(s), {:.1f} MB", output_dir.string(), config.architecture, dtypeName(config.dtype),
-            config.mapping.worldSize(), static_cast<double>(bytes) / 1e6);
+  const auto& algo = config.quantization.quant_algo;
+  log::info("{}: {} in {}{}, {} rank(s), {:.1f} MB", output_dir.string(), config.architecture, dtypeName(config.dtype),
+            algo ? " and " + *algo : "", config.mapping.worldSize(), static_cast<double>(bytes) / 1e6);
 }
 
 }  // namespace chorus

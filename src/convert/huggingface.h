@@ -12,13 +12,21 @@
 
 namespace chorus {
 
+// Weight-only quantisation by round to nearest (convert/quantise.h).
+struct QuantiseOptions {
+  int32_t bits = 8;        // 8 or 4
+  int32_t group_size = 0;  // inputs that share a scale: 32, 64 or 128; 0: one scale an output
+  bool quantise_head = false;
+};
+
 struct ConvertOptions {
   std::optional<DType> dtype;  // float32, float16 or bfloat16; nullopt: what the source's config says, else its tensors
   int32_t tp_size = 1;
   int32_t pp_size = 1;
   bool use_parallel_embedding = false;
   int32_t embedding_sharding_dim = 0;  // 0: vocabulary, 1: hidden size; acts with use_parallel_embedding
-  int32_t workers = 0;                 // threads that copy; 0: one per core
+  std::optional<QuantiseOptions> quantise;
+  int32_t workers = 0;  // threads that copy; 0: one per core
 };
 
 // The checkpoint's config that convertHuggingFace would write for model_dir's config.json. tensors are asked for a
@@ -38,7 +46,8 @@ HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const C
 // Reads config.json and the weights of model_dir (formats/tensor_source.h) and writes a checkpoint to output_dir, which
 // appears whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to
 // nearest even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing,
-// not expected, of another shape, of an unusable dtype, or whose values float16 cannot hold.
+// not expected, of another shape, of an unusable dtype, whose values float16 cannot hold, or that cannot be quantised
+// as asked.
 void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
                         const ConvertOptions& options);
 

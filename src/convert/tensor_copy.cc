@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/shard.h"
 
 namespace chorus {
 namespace {
@@ -110,26 +109,34 @@ bool isConvertible(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }
 
-void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
-                    const Sink& sink) {
-  const WeightRow& row = *tensor.row;
-  const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(rank));
-  Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
+void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
+                      const std::function<void(const TensorView*, const std::string&, int64_t, int64_t)>& fn) {
   for (const RowRun& run : slice.runs) {
     if (run.begin < 0) {
-      copier.zeros(run.rows);
+      fn(nullptr, tensor.name, 0, run.rows);
       continue;
     }
-    for (const WeightSource& source : row.sources) {
+    for (const WeightSource& source : tensor.row->sources) {
       const int64_t begin = std::max(run.begin, source.row_begin);
       const int64_t end = std::min(run.begin + run.rows, source.row_begin + source.rows);
       if (begin >= end) continue;
       const std::string name = layerName(source.name, tensor.layer);
-      const TensorView& from = *sources.find(name);
+      const TensorView* from = sources.find(name);
       source.in_source.forEachRun(begin - source.row_begin, end - begin,
-                                  [&](int64_t row, int64_t count) { copier.rows(from, name, row, count); });
+                                  [&](int64_t row, int64_t count) { fn(from, name, row, count); });
     }
   }
+}
+
+void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
+                    const Sink& sink) {
+  const TensorSlice slice = sliceForRank(*tensor.row, mapping.tp_size, mapping.tpRank(rank));
+  Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
+  forEachSourceRun(tensor, slice, sources,
+                   [&](const TensorView* from, const std::string& name, int64_t row, int64_t count) {
+                     if (from == nullptr) return copier.zeros(count);
+                     copier.rows(*from, name, row, count);
+                   });
 }
 
 }  // namespace chorus

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
+#include "checkpoint/shard.h"
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_source.h"
 
@@ -12,6 +14,11 @@ namespace chorus {
 
 // float32, float16, bfloat16 and float64.
 bool isConvertible(DType dtype);
+
+// Calls fn(source, its name, first row, rows) for the runs of source rows that the rank's tensor consists of, in order;
+// source is null for rows of zeros. The sources are present with the table's shapes.
+void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
+                      const std::function<void(const TensorView*, const std::string&, int64_t, int64_t)>& fn);
 
 // Calls sink(byte offset, bytes) over the rank's tensor, converted to its dtype (rounded to nearest even). The
 // sources are present with the table's shapes and convertible dtypes. Throws Error(kInvalidArgument) that names the

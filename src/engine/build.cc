@@ -1,6 +1,7 @@
 #include "engine/build.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <unordered_map>
 
@@ -40,20 +41,40 @@ void resolveLimits(BuildConfig& config, const ModelConfig& model) {
 // One piece of packing work: rows [begin, end) of a checkpoint tensor into its place.
 struct PackTask {
   const std::byte* source;
-  DType dtype;
-  int64_t begin, end, cols;
+  const RankTensor* tensor;
+  DType dtype;  // in the source
+  int64_t begin, end;
+  int64_t cols;       // of the source
   int64_t row_begin;  // in the engine tensor
+  int64_t in;         // of the engine tensor
   EngineTensorKind kind;
   std::byte* target;
+
+  int64_t rowsOfSource() const {
+    const bool pairs = tensor->part == TensorPart::kIntegers && tensor->format.dtype == DType::kInt4;
+    return pairs ? (end - begin) / 2 : end - begin;
+  }
 };
+
+void packLinear(const PackTask& task, const std::byte* rows, int64_t count) {
+  const int64_t row = task.row_begin + task.begin;
+  switch (task.tensor->part) {
+    case TensorPart::kValues:
+      return packRows(rows, task.dtype, count, task.in, row, task.target);
+    case TensorPart::kIntegers:
+      return packRows(rows, task.tensor->format, count, task.in, row, task.target);
+    case TensorPart::kScales:
+      return packScales(rows, task.dtype, task.tensor->format, count, task.in, row, task.target);
+  }
+}
 
 void runTask(const PackTask& task) {
   const auto size = static_cast<int64_t>(dtypeSize(task.dtype));
-  const std::byte* rows = task.source + task.begin * task.cols * size;
   const int64_t count = task.end - task.begin;
+  const std::byte* rows = task.source + task.begin * task.rowsOfSource() / count * task.cols * size;
   switch (task.kind) {
     case EngineTensorKind::kLinear:
-      return packRows(rows, task.dtype, count, task.cols, task.row_begin + task.begin, task.target);
+      return packLinear(task, rows, count);
     case EngineTensorKind::kTable:
       std::memcpy(task.target + task.begin * task.cols * size, rows, static_cast<size_t>(count * task.cols * size));
       return;
@@ -64,7 +85,14 @@ void runTask(const PackTask& task) {
 }
 
 uint64_t sourceBytes(const PackTask& task) {
-  return static_cast<uint64_t>((task.end - task.begin) * task.cols) * dtypeSize(task.dtype);
+  return static_cast<uint64_t>(task.rowsOfSource() * task.cols) * dtypeSize(task.dtype);
+}
+
+void checkScales(const RankTensor& tensor, const TensorView& scales) {
+  for (size_t i = 0; i < static_cast<size_t>(scales.elements()); ++i) {
+    if (std::isfinite(loadAsFloat(scales.bytes.data(), scales.dtype, i))) continue;
+    fail(ErrorCode::kCorrupt, "tensor '{}' holds a scale that is not finite; convert the model again", tensor.name);
+  }
 }
 
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
@@ -83,17 +111,19 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
         weights.get(tensor.name).bytes.data() + static_cast<size_t>(first * cols) * dtypeSize(tensor.dtype);
     // A task's rows end on a panel of the engine tensor, so that no two tasks of a source share one.
     constexpr int64_t kTaskRows = 512;
+    const size_t target = index.at(place.name);
     for (int64_t begin = 0; begin < rows;) {
       const int64_t end =
           std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin, rows);
       auto& tasks = place.row_begin == 0 ? leading : appended;
-      tasks.push_back(
-          {source, tensor.dtype, begin, end, cols, place.row_begin, place.kind, writer.data(index.at(place.name))});
+      tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, place.row_begin, writer.tensors()[target].cols,
+                       place.kind, writer.data(target)});
       begin = end;
     }
   };
   for (const RankTensor& tensor : tensors) {
-    add(tensor, placeInEngine(tensor), 0, tensor.shape[0]);
+    if (tensor.part == TensorPart::kScales) checkScales(tensor, weights.get(tensor.name));
+    add(tensor, placeInEngine(tensor), 0, tensor.rows());
     if (tensor.row->role == WeightRole::kEmbedding && sharesEmbedding(model)) {
       const TiedHead head = tiedHead(model, rank);
       add(tensor, {"lm_head", EngineTensorKind::kLinear, 0}, head.begin, head.rows);

@@ -57,6 +57,11 @@ void Engine::checkComplete() const {
       fail(ErrorCode::kCorrupt, "{}: {} is {} where the config says {}; {}", file_.path().string(), expected.name,
            dtypeName(tensor.dtype), dtypeName(expected.dtype), kBuildAgain);
     }
+    if (tensor.format() != expected.format()) {
+      fail(ErrorCode::kCorrupt, "{}: {} has {} scales of groups of {} where the config says {} and {}; {}",
+           file_.path().string(), expected.name, dtypeName(tensor.scale_dtype), tensor.group,
+           dtypeName(expected.scale_dtype), expected.group, kBuildAgain);
+    }
   }
 }
 
@@ -89,7 +94,7 @@ const EngineTensor& Engine::get(const std::string& name, EngineTensorKind kind, 
 
 PackedWeight Engine::linear(const std::string& name, int64_t out, int64_t in) const {
   const EngineTensor& tensor = get(name, EngineTensorKind::kLinear, out, in);
-  return {file_.bytes().data() + tensor.offset, tensor.dtype, tensor.rows, tensor.cols};
+  return {file_.bytes().data() + tensor.offset, tensor.format(), tensor.rows, tensor.cols};
 }
 
 const float* Engine::vector(const std::string& name, int64_t size) const {

@@ -16,6 +16,25 @@ constexpr uint64_t kHeaderBytes = 16;
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr const char* kKindNames[] = {"linear", "table", "vector"};
 
+bool isFloat(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
+
+void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source) {
+  const auto dtype = dtypeFromName(jsonGet<std::string>(json, "dtype", source));
+  const bool quantised = dtype && isQuantised(*dtype) && tensor.kind == EngineTensorKind::kLinear;
+  if (!dtype || !(isFloat(*dtype) || quantised)) {
+    fail(ErrorCode::kCorrupt, "{}: {} has a dtype that engines do not hold", source, tensor.name);
+  }
+  tensor.dtype = *dtype;
+  if (!quantised) return;
+  tensor.group = jsonGet<int64_t>(json, "group", source);
+  const auto scales = dtypeFromName(jsonGet<std::string>(json, "scale_dtype", source));
+  if ((tensor.group != 0 && tensor.group != 32 && tensor.group != 64 && tensor.group != 128) || !scales ||
+      !isFloat(*scales)) {
+    fail(ErrorCode::kCorrupt, "{}: {} has groups or scales that engines do not hold", source, tensor.name);
+  }
+  tensor.scale_dtype = *scales;
+}
+
 EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source) {
   EngineTensor tensor;
   tensor.name = jsonGet<std::string>(json, "name", source);
@@ -24,11 +43,7 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
   while (k < std::size(kKindNames) && kind != kKindNames[k]) ++k;
   if (k == std::size(kKindNames)) fail(ErrorCode::kCorrupt, "{}: {} is of unknown kind", source, tensor.name);
   tensor.kind = static_cast<EngineTensorKind>(k);
-  const auto dtype = dtypeFromName(jsonGet<std::string>(json, "dtype", source));
-  if (!dtype || (*dtype != DType::kFloat32 && *dtype != DType::kBFloat16 && *dtype != DType::kFloat16)) {
-    fail(ErrorCode::kCorrupt, "{}: {} has a dtype that engines do not hold", source, tensor.name);
-  }
-  tensor.dtype = *dtype;
+  parseFormat(json, tensor, source);
   tensor.rows = jsonGet<int64_t>(json, "rows", source);
   tensor.cols = jsonGet<int64_t>(json, "cols", source);
   tensor.offset = jsonGet<uint64_t>(json, "offset", source);
@@ -56,7 +71,7 @@ uint64_t tensorBytes(const EngineTensor& tensor) {
     return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
   }
   const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
-  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.dtype, tensor.cols)), tensor.name.c_str());
+  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.format(), tensor.cols)), tensor.name.c_str());
 }
 
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source) {
@@ -98,6 +113,10 @@ std::string engineFileHead(std::span<const EngineTensor> tensors) {
                     {"cols", t.cols},
                     {"offset", t.offset},
                     {"bytes", t.bytes}});
+    if (isQuantised(t.dtype)) {
+      list.back()["group"] = t.group;
+      list.back()["scale_dtype"] = dtypeName(t.scale_dtype);
+    }
   }
   const std::string index = Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
   const uint64_t index_bytes = index.size();

@@ -2,7 +2,8 @@
 //
 //   bytes 0..7    magic "CHORUSEN"
 //   bytes 8..15   size of the index, little-endian
-//   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]}
+//   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]},
+//                 linears of int8 and int4 with "group" and "scale_dtype" too, as WeightFormat has them
 //   data          each tensor at its offset from the start of the file, a multiple of 4096
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "kernels/tensor.h"
 
 namespace chorus {
 
@@ -30,8 +32,12 @@ struct EngineTensor {
   DType dtype = DType::kFloat32;
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t group = 0;  // this and the next as WeightFormat has them
+  DType scale_dtype = DType::kFloat32;
   uint64_t offset = 0;  // set by the writer
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
+
+  WeightFormat format() const { return {dtype, group, scale_dtype}; }
 };
 
 // Bytes that a tensor of this kind, dtype and shape takes. Throws Error(kCorrupt) when they are out of range.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/error.h"
+
 namespace chorus {
 namespace {
 
@@ -13,16 +15,26 @@ bool endsWith(std::string_view text, std::string_view suffix) {
 std::string replaceTail(const std::string& name, std::string_view tail, std::string_view with) {
   return name.substr(0, name.size() - tail.size()).append(with);
 }
+
+// The weight that scales belong to, as far as its place goes.
+RankTensor weightOf(const RankTensor& scales) {
+  RankTensor weight = scales;
+  weight.name = scales.name.substr(0, scales.name.rfind('.')) + ".weight";
+  weight.shape = {scales.shape[0]};
+  weight.part = TensorPart::kValues;
+  return weight;
+}
 }  // namespace
 
 EnginePlacement placeInEngine(const RankTensor& tensor) {
+  if (tensor.part == TensorPart::kScales) return placeInEngine(weightOf(tensor));
   const std::string& name = tensor.name;
   // The gated MLP's two halves are one linear, the activated one first.
   if (endsWith(name, "mlp.fc.weight")) {
     return {replaceTail(name, "mlp.fc.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, 0};
   }
   if (endsWith(name, "mlp.gate.weight")) {
-    return {replaceTail(name, "mlp.gate.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, tensor.shape[0]};
+    return {replaceTail(name, "mlp.gate.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, tensor.rows()};
   }
   if (endsWith(name, "mlp.fc.bias")) {
     return {replaceTail(name, "mlp.fc.bias", "mlp.fc_gate.bias"), EngineTensorKind::kVector, 0};
@@ -60,10 +72,20 @@ TiedHead tiedHead(const ModelConfig& config, int32_t rank) {
 std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config) {
   std::vector<EngineTensor> result;
   std::unordered_map<std::string, size_t> index;
-  const auto add = [&](const std::string& name, EngineTensorKind kind, DType dtype, int64_t rows, int64_t cols) {
+  const auto add = [&](const std::string& name, EngineTensorKind kind, const WeightFormat& format, int64_t rows,
+                       int64_t cols) {
     const auto [it, is_new] = index.emplace(name, result.size());
     if (is_new) {
-      result.push_back({.name = name, .kind = kind, .dtype = dtype, .rows = rows, .cols = cols});
+      result.push_back({.name = name,
+                        .kind = kind,
+                        .dtype = format.dtype,
+                        .rows = rows,
+                        .cols = cols,
+                        .group = format.group,
+                        .scale_dtype = format.scale_dtype});
+    } else if (result[it->second].format() != format) {
+      fail(ErrorCode::kUnsupported, "{}: its parts are quantised differently; exclude_modules must take all or none",
+           name);
     } else if (kind == EngineTensorKind::kVector) {
       result[it->second].cols += cols;
     } else {
@@ -72,9 +94,11 @@ std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, 
   };
   const RankTensor* embedding = nullptr;  // of a model that ties: of one stage, so that every rank has it
   for (const RankTensor& tensor : tensors) {
+    if (tensor.part == TensorPart::kScales) continue;
     const EnginePlacement place = placeInEngine(tensor);
     const bool vector = place.kind == EngineTensorKind::kVector;
-    add(place.name, place.kind, vector ? DType::kFloat32 : tensor.dtype, vector ? 1 : tensor.shape[0],
+    const WeightFormat format = tensor.part == TensorPart::kIntegers ? tensor.format : WeightFormat(tensor.dtype);
+    add(place.name, place.kind, vector ? DType::kFloat32 : format, vector ? 1 : tensor.rows(),
         vector ? tensor.shape[0] : tensor.shape[1]);
     if (tensor.row->role == WeightRole::kEmbedding) embedding = &tensor;
   }

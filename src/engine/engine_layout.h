@@ -17,6 +17,7 @@ struct EnginePlacement {
   EngineTensorKind kind = EngineTensorKind::kVector;
   int64_t row_begin = 0;
 };
+// Scales have the place of their weight.
 EnginePlacement placeInEngine(const RankTensor& tensor);
 
 // Rows of the output head that each tensor-parallel rank holds, and of an embedding table that is cut along the
@@ -32,7 +33,8 @@ struct TiedHead {
 TiedHead tiedHead(const ModelConfig& config, int32_t rank);
 
 // The engine tensors of one rank, with the shapes that the placements of its checkpoint tensors add up to, and an
-// "lm_head" for a model without lm_head.weight. Layers, then globals, in checkpoint order.
+// "lm_head" for a model without lm_head.weight. Layers, then globals, in checkpoint order. Throws Error(kUnsupported)
+// when the parts of one engine tensor are quantised differently.
 std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config);
 
 // The runtime linear that a table row feeds, for rows that adapters target: nullopt for others.

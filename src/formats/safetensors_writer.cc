@@ -41,6 +41,8 @@ std::string_view formatName(DType dtype) {
       return "BOOL";
     case DType::kFloat8E4M3:
       return "F8_E4M3";
+    case DType::kInt4:
+      break;
   }
   return "";
 }

@@ -46,11 +46,11 @@ DeviceBuffer filled(Backend& backend, size_t bytes) {
 BenchMatrix::BenchMatrix(Backend& backend, int64_t r, int64_t c)
     : buffer(filled(backend, static_cast<size_t>(r * c) * sizeof(float))), rows(r), cols(c) {}
 
-ColdWeights::ColdWeights(Backend& backend, DType dtype, int64_t out, int64_t in, size_t cold_bytes) {
-  const auto bytes = static_cast<size_t>(packedBytes(dtype, out, in));
+ColdWeights::ColdWeights(Backend& backend, const WeightFormat& format, int64_t out, int64_t in, size_t cold_bytes) {
+  const auto bytes = static_cast<size_t>(packedBytes(format, out, in));
   const size_t copies = std::max<size_t>(1, cold_bytes / bytes);
   buffer_ = filled(backend, copies * bytes);
-  for (size_t i = 0; i < copies; ++i) copies_.push_back({buffer_.as<char>() + i * bytes, dtype, out, in});
+  for (size_t i = 0; i < copies; ++i) copies_.push_back({buffer_.as<char>() + i * bytes, format, out, in});
 }
 
 }  // namespace bench

@@ -51,7 +51,7 @@ struct BenchMatrix {
 // Copies of one weight over cold_bytes, taken in turn: as the many layers of a model.
 class ColdWeights {
  public:
-  ColdWeights(Backend& backend, DType dtype, int64_t out, int64_t in, size_t cold_bytes);
+  ColdWeights(Backend& backend, const WeightFormat& format, int64_t out, int64_t in, size_t cold_bytes);
   const PackedWeight& next() { return copies_[turn_++ % copies_.size()]; }
 
  private:

@@ -72,7 +72,7 @@ TEST(RegistryTest, VariantsAreListedOnceTheReferenceFirstAndTheScalarOneEverywhe
 // What the registry says runs by default is what the backend takes.
 TEST(RegistryTest, DefaultsAreWhatTheBackendTakes) {
   for (const Isa isa : availableIsas()) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kInt4}) {
       const auto backend = createBackend({.name = "cpu", .threads = 1, .isa = isa});
       for (const Op op : kOps) {
         for (const BenchCase& c : benchCasesOf(op)) {

@@ -52,13 +52,14 @@ WeightRow embeddingRow(const ModelConfig& config, std::string source) {
 }
 
 WeightRow headRow(const ModelConfig& config, std::string source, std::string embedding_source) {
-  return {.name = "lm_head.weight",
-          .shape = {config.vocab_size, config.hidden_size},
-          .role = WeightRole::kLmHead,
-          .stage = Stage::kLast,
-          .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
-          .sources = {
-              {config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0, config.vocab_size}}};
+  return {
+      .name = "lm_head.weight",
+      .shape = {config.vocab_size, config.hidden_size},
+      .role = WeightRole::kLmHead,
+      .stage = Stage::kLast,
+      .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
+      .sources = {{config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0, config.vocab_size}},
+      .quantisable = true};
 }
 
 }  // namespace chorus

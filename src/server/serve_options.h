@@ -21,6 +21,8 @@ struct ServeOptions {
 
   // Of the engine that is built from a Hugging Face directory.
   std::string dtype = "auto";
+  std::string quantize;              // int8 or int4; empty: not
+  std::optional<int32_t> groupSize;  // of quantize; default: see served_engine.cc
   std::optional<int32_t> maxSeqLen;
   int32_t maxLoraRank = 64;
   std::string cacheDirectory;  // empty: defaultCacheDirectory()

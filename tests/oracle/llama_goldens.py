@@ -223,11 +223,12 @@ def make_variant(name, variant, index, root):
     write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator)
 
 
-def write_rows(name, path, models, adapters, vocab, lengths, generator):
-    """case.json and expected.safetensors: models is the oracle by dtype, a prompt of each length is chosen."""
+def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
+    """case.json, with these keys too, and expected.safetensors: models is the oracle by dtype, a prompt of each length
+    is chosen."""
     choices = [None, *adapters]
     shortest = sorted(lengths)[:2]
-    case = dict(new_tokens=NEW_TOKENS, adapters=adapters, rows=[])
+    case = dict(new_tokens=NEW_TOKENS, adapters=adapters, **keys, rows=[])
     logits = {}
     for i, length in enumerate(lengths):
         adapter = choices[i % len(choices)]

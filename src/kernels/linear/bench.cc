@@ -1,13 +1,21 @@
 #include "kernels/kernel_bench.h"
+#include "kernels/linear/panel_kernels.h"
 
 namespace chorus {
 namespace {
+
+// Weights that are benchmarked: groups and scales as they mostly are.
+WeightFormat benchFormat(DType dtype) {
+  if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16};
+  if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16};
+  return dtype;
+}
 
 BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) {
   return {.shape = fmt::format("{} rows, {} -> {}", rows, in, out),
           .dtype = dtype,
           .small = small,
-          .bytes = static_cast<double>(packedBytes(dtype, out, in)),
+          .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in)),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out),
           .prepare = [=](Backend& backend, size_t cold_bytes) -> BenchCall {
             struct State {
@@ -15,10 +23,11 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
               bench::BenchMatrix x, y;
               std::unique_ptr<StepContext> context;
             };
-            const auto s = std::make_shared<State>(State{bench::ColdWeights(backend, dtype, out, in, cold_bytes),
-                                                         {backend, rows, in},
-                                                         {backend, rows, out},
-                                                         backend.createContext()});
+            const auto s =
+                std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in, cold_bytes),
+                                              {backend, rows, in},
+                                              {backend, rows, out},
+                                              backend.createContext()});
             return [s, &backend] {
               backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = {}},
                              *s->context, {});
@@ -29,10 +38,11 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
 // Every row with another rank-16 adapter over the whole output.
 BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kRank = 16;
-  const int64_t part_bytes = packedBytes(dtype, kRank, in) + packedBytes(dtype, out, kRank);
+  const DType part = isQuantised(dtype) ? DType::kBFloat16 : dtype;
+  const int64_t part_bytes = packedBytes(part, kRank, in) + packedBytes(part, out, kRank);
   return {.shape = fmt::format("{} rows, {} -> {}, an adapter of rank {} each", rows, in, out, kRank),
           .dtype = dtype,
-          .bytes = static_cast<double>(packedBytes(dtype, out, in) + rows * part_bytes),
+          .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in) + rows * part_bytes),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in * out + kRank * (in + out)),
           .prepare = [=](Backend& backend, size_t cold_bytes) -> BenchCall {
             struct State {
@@ -43,15 +53,16 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
               std::vector<LinearPart> parts;
               std::vector<RowGroup> groups;
             };
-            const auto s = std::make_shared<State>(State{bench::ColdWeights(backend, dtype, out, in, cold_bytes),
-                                                         bench::ColdWeights(backend, dtype, kRank, in, cold_bytes),
-                                                         bench::ColdWeights(backend, dtype, out, kRank, cold_bytes),
-                                                         {backend, rows, in},
-                                                         {backend, rows, out},
-                                                         backend.createContext(),
-                                                         std::vector<RowRange>(static_cast<size_t>(rows)),
-                                                         std::vector<LinearPart>(static_cast<size_t>(rows)),
-                                                         std::vector<RowGroup>(static_cast<size_t>(rows))});
+            const auto s =
+                std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in, cold_bytes),
+                                              bench::ColdWeights(backend, part, kRank, in, cold_bytes),
+                                              bench::ColdWeights(backend, part, out, kRank, cold_bytes),
+                                              {backend, rows, in},
+                                              {backend, rows, out},
+                                              backend.createContext(),
+                                              std::vector<RowRange>(static_cast<size_t>(rows)),
+                                              std::vector<LinearPart>(static_cast<size_t>(rows)),
+                                              std::vector<RowGroup>(static_cast<size_t>(rows))});
             return [s, &backend] {
               for (size_t r = 0; r < s->groups.size(); ++r) {
                 s->ranges[r] = {static_cast<int32_t>(r), static_cast<int32_t>(r) + 1};
@@ -67,7 +78,7 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
 
 std::vector<BenchCase> linearBench() {
   std::vector<BenchCase> cases;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+  for (const DType dtype : panelFormats()) {
     cases.push_back(plain(dtype, 3, 100, 50, true));
     for (const int64_t rows : {1, 8, 32, 512}) {
       cases.push_back(plain(dtype, rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest

@@ -18,8 +18,8 @@ namespace chorus {
 // added by the consumer, afterwards (PEFT: DoRA does not scale the bias).
 struct LinearPart {
   int64_t out_begin = 0;
-  PackedWeight a;  // [rank, in]
-  PackedWeight b;  // [features, rank]
+  PackedWeight a;  // [rank, in], of a float format
+  PackedWeight b;  // [features, rank], of a float format
   float scale = 1.0f;
   const float* magnitude = nullptr;  // [features], device memory
 };
@@ -32,7 +32,8 @@ struct RowGroup {
 
 // x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. Every row's result depends on that
 // row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds over
-// ascending inputs.
+// ascending inputs. Of int8 and int4 weights each group of inputs, or run of a divisor of kScaleRun inputs where it is
+// longer, is such a chain over the integers, and the output one chain of scale * sum over ascending runs.
 struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;
@@ -40,18 +41,25 @@ struct LinearArgs {
   std::span<const RowGroup> groups;
 };
 
-// Packs num_rows contiguous rows of `in` elements of `dtype` into dst, the start of a whole packed weight of
+// Packs num_rows contiguous rows of `in` elements of the format's dtype into dst, the start of a whole packed weight of
 // packedBytes(...) bytes: source row r becomes output feature row_begin + r, so several sources are appended
 // by calls in ascending order. Input padding is zeroed, and the features of the last panel past the rows
 // given are too. Calls may run at the same time when each begins at a multiple of kPanelCols. Host to host;
 // used at build time and for adapters.
-void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
+// int8: signed elements. int4: signed, [num_rows / 2, in] bytes of an even row in the low half and the odd row after it
+// in the high one; num_rows may be odd, row_begin may not. The scales of both are packed by packScales.
+void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
+
+// The scales of such rows, [num_rows, groups of `in`] (or [num_rows] for a format without groups) of the type `from`,
+// rounded to the format's: packed as packRows packs the rows, and in any order with it.
+void packScales(const void* scales, DType from, const WeightFormat& format, int64_t num_rows, int64_t in,
+                int64_t row_begin, void* dst);
 // The reverse, for DoRA norms and tests: feature `row` of a packed weight as floats.
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);
 
 // What the inputs of a product (x, and A x where B is applied) are rounded to, to nearest even, by the CPU's linear of
-// that set (none: the reference) for weights of this type.
-DType linearInputType(std::optional<Isa> isa, DType weights);
+// that set (none: the reference) for weights of this format.
+DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 
 namespace reference {
 void linear(const LinearArgs& args);

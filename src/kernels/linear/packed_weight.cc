@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/linear/linear.h"
+#include "kernels/linear/packed_quantised.h"
 
 namespace chorus {
 namespace {
@@ -46,8 +47,11 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
 }
 }  // namespace
 
-void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64_t row_begin, void* dst) {
+void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin,
+              void* dst) {
   assert(num_rows >= 0 && in >= 0 && row_begin >= 0);
+  const DType dtype = format.dtype;
+  if (isQuantised(dtype)) return packQuantisedRows(rows, format, num_rows, in, row_begin, dst);
   const auto* bytes = static_cast<const std::byte*>(rows);
   const int64_t row_bytes = in * static_cast<int64_t>(dtypeSize(dtype));
   if (dtype == DType::kFloat16) {
@@ -60,6 +64,7 @@ void packRows(const void* rows, DType dtype, int64_t num_rows, int64_t in, int64
 
 void unpackRow(const PackedWeight& weight, int64_t row, float* out) {
   assert(row >= 0 && row < weight.out);
+  if (isQuantised(weight.dtype)) return unpackQuantisedRow(weight, row, out);
   const auto* panel =
       static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(weight.dtype, weight.in);
   const int64_t column = row % kPanelCols;

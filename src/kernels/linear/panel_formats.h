@@ -9,9 +9,15 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
+IsaTable<const PanelKernels*> int8PanelKernels();
+IsaTable<const PanelKernels*> int4PanelKernels();
 #if defined(__x86_64__)
-const PanelKernels* bf16DotKernels();   // Isa::kAvx512Bf16
-const PanelKernels* bf16TileKernels();  // Isa::kAmx
+// Isa::kAvx512Bf16
+const PanelKernels* bf16DotKernels();
+const PanelKernels* int8DotKernels();
+const PanelKernels* int4DotKernels();
+// Isa::kAmx
+const PanelKernels* bf16TileKernels();
 #endif
 
 }  // namespace chorus

@@ -26,20 +26,34 @@ void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
 }
 
 std::span<const DType> panelFormats() {
-  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  static constexpr DType kFormats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kInt4};
   return kFormats;
 }
 
-IsaTable<const PanelKernels*> panelKernels(DType dtype) {
-  switch (dtype) {
+namespace {
+// Dot products round inputs to bfloat16, which is for models of that type: quantised weights tell theirs by their
+// scales.
+IsaTable<const PanelKernels*> ofModelType(IsaTable<const PanelKernels*> table, DType scales) {
+  while (scales != DType::kBFloat16 && includes(table.back().isa, Isa::kAvx512Bf16))
+    table = table.first(table.size() - 1);
+  return table;
+}
+}  // namespace
+
+IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
+  switch (format.dtype) {
     case DType::kFloat32:
       return f32PanelKernels();
     case DType::kFloat16:
       return f16PanelKernels();
     case DType::kBFloat16:
       return bf16PanelKernels();
+    case DType::kInt8:
+      return ofModelType(int8PanelKernels(), format.scale_dtype);
+    case DType::kInt4:
+      return ofModelType(int4PanelKernels(), format.scale_dtype);
     default:
-      fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(dtype));
+      fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(format.dtype));
   }
 }
 

@@ -5,16 +5,22 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
+#include "kernels/tensor.h"
 
 namespace chorus {
 
 inline constexpr int kMaxTileRows = 32;
 // Panels that several tiles take in turn while they stay in a cache.
 inline constexpr int kPanelsInTurn = 2;
+// Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
+inline constexpr int64_t kInputBlock = 1024;
+static_assert(kInputBlock % kScaleRun == 0);
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
 // inputs in one accumulator (from zero, or from what stands in y; AMX adds 32 inputs at a time), so that a result
-// depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 32.
+// depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 32. int8 and
+// int4: one such chain for every group, of the integers alone; the groups' sums, times their scales, are added in
+// ascending order by one more chain, and a split must fall between groups.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
   // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32, or all of them.
@@ -22,8 +28,10 @@ struct PanelArgs {
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
-  int64_t input_stride = 0;      // bytes from an input (bfloat16: an input pair) to the next within a panel
-  float* const* y = nullptr;     // for every row, its first column
+  int64_t input_stride = 0;      // float formats: bytes from an input (bfloat16: a pair) to the next within a panel
+  int64_t group = 0;             // int8 and int4: inputs that share a scale (packedGroup)
+  DType scale_dtype = DType::kFloat32;  // and the type of the scales
+  float* const* y = nullptr;            // for every row, its first column
   // Columns that are touched: [skip, cols), so the first and the last panel may be partial; skip < 16.
   int64_t skip = 0;
   int64_t cols = 0;
@@ -50,17 +58,25 @@ struct PanelKernels {
   void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
   int element_bytes = sizeof(float);
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
+  // Of formats that cost instructions to read (else null): writes the panels of args in a form that costs none to dst,
+  // at most expanded_bytes for kPanelsInTurn panels of kInputBlock inputs, and makes args say so. `run_expanded`
+  // gives the same bits from it: for panels that several tiles take in turn.
+  void (*expand)(PanelArgs& args, std::byte* dst) = nullptr;
+  int64_t expanded_bytes = 0;
+  PanelFunction run_expanded[kMaxTileRows + 1] = {};
   // One row of floats is its own tile.
   bool takesRows() const { return pack == &packTile; }
   // y *= factors, count elements.
   void (*scale_columns)(const float* factors, float* y, int64_t count) = nullptr;
 };
-IsaTable<const PanelKernels*> panelKernels(DType dtype);
-inline const PanelKernels& panelKernels(Isa isa, DType dtype) { return *selectKernel(panelKernels(dtype), isa).kernel; }
+IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format);
+inline const PanelKernels& panelKernels(Isa isa, const WeightFormat& format) {
+  return *selectKernel(panelKernels(format), isa).kernel;
+}
 // The formats that have panel kernels.
 std::span<const DType> panelFormats();
 
-// Bytes from an input (or pair) to the next in a packed weight.
+// Bytes from an input (or pair) to the next in a packed weight of a float format.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
 
 // Elements of a tile.

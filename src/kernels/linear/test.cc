@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/aligned_buffer.h"
+#include "kernels/linear/panel_kernels.h"
 #include "kernels/test_util.h"
 
 namespace chorus {
@@ -15,15 +16,49 @@ struct Weight {
   PackedWeight view;
 };
 
-Weight makeWeight(Values& values, DType dtype, int64_t out, int64_t in) {
-  Weight weight;
-  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(dtype, out, in))));
-  const auto rows = kernel_test::asDtype(values.reals(out * in), dtype);
-  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
-  weight.view = {weight.memory.data(), dtype, out, in};
-  return weight;
+// A format of this dtype: of a quantised one, any group and type of scales.
+WeightFormat anyFormat(Values& values, DType dtype) {
+  if (!isQuantised(dtype)) return dtype;
+  constexpr int64_t kGroups[] = {0, 32, 64, 128};
+  constexpr DType kScales[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)]};
 }
 
+// Rows as packRows takes them, and scales as packScales does: every integer of the format, scales of about 1 / 100.
+struct Rows {
+  std::vector<std::byte> elements;
+  std::vector<float> scales;  // [out, groups]
+  int64_t groups = 0;
+
+  Rows(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
+    if (!isQuantised(format.dtype)) {
+      elements = kernel_test::asDtype(values.reals(out * in, -size, size), format.dtype);
+      return;
+    }
+    groups = format.group > 0 ? (in + format.group - 1) / format.group : 1;
+    elements.resize(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
+    for (std::byte& element : elements) element = static_cast<std::byte>(values.integer(0, 255));
+    scales = values.reals(out * groups, size * 0.005f, size * 0.02f);
+  }
+  // Rows [begin, end) of `all` into the packed weight at dst.
+  void pack(const WeightFormat& format, int64_t begin, int64_t end, int64_t in, void* dst) const {
+    const bool quantised = isQuantised(format.dtype);
+    const int64_t row_bytes = quantised ? in : in * static_cast<int64_t>(dtypeSize(format.dtype));
+    const int64_t first = format.dtype == DType::kInt4 ? begin / 2 : begin;
+    packRows(elements.data() + first * row_bytes, format, end - begin, in, begin, dst);
+    if (quantised) {
+      packScales(scales.data() + begin * groups, DType::kFloat32, format, end - begin, in, begin, dst);
+    }
+  }
+};
+
+Weight makeWeight(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
+  Weight weight;
+  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(format, out, in))));
+  Rows(values, format, out, in, size).pack(format, 0, out, in, weight.memory.data());
+  weight.view = {weight.memory.data(), format, out, in};
+  return weight;
+}
 std::vector<float> unpackAll(const PackedWeight& weight) {
   std::vector<float> all(static_cast<size_t>(weight.out * weight.in));
   for (int64_t o = 0; o < weight.out; ++o) unpackRow(weight, o, all.data() + o * weight.in);
@@ -47,7 +82,10 @@ struct Adapters {
   std::vector<std::vector<float>> magnitudes;
   std::vector<std::vector<LinearPart>> parts;
 
-  void add(Values& values, DType dtype, int64_t in, int64_t out, const std::vector<int64_t>& ranks) {
+  // Of the type of the model that has this weight.
+  void add(Values& values, const PackedWeight& base, const std::vector<int64_t>& ranks) {
+    const DType dtype = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
+    const int64_t in = base.in, out = base.out;
     std::vector<LinearPart> list;
     for (const int64_t rank : ranks) {
       LinearPart part;
@@ -201,23 +239,90 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
   }
 }
 
+// What the packed form says is what was packed, in plain terms.
+TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
+  Values values;
+  for (const DType dtype : {DType::kInt8, DType::kInt4}) {
+    for (const int64_t group : {0, 32, 64, 128}) {
+      for (const int64_t out : {1, 2, 15, 16, 17, 48, 101}) {
+        for (const int64_t in : {1, 3, 7, 8, 9, 31, 32, 33, 64, 130, 1023, 1024, 1025, 2100}) {
+          const WeightFormat format{dtype, group, DType::kFloat16};
+          const Rows rows(values, format, out, in);
+          AlignedBuffer memory(static_cast<size_t>(packedBytes(format, out, in)));
+          std::memset(memory.data(), 0xff, memory.size());
+          // In two pieces, the first ending anywhere: appended sources share a panel.
+          const int64_t split = values.integer(0, out) / 2 * 2;
+          rows.pack(format, 0, split, in, memory.data());
+          rows.pack(format, split, out, in, memory.data());
+          const PackedWeight weight{memory.data(), format, out, in};
+          const auto all = unpackAll(weight);
+          for (int64_t o = 0; o < out; ++o) {
+            for (int64_t i = 0; i < in; ++i) {
+              const int64_t at = (dtype == DType::kInt4 ? o / 2 : o) * in + i;
+              auto integer = static_cast<int>(static_cast<int8_t>(rows.elements[static_cast<size_t>(at)]));
+              if (dtype == DType::kInt4) {
+                integer = o % 2 == 0 ? static_cast<int8_t>(static_cast<uint8_t>(integer) << 4) >> 4 : integer >> 4;
+              }
+              const int64_t g = group > 0 ? i / group : 0;
+              const float scale = toFloat(toF16(rows.scales[static_cast<size_t>(o * rows.groups + g)]));
+              ASSERT_EQ(all[static_cast<size_t>(o * in + i)], static_cast<float>(integer) * scale)
+                  << dtypeName(dtype) << " group " << group << " feature " << o << " of " << out << " input " << i;
+            }
+          }
+          const PackedWeight padded{memory.data(), format, (out + 15) / 16 * 16, in};
+          std::vector<float> feature(static_cast<size_t>(in));
+          for (int64_t o = out; o < padded.out; ++o) {
+            unpackRow(padded, o, feature.data());
+            for (const float value : feature) ASSERT_EQ(value, 0.0f);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Only models of bfloat16 have their products' inputs rounded to it, whatever their weights became.
+TEST(LinearInputTypeTest, IsThatOfTheModel) {
+  for (const Isa isa : availableIsas()) {
+    for (const DType dtype : {DType::kInt8, DType::kInt4}) {
+      for (const int64_t group : {0, 64}) {
+        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kFloat32}), DType::kFloat32) << isaName(isa);
+        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kFloat16}), DType::kFloat32) << isaName(isa);
+        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kBFloat16}), linearInputType(isa, DType::kBFloat16))
+            << isaName(isa);
+      }
+    }
+  }
+}
+
 class LinearTest : public kernel_test::EveryVariant {
  protected:
-  DType inputType(DType weights) const { return linearInputType(GetParam().isa, weights); }
+  std::vector<DType> dtypes() const {
+    if (GetParam().dtype) return {*GetParam().dtype};
+    return {panelFormats().begin(), panelFormats().end()};
+  }
+  // Of a format that this variant takes: by dot products, scales tell that the model is of their type.
+  Weight anyWeight(Values& values, DType dtype, int64_t out, int64_t in) const {
+    WeightFormat format = anyFormat(values, dtype);
+    const bool dot = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Bf16);
+    if (isQuantised(dtype) && dot) format.scale_dtype = DType::kBFloat16;
+    return makeWeight(values, format, out, in);
+  }
+  DType inputType(const PackedWeight& weight) const { return linearInputType(GetParam().isa, weight.format()); }
   // x as the products take it.
-  std::vector<float> asTaken(std::vector<float> x, DType weights) const {
-    const DType type = inputType(weights);
+  std::vector<float> asTaken(std::vector<float> x, const PackedWeight& weight) const {
+    const DType type = inputType(weight);
     const auto bytes = kernel_test::asDtype(x, type);
     for (size_t i = 0; i < x.size(); ++i) x[i] = loadAsFloat(bytes.data(), type, i);
     return x;
   }
   std::vector<float> expected(const std::vector<float>& x, const PackedWeight& weight,
                               std::span<const RowGroup> groups = {}) const {
-    return exactly(asTaken(x, weight.dtype), weight, groups);
+    return exactly(asTaken(x, weight), weight, groups);
   }
   std::vector<float> toleranceOf(const std::vector<float>& x, const PackedWeight& weight,
                                  const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) const {
-    return tolerance(asTaken(x, weight.dtype), weight, inputType(weight.dtype), adapter_of, adapters);
+    return tolerance(asTaken(x, weight), weight, inputType(weight), adapter_of, adapters);
   }
 };
 
@@ -227,7 +332,7 @@ TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
   for (const DType dtype : dtypes()) {
     for (const int64_t out : {1, 15, 16, 17, 31, 48, 100}) {
       for (const int64_t in : {1, 2, 3, 7, 15, 16, 17, 64, 65, 100, 257}) {
-        const Weight weight = makeWeight(values, dtype, out, in);
+        const Weight weight = anyWeight(values, dtype, out, in);
         for (const int64_t rows : {0, 1, 2, 3, 5, 8, 13, 16, 17, 33, 70}) {
           auto x = values.reals(rows * in);
           kernel_test::expectNear(run(backend, x, weight.view), expected(x, weight.view), toleranceOf(x, weight.view),
@@ -242,7 +347,7 @@ TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
 TEST_P(LinearTest, LongInputsAndManyRowsCrossEveryBlock) {
   Values values;
   Backend& backend = newBackend(2);
-  const Weight weight = makeWeight(values, dtypes().front(), 150, 2051);
+  const Weight weight = anyWeight(values, dtypes().front(), 150, 2051);
   auto x = values.reals(251 * weight.view.in);
   const auto y = run(backend, x, weight.view);
   kernel_test::expectNear(y, expected(x, weight.view), toleranceOf(x, weight.view), "251 rows");
@@ -259,10 +364,10 @@ TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
   for (const DType dtype : dtypes()) {
     for (const int64_t rows : {1, 2, 13, 33, 140}) {
       const int64_t in = rows % 2 == 0 ? 100 : 65, out = 150;
-      const Weight weight = makeWeight(values, dtype, out, in);
+      const Weight weight = anyWeight(values, dtype, out, in);
       Adapters adapters;
-      for (const int64_t rank : {1, 3, 8, 16, 17, 64}) adapters.add(values, dtype, in, out, {rank});
-      adapters.add(values, dtype, in, out, {4, 16, 33});
+      for (const int64_t rank : {1, 3, 8, 16, 17, 64}) adapters.add(values, weight.view, {rank});
+      adapters.add(values, weight.view, {4, 16, 33});
       std::vector<int> adapter_of;
       for (int64_t r = 0; r < rows; ++r) {
         adapter_of.push_back(r > 0 && values.integer(0, 2) > 0 ? adapter_of.back()
@@ -285,9 +390,9 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   const std::vector<Backend*> backends = {&newBackend(1), &newBackend(2), &newBackend(3)};
   for (const DType dtype : dtypes()) {
     const int64_t in = 131, out = 2 * 64 * 16 + 77;
-    const Weight weight = makeWeight(values, dtype, out, in);
+    const Weight weight = anyWeight(values, dtype, out, in);
     Adapters adapters;
-    for (const int64_t rank : {1, 8, 17}) adapters.add(values, dtype, in, out, {rank, 3});
+    for (const int64_t rank : {1, 8, 17}) adapters.add(values, weight.view, {rank, 3});
     for (int round = 0; round < 12; ++round) {
       const int64_t rows = values.integer(1, round % 3 == 0 ? 150 : 20);
       auto x = values.reals(rows * in);
@@ -314,7 +419,7 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
 TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
   Values values;
   Backend& backend = newBackend(2);
-  const Weight weight = makeWeight(values, dtypes().front(), 37, 19);
+  const Weight weight = anyWeight(values, dtypes().front(), 37, 19);
   auto x = values.reals(7 * 40);
   std::vector<float> y(7 * 64, -5.0f);
   const auto context = backend.createContext();
@@ -330,7 +435,7 @@ TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
 TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
   Values values;
   Backend& backend = newBackend(2);
-  const Weight weight = makeWeight(values, dtypes().front(), 50, 33);
+  const Weight weight = anyWeight(values, dtypes().front(), 50, 33);
   for (const int64_t rows : {2, 7, 40}) {
     auto x = values.reals(rows * 33);
     const auto clean = run(backend, x, weight.view);
@@ -354,16 +459,13 @@ TEST_P(LinearTest, DenormalWeightsCount) {
   Values values;
   Backend& backend = newBackend(2);
   const DType dtype = dtypes().front();
+  const WeightFormat format = isQuantised(dtype) ? WeightFormat{dtype, 32, DType::kBFloat16} : WeightFormat{dtype};
   const float size = dtype == DType::kFloat16 ? 3e-5f : 5e-39f;
   const int64_t out = 37, in = 70;
-  Weight weight;
-  weight.memory = AlignedBuffer(static_cast<size_t>(packedBytes(dtype, out, in)));
-  const auto rows = kernel_test::asDtype(values.reals(out * in, -size, size), dtype);
-  packRows(rows.data(), dtype, out, in, 0, weight.memory.data());
-  weight.view = {weight.memory.data(), dtype, out, in};
+  const Weight weight = makeWeight(values, format, out, in, size);
   auto x = values.reals(3 * in, 1e4f, 2e4f);
   const auto y = run(backend, x, weight.view);
-  if (inputType(dtype) == DType::kBFloat16) {
+  if (!isQuantised(dtype) && inputType(weight.view) == DType::kBFloat16) {
     // Dot products take denormal inputs for zeros: this is what the instruction does.
     for (const float value : y) ASSERT_EQ(value, 0.0f);
     return;

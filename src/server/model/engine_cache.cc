@@ -114,7 +114,7 @@ EngineCache::EngineCache(fs::path root)
 
 EngineCache::~EngineCache() { digests_.save(); }
 
-std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& dtype, const BuildConfig& build) {
+std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& weights, const BuildConfig& build) {
   const fs::path config = modelDirectory / "config.json";
   if (!fs::is_regular_file(config)) {
     fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json",
@@ -131,7 +131,7 @@ std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::strin
   }
   // Another program may convert otherwise.
   hash.update(
-      fmt::format("dtype {}\nbuild {}\nprogram {}\n", dtype, build.toJson().dump(), digests_.of("/proc/self/exe")));
+      fmt::format("weights {}\nbuild {}\nprogram {}\n", weights, build.toJson().dump(), digests_.of("/proc/self/exe")));
   digests_.save();
   return hash.hex().substr(0, kKeyDigits);
 }

@@ -25,9 +25,10 @@ class EngineCache {
   explicit EngineCache(std::filesystem::path root);
   ~EngineCache();
 
-  // Names everything an engine depends on: content of config.json and of every weight file, dtype, build limits,
-  // packing version and the program itself. Throws Error when modelDirectory is not one.
-  std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& dtype, const BuildConfig& build);
+  // Names everything an engine depends on: content of config.json and of every weight file, what the weights
+  // become (dtype and quantisation, in words), build limits, packing version and the program itself. Throws Error when
+  // modelDirectory is not one.
+  std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights, const BuildConfig& build);
 
   // The entry's engine directory, built first when there is none or it is damaged. Waits while another process builds
   // it. A failed build leaves no trace; when space ran out the Error says what to do. source is the model directory,

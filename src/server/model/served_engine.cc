@@ -1,5 +1,6 @@
 #include "server/model/served_engine.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/dtype.h"
@@ -31,15 +32,30 @@ void checkGivenEngine(const ServeOptions& options) {
     if (given) {
       fail(ErrorCode::kInvalidArgument,
            "{} only acts on a Hugging Face directory; with --engine_dir it is chorus "
-           "build that takes it",
+           "convert or build that takes it",
            flag);
     }
   };
   refuse(options.dtype != "auto", "--dtype");
+  refuse(!options.quantize.empty(), "--quantize");
   refuse(options.maxSeqLen.has_value(), "--max_seq_len");
   if (options.tokenizerDirectory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
   }
+}
+
+// The group size that serves the model best where none is asked for: integers of 8 bits need no groups, those of 4 do.
+int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const ConvertOptions& convert) {
+  if (options.groupSize) return std::max(0, *options.groupSize);
+  if (options.quantize == "int8") return 0;
+  const HuggingFaceModel source = openHuggingFace(model, convert);
+  for (const int32_t size : {64, 32}) {
+    const bool divides = std::all_of(source.table.begin(), source.table.end(), [&](const WeightRow& row) {
+      return row.role != WeightRole::kLinear || row.shape[1] % size == 0;
+    });
+    if (divides) return size;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -56,7 +72,13 @@ ServedEngine locateEngine(const ServeOptions& options) {
   const BuildConfig build = buildConfigFor(options);
   const auto cache = std::make_shared<EngineCache>(
       (options.cacheDirectory.empty() ? defaultCacheDirectory() : fs::path(options.cacheDirectory)) / "engines");
-  const std::string key = cache->keyFor(model, options.dtype, build);
+  std::string weights = options.dtype;
+  if (!options.quantize.empty()) {
+    const int32_t group = groupSizeFor(options, model, convert);
+    convert.quantise = {.bits = options.quantize == "int4" ? 4 : 8, .group_size = group};
+    weights += fmt::format(" {} group {}", options.quantize, group);
+  }
+  const std::string key = cache->keyFor(model, weights, build);
   const auto ensure = [=] {
     return cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
       const auto begin = std::chrono::steady_clock::now();

@@ -1,0 +1,79 @@
+#include "checkpoint/quantisation.h"
+
+#include "base/error.h"
+#include "checkpoint/names.h"
+
+namespace chorus {
+namespace {
+
+constexpr std::string_view kWeight = "weight";
+
+// What TensorRT-LLM leaves out when a config has no exclude_modules.
+std::vector<std::string> usuallyExcluded() {
+  return {"*lm_head", "*router", "*vocab_embedding", "*position_embedding", "*block_embedding", "*shared_expert_gate"};
+}
+
+bool isGroupSize(int32_t size) { return size == 0 || size == 32 || size == 64 || size == 128; }
+}  // namespace
+
+bool WeightQuantisation::takes(const WeightRow& row, int32_t layer) const {
+  if (!row.quantisable || !row.name.ends_with(kWeight)) return false;
+  const std::string name = layerName(row.name, layer);
+  return !matchesAny(excluded, name.substr(0, name.size() - kWeight.size() - 1));
+}
+
+void checkQuantisation(const ModelConfig& config, std::string_view source) {
+  const QuantConfig& quant = config.quantization;
+  if (!quant.quant_algo) return;
+  if (*quant.quant_algo != "W8A16" && *quant.quant_algo != "W4A16") {
+    fail(ErrorCode::kUnsupported, "{}: quantization.quant_algo '{}' is not supported; W8A16 and W4A16 are", source,
+         *quant.quant_algo);
+  }
+  if (config.weight_layout != kPlainLayout) {
+    fail(ErrorCode::kUnsupported,
+         "{}: quantised weights with weight_layout {} cannot be read, only 'plain' ones; convert the model again with "
+         "chorus",
+         source, config.weight_layout ? "'" + *config.weight_layout + "'" : "missing (a GPU's own order)");
+  }
+  if (quant.has_zero_point || quant.pre_quant_scale) {
+    fail(ErrorCode::kUnsupported, "{}: quantization.{} is not supported with {}", source,
+         quant.has_zero_point ? "has_zero_point" : "pre_quant_scale", *quant.quant_algo);
+  }
+  // One scale an output needs no group size: whatever the config carries then is corrected by the reader.
+  if (quant.group_size < -1 || quant.group_size > 1 << 20) {
+    fail(ErrorCode::kInvalidArgument, "{}: quantization.group_size {} is out of range", source, quant.group_size);
+  }
+}
+
+std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config) {
+  const QuantConfig& quant = config.quantization;
+  if (!quant.quant_algo) return std::nullopt;
+  checkQuantisation(config, "config.json");
+  const int32_t group = quant.group_size < 0 ? 0 : quant.group_size;
+  if (!isGroupSize(group)) {
+    fail(ErrorCode::kUnsupported, "config.json: quantization.group_size {} is not supported; 32, 64 and 128 are",
+         group);
+  }
+  WeightQuantisation quantisation;
+  quantisation.format = {*quant.quant_algo == "W8A16" ? DType::kInt8 : DType::kInt4, group, config.dtype};
+  quantisation.excluded = quant.exclude_modules.value_or(usuallyExcluded());
+  return quantisation;
+}
+
+void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool head) {
+  QuantConfig& quant = config.quantization;
+  quant.quant_algo = bits == 8 ? "W8A16" : "W4A16";
+  quant.group_size = group_size;
+  if (head) {
+    quant.exclude_modules = usuallyExcluded();
+    std::erase(*quant.exclude_modules, "*lm_head");
+  }
+  config.weight_layout = kPlainLayout;
+}
+
+std::string scaleName(std::string_view weight, const WeightFormat& format) {
+  return std::string(weight.substr(0, weight.size() - kWeight.size()))
+      .append(format.group > 0 ? kGroupScale : kPerChannelScale);
+}
+
+}  // namespace chorus

@@ -1,0 +1,155 @@
+#include "convert/quantise.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/shard.h"
+#include "convert/tensor_copy.h"
+
+namespace chorus {
+namespace {
+
+// Of integers that are collected before they are written.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+// Added and taken away again, it rounds a small float to the nearest integer, ties to even.
+constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
+
+using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
+
+// As the file holds it: no scale of weights that are not all zero may become zero by rounding.
+float roundedScale(float scale, DType dtype) {
+  if (scale == 0.0f) return 1.0f;
+  switch (dtype) {
+    case DType::kBFloat16:
+      return std::max(toFloat(toBf16(scale)), toFloat(bf16{1}));
+    case DType::kFloat16:
+      return std::max(toFloat(toF16(scale)), toFloat(f16{1}));
+    default:
+      return scale;
+  }
+}
+
+// Collects the rank's rows in order and hands them on in pieces.
+class QuantisedRows {
+ public:
+  QuantisedRows(const RankTensor& tensor, const TensorSlice& slice, int64_t in, const Sink& integers,
+                const Sink& scales)
+      : format_(tensor.format),
+        slice_(slice),
+        row_(static_cast<size_t>(in)),
+        quantised_(static_cast<size_t>(in)),
+        row_scales_(static_cast<size_t>(format_.group > 0 ? in / format_.group : 1)),
+        scale_dtype_(tensor.format.scale_dtype),
+        integer_sink_(integers),
+        scale_sink_(scales) {}
+
+  void add(const TensorView* source, const std::string& name, int64_t first, int64_t rows) {
+    for (int64_t r = first; r < first + rows; ++r) {
+      if (source == nullptr) {
+        std::fill(row_.begin(), row_.end(), 0.0f);
+      } else {
+        read(*source, name, r);
+      }
+      quantiseRow(row_.data(), std::ssize(row_), format_, quantised_.data(), row_scales_.data());
+      append();
+    }
+  }
+
+  void finish() {
+    flush(integers_, integer_offset_, integer_sink_);
+    flush(scales_, scale_offset_, scale_sink_);
+  }
+
+ private:
+  void read(const TensorView& source, const std::string& name, int64_t row) {
+    const size_t bytes = row_.size() * dtypeSize(source.dtype);
+    // Files align nothing.
+    words_.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    std::memcpy(words_.data(), source.bytes.data() + static_cast<size_t>(row) * bytes, bytes);
+    convertElements(words_.data(), source.dtype, row_.data(), DType::kFloat32, row_.size());
+    for (const float weight : row_) {
+      if (!std::isfinite(weight)) {
+        fail(ErrorCode::kInvalidArgument, "tensor '{}' holds a value that is not finite and cannot be quantised", name);
+      }
+    }
+  }
+
+  void append() {
+    const auto* cut = quantised_.data() + slice_.col_begin;
+    const auto cols = static_cast<size_t>(slice_.cols);
+    if (format_.dtype == DType::kInt8) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(cut);
+      integers_.insert(integers_.end(), bytes, bytes + cols);
+    } else if (odd_) {
+      std::byte* pair = integers_.data() + integers_.size() - cols;
+      for (size_t i = 0; i < cols; ++i) pair[i] |= static_cast<std::byte>(static_cast<uint8_t>(cut[i]) << 4);
+    } else {
+      for (size_t i = 0; i < cols; ++i) integers_.push_back(static_cast<std::byte>(cut[i] & 0x0f));
+    }
+    odd_ = !odd_;
+    const int64_t group = format_.group > 0 ? format_.group : std::ssize(row_);
+    const size_t first = format_.group > 0 ? static_cast<size_t>(slice_.col_begin / group) : 0;
+    const size_t count = format_.group > 0 ? static_cast<size_t>(slice_.cols / group) : 1;
+    const size_t at = scales_.size();
+    scales_.resize(at + count * dtypeSize(scale_dtype_));
+    convertElements(row_scales_.data() + first, DType::kFloat32, scales_.data() + at, scale_dtype_, count);
+    if (!odd_ && integers_.size() >= kPieceBytes) finish();
+  }
+
+  static void flush(std::vector<std::byte>& bytes, uint64_t& offset, const Sink& sink) {
+    if (bytes.empty()) return;
+    sink(offset, bytes);
+    offset += bytes.size();
+    bytes.clear();
+  }
+
+  WeightFormat format_;
+  const TensorSlice& slice_;
+  std::vector<uint64_t> words_;
+  std::vector<float> row_;
+  std::vector<int8_t> quantised_;
+  std::vector<float> row_scales_;
+  DType scale_dtype_;
+  const Sink& integer_sink_;
+  const Sink& scale_sink_;
+  bool odd_ = false;  // an odd number of rows was appended
+  std::vector<std::byte> integers_, scales_;
+  uint64_t integer_offset_ = 0, scale_offset_ = 0;
+};
+}  // namespace
+
+void quantiseRow(const float* weights, int64_t in, const WeightFormat& format, int8_t* integers, float* scales) {
+  assert(isQuantised(format.dtype) && (format.group == 0 || in % format.group == 0));
+  const float least = format.dtype == DType::kInt4 ? -8.0f : -128.0f;
+  const int64_t group = format.group > 0 ? format.group : in;
+  const float divisor = format.group > 0 ? -least - 1 : -least;
+  for (int64_t begin = 0; begin < in; begin += group) {
+    float largest = 0;
+    for (int64_t i = begin; i < begin + group; ++i) largest = std::max(largest, std::abs(weights[i]));
+    const float scale = roundedScale(largest / divisor, format.scale_dtype);
+    scales[begin / group] = scale;
+    for (int64_t i = begin; i < begin + group; ++i) {
+      const float steps = std::clamp(weights[i] / scale, least, -least - 1);
+      integers[i] = static_cast<int8_t>((steps + kRound) - kRound);
+    }
+  }
+}
+
+void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int32_t rank, const TensorSource& sources,
+                        const Sink& integer_sink, const Sink& scale_sink) {
+  const TensorSlice slice = sliceForRank(*integers.row, mapping.tp_size, mapping.tpRank(rank));
+  QuantisedRows rows(integers, slice, integers.row->shape[1], integer_sink, scale_sink);
+  forEachSourceRun(integers, slice, sources,
+                   [&](const TensorView* source, const std::string& name, int64_t first, int64_t count) {
+                     rows.add(source, name, first, count);
+                   });
+  rows.finish();
+}
+
+}  // namespace chorus

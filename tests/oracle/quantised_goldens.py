@@ -1,0 +1,101 @@
+"""Makes tests/goldens/quantised: tiny random Llamas whose linears are int8 or int4, with adapters on them.
+
+Run by hand, never by the build or the tests:  python3 tests/oracle/quantised_goldens.py tests/goldens/quantised
+The models are stored as they are before quantisation, which `convert` does; the oracle is transformers + PEFT in
+float32 on weights that the few lines of numpy here have quantised and multiplied out again. See tests/README.md.
+"""
+
+import json
+import pathlib
+import platform
+import shutil
+import sys
+
+import numpy
+import peft
+import safetensors
+import torch
+import transformers
+
+import llama_goldens as llama
+
+SEED = 20241121
+VARIANTS = {
+    # Odd everywhere: the tails of lanes, rows and panels. One scale an output, the output head's too.
+    "int8_channels": dict(
+        dtype="float16", old_config=True, quantise=dict(bits=8, group_size=0, head=True),
+        config=dict(num_hidden_layers=3, hidden_size=45, num_attention_heads=3, num_key_value_heads=1, head_dim=14,
+                    intermediate_size=67, vocab_size=83, rms_norm_eps=1e-5),
+        adapters=["dora_r4_f32", "all_r8_bf16"]),
+    # Cut over two ranks, groups end where the cut is.
+    "int4_groups": dict(
+        dtype="bfloat16", old_config=False, quantise=dict(bits=4, group_size=32, head=False),
+        config=dict(num_hidden_layers=3, hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
+                    intermediate_size=128, vocab_size=98, rms_norm_eps=1e-5),
+        adapters=["all_r8_f16", "dora_r4_f16"]),
+}
+LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def rounded(values, dtype):
+    """float32 values as the dtype holds them."""
+    return torch.from_numpy(values).to(dtype).float().numpy()
+
+
+def quantised(weight, bits, group_size, dtype):
+    """integer * scale of a float32 weight [out, in]: scales amax / 2^(bits-1), of groups amax / (2^(bits-1) - 1)."""
+    out, inputs = weight.shape
+    groups = weight.reshape(out, -1, group_size or inputs)
+    top = 2 ** (bits - 1)
+    scale = numpy.abs(groups).max(-1, keepdims=True) / numpy.float32(top - 1 if group_size else top)
+    scale = rounded(scale, dtype)
+    scale[scale == 0] = 1
+    integers = numpy.clip(numpy.rint(groups / scale), -top, top - 1)
+    return (integers * scale).astype(numpy.float32).reshape(out, inputs)
+
+
+def load_oracle(path, variant, dtype):
+    model = llama.load_oracle(path, variant["adapters"], dtype)
+    stored = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
+    quantise = variant["quantise"]
+    weights = dict(stored.named_parameters())
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            name = key.removeprefix("base_model.model.").replace(".base_layer", "")
+            kind = name.split(".")[-2]
+            if kind in LINEARS and "lora" not in name or quantise["head"] and kind == "lm_head":
+                weight = weights[name].numpy()
+                parameter.copy_(torch.from_numpy(quantised(weight, quantise["bits"], quantise["group_size"], dtype)))
+    return model
+
+
+def make_variant(name, variant, index, root):
+    generator = torch.Generator().manual_seed(SEED + index)
+    path = root / name
+    model = llama.random_model(variant, generator)
+    llama.save_model(model, variant, path)
+    for adapter in variant["adapters"]:
+        llama.save_adapter(model, adapter, path / "adapters" / adapter, generator)
+    models = {dtype: load_oracle(path, variant, llama.DTYPES[dtype]) for dtype in llama.DTYPES}
+    first = 3 + index
+    lengths = llama.LENGTHS[first:] + llama.LENGTHS[:first]
+    llama.write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator,
+                     quantise=variant["quantise"])
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    root = pathlib.Path(sys.argv[1])
+    shutil.rmtree(root, ignore_errors=True)
+    for index, (name, variant) in enumerate(VARIANTS.items()):
+        make_variant(name, variant, index, root)
+    manifest = dict(script="tests/oracle/quantised_goldens.py", seed=SEED, python=platform.python_version(),
+                    torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
+                    safetensors=safetensors.__version__, numpy=numpy.__version__, variants=list(VARIANTS))
+    (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
