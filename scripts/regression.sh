@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What a step does, held against bench/regression/: its list of ops exactly, its instructions on the AVX2 path within
-# 2 %, as callgrind counts them, so that a busy machine changes nothing; and that an engine with adapters enabled and
-# none used does exactly what one without them does. --update writes the files anew.
+# 2 %, as callgrind counts them, so that a busy machine changes nothing; that an engine with adapters enabled and none
+# used does exactly what one without them does; and that no step that ran before allocates. --update writes the files
+# anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake --preset release >/dev/null

@@ -53,10 +53,40 @@ def instructions(path):
     return own, total
 
 
-def counts_of(work, engine):
+def allocations(path):
+    """{caller: calls} of the heap in one callgrind dump."""
+    names, callers, caller, callee = {}, {}, "", ""
+
+    def name_of(text):
+        number, _, name = text.partition(" ")
+        if name:
+            names[number] = name
+        return names.get(number, number)
+
+    for line in path.read_text().splitlines():
+        if line.startswith("fn="):
+            caller = name_of(line[3:])
+        elif line.startswith("cfn="):
+            callee = name_of(line[4:])
+        elif line.startswith("calls=") and re.fullmatch(r"(malloc|calloc|realloc|operator new.*)('\d+)?", callee):
+            if not caller.startswith("operator new"):
+                callers[caller] = callers.get(caller, 0) + int(line[6:].split()[0])
+    return callers
+
+
+def dumps_of(work, engine):
     steps = (work / f"{engine}.steps").read_text().split()
-    dumps = [work / f"{engine}.counts.{i + 1}" for i in range(len(steps))]
-    return {step: instructions(dump) for step, dump in zip(steps, dumps)}
+    return {step: work / f"{engine}.counts.{i + 1}" for i, step in enumerate(steps)}
+
+
+def counts_of(work, engine):
+    return {step: instructions(dump) for step, dump in dumps_of(work, engine).items()}
+
+
+def without_allocations(work):
+    """A step takes its memory once, at its first run."""
+    return [f"{step}: {calls} allocations of the heap by {caller}" for engine in ("plain", "adapters")
+            for step, dump in dumps_of(work, engine).items() for caller, calls in allocations(dump).items()]
 
 
 def read_counts(path):
@@ -105,7 +135,7 @@ def main():
     counts = {engine: counts_of(args.work, engine) for engine in ("plain", "adapters")}
     if min(own for engine in counts.values() for own, _ in engine.values()) < 100_000:
         sys.exit("regression: a step without instructions was counted: does callgrind see chorusMeasuredStep?")
-    problems = same_without_adapters(args.work, counts)
+    problems = same_without_adapters(args.work, counts) + without_allocations(args.work)
     if args.update:
         ops_file.write_text(ops)
         counts_file.write_text(counts_text(args.compiler, counts["adapters"]))

@@ -1,5 +1,7 @@
 #include "engine/session.h"
 
+#include <functional>
+
 #include "base/error.h"
 #include "base/progress.h"
 #include "engine/engine_layout.h"
@@ -239,14 +241,14 @@ std::span<const float> Session::run(const StepInput& input) {
   std::vector<float>().swap(s.context_logits);
   if (count > s.host_logits.size()) s.context_logits.resize(count);
   const std::span<float> host = count > s.host_logits.size() ? s.context_logits : std::span(s.host_logits).first(count);
-  s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream,
-                 [&](int64_t first, const ConstMatrix& logits) {
-                   if (!keeps) return;
-                   float* to = host.data() + first * logits.cols;
-                   backend_->download(to, logits.data, static_cast<size_t>(logits.rows * logits.cols) * sizeof(float),
-                                      s.stream);
-                   backend_->synchronize(s.stream);
-                 });
+  const auto sink = [&](int64_t first, const ConstMatrix& logits) {
+    if (!keeps) return;
+    float* to = host.data() + first * logits.cols;
+    backend_->download(to, logits.data, static_cast<size_t>(logits.rows * logits.cols) * sizeof(float), s.stream);
+    backend_->synchronize(s.stream);
+  };
+  // By reference: a std::function of the lambda itself would be allocated.
+  s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream, std::ref(sink));
   return host;
 }
 
