@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One peer of bench/compare.py, loaded once: reads a JSON request a line and answers with a JSON line.
 
-    peer_worker.py --peer hf|vllm --model DIR [--adapters DIR --mixed N --rank R] --threads T --batch LARGEST
+    peer_worker.py --peer hf|vllm|openvino --model DIR [--adapters DIR --mixed N --rank R] --threads T --batch LARGEST
+    peer_worker.py --peer llama --model GGUF --program llama-batched-bench --threads T --batch LARGEST
     peer_worker.py --peer onednn --threads T
 
 Answers first {"ready": true, "versions": {...}} or {"absent": why}. A request {"batch", "prompt", "new", "adapters"} is
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 
@@ -105,6 +107,58 @@ class Vllm:
         return {"first_s": first, "rest_s": self.once(batch, prompt, new + 1, adapters) - first}
 
 
+class OpenVino:
+    """OpenVINO GenAI over a directory that optimum-cli exported; it reports the time of the first token itself."""
+
+    def __init__(self, args):
+        import openvino
+        import openvino_genai
+        if args.mixed:
+            raise Absent("requests of one batch cannot name different adapters")
+        self.genai = openvino_genai
+        self.pipeline = openvino_genai.LLMPipeline(args.model, "CPU", INFERENCE_NUM_THREADS=args.threads)
+        self.tensor = openvino.Tensor
+        with open(os.path.join(args.model, "config.json")) as file:
+            self.vocabulary = json.load(file)["vocab_size"]
+        self.versions = {"openvino": openvino_genai.get_version()}
+
+    def run(self, batch, prompt, new, adapters):
+        import numpy
+        ids = numpy.random.randint(0, self.vocabulary, (batch, prompt), dtype=numpy.int64)
+        inputs = self.genai.TokenizedInputs(self.tensor(ids), self.tensor(numpy.ones_like(ids)))
+        result = self.pipeline.generate(inputs, max_new_tokens=new + 1, ignore_eos=True, do_sample=False)
+        metrics = result.perf_metrics
+        if metrics.get_num_generated_tokens() != batch * (new + 1):
+            raise RuntimeError(f"{metrics.get_num_generated_tokens()} tokens came instead of {batch * (new + 1)}")
+        first = metrics.get_ttft().mean / 1000
+        return {"first_s": first, "rest_s": metrics.get_generate_duration().mean / 1000 - first}
+
+
+class Llama:
+    """llama.cpp's own benchmark of a batch, started anew for each pass: it warms itself and times both halves."""
+
+    def __init__(self, args):
+        if args.mixed:
+            raise Absent("its batched benchmark gives all sequences the same adapters")
+        self.args = args
+        try:
+            done = subprocess.run([args.program, "--version"], capture_output=True, text=True)
+        except OSError as error:
+            raise Absent(str(error)) from error
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("version:")]
+        self.versions = {"llama.cpp": lines[0].removeprefix("version:").strip() if lines else "unknown"}
+
+    def run(self, batch, prompt, new, adapters):
+        threads = str(self.args.threads)
+        done = subprocess.run([self.args.program, "-m", self.args.model, "-npp", str(prompt), "-ntg", str(new), "-npl",
+                               str(batch), "-c", str(batch * (prompt + new) + 256), "-t", threads, "-tb", threads,
+                               "--output-format", "jsonl"], capture_output=True, text=True)
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        if len(rows) != 1:
+            raise RuntimeError((done.stderr.strip().splitlines() or ["no result"])[-1])
+        return {"first_s": rows[0]["t_pp"], "rest_s": rows[0]["t_tg"]}
+
+
 class OneDnn:
     """The product roof: torch multiplies bfloat16 matrices by oneDNN."""
 
@@ -127,10 +181,14 @@ class OneDnn:
         return {"flops": 2 * 1024 * 4096 * 4096 / min(times[2:])}
 
 
+KINDS = {"hf": HuggingFace, "vllm": Vllm, "openvino": OpenVino, "llama": Llama, "onednn": OneDnn}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", choices=["hf", "vllm", "onednn"], required=True)
+    parser.add_argument("--peer", choices=KINDS, required=True)
     parser.add_argument("--model")
+    parser.add_argument("--program", default="llama-batched-bench")
     parser.add_argument("--adapters")
     parser.add_argument("--mixed", type=int, default=0)
     parser.add_argument("--rank", type=int, default=16)
@@ -146,7 +204,7 @@ def main():
 
     try:
         random.seed(0)
-        peer = {"hf": HuggingFace, "vllm": Vllm, "onednn": OneDnn}[args.peer](args)
+        peer = KINDS[args.peer](args)
     except (ImportError, Absent) as error:
         answer({"absent": str(error)})
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12; with --ci also clang's tools and valgrind for the checks. Uses sudo when
-# not root. Does nothing when all is there.
+# Installs what building and testing need on Debian 12; with --ci also clang's tools and valgrind for the checks, with
+# --neon what scripts/neon.sh needs. Uses sudo when not root. Does nothing when all is there.
 set -euo pipefail
 
 packages=(
@@ -10,6 +10,9 @@ packages=(
 )
 if [ "${1:-}" = --ci ]; then
   packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev valgrind)
+fi
+if [ "${1:-}" = --neon ]; then
+  packages+=(g++-aarch64-linux-gnu qemu-user)
 fi
 
 missing=()

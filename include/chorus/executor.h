@@ -50,6 +50,8 @@ struct ExecutorConfig {
   int numThreads = 0;              // 0: min(cores, cgroup quota)
   std::string backend = "cpu";     // or "guarded", "reference"
   std::optional<std::string> isa;  // force an instruction set by name
+  // Ready as soon as the weights are mapped; steps run while they are moved to where they are read fastest.
+  bool importWeightsInBackground = false;
 };
 
 // The pool of KV blocks. The counts of allocations, of reused and of missed blocks are since the start.

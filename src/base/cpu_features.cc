@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/amx.h"
 #include "base/error.h"
 
 namespace chorus {
@@ -30,7 +31,9 @@ std::vector<Isa> detect() {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512cd");
   if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  if (!avx512 || !__builtin_cpu_supports("avx512bf16")) return isas;
+  isas.push_back(Isa::kAvx512Bf16);
+  if (amxAvailable()) isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
 #endif
@@ -71,6 +74,7 @@ std::optional<Isa> isaFromName(std::string_view name) {
 }
 
 bool includes(Isa whole, Isa part) {
+  if (whole == Isa::kAmx && part == Isa::kAvx512Bf16) return false;
   return part == Isa::kScalar || part == whole || (part < whole && whole != Isa::kNeon);
 }
 

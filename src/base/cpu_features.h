@@ -9,12 +9,13 @@
 
 namespace chorus {
 
-// Ordered: a later set includes the earlier ones of its architecture.
+// Ordered: a later set has the earlier ones of its architecture.
 enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);
-// Whether code for `part` runs where `whole` is chosen.
+// Whether code for `part` runs where `whole` is chosen. AMX has AVX-512 BF16 and does not include it: where there are
+// tiles, dot products are slower than the multiply-adds that they would displace.
 bool includes(Isa whole, Isa part);
 // The sets this machine runs, least first; kScalar is always there.
 const std::vector<Isa>& availableIsas();

@@ -106,14 +106,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void MappedFile::release(size_t begin, size_t size) const {
-  constexpr size_t kPage = 4096;
-  const size_t end = std::min(size_, begin + size);
-  const size_t first = (begin + kPage - 1) / kPage * kPage;
-  const size_t last = end == size_ ? end : end / kPage * kPage;
-  if (first < last) ::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
-}
-
 void MappedFile::willNeed() const {
   if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
 }

@@ -31,9 +31,6 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   // Asks the kernel to read the file ahead; returns at once.
   void willNeed() const;
-  // Takes the pages of [begin, begin + size) out of this process's memory; a later read brings them back from the
-  // file. Pages that the range covers in part stay.
-  void release(size_t begin, size_t size) const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -1,5 +1,7 @@
 #include "cli/inspect_kernels.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <set>
 #include <string>
@@ -38,8 +40,10 @@ void printKernels() {
   std::printf("Instruction sets of this machine: %s; default: %s, --isa chooses another\n", availableIsaNames().c_str(),
               std::string(isaName(choice.isa)).c_str());
   if (choice.dot_flops > 0) {
-    std::printf("Probed on one thread: bfloat16 dot products %.0f GFLOP/s, float32 multiply-adds %.0f GFLOP/s\n",
-                choice.dot_flops / 1e9, choice.fma_flops / 1e9);
+    const std::string tiles =
+        choice.tile_flops > 0 ? fmt::format("bfloat16 tiles {:.0f} GFLOP/s, ", choice.tile_flops / 1e9) : "";
+    std::printf("Probed on one thread: %sbfloat16 dot products %.0f GFLOP/s, float32 multiply-adds %.0f GFLOP/s\n",
+                tiles.c_str(), choice.dot_flops / 1e9, choice.fma_flops / 1e9);
   }
   std::printf("\n");
   std::printf("%-17s %-9s %-13s %s\n", "op", "weights", "default", "others");

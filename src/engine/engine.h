@@ -35,9 +35,6 @@ class Engine {
   size_t stepBytes() const;
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }
-  // For a backend that has copied bytes [begin, begin + size) of the file: the views stay valid, their pages leave
-  // this process's memory.
-  void releasePages(size_t begin, size_t size) const { file_.release(begin, size); }
   const std::filesystem::path& path() const { return file_.path(); }
 
   // Tensors by their engine name ("transformer.layers.0.attention.qkv"), in the mapped file. Throw Error(kCorrupt) when

@@ -55,7 +55,7 @@ class RankGroupTest : public ::testing::Test {
     return bytes;
   }
 
-  RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads) {
+  RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads, int32_t sequences = 8) {
     const ModelConfig model = config(tp_size, pp_size);
     const WeightTable table = findArchitecture(model.architecture).weightTable(model);
     CheckpointWriter writer(dir_ / "checkpoint", model, table);
@@ -71,12 +71,12 @@ class RankGroupTest : public ::testing::Test {
     BuildConfig build;
     build.lora_plugin = true;
     build.dora_plugin = true;
-    build.max_batch_size = 8;
-    build.max_num_tokens = 64;
+    build.max_batch_size = sequences;
+    build.max_num_tokens = 64 * sequences;
     build.max_seq_len = 64;
     build.tokens_per_block = 4;
     buildEngine(dir_ / "checkpoint", dir_ / "engine", build, 1);
-    return RankGroup(RankGroup::loadEngines(dir_ / "engine"), {.threads = threads}, {.kv_blocks = 8});
+    return RankGroup(RankGroup::loadEngines(dir_ / "engine"), {.threads = threads}, {.kv_blocks = 8 * sequences});
   }
 
   // LoRA on the query projection and DoRA, not normalised, on the row-parallel ones, of every layer.
@@ -192,6 +192,45 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
     }
     const float factor = prepared->ranks[0]->at(0, LinearId::kProj)[0].magnitude[o];
     EXPECT_NEAR(factor, 1.5 / std::sqrt(squares), 1e-5);
+  }
+}
+
+// The MLP takes the rows of a wide step in slices; a row's bits are those of a step of its own sequence.
+TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
+  constexpr int32_t kSequences = 80, kRows = 32;
+  RankGroup ranks = makeGroup(2, 1, 2, kSequences);
+  const auto prepared = ranks.prepareAdapter(adapter());
+  std::vector<int32_t> blocks(8 * kSequences);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::mt19937_64 rng(99);
+  StepInput wide;
+  std::vector<StepInput> alone(kSequences);
+  AdapterRows adapted{.adapter = prepared.get()};
+  for (int32_t i = 0; i < kSequences; ++i) {
+    // Lengths that put the slices' edges inside sequences, with an adapter and without.
+    const int32_t rows = kRows - i % 3, first = static_cast<int32_t>(wide.tokens.size());
+    const auto table = std::span<const int32_t>(blocks).subspan(static_cast<size_t>(8 * i), 8);
+    StepInput& own = alone[static_cast<size_t>(i)];
+    for (int32_t t = 0; t < rows; ++t) own.tokens.push_back(static_cast<int32_t>(rng() % 45));
+    own.sequences.push_back({.num_rows = rows, .block_table = table});
+    own.logits_rows = {rows - 1};
+    wide.tokens.insert(wide.tokens.end(), own.tokens.begin(), own.tokens.end());
+    wide.sequences.push_back({.row_begin = first, .num_rows = rows, .block_table = table});
+    wide.logits_rows.push_back(first + rows - 1);
+    if (i % 4 == 3) continue;
+    own.adapters.push_back({.adapter = prepared.get(), .ranges = {{0, rows}}});
+    adapted.ranges.push_back({first, first + rows});
+  }
+  wide.adapters.push_back(adapted);
+  ASSERT_GT(wide.tokens.size(), 2u * 1024u);
+  const auto together = ranks.run(wide);
+  const std::vector<float> logits(together.begin(), together.end());
+  for (size_t i = 0; i < kSequences; ++i) {
+    const auto own = ranks.run(alone[i]);
+    ASSERT_EQ(std::vector<float>(own.begin(), own.end()),
+              std::vector<float>(logits.begin() + static_cast<ptrdiff_t>(i * 45),
+                                 logits.begin() + static_cast<ptrdiff_t>((i + 1) * 45)))
+        << "sequence " << i;
   }
 }
 

@@ -84,12 +84,8 @@ DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
 DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
   const auto file = engine.weightFile();
   Progress progress("loading " + engine.path().filename().string(), file.size());
-  // The file's pages go as the copy grows, so that loading takes the weights' memory once.
-  const auto copied = [&](size_t begin, size_t bytes) {
-    engine.releasePages(begin, bytes);
-    progress.add(bytes);
-  };
-  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), copied));
+  const auto imported = [&](size_t bytes) { progress.add(bytes); };
+  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), imported));
   const auto move = [&](auto*& pointer) {
     if (pointer == nullptr) return;
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
@@ -180,7 +176,7 @@ struct Session::State {
   std::vector<KvLayer> kv;
   std::vector<DecoderLayerWeights> host_layers;
   std::unique_ptr<Decoder> decoder;
-  std::vector<RowGroup> groups;
+  LinearGroups groups;
   std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
   std::vector<float> context_logits;  // of a step that was asked for more rows, until the next one
 };

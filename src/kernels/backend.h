@@ -74,10 +74,10 @@ class Backend {
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
   // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
-  // copy that the backend keeps as long as it lives. While it copies, copied(begin, bytes) says which bytes of host
-  // are done with, piece by piece, from any thread.
-  using Copied = std::function<void(size_t begin, size_t bytes)>;
-  virtual const void* importWeights(const void* host, size_t bytes, const Copied& copied) = 0;
+  // copy that the backend keeps as long as it lives. Until it returns, imported(bytes), which may be null, is told of
+  // the pieces that are in place, from any thread.
+  using Imported = std::function<void(size_t bytes)>;
+  virtual const void* importWeights(const void* host, size_t bytes, const Imported& imported) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;
   // The batch's spans must stay valid until the step's last op returned.
@@ -103,6 +103,7 @@ struct BackendOptions {
   int threads = 0;
   std::optional<Isa> isa;
   int spin_us = 50;
+  bool import_in_background = false;  // weights may be used before they are where they are read fastest
 };
 // Throws Error that lists what is available.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);

@@ -22,14 +22,15 @@ CpuContext& own(StepContext& context) { return static_cast<CpuContext&>(context)
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, Isa isa, int spin_us) : pool_(threads, spin_us), workspace_(pool_, isa) {}
+  CpuBackend(int threads, Isa isa, const BackendOptions& options)
+      : HostBackend(options.import_in_background), pool_(threads, options.spin_us), workspace_(pool_, isa) {}
 
   std::string_view name() const override { return "cpu"; }
   const VariantRecord& used() const override { return workspace_.used; }
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<CpuContext>(); }
   void prepare(const StepBatch& batch, StepContext& context) override {
     own(context).batch = batch;
-    own(context).attention.rows_per_item = 0;
+    own(context).attention.group = 0;
   }
 
   void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
@@ -55,7 +56,7 @@ class CpuBackend final : public HostBackend {
 
 std::unique_ptr<Backend> createCpuBackend(const BackendOptions& options) {
   const Isa isa = options.isa ? requireIsa(isaName(*options.isa)) : defaultIsa();
-  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa, options.spin_us);
+  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : availableCores(), isa, options);
 }
 
 }  // namespace chorus

@@ -9,20 +9,28 @@ namespace {
 
 IsaChoice choose() {
   IsaChoice choice{.isa = availableIsas().back()};
-  if (choice.isa != Isa::kAvx512Bf16) return choice;
-  // Far from both outcomes that were met, 2.0 and 0.4: noise does not turn it.
-  constexpr double kClearly = 1.2;
+  const bool amx = choice.isa == Isa::kAmx;
+  if (!amx && choice.isa != Isa::kAvx512Bf16) return choice;
   constexpr int64_t kRounds = 2048;
   ThreadPool alone(1);
-  // In turn: a core that changes its clock slows both.
+  const auto probe = [&](Isa isa, double& best) { best = std::max(best, measureMatmulPeak(alone, isa, kRounds)); };
+  // In turn: a core that changes its clock slows all.
   for (int pass = 0; pass < 2; ++pass) {
-    choice.dot_flops = std::max(choice.dot_flops, measureMatmulPeak(alone, Isa::kAvx512Bf16, kRounds));
-    choice.fma_flops = std::max(choice.fma_flops, measureMatmulPeak(alone, Isa::kAvx512, kRounds));
+    if (amx) probe(Isa::kAmx, choice.tile_flops);
+    probe(Isa::kAvx512Bf16, choice.dot_flops);
+    probe(Isa::kAvx512, choice.fma_flops);
   }
-  if (choice.dot_flops < kClearly * choice.fma_flops) choice.isa = Isa::kAvx512;
+  choice.isa = fastest(choice);
   return choice;
 }
 }  // namespace
+
+Isa fastest(const IsaChoice& probed) {
+  // Far from the outcomes that were met, 2.0 and 0.4 for dot products: noise does not turn it.
+  constexpr double kClearly = 1.2;
+  if (probed.tile_flops > kClearly * std::max(probed.dot_flops, probed.fma_flops)) return Isa::kAmx;
+  return probed.dot_flops > kClearly * probed.fma_flops ? Isa::kAvx512Bf16 : Isa::kAvx512;
+}
 
 const IsaChoice& defaultIsaChoice() {
   static const IsaChoice choice = choose();

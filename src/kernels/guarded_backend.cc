@@ -28,10 +28,10 @@ class GuardedBackend final : public Backend {
     if (bytes > 0) std::memcpy(host, device, bytes);
   }
   void synchronize(Stream) override {}
-  const void* importWeights(const void* host, size_t bytes, const Copied& copied) override {
+  const void* importWeights(const void* host, size_t bytes, const Imported& imported) override {
     DeviceBuffer copy = allocate(bytes);
     upload(copy.data(), host, bytes, {});
-    if (copied) copied(0, bytes);
+    if (imported) imported(bytes);
     weights_.push_back(std::move(copy));
     return weights_.back().data();
   }

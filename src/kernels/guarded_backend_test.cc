@@ -51,7 +51,7 @@ TEST_F(GuardedBackendDeathTest, ImportedWeightsAreItsOwnCopy) {
   const std::string host = "weights of a mapped file";
   size_t copied = 0;
   const auto* device = static_cast<const volatile char*>(
-      backend_->importWeights(host.data(), host.size(), [&](size_t, size_t bytes) { copied += bytes; }));
+      backend_->importWeights(host.data(), host.size(), [&](size_t bytes) { copied += bytes; }));
   EXPECT_EQ(copied, host.size());
   std::string back(host.size(), ' ');
   backend_->download(back.data(), const_cast<const char*>(device), back.size(), {});

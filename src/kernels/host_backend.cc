@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -20,27 +19,21 @@ DeviceBuffer HostBackend::allocate(size_t bytes) {
   return DeviceBuffer(this, data, bytes);
 }
 
-const void* HostBackend::importWeights(const void* host, size_t bytes, const Copied& copied) {
+const void* HostBackend::importWeights(const void* host, size_t bytes, const Imported& imported) {
   constexpr size_t kWorthMoving = size_t{256} << 20;
   if (bytes < kWorthMoving || bytes > availableMemory() / 2) return host;
-  AlignedBuffer copy(bytes);
-  const auto copiers_wanted = static_cast<size_t>(std::min(availableCores(), 8));
-  const size_t share = (bytes / copiers_wanted + 4095) / 4096 * 4096;
-  constexpr size_t kPiece = size_t{16} << 20;
-  std::vector<std::thread> copiers;
-  for (size_t first = 0; first < bytes; first += share) {
-    copiers.emplace_back([&, first] {
-      const size_t end = std::min(first + share, bytes);
-      for (size_t begin = first; begin < end; begin += kPiece) {
-        const size_t size = std::min(kPiece, end - begin);
-        std::memcpy(copy.as<std::byte>() + begin, static_cast<const std::byte*>(host) + begin, size);
-        copied(begin, size);
-      }
-    });
+  auto weights = std::make_unique<MovedWeights>(host, bytes);
+  if (weights->data() == nullptr) return host;
+  if (!import_in_background_) {
+    weights->start(std::min(availableCores(), 8), false, imported);
+    weights->wait();
   }
-  for (std::thread& copier : copiers) copier.join();
-  weights_.push_back(std::move(copy));
-  return weights_.back().data();
+  weights_.push_back(std::move(weights));
+  return weights_.back()->data();
+}
+
+void HostBackend::synchronize(Stream) {
+  for (const auto& weights : weights_) weights->start(1, true, nullptr);
 }
 
 void HostBackend::free(void* data, size_t size) { ::munmap(data, size); }

@@ -22,6 +22,14 @@ ActivationKind activationKind(Activation activation) {
   return ActivationKind::kSilu;
 }
 
+// The MLP's rows are the widest of a step by far. So many at a time are computed as fast as all of them: reading its
+// weights once more is a thousandth of their products' time.
+constexpr int64_t kMlpRows = 1024;
+
+Matrix rowsOf(const Matrix& x, RowRange rows) {
+  return {x.data + rows.begin * x.stride, rows.end - rows.begin, x.cols, x.stride};
+}
+
 // Floats of each buffer of DecoderActivations, in the order of its members.
 struct ActivationSizes {
   int64_t residual, hidden, delta, wide, logits, logits_part;
@@ -32,7 +40,8 @@ struct ActivationSizes {
     const int64_t qkv = heads + 2 * shape.num_kv_heads * shape.head_size;
     residual = delta = max_rows * shape.hidden_size;
     hidden = max_rows * std::max(shape.hidden_size, heads);
-    wide = max_rows * std::max({qkv, 2 * shape.intermediate_size, shape.hidden_size});
+    wide = std::max(max_rows * std::max(qkv, shape.hidden_size),
+                    std::min(max_rows, kMlpRows) * 2 * shape.intermediate_size);
     logits = last_stage ? logits_rows * shape.vocab_size : 0;
     logits_part = last_stage && several_ranks ? logits_rows * shape.head_rows : 0;
   }
@@ -47,6 +56,7 @@ DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& sha
   hidden_ = floats(sizes.hidden);
   delta_ = floats(sizes.delta);
   wide_ = floats(sizes.wide);
+  mlp_rows_ = std::min(max_rows, kMlpRows);
   logits_rows_ = logits_rows;
   logits_ = floats(sizes.logits);
   logits_part_ = floats(sizes.logits_part);
@@ -59,15 +69,33 @@ int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bo
          static_cast<int64_t>(sizeof(float));
 }
 
-// The step's adapter rows as groups of one linear. Adapters without a module there leave no group behind.
-std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t layer, LinearId linear,
-                                            std::vector<RowGroup>& groups) const {
-  groups.clear();
-  for (const AdapterRows& rows : input.adapters) {
-    const auto parts = rows.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
-    if (!parts.empty()) groups.push_back({rows.ranges, parts});
+// The adapter rows among `rows` as groups of one linear over these rows alone. Adapters without a module there leave no
+// group behind.
+std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t layer, LinearId linear, RowRange rows,
+                                            LinearGroups& scratch) const {
+  scratch.groups.clear();
+  scratch.ranges.clear();
+  const bool all = rows.begin == 0 && rows.end == static_cast<int32_t>(input.tokens.size());
+  if (!all) {
+    size_t count = 0;
+    for (const AdapterRows& adapter : input.adapters) count += adapter.ranges.size();
+    scratch.ranges.reserve(count);  // the groups point into it
   }
-  return groups;
+  for (const AdapterRows& adapter : input.adapters) {
+    const auto parts = adapter.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
+    if (parts.empty()) continue;
+    if (all) {
+      scratch.groups.push_back({adapter.ranges, parts});
+      continue;
+    }
+    const size_t first = scratch.ranges.size();
+    for (const RowRange& range : adapter.ranges) {
+      const RowRange seen{std::max(range.begin, rows.begin) - rows.begin, std::min(range.end, rows.end) - rows.begin};
+      if (seen.begin < seen.end) scratch.ranges.push_back(seen);
+    }
+    if (scratch.ranges.size() > first) scratch.groups.push_back({std::span(scratch.ranges).subspan(first), parts});
+  }
+  return scratch.groups;
 }
 
 // Each rank holds the whole table, or some of its rows and gives zeros for the others, or some of its columns.
@@ -114,7 +142,7 @@ ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, const DecoderActiv
 }
 
 void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-                  std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
+                  LinearGroups& groups, Backend& backend, StepContext& context, Stream stream,
                   const LogitsSink& sink) const {
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const int64_t heads_width = shape_.num_heads * shape_.head_size;
@@ -126,9 +154,6 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   const Matrix attended = view(activations.hidden_, rows, heads_width);
   const Matrix delta = view(activations.delta_, rows, shape_.hidden_size);
   const Matrix qkv = view(activations.wide_, rows, qkv_width);
-  const Matrix fc_gate = view(activations.wide_, rows, 2 * shape_.intermediate_size);
-  // The gated product overwrites the activated half in place: it is elementwise, and this is the widest buffer.
-  const Matrix gated{fc_gate.data, rows, shape_.intermediate_size, fc_gate.stride};
 
   if (links_.firstStage()) {
     embed(input, residual, delta, backend, context, stream);
@@ -164,11 +189,14 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const DecoderLayerWeights& w = weights_.layers[i];
     const auto layer = static_cast<int32_t>(i);
-    const auto linear = [&](LinearId id, const ConstMatrix& x, const PackedWeight& weight, const Matrix& y) {
-      backend.linear({.x = x, .weight = weight, .y = y, .groups = groupsOf(input, layer, id, groups)}, context, stream);
+    const RowRange all{0, static_cast<int32_t>(rows)};
+    const auto linear = [&](LinearId id, RowRange of, const ConstMatrix& x, const PackedWeight& weight,
+                            const Matrix& y) {
+      backend.linear({.x = x, .weight = weight, .y = y, .groups = groupsOf(input, layer, id, of, groups)}, context,
+                     stream);
     };
 
-    linear(LinearId::kQkv, sumPending(w.attention_norm), w.qkv, qkv);
+    linear(LinearId::kQkv, all, sumPending(w.attention_norm), w.qkv, qkv);
     backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
                       context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
@@ -177,14 +205,23 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
                        .kv = kv[i],
                        .out = attended},
                       context, stream);
-    linear(LinearId::kDense, attended, w.dense, delta);
+    linear(LinearId::kDense, all, attended, w.dense, delta);
     leaveBlock(w.dense_bias, w.attention_out_norm);
 
-    linear(LinearId::kFcGate, sumPending(w.mlp_norm), w.fc_gate, fc_gate);
-    backend.gatedActivation(
-        {.fc_gate = fc_gate, .bias = w.fc_gate_bias, .kind = activationKind(layers_[i].activation), .out = gated},
-        context, stream);
-    linear(LinearId::kProj, gated, w.proj, delta);
+    const ConstMatrix mlp_input = sumPending(w.mlp_norm);
+    for (int64_t first = 0; first < rows; first += activations.mlp_rows_) {
+      const RowRange slice{static_cast<int32_t>(first),
+                           static_cast<int32_t>(std::min(rows, first + activations.mlp_rows_))};
+      const Matrix fc_gate = view(activations.wide_, slice.end - slice.begin, 2 * shape_.intermediate_size);
+      // The gated product overwrites the activated half in place: it is elementwise, and this is the widest buffer.
+      const Matrix gated{fc_gate.data, fc_gate.rows, shape_.intermediate_size, fc_gate.stride};
+      const ConstMatrix x(mlp_input.data + first * mlp_input.stride, fc_gate.rows, mlp_input.cols, mlp_input.stride);
+      linear(LinearId::kFcGate, slice, x, w.fc_gate, fc_gate);
+      backend.gatedActivation(
+          {.fc_gate = fc_gate, .bias = w.fc_gate_bias, .kind = activationKind(layers_[i].activation), .out = gated},
+          context, stream);
+      linear(LinearId::kProj, slice, gated, w.proj, rowsOf(delta, slice));
+    }
     leaveBlock(w.proj_bias, w.mlp_out_norm);
   }
 

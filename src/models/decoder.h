@@ -78,10 +78,17 @@ class DecoderActivations {
   DeviceBuffer residual_;  // [rows, hidden]
   DeviceBuffer hidden_;    // [rows, max(hidden, heads * head_size)]: a norm's output, then attention's
   DeviceBuffer delta_;     // [rows, hidden]: what a block adds to the residual
-  DeviceBuffer wide_;      // [rows, max(qkv width, 2 * intermediate)]: qkv, then the MLP
+  DeviceBuffer wide_;      // [rows, qkv width], then [mlp_rows, 2 * intermediate]
+  int64_t mlp_rows_ = 0;   // rows that the MLP takes at a time
   int64_t logits_rows_ = 0;
   DeviceBuffer logits_;       // [logits rows, vocab]
   DeviceBuffer logits_part_;  // [logits rows, lm_head's rows]: what this rank adds to the logits, with several ranks
+};
+
+// The adapter rows of one linear; scratch that keeps its room from step to step.
+struct LinearGroups {
+  std::vector<RowGroup> groups;
+  std::vector<RowRange> ranges;  // of groups that see a slice of the step's rows
 };
 
 class Decoder {
@@ -94,10 +101,9 @@ class Decoder {
   using LogitsSink = std::function<void(int64_t first, const ConstMatrix& logits)>;
   // Runs one step, together with the other ranks. On every rank of the last stage the sink gets the logits of
   // input.logits_rows, [.., vocab], in order and in as many pieces as the activations' room for logits asks for. kv:
-  // one per layer. context was prepared for the same input. groups is scratch, reused from step to step.
-  void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-           std::vector<RowGroup>& groups, Backend& backend, StepContext& context, Stream stream,
-           const LogitsSink& sink) const;
+  // one per layer. context was prepared for the same input.
+  void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations, LinearGroups& groups,
+           Backend& backend, StepContext& context, Stream stream, const LogitsSink& sink) const;
 
  private:
   // What ranks do for each other; with one rank, nothing.
@@ -108,8 +114,8 @@ class Decoder {
   void sendToNextStage(const Matrix& residual, Stream stream) const;
   ConstMatrix computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
                             StepContext& context, Stream stream) const;
-  std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, LinearId linear,
-                                     std::vector<RowGroup>& groups) const;
+  std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, LinearId linear, RowRange rows,
+                                     LinearGroups& scratch) const;
 
   std::vector<LayerSpec> layers_;
   DecoderShape shape_;

@@ -45,6 +45,7 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   options.name = config.backend;
   options.threads = config.numThreads;
   if (config.isa) options.isa = requireIsa(*config.isa);
+  options.import_in_background = config.importWeightsInBackground;
   return options;
 }
 

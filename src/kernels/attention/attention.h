@@ -15,7 +15,7 @@ namespace chorus {
 // q: [rows, num_heads * head_size] (a view into qkv, its stride the qkv width),
 // out: [rows, num_heads * head_size]. A row's result is bit-identical however its sequence was chunked and whatever
 // shares the step: keys are folded in runs of kAttentionRun positions aligned to 0, in order, by online softmax in
-// float32.
+// float32; every stretch of kAttentionSplit positions starts anew, and stretches are merged in order.
 struct AttentionArgs {
   ConstMatrix q;
   int32_t num_heads = 0;
@@ -24,6 +24,7 @@ struct AttentionArgs {
   Matrix out;
 };
 inline constexpr int32_t kAttentionRun = 64;
+inline constexpr int32_t kAttentionSplit = 512;
 
 namespace reference {
 void attention(const AttentionArgs& args, const StepBatch& batch);

@@ -9,8 +9,15 @@ std::vector<BenchCase> attentionBench() {
   };
   std::vector<BenchCase> cases;
   for (const bench::SequenceShape& shape :
-       {bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kBFloat16}, llama(1, 1, 1024), llama(8, 1, 1024),
-        llama(32, 1, 1024), llama(1, 512, 0), llama(1, 512, 3584)}) {
+       {bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kFloat32},
+        bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kFloat16},
+        bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kBFloat16}, llama(1, 1, 1024), llama(8, 1, 1024),
+        llama(32, 1, 1024), llama(8, 1, 2048), llama(8, 1, 8192),
+        // Every head with keys and values of its own.
+        bench::SequenceShape{32, 32, 64, 8, 1, 2048, DType::kBFloat16},
+        // One long sequence of one KV head.
+        bench::SequenceShape{8, 1, 128, 1, 1, 32768, DType::kBFloat16}, llama(8, 128, 0), llama(1, 512, 0),
+        llama(1, 2048, 0), llama(1, 512, 3584)}) {
     const double keys = static_cast<double>(shape.allRows()) * (shape.past + (shape.rows + 1) / 2.0);
     const int64_t width = int64_t{shape.num_heads} * shape.head_size;
     cases.push_back({.shape = fmt::format("{} x {} rows behind {}, heads {}/{} of {}", shape.sequences, shape.rows,

@@ -6,7 +6,6 @@
 #include "kernels/attention/fold_kernels.h"
 #include "kernels/cpu/math-inl.h"
 
-#include <cmath>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -14,56 +13,28 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <typename T>
-void gatherKeysAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
-                  float* keys) {
-  const int64_t head_size = kv.head_size;
-  const int64_t run_end = std::min(end, run + kAttentionRun);
-  for (int64_t position = run; position < run_end;) {
-    const int64_t in_block = kv.tokens_per_block - position % kv.tokens_per_block;
-    const int64_t count = std::min(in_block, run_end - position);
-    const T* from = reinterpret_cast<const T*>(kvBlock(kv, block_table, position)) + keyIndex(kv, kv_head, position, 0);
-    float* to = keys + (position - run);
-    for (int64_t d = 0; d < head_size; ++d) widen(from + d * kv.tokens_per_block, count, to + d * kAttentionRun);
-    position += count;
-  }
-}
+constexpr int kVectors = static_cast<int>(kAttentionRun / kFloatLanes);
 
-template <typename T>
-void gatherValuesAs(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
-                    int64_t value_stride, float* values) {
-  const int64_t head_size = kv.head_size;
-  const int64_t run_end = std::min(end, run + kAttentionRun);
-  for (int64_t position = run; position < run_end; ++position) {
-    const T* block = reinterpret_cast<const T*>(kvBlock(kv, block_table, position));
-    float* to = values + (position - run) * value_stride;
-    widen(block + valueIndex(kv, kv_head, position, 0), head_size, to);
-  }
+// 2^x of x <= 0 within 1 ulp, 1 of 0; 0 below -126. NaN stays NaN.
+HWY_INLINE FloatVec powerOfTwo(FloatVec x) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  // Too large for digits after the point; its last bits are then the exponent of 2^round(x).
+  const FloatVec large = hn::Set(d, 0x1.8p23f + 127);
+  const FloatVec rounded = hn::Add(x, large);
+  const FloatVec r = hn::Sub(x, hn::Sub(rounded, large));
+  // Of least relative error on [-1/2, 1/2] among those that are 1 at 0.
+  FloatVec p = hn::Set(d, 1.53533620e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.33988750e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 9.61843692e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.55033237e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 2.40226477e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 6.93147182e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  const FloatVec scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, scale));
 }
-
-void gatherKeys(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
-                float* keys) {
-  switch (kv.dtype) {
-    case DType::kBFloat16:
-      return gatherKeysAs<bf16>(kv, block_table, kv_head, run, end, keys);
-    case DType::kFloat16:
-      return gatherKeysAs<f16>(kv, block_table, kv_head, run, end, keys);
-    default:
-      return gatherKeysAs<float>(kv, block_table, kv_head, run, end, keys);
-  }
-}
-
-void gatherValues(const KvLayer& kv, std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
-                  int64_t stride, float* values) {
-  switch (kv.dtype) {
-    case DType::kBFloat16:
-      return gatherValuesAs<bf16>(kv, block_table, kv_head, run, end, stride, values);
-    case DType::kFloat16:
-      return gatherValuesAs<f16>(kv, block_table, kv_head, run, end, stride, values);
-    default:
-      return gatherValuesAs<float>(kv, block_table, kv_head, run, end, stride, values);
-  }
-}
+HWY_INLINE float powerOfTwo(float x) { return hn::GetLane(powerOfTwo(hn::Set(Floats(), x))); }
 
 void scaleRow(float scale, float* row, int64_t count) {
   const Floats d;
@@ -71,6 +42,11 @@ void scaleRow(float scale, float* row, int64_t count) {
   int64_t i = 0;
   for (; i + kFloatLanes <= count; i += kFloatLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
   for (; i < count; ++i) row[i] *= scale;
+}
+
+void start(SoftmaxState& state, float* out, int64_t head_size) {
+  state = {{}, -std::numeric_limits<float>::infinity()};
+  std::fill(out, out + head_size, 0.0f);
 }
 
 // All lanes take part whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never
@@ -81,33 +57,59 @@ void fold(float* scores, int64_t valid, float scale, SoftmaxState& state, float*
     std::fill(scores, scores + kAttentionRun, 0.0f);
     return;
   }
-  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const FloatVec lane = hn::Iota(d, 0.0f);
-  const FloatVec scales = hn::Set(d, scale);
-  FloatVec max = hn::Set(d, state.max);
-  for (int64_t i = 0; i < kAttentionRun; i += kFloatLanes) {
-    const auto used = hn::Lt(lane, hn::Set(d, static_cast<float>(valid - i)));
-    const FloatVec score = hn::IfThenElse(used, hn::Mul(hn::LoadU(d, scores + i), scales), lowest);
-    hn::StoreU(score, d, scores + i);
-    max = hn::Max(max, score);
+  const FloatVec factor = hn::Set(d, scale);
+  FloatVec score[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) score[v] = hn::Mul(hn::LoadU(d, scores + v * kFloatLanes), factor);
+  if (valid < kAttentionRun) {
+    const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const FloatVec slot = hn::Iota(d, static_cast<float>(v * kFloatLanes));
+      score[v] = hn::IfThenElse(hn::Lt(slot, hn::Set(d, static_cast<float>(valid))), score[v], lowest);
+    }
   }
-  const float new_max = hn::GetLane(hn::MaxOfLanes(d, max));
-  const FloatVec maxes = hn::Set(d, new_max);
+  FloatVec max = score[0];
+#pragma GCC unroll 16
+  for (int v = 1; v < kVectors; ++v) max = hn::Max(max, score[v]);
+  max = hn::Max(hn::Set(d, state.max), hn::MaxOfLanes(d, max));
   FloatVec sum = hn::Zero(d);
-  for (int64_t i = 0; i < kAttentionRun; i += kFloatLanes) {
-    const FloatVec weight = exponential(hn::Sub(hn::LoadU(d, scores + i), maxes));
-    hn::StoreU(weight, d, scores + i);
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    const FloatVec weight = powerOfTwo(hn::Sub(score[v], max));
+    hn::StoreU(weight, d, scores + v * kFloatLanes);
     sum = hn::Add(sum, weight);
   }
-  const float correction = hn::GetLane(exponential(hn::Set(d, state.max - new_max)));
+  const float new_max = hn::GetLane(max);
+  if (new_max == state.max) {
+    hn::StoreU(hn::Add(hn::LoadU(d, state.sums), sum), d, state.sums);
+    return;
+  }
+  const float correction = powerOfTwo(state.max - new_max);
   state.max = new_max;
-  state.sum = state.sum * correction + hn::GetLane(hn::SumOfLanes(d, sum));
-  if (correction != 1.0f) scaleRow(correction, out, head_size);
+  hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sums), hn::Set(d, correction), sum), d, state.sums);
+  scaleRow(correction, out, head_size);
+}
+
+void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size) {
+  const Floats d;
+  const float max = std::max(state.max, later.max);
+  const float scale = powerOfTwo(state.max - max), later_scale = powerOfTwo(later.max - max);
+  state.max = max;
+  const FloatVec factor = hn::Set(d, scale), later_factor = hn::Set(d, later_scale);
+  const auto sum = [&](FloatVec a, FloatVec b) { return hn::MulAdd(b, later_factor, hn::Mul(a, factor)); };
+  hn::StoreU(sum(hn::LoadU(d, state.sums), hn::LoadU(d, later.sums)), d, state.sums);
+  int64_t i = 0;
+  for (; i + kFloatLanes <= head_size; i += kFloatLanes) {
+    hn::StoreU(sum(hn::LoadU(d, out + i), hn::LoadU(d, later_out + i)), d, out + i);
+  }
+  const int64_t left = head_size - i;
+  if (left > 0) storeSome(sum(loadSome(out + i, left), loadSome(later_out + i, left)), left, out + i);
 }
 
 void finish(const SoftmaxState& state, float* out, int64_t head_size) {
   const Floats d;
-  const FloatVec sum = hn::Set(d, state.sum);
+  const FloatVec sum = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, state.sums))));
   // A masked slot may have turned an underflow's -0 into +0; adding +0 gives both one form.
   const FloatVec zero = hn::Zero(d);
   int64_t i = 0;
@@ -119,7 +121,7 @@ void finish(const SoftmaxState& state, float* out, int64_t head_size) {
 }
 
 const FoldKernels* kernels() {
-  static const FoldKernels table = {&gatherKeys, &gatherValues, &fold, &finish};
+  static const FoldKernels table = {&start, &fold, &merge, &finish};
   return &table;
 }
 

@@ -9,9 +9,10 @@
 
 namespace chorus {
 
-// Bytes inside a block are the backend's own. The CPU's block: keys transposed
-// [kv_head][head_size][tokens_per_block], then values [kv_head][tokens_per_block][head_size], both of
-// `dtype`.
+// Bytes inside a block are the backend's own. The CPU's block is what its products read: keys transposed
+// [kv_head][head_size][tokens_per_block], then values [kv_head][tokens_per_block][head_size], both of `dtype`. In
+// bfloat16 two terms of a sum stand side by side, as in a packed weight: keys [head_size / 2][tokens_per_block][2]
+// where head_size is even, values [tokens_per_block / 2][head_size][2] unless a block is one token.
 struct KvLayer {
   void* base = nullptr;      // of block 0 of this layer, device memory
   int64_t block_stride = 0;  // bytes from one block to the next
@@ -25,18 +26,26 @@ inline int64_t kvBlockBytes(const KvLayer& kv) {
   return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
 }
 
-// The CPU's layout: the block that holds a position, and the element of it that holds dimension d of its key
-// or value.
+// The CPU's layout: how many dimensions of a key, or positions of a value, stand side by side.
+inline int64_t keysTogether(const KvLayer& kv) { return kv.dtype == DType::kBFloat16 && kv.head_size % 2 == 0 ? 2 : 1; }
+inline int64_t valuesTogether(const KvLayer& kv) {
+  return kv.dtype == DType::kBFloat16 && kv.tokens_per_block % 2 == 0 ? 2 : 1;
+}
+
+// The block that holds a position, and the element of it that holds dimension d of its key or value.
 inline std::byte* kvBlock(const KvLayer& kv, std::span<const int32_t> block_table, int64_t position) {
   const int32_t block = block_table[static_cast<size_t>(position / kv.tokens_per_block)];
   return static_cast<std::byte*>(kv.base) + block * kv.block_stride;
 }
 inline size_t keyIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
-  return static_cast<size_t>((kv_head * kv.head_size + d) * kv.tokens_per_block + position % kv.tokens_per_block);
+  const int64_t together = keysTogether(kv);
+  const int64_t row = kv_head * kv.head_size + d / together * together;
+  return static_cast<size_t>(row * kv.tokens_per_block + position % kv.tokens_per_block * together + d % together);
 }
 inline size_t valueIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
-  const int64_t row = (kv.num_kv_heads + kv_head) * kv.tokens_per_block + position % kv.tokens_per_block;
-  return static_cast<size_t>(row * kv.head_size + d);
+  const int64_t together = valuesTogether(kv), slot = position % kv.tokens_per_block;
+  const int64_t row = (kv.num_kv_heads + kv_head) * kv.tokens_per_block + slot / together * together;
+  return static_cast<size_t>(row * kv.head_size + d * together + slot % together);
 }
 
 }  // namespace chorus

@@ -2,8 +2,8 @@
 // caller names the set it wants, so that one process can hold backends of different sets and nothing is global.
 #pragma once
 
-// Sets that no Isa stands for would only cost compile time.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// Sets that no Isa stands for would only cost compile time; those of SVE have vectors of unknown length besides.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #include <hwy/detect_targets.h>
 #include "kernels/cpu/isa_table.h"
@@ -29,7 +29,7 @@
 // Body of a function that returns the IsaTable of what `function`, which takes nothing, returns in each compiled set.
 // The static target stands for scalar: it is what every machine of the architecture runs. Inside namespace chorus.
 #define CHORUS_ISA_TABLE(Kernel, function) CHORUS_ISA_TABLE_AND(Kernel, function, )
-// The same and one more entry, {isa, kernel} of a later set, by intrinsics.
+// The same and further entries, {isa, kernel} of later sets, by intrinsics.
 #define CHORUS_ISA_TABLE_AND(Kernel, function, ...)                                                              \
   static const ::chorus::IsaKernel<Kernel> table[] = {{::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()}, \
                                                       CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function)  \

@@ -59,7 +59,7 @@ struct Call {
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
-// Inputs [begin, end) of a tile; begin is a multiple of 4.
+// Inputs [begin, end) of a tile; begin is a multiple of kInputBlock.
 void Call::packBase(int64_t tile, int64_t begin, int64_t end) const {
   const int32_t first = plan.tile_begin[static_cast<size_t>(tile)];
   const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - first;
@@ -166,6 +166,7 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
       float* y[kMaxTileRows];
       PanelArgs panel;
       panel.x = t + t_begin * static_cast<int64_t>(sizeof(float));
+      panel.x_piece = kPanelCols;
       panel.inputs = b.in;
       panel.panel_stride = panelBytes(b.dtype, b.in);
       panel.panels = static_cast<const std::byte*>(b.data) + first_panel * panel.panel_stride;

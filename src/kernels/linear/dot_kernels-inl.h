@@ -245,7 +245,7 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   kernels.pack = &packTile;
   kernels.element_bytes = 2;
   ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
-  for (int rows = 1; rows <= kTileRows; ++rows) kernels.passes[rows] = 1;
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
   kernels.scale_columns = &scaleColumns;
   return kernels;
 }

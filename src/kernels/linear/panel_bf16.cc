@@ -19,7 +19,8 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 IsaTable<const PanelKernels*> bf16PanelKernels() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, bf16Kernels, {Isa::kAvx512Bf16, bf16DotKernels()});
+  CHORUS_ISA_TABLE_AND(const PanelKernels*, bf16Kernels, {Isa::kAvx512Bf16, bf16DotKernels()},
+                       {Isa::kAmx, bf16TileKernels()});
 #else
   CHORUS_ISA_TABLE(const PanelKernels*, bf16Kernels);
 #endif

@@ -16,6 +16,8 @@ IsaTable<const PanelKernels*> int4PanelKernels();
 const PanelKernels* bf16DotKernels();
 const PanelKernels* int8DotKernels();
 const PanelKernels* int4DotKernels();
+// Isa::kAmx
+const PanelKernels* bf16TileKernels();
 #endif
 
 }  // namespace chorus

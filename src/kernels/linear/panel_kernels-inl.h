@@ -33,6 +33,9 @@ constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
 #elif HWY_TARGET == HWY_AVX2
 constexpr int kTileRows = 5;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#elif HWY_TARGET == HWY_NEON
+constexpr int kTileRows = 4;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #else
 constexpr int kTileRows = 6;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
@@ -99,6 +102,8 @@ struct Accumulators {
   static constexpr int kWidth = kPanels * kVectors;
   VF sum[kRows][kWidth];
 
+  // The compiler's own would not be compiled for the set.
+  HWY_INLINE Accumulators() {}
   static bool whole(int64_t begin, int64_t end) { return begin == 0 && end == kPanels * kPanelCols; }
   // Columns [begin, end) of these.
   HWY_INLINE void load(const PanelArgs& args, int64_t col, int64_t begin, int64_t end) {

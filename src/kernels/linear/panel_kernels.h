@@ -9,17 +9,19 @@
 
 namespace chorus {
 
-inline constexpr int kMaxTileRows = 16;
+inline constexpr int kMaxTileRows = 32;
 // Panels that several tiles take in turn while they stay in a cache.
 inline constexpr int kPanelsInTurn = 2;
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
-// inputs in one accumulator (from zero, or from what stands in y), so that a result depends neither on the number of
-// rows nor on a split of the inputs into several calls at multiples of 4. int8 and int4: one such chain for every
-// group, of the integers alone; the groups' sums, times their scales, are added in ascending order by one more chain,
-// and a split must fall between groups.
+// inputs in one accumulator (from zero, or from what stands in y; AMX adds 32 inputs at a time), so that a result
+// depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 32. int8 and
+// int4: one such chain for every group, of the integers alone; the groups' sums, times their scales, are added in
+// ascending order by one more chain, and a split must fall between groups.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
+  // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32, or all of them.
+  int64_t x_piece = 0;
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
@@ -47,8 +49,9 @@ void packTile(const float* const* rows, int count, int64_t inputs, void* dst);
 struct PanelKernels {
   int max_rows = 0;                   // of a tile
   int passes[kMaxTileRows + 1] = {};  // over a tile of so many rows for kPanelsInTurn panels
-  // Writes `count` rows of `inputs` floats as a tile, [ceil(inputs / 4)][count][4] elements of element_bytes, the last
-  // quad padded with zeros: floats as they are, or rounded to what the products take. dst must not overlap the rows.
+  // Writes `count` rows of `inputs` floats as a tile, [ceil(inputs / 4)][count][4] elements of element_bytes (AMX:
+  // [ceil(inputs / 32)][count][32], the last of 32 cut), the last quad padded with zeros: floats as they are, or
+  // rounded to what the products take. dst must not overlap the rows.
   void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
   int element_bytes = sizeof(float);
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1

@@ -42,13 +42,15 @@ template <typename T>
 void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t position, const float* k,
                 const float* v) {
   T* block = reinterpret_cast<T*>(kvBlock(kv, block_table, position));
+  const int64_t keys_together = keysTogether(kv), values_together = valuesTogether(kv);
   for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
     T* key = block + keyIndex(kv, head, position, 0);
     T* value = block + valueIndex(kv, head, position, 0);
-    for (int64_t d = 0; d < kv.head_size; ++d) {
-      key[d * kv.tokens_per_block] = fromFloat<T>(k[head * kv.head_size + d]);
-      value[d] = fromFloat<T>(v[head * kv.head_size + d]);
+    const float* from = k + head * kv.head_size;
+    for (int64_t d = 0; d < kv.head_size; d += keys_together, key += keys_together * kv.tokens_per_block) {
+      for (int64_t i = 0; i < keys_together; ++i) key[i] = fromFloat<T>(from[d + i]);
     }
+    for (int64_t d = 0; d < kv.head_size; ++d) value[d * values_together] = fromFloat<T>(v[head * kv.head_size + d]);
   }
 }
 

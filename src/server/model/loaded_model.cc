@@ -27,6 +27,7 @@ executor::ExecutorConfig executorConfig(const ServeOptions& options, size_t adap
   config.kvCacheConfig.freeGpuMemoryFraction = options.kvCacheFreeMemoryFraction;
   config.numThreads = options.threads;
   config.backend = options.backend;
+  config.importWeightsInBackground = true;
   if (!options.isa.empty()) config.isa = options.isa;
   return config;
 }

@@ -1,0 +1,122 @@
+"""docs/benchmarks.md out of what bench/compare.py measured."""
+import datetime
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NAMES = {"hf": "transformers + PEFT", "vllm": "vLLM", "llama": "llama.cpp", "openvino": "OpenVINO"}
+CHORUS = "chorus"
+WEIGHTS = {"bf16": "bfloat16", "int8": "8-bit weights", "int4": "4-bit weights"}
+
+
+def flops_per_token(config):
+    """Of the layers' linears, two a weight; lm_head computes one row a prompt, attention is left out."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    size = config.get("head_dim") or hidden // heads
+    kv = config.get("num_key_value_heads", heads)
+    layer = hidden * size * (2 * heads + 2 * kv) + 3 * hidden * config["intermediate_size"]
+    return 2 * config["num_hidden_layers"] * layer
+
+
+def median(samples, key, what):
+    values = [row[what] for row in samples.get(key, [])]
+    return statistics.median(values) if values else None
+
+
+def spread(samples, key, what):
+    values = [row[what] for row in samples[key]]
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def command_output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def machine_lines(args, load):
+    cpu, flags = platform.processor() or platform.machine(), set()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            cpu = value.strip()
+        if key.strip() == "flags":
+            flags = set(value.split())
+    sets = [f for f in ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8") if f in flags]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
+    quiet = "" if load < 0.5 else " **Other work ran on the machine at the time: only large ratios mean anything.**"
+    return [f"- {cpu} ({', '.join(sets)}), {os.cpu_count()} cores of which {args.threads} were used, {memory:.0f} GiB",
+            f"- Linux {platform.release()}; load average before the first pass {load:.2f}.{quiet}"]
+
+
+def number(value):
+    return "-" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def share(value):
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def table(data, width, what, title, roof_title, roof_of):
+    samples = data["samples"]
+    kinds = [kind for kind in NAMES if any(key[:2] == (width, kind) for key in samples)]
+    head = ["batch", "adapters", "Chorus", "spread", roof_title] + [f"{NAMES[k]} | Chorus / it" for k in kinds]
+    lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |", "|" + "---|" * (5 + 2 * len(kinds))]
+    for work in data["works"][width]:
+        ours = median(samples, (width, CHORUS, work), what)
+        row = [str(work[0]), str(work[1]), number(ours), share(spread(samples, (width, CHORUS, work), what)),
+               share(roof_of(width, work, ours))]
+        for kind in kinds:
+            theirs = median(samples, (width, kind, work), what)
+            row.append(number(theirs) + " | " + ("-" if theirs is None else f"{ours / theirs:.2f}"))
+        lines.append("| " + " | ".join(row) + " |")
+    return lines + [""]
+
+
+def page(args, data, load, config):
+    version = f"{data['roofs'][0]['version']} ({command_output('git', 'describe', '--always', '--dirty') or 'no commit'})"
+    read = max(roof["read_gb_per_s"] for roof in data["roofs"])
+    product = statistics.median(data["products"]) if data["products"] else None
+    flops = flops_per_token(config)
+    model = (f"{config['architectures'][0]}, hidden size {config['hidden_size']}, {config['num_hidden_layers']} layers, "
+             f"vocabulary {config['vocab_size']}")
+
+    def generation_share(width, work, _):
+        return statistics.median(row["share_of_read_roof"] for row in data["samples"][(width, CHORUS, work)])
+
+    def context_share(width, work, tokens):
+        return tokens * flops / product if product else None
+
+    lines = [
+        "# Benchmarks", "",
+        f"Written by `bench/compare.py{' --quick' if args.quick else ''}` on {datetime.date.today()}. Figures are tokens a "
+        "second over all sequences and hold for this machine and run alone; use the ratios. Each engine was warmed by "
+        f"{args.warmup} discarded pass{'es' if args.warmup != 1 else ''}, then measured {args.passes} "
+        f"time{'s' if args.passes != 1 else ''}, in turn with the others; medians are shown, and of ours the spread, "
+        "(largest - least) / median." +
+        (" **A quick run: it shows that the comparison works, not how fast anything is.**" if args.quick else ""), "",
+        *machine_lines(args, load),
+        f"- Chorus {version}, instruction set {data['roofs'][0]['isa']}; " +
+        ", ".join(f"{name} {version}" for name, version in sorted(data["versions"].items())),
+        f"- {model}; prompt {args.prompt} random tokens, {args.new} tokens after the first, greedy" +
+        (f"; adapters of rank {args.rank}, all different" if any(args.mixed) else ""),
+        f"- roofs: reading memory {read:.1f} GB/s" +
+        (f", a bfloat16 product of 1024 x 4096 x 4096 by oneDNN {product / 1e12:.2f} TFLOP/s" if product else "")]
+    for option, files in (("llama.cpp", args.ggufs), ("OpenVINO", args.openvinos)):
+        if files:
+            lines += [f"- {option}: " + ", ".join(f"{WEIGHTS[width]} {pathlib.Path(path).name}"
+                                                  for width, path in files.items())]
+    lines += [f"- absent: {what} ({why})" for what, why in data["absent"].items()]
+    lines += [""]
+    for width in data["works"]:
+        lines += table(data, width, "generation_tokens_per_s", "Generation", "of the read roof", generation_share)
+        lines += table(data, width, "context_tokens_per_s", "Context", "of the product roof", context_share)
+    lines += ["The read roof is the best of several kernels that only read, measured before and after each row in the same "
+              "process; a generation step reads the weights without the embedding table, the adapters in use and the keys "
+              "and values. A context's share counts the products of the layers alone. Generation of vLLM is the time of all "
+              "tokens less that of a run of one token; the others are timed token by token or report it themselves.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Cross-compiles base and the kernels for 64-bit Arm and runs their tests under qemu, so that NEON is tested on any machine. The
+# arm64 libraries are unpacked under build/, beside those of the system. Further arguments go to the kernels' test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ "$(uname -m)" = aarch64 ]; then
+  echo "neon.sh: nothing to do: every build of this machine tests NEON"
+  exit 0
+fi
+scripts/install_deps.sh --neon
+
+packages=(
+  libhwy-dev libhwy1 libssl-dev libssl3 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9 libonig-dev libonig5
+  libutf8proc-dev libutf8proc2 libgtest-dev libgmock-dev
+)
+root=build/aarch64
+if [ "$(cat $root/packages/.unpacked 2>/dev/null)" != "${packages[*]}" ]; then
+  rm -rf $root/packages $root/apt
+  mkdir -p $root/packages $root/apt/lists/partial $root/apt/cache/archives/partial
+  # An apt of its own: the system's need not know the architecture, and versions may differ.
+  apt=(apt-get -qq -o APT::Architectures::=amd64 -o APT::Architectures::=arm64 -o APT::Sandbox::User=
+       -o "Dir::State::Lists=$PWD/$root/apt/lists" -o "Dir::Cache=$PWD/$root/apt/cache")
+  "${apt[@]}" update
+  (cd $root/apt && "${apt[@]}" download "${packages[@]/%/:arm64}" nlohmann-json3-dev)
+  for package in $root/apt/*.deb; do dpkg -x "$package" $root/packages; done
+  rm -rf $root/apt
+  echo "${packages[*]}" >$root/packages/.unpacked
+fi
+
+cmake --preset aarch64 >/dev/null
+cmake --build --preset aarch64 --target chorus_base_test chorus_kernels_test
+emulated=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
+"${emulated[@]}" $root/chorus_base_test --gtest_brief=1
+# The reference is tested natively, and scalar code is NEON's on this architecture.
+[ $# -gt 0 ] || set -- '--gtest_filter=-*/reference*:*/scalar*'
+shards=()
+for shard in 0 1; do
+  GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$shard "${emulated[@]}" $root/chorus_kernels_test --gtest_brief=1 "$@" &
+  shards+=($!)
+done
+for shard in "${shards[@]}"; do wait "$shard"; done

@@ -1,0 +1,50 @@
+// Bfloat16 weights by AMX: inputs are rounded to bfloat16, denormals of either count as zero. Of every 32 inputs the
+// even and the odd ones are summed apart, then both are added to the output.
+#include "kernels/linear/panel_formats.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/linear/dot_kernels-inl.h"
+
+CHORUS_BEGIN_DOT_CODE
+#include "kernels/linear/tile_kernels-inl.h"
+
+namespace chorus {
+namespace {
+
+struct ProcessorTiles {
+  static void configure(const tiles::Palette& palette) { amx::configureOnce(&palette); }
+  template <int kTile>
+  static HWY_INLINE void load(const void* memory, int64_t stride) {
+    amx::load<kTile>(memory, stride);
+  }
+  template <int kTile>
+  static HWY_INLINE void store(void* memory, int64_t stride) {
+    amx::store<kTile>(memory, stride);
+  }
+  template <int kTile>
+  static HWY_INLINE void zero() {
+    amx::zero<kTile>();
+  }
+  template <int kSums, int kRows, int kWeights>
+  static HWY_INLINE void multiply() {
+    amx::multiplyBf16<kSums, kRows, kWeights>();
+  }
+  // Up to 32 floats, padded with zeros to a multiple of 4.
+  static HWY_INLINE void round(const float* row, int64_t count, std::byte* dst) {
+    const auto low = static_cast<__mmask16>((1u << std::min<int64_t>(count, 16)) - 1);
+    const auto high = static_cast<__mmask16>((1u << std::max<int64_t>(count - 16, 0)) - 1);
+    const __m512 second = high == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(high, row + 16);
+    const auto quads = static_cast<__mmask8>((1u << (count + 3) / 4) - 1);
+    _mm512_mask_storeu_epi64(dst, quads, dot::roundPair(_mm512_maskz_loadu_ps(low, row), second));
+  }
+  static void scaleColumns(const float* factors, float* y, int64_t count) { dot::scaleColumns(factors, y, count); }
+};
+}  // namespace
+}  // namespace chorus
+CHORUS_END_DOT_CODE
+
+namespace chorus {
+const PanelKernels* bf16TileKernels() { return &tiles::kKernels<ProcessorTiles>; }
+}  // namespace chorus
+#endif

@@ -1,0 +1,247 @@
+// The panel kernels of bfloat16 weights by tiles of AMX. A Unit has the tile registers: the processor's
+// (panel_bf16_tile.cc) or, in tests, arrays (emulated_tiles.h). Where the including file sets attributes, its templates
+// are compiled with them; everything is a template of the unit, so that no two files share code.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <hwy/base.h>
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/tensor.h"
+
+namespace chorus::tiles {
+
+inline constexpr int kRegisterRows = 16;
+inline constexpr int64_t kRowBytes = 64;     // of a register: 16 floats, or 32 bfloat16
+inline constexpr int64_t kBlockInputs = 32;  // of one product
+// Two registers of rows times two panels: four accumulators hide a product's latency, and each load is used twice.
+inline constexpr int kTileRows = 2 * kRegisterRows;
+constexpr int registersOf(int rows) { return (rows + kRegisterRows - 1) / kRegisterRows; }
+// One row waits for memory whatever it does, and memory gives most to one stream.
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 1 : 2; }
+static_assert(kTileRows <= kMaxTileRows);
+
+// Registers: accumulators by rows and panels, then rows, then weights.
+constexpr int sumsAt(int rows, int panel) { return 2 * rows + panel; }
+constexpr int rowsAt(int rows) { return 4 + rows; }
+constexpr int weightsAt(int panel) { return 6 + panel; }
+
+// The palette for a tile of so many rows, as LDTILECFG reads it.
+struct alignas(64) Palette {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(Palette) == 64);
+
+constexpr Palette paletteOf(int rows) {
+  Palette palette;
+  for (int i = 0; i < 8; ++i) palette.row_bytes[i] = kRowBytes;
+  for (int i = 0; i < 2; ++i) {
+    const int count = std::clamp(rows - i * kRegisterRows, 1, kRegisterRows);
+    palette.rows[sumsAt(i, 0)] = palette.rows[sumsAt(i, 1)] = palette.rows[rowsAt(i)] = static_cast<uint8_t>(count);
+    palette.rows[weightsAt(i)] = kRegisterRows;
+  }
+  return palette;
+}
+
+// See PanelKernels::pack: a row's 32 inputs are a register's row.
+template <class Unit>
+void pack(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int64_t kPackAhead = 96;  // floats
+  auto* dst = static_cast<std::byte*>(tile);
+  for (int64_t i = 0; i < inputs; i += kBlockInputs) {
+    const int64_t some = std::min(kBlockInputs, inputs - i);
+    const int64_t bytes = (some + 3) / 4 * 8;
+    for (int r = 0; r < count; ++r, dst += bytes) {
+      // More rows than the prefetchers follow.
+      __builtin_prefetch(rows[r] + i + kPackAhead);
+      __builtin_prefetch(rows[r] + i + kPackAhead + 16);
+      Unit::round(rows[r] + i, some, dst);
+    }
+  }
+}
+
+// One product's worth of memory, moved where registers cannot read or write it in place.
+struct alignas(64) Buffer {
+  std::byte bytes[kRegisterRows * kRowBytes];
+  std::byte* row(int64_t r) { return bytes + r * kRowBytes; }
+};
+
+// Inputs from i on, 32 or what is left of them, of rows [first, first + count) of a tile of kRows.
+template <class Unit, int kRows>
+HWY_INLINE void gatherRows(const PanelArgs& args, int64_t i, int first, int count, Buffer& buffer) {
+  std::memset(&buffer, 0, sizeof buffer);
+  const int64_t piece = args.x_piece == 0 ? kBlockInputs : args.x_piece;
+  const int64_t end = std::min(args.inputs, i + kBlockInputs);
+  for (int64_t from = i; from < end; from += piece) {
+    const int64_t row_bytes = args.x_piece == 0 ? (std::min(kBlockInputs, args.inputs - from) + 3) / 4 * 8 : piece * 2;
+    const std::byte* x = static_cast<const std::byte*>(args.x) + from * kRows * 2 + first * row_bytes;
+    const auto bytes = static_cast<size_t>(std::min(piece, end - from) * 2);
+    for (int r = 0; r < count; ++r) std::memcpy(buffer.row(r) + (from - i) * 2, x + r * row_bytes, bytes);
+  }
+}
+
+// The same inputs of a panel; nothing past the last pair is read.
+template <class Unit>
+HWY_INLINE void gatherWeights(const std::byte* panel, int64_t stride, int64_t left, Buffer& buffer) {
+  const int64_t pairs = std::min<int64_t>(kRegisterRows, (left + 1) / 2);
+  for (int64_t pair = 0; pair < pairs; ++pair) std::memcpy(buffer.row(pair), panel + pair * stride, kRowBytes);
+  std::memset(buffer.row(pairs), 0, static_cast<size_t>((kRegisterRows - pairs) * kRowBytes));
+}
+
+// kPanels panels from column col on.
+template <class Unit, int kRows, int kPanels>
+struct Block {
+  static constexpr int kRegisters = registersOf(kRows);
+  static constexpr int rowsOf(int i) { return std::min(kRegisterRows, kRows - i * kRegisterRows); }
+
+  const PanelArgs& args;
+  int64_t col;
+  const std::byte* panels;
+
+  // Columns [begin, end) of panel p.
+  int64_t begin(int p) const { return std::clamp<int64_t>(args.skip - col - p * kPanelCols, 0, kPanelCols); }
+  int64_t end(int p) const { return std::clamp<int64_t>(args.cols - col - p * kPanelCols, begin(p), kPanelCols); }
+
+  template <int kReg, int kPanel>
+  HWY_INLINE void loadSums() const {
+    if (!args.accumulate) return Unit::template zero<sumsAt(kReg, kPanel)>();
+    Buffer buffer;
+    const int64_t from = begin(kPanel), to = end(kPanel);
+    if (to - from < kPanelCols) std::memset(&buffer, 0, sizeof buffer);
+    for (int r = 0; r < rowsOf(kReg); ++r) {
+      const float* y = args.y[kReg * kRegisterRows + r] + col + kPanel * kPanelCols;
+      if (to - from == kPanelCols) {
+        std::memcpy(buffer.row(r), y, kRowBytes);
+      } else {
+        std::memcpy(buffer.row(r) + from * 4, y + from, static_cast<size_t>(to - from) * 4);
+      }
+    }
+    Unit::template load<sumsAt(kReg, kPanel)>(&buffer, kRowBytes);
+  }
+  template <int kReg, int kPanel>
+  HWY_INLINE void storeSums() const {
+    Buffer buffer;
+    Unit::template store<sumsAt(kReg, kPanel)>(&buffer, kRowBytes);
+    const int64_t from = begin(kPanel), to = end(kPanel);
+    for (int r = 0; r < rowsOf(kReg); ++r) {
+      float* y = args.y[kReg * kRegisterRows + r] + col + kPanel * kPanelCols;
+      if (to - from == kPanelCols) {
+        std::memcpy(y, buffer.row(r), kRowBytes);
+      } else {
+        std::memcpy(y + from, buffer.row(r) + from * 4, static_cast<size_t>(to - from) * 4);
+      }
+    }
+  }
+  template <int kPanel>
+  HWY_INLINE void multiply() const {
+    Unit::template multiply<sumsAt(0, kPanel), rowsAt(0), weightsAt(kPanel)>();
+    if constexpr (kRegisters > 1) Unit::template multiply<sumsAt(1, kPanel), rowsAt(1), weightsAt(kPanel)>();
+  }
+  // 32 inputs where they stand.
+  HWY_INLINE void multiplyWhole(const std::byte* x, const std::byte* w, int64_t panel_stride, int64_t stride) const {
+    Unit::template load<rowsAt(0)>(x, kRowBytes);
+    if constexpr (kRegisters > 1) Unit::template load<rowsAt(1)>(x + kRegisterRows * kRowBytes, kRowBytes);
+    Unit::template load<weightsAt(0)>(w, stride);
+    multiply<0>();
+    if constexpr (kPanels > 1) {
+      Unit::template load<weightsAt(1)>(w + panel_stride, stride);
+      multiply<1>();
+    }
+  }
+  // Up to 32 inputs from i on, padded with zeros.
+  HWY_INLINE void multiplyCut(int64_t i) const {
+    Buffer buffer;
+    gatherRows<Unit, kRows>(args, i, 0, rowsOf(0), buffer);
+    Unit::template load<rowsAt(0)>(&buffer, kRowBytes);
+    if constexpr (kRegisters > 1) {
+      gatherRows<Unit, kRows>(args, i, kRegisterRows, rowsOf(1), buffer);
+      Unit::template load<rowsAt(1)>(&buffer, kRowBytes);
+    }
+    const std::byte* w = panels + i / 2 * args.input_stride;
+    gatherWeights<Unit>(w, args.input_stride, args.inputs - i, buffer);
+    Unit::template load<weightsAt(0)>(&buffer, kRowBytes);
+    multiply<0>();
+    if constexpr (kPanels > 1) {
+      gatherWeights<Unit>(w + args.panel_stride, args.input_stride, args.inputs - i, buffer);
+      Unit::template load<weightsAt(1)>(&buffer, kRowBytes);
+      multiply<1>();
+    }
+  }
+  HWY_INLINE void run(const std::byte*& next) const {
+    // Bytes that a stream is prefetched ahead; near a panel's end it goes on in the panel that is taken after this
+    // block.
+    constexpr int64_t kAhead = 4096;
+    loadSums<0, 0>();
+    if constexpr (kPanels > 1) loadSums<0, 1>();
+    if constexpr (kRegisters > 1) loadSums<1, 0>();
+    if constexpr (kRegisters > 1 && kPanels > 1) loadSums<1, 1>();
+    // Registers are loaded by instructions that may read any memory: what stays the same is kept aside.
+    const int64_t stride = args.input_stride, panel_stride = args.panel_stride;
+    const int64_t whole = args.x_piece == 0 ? args.inputs / kBlockInputs * kBlockInputs : 0;
+    const int64_t panel_end = args.inputs / 2 * stride;
+    const int next_lines = args.next_lines * static_cast<int>(kBlockInputs / 4);
+    const bool stream = args.stream;
+    const auto* x = static_cast<const std::byte*>(args.x);
+    const std::byte* w = panels;
+    for (int64_t i = 0; i < whole; i += kBlockInputs, x += kRows * kRowBytes, w += kRegisterRows * stride) {
+      for (int line = 0; line < next_lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
+      if (stream) {
+        const std::byte* ahead = w + kAhead;
+        if (ahead - panels >= panel_end) ahead += (kPanels - 1) * panel_stride;
+        for (int p = 0; p < kPanels; ++p, ahead += panel_stride) {
+          for (int line = 0; line < kRegisterRows; ++line) __builtin_prefetch(ahead + line * stride);
+        }
+      }
+      multiplyWhole(x, w, panel_stride, stride);
+    }
+    for (int64_t i = whole; i < args.inputs; i += kBlockInputs) multiplyCut(i);
+    storeSums<0, 0>();
+    if constexpr (kPanels > 1) storeSums<0, 1>();
+    if constexpr (kRegisters > 1) storeSums<1, 0>();
+    if constexpr (kRegisters > 1 && kPanels > 1) storeSums<1, 1>();
+  }
+};
+
+template <class Unit, int kRows>
+void panelProduct(const PanelArgs& args) {
+  constexpr int kMost = panelsAtOnce(kRows);
+  static constexpr Palette palette = paletteOf(kRows);
+  Unit::configure(palette);
+  auto* next = static_cast<const std::byte*>(args.next);
+  auto* panels = static_cast<const std::byte*>(args.panels);
+  int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
+  for (int64_t col = 0; left > 0;) {
+    const int64_t now = std::min<int64_t>(left, kMost);
+    if (now == kMost) {
+      Block<Unit, kRows, kMost>{args, col, panels}.run(next);
+    } else {
+      Block<Unit, kRows, 1>{args, col, panels}.run(next);
+    }
+    left -= now;
+    col += now * kPanelCols;
+    panels += now * args.panel_stride;
+  }
+}
+
+template <class Unit, int... kRows>
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  kernels.pack = &pack<Unit>;
+  kernels.element_bytes = 2;
+  ((kernels.run[kRows + 1] = &panelProduct<Unit, kRows + 1>), ...);
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / panelsAtOnce(kRows + 1)), ...);
+  kernels.scale_columns = &Unit::scaleColumns;
+  return kernels;
+}
+
+template <class Unit>
+inline constexpr PanelKernels kKernels = makeKernels<Unit>(std::make_integer_sequence<int, kTileRows>());
+
+}  // namespace chorus::tiles

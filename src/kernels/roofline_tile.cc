@@ -1,0 +1,46 @@
+// The loop of bfloat16 products by AMX.
+#if defined(__x86_64__)
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/roofline_kernels.h"
+
+namespace chorus {
+namespace {
+
+struct alignas(64) Palette {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+float tileChains(int64_t rounds, float start) {
+  static constexpr Palette palette;
+  amx::configureOnce(&palette);
+  alignas(64) float memory[16][16];
+  for (auto& row : memory) {
+    for (float& value : row) value = start;
+  }
+  amx::load<0>(memory, 64);
+  amx::load<1>(memory, 64);
+  amx::load<2>(memory, 64);
+  amx::load<3>(memory, 64);
+  amx::load<4>(memory, 64);
+  amx::load<5>(memory, 64);
+  amx::load<6>(memory, 64);
+  amx::load<7>(memory, 64);
+  for (int64_t round = 0; round < rounds; ++round) {
+    amx::multiplyBf16<0, 4, 6>();
+    amx::multiplyBf16<1, 4, 7>();
+    amx::multiplyBf16<2, 5, 6>();
+    amx::multiplyBf16<3, 5, 7>();
+  }
+  amx::store<0>(memory, 64);
+  float sum = memory[0][0];
+  amx::store<3>(memory, 64);
+  return sum + memory[0][0];
+}
+}  // namespace
+
+ProductLoop tileProductLoop() { return {&tileChains, 4 * 2.0 * 16 * 16 * 32}; }
+
+}  // namespace chorus
+#endif
