@@ -8,6 +8,10 @@
 namespace chorus {
 namespace {
 
+// Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
+constexpr int64_t kInputBlock = 1024;
+static_assert(kInputBlock % kScaleRun == 0);
+
 // Spreads the fetch of the next kPanelsInTurn panels over the tiles that still work on these.
 struct Prefetch {
   const std::byte* panels;
@@ -50,9 +54,8 @@ struct Call {
 
   void packBase(int64_t tile, int64_t begin, int64_t end) const;
   void multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const;
-  // expanded: room for panels as PanelKernels::expand writes them.
-  void multiplyPanels(const PanelTask& task, std::byte* expanded) const;
-  void multiplyBase(int64_t block, int64_t panel_begin, int64_t cols, std::byte* expanded) const;
+  void multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const;
+  void multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
@@ -103,7 +106,7 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTi
                     part_t + task.panel * kPanelCols * tile.rows * part_kernels.element_bytes);
 }
 
-void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols, std::byte* expanded) const {
+void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const {
   const PackedWeight& w = args.weight;
   const int32_t tile_begin = plan.block_begin[static_cast<size_t>(block)];
   const int32_t tiles = plan.block_begin[static_cast<size_t>(block) + 1] - tile_begin;
@@ -114,25 +117,21 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols, std::b
   // One tile streams through all panels at once; several take a few in turn and share a block of inputs.
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
   const int64_t input_block = tiles == 1 ? padded_inputs : kInputBlock;
-  const bool expands = tiles > 1 && kernels.expand != nullptr;
-  const PanelFunction* run = expands ? kernels.run_expanded : kernels.run;
   float* y[kMaxTileRows];
-  PanelArgs packed;
-  packed.panel_stride = stride;
-  packed.input_stride = packedInputStride(w.dtype);
-  packed.group = packedGroup(format);
-  packed.scale_dtype = w.scale_dtype;
-  packed.y = y;
-  packed.stream = tiles == 1;
+  PanelArgs panel;
+  panel.panel_stride = stride;
+  panel.input_stride = packedInputStride(w.dtype);
+  panel.group = packedGroup(format);
+  panel.scale_dtype = w.scale_dtype;
+  panel.y = y;
+  panel.stream = tiles == 1;
   for (int64_t i = 0; i < w.in; i += input_block) {
     const std::byte* slab = data + panelBytes(format, i);
-    packed.inputs = std::min(input_block, w.in - i);
-    packed.accumulate = i > 0;
+    panel.inputs = std::min(input_block, w.in - i);
+    panel.accumulate = i > 0;
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
-      packed.panels = slab + p * stride;
-      packed.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
-      PanelArgs panel = packed;
-      if (expands) kernels.expand(panel, expanded);
+      panel.panels = slab + p * stride;
+      panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
       // At a task's end, the panels that most likely come next: they are its neighbours.
       const bool last = p + panels_in_turn >= panels;
       const bool end = last && i + input_block >= w.in;
@@ -147,7 +146,7 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols, std::b
         for (int r = 0; r < rows; ++r) y[r] = yRow(row + r) + (panel_begin + p) * kPanelCols;
         panel.x = tileOf(row) + i * rows * kernels.element_bytes;
         prefetch.share(t, tiles, kernels.passes[rows], panel);
-        run[rows](panel);
+        kernels.run[rows](panel);
       }
     }
   }
@@ -187,12 +186,12 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
   }
 }
 
-void Call::multiplyPanels(const PanelTask& task, std::byte* expanded) const {
-  const int64_t col_begin = task.begin * kPanelCols;
-  const int64_t col_end = std::min(args.weight.out, task.end * kPanelCols);
-  multiplyBase(task.block, task.begin, col_end - col_begin, expanded);
-  const int32_t last = plan.block_adapters[static_cast<size_t>(task.block) + 1];
-  for (int32_t tile = plan.block_adapters[static_cast<size_t>(task.block)]; tile < last; ++tile) {
+void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const {
+  const int64_t col_begin = panel_begin * kPanelCols;
+  const int64_t col_end = std::min(args.weight.out, panel_end * kPanelCols);
+  multiplyBase(block, panel_begin, col_end - col_begin);
+  const int32_t last = plan.block_adapters[static_cast<size_t>(block) + 1];
+  for (int32_t tile = plan.block_adapters[static_cast<size_t>(block)]; tile < last; ++tile) {
     addParts(plan.adapter_tiles[static_cast<size_t>(tile)], col_begin, col_end);
   }
 }
@@ -233,10 +232,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
   call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
   const auto tile_floats = static_cast<size_t>(kMaxTileRows * call.padded_inputs);
-  const size_t expanded_bytes = base_tiles > 1 ? static_cast<size_t>(kernels.expanded_bytes) : 0;
-  for (Scratch& scratch : workspace.thread) {
-    scratch.reserve<std::byte>(std::max(expanded_bytes, adapter_tasks > 0 ? tile_floats * sizeof(float) : 0));
-  }
+  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
 
   // Packing a few rows costs less than waking the other threads.
   constexpr int64_t kPackAlone = 8192;
@@ -259,9 +255,9 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
       }
     });
   }
-  workspace.pool.run(std::ssize(plan.panel_tasks), [&](int64_t i, int thread) {
-    call.multiplyPanels(plan.panel_tasks[static_cast<size_t>(i)],
-                        workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0));
+  workspace.pool.run(std::ssize(plan.panel_tasks), [&](int64_t i, int) {
+    const PanelTask& task = plan.panel_tasks[static_cast<size_t>(i)];
+    call.multiplyPanels(task.block, task.begin, task.end);
   });
 }
 

@@ -12,9 +12,6 @@ namespace chorus {
 inline constexpr int kMaxTileRows = 32;
 // Panels that several tiles take in turn while they stay in a cache.
 inline constexpr int kPanelsInTurn = 2;
-// Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
-inline constexpr int64_t kInputBlock = 1024;
-static_assert(kInputBlock % kScaleRun == 0);
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
 // inputs in one accumulator (from zero, or from what stands in y; AMX adds 32 inputs at a time), so that a result
@@ -58,12 +55,6 @@ struct PanelKernels {
   void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
   int element_bytes = sizeof(float);
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
-  // Of formats that cost instructions to read (else null): writes the panels of args in a form that costs none to dst,
-  // at most expanded_bytes for kPanelsInTurn panels of kInputBlock inputs, and makes args say so. `run_expanded`
-  // gives the same bits from it: for panels that several tiles take in turn.
-  void (*expand)(PanelArgs& args, std::byte* dst) = nullptr;
-  int64_t expanded_bytes = 0;
-  PanelFunction run_expanded[kMaxTileRows + 1] = {};
   // One row of floats is its own tile.
   bool takesRows() const { return pack == &packTile; }
   // y *= factors, count elements.

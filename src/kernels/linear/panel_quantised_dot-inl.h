@@ -18,10 +18,9 @@ constexpr int quantisedPanelsAtOnce(int rows) { return rows <= 4 ? 4 : rows <= 8
 // Of every lane. (The plain intrinsic starts from an undefined value, which GCC 12 warns of.)
 HWY_INLINE __m512i shiftedRight(__m512i lanes, unsigned bits) { return _mm512_maskz_srli_epi32(0xffff, lanes, bits); }
 
-// A format turns packed integers, kBytes of a panel, into bfloat16: pair k holds inputs 2 k and 2 k + 1.
+// A format turns packed integers, 16 lanes of a panel, into bfloat16: pair k holds inputs 2 k and 2 k + 1.
 struct Int8Lanes {
   static constexpr int kPairs = 2;
-  static constexpr int64_t kBytes = 64;
   // Masked out where it stands, integer + 128 is the fraction of a float whose exponent is such that one subtraction
   // leaves the integer, exactly: the upper half of that float. A fraction holds two of a lane's four.
   static HWY_INLINE __m512i integer(__m512i lanes, int mask, float one) {
@@ -43,7 +42,6 @@ struct Int8Lanes {
 
 struct Int4Lanes {
   static constexpr int kPairs = 4;
-  static constexpr int64_t kBytes = 64;
   // A table of all integers, twice: an index is the lowest five bits of a lane's half, of which the integer is four.
   template <int kPair>
   static HWY_INLINE __m512bh pair(const std::byte* at) {
@@ -60,16 +58,6 @@ struct Int4Lanes {
     uint64_t all = 0;
     for (const float value : {d, c, b, a}) all = all << 16 | __builtin_bit_cast(uint32_t, value) >> 16;
     return static_cast<int64_t>(all);
-  }
-};
-
-// What expand writes: pairs as they are multiplied. Scales are float32.
-struct ExpandedPairs {
-  static constexpr int kPairs = 2;
-  static constexpr int64_t kBytes = 128;
-  template <int kPair>
-  static HWY_INLINE __m512bh pair(const std::byte* at) {
-    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(at + 64 * kPair));
   }
 };
 
@@ -101,11 +89,12 @@ HWY_INLINE void multiplyLanes(const std::byte* panels, int64_t stride, const std
   }(std::make_integer_sequence<int, kCount>());
 }
 
-// kPanels panels from column col on.
+// kPanels panels from column col on. Even one row is prefetched for: what turns integers into weights leaves the core
+// too little room to look ahead, over several streams at that.
 template <class Lanes, int kRows, int kPanels>
 HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   constexpr int64_t kInputs = 2 * Lanes::kPairs;
-  constexpr bool kPrefetch = prefetches(kRows);
+  constexpr int64_t kNear = 2048, kFar = 8192;
   Accumulators<kRows, kPanels> total;
   if (args.accumulate) {
     total.load(args, col);
@@ -120,7 +109,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   const std::byte* far_end = at + std::max<int64_t>(0, args.panel_stride - kFar);
   const auto* x = static_cast<const std::byte*>(args.x);
   const auto prefetch = [&]() __attribute__((always_inline)) {
-    if (!kPrefetch || !args.stream) return;
+    if (!args.stream) return;
     // Near a panel's end its stream goes on in the panel that will be taken after this block.
     const std::byte* near = at + kNear + (at < near_end ? 0 : (kPanels - 1) * args.panel_stride);
     const std::byte* far = at + kFar + (at < far_end ? 0 : (kPanels - 1) * args.panel_stride);
@@ -140,7 +129,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
         for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
       }
       int64_t left = std::min(kRun, group_end - run);
-      for (; left >= kInputs; left -= kInputs, at += Lanes::kBytes, x += 2 * kInputs * kRows) {
+      for (; left >= kInputs; left -= kInputs, at += 64, x += 2 * kInputs * kRows) {
         for (int line = 0; line < args.next_lines * (kInputs / 4); ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
         prefetch();
         multiplyLanes<Lanes, Lanes::kPairs>(at, args.panel_stride, x, sum);
@@ -155,7 +144,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
           if (left > 4 && left <= 6) multiplyLanes<Lanes, 3>(at, args.panel_stride, x, sum);
           if (left > 6) multiplyLanes<Lanes, 4>(at, args.panel_stride, x, sum);
         }
-        at += Lanes::kBytes;
+        at += 64;
         x += (left + 3) / 4 * 8 * kRows;
       }
       for (int p = 0; p < kPanels; ++p) {
@@ -187,35 +176,6 @@ void quantisedProduct(const PanelArgs& args) {
   }
 }
 
-// See PanelKernels::expand: groups one after another as packed ones are, each 16 scales and then its pairs.
-template <class Lanes>
-void expandPanels(PanelArgs& args, std::byte* dst) {
-  constexpr int64_t kInputs = 2 * Lanes::kPairs;
-  const auto* panel = static_cast<const std::byte*>(args.panels);
-  const int64_t panels = (args.cols + kPanelCols - 1) / kPanelCols;
-  const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
-  const int64_t groups = (args.inputs + args.group - 1) / args.group;
-  const int64_t stride = 64 * groups + (args.inputs + kInputs - 1) / kInputs * Lanes::kPairs * 64;
-  std::byte* to = dst;
-  for (int64_t p = 0; p < panels; ++p, panel += args.panel_stride) {
-    const std::byte* at = panel;
-    for (int64_t left = args.inputs; left > 0; left -= args.group) {
-      _mm512_storeu_ps(to, loadScales(at, args.scale_dtype));
-      at += scale_bytes;
-      to += 64;
-      for (int64_t i = std::min(left, args.group); i > 0; i -= kInputs, at += 64) {
-        [&]<int... kPair>(std::integer_sequence<int, kPair...>) __attribute__((always_inline)) {
-          (_mm512_storeu_si512(to + 64 * kPair, reinterpret_cast<__m512i>(Lanes::template pair<kPair>(at))), ...);
-        }(std::make_integer_sequence<int, Lanes::kPairs>());
-        to += 64 * Lanes::kPairs;
-      }
-    }
-  }
-  args.panels = dst;
-  args.panel_stride = stride;
-  args.scale_dtype = DType::kFloat32;
-}
-
 template <class Lanes, int... kRows>
 constexpr PanelKernels makeQuantisedKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
@@ -224,10 +184,6 @@ constexpr PanelKernels makeQuantisedKernels(std::integer_sequence<int, kRows...>
   kernels.element_bytes = 2;
   ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kRows + 1>), ...);
   for (int rows = 1; rows <= kTileRows; ++rows) kernels.passes[rows] = 1;
-  kernels.expand = &expandPanels<Lanes>;
-  // 16 scales of every 32 inputs, and 16 pairs of bfloat16 of every two.
-  kernels.expanded_bytes = kPanelsInTurn * (kInputBlock / 32 + kInputBlock / 2) * 64;
-  ((kernels.run_expanded[kRows + 1] = &quantisedProduct<ExpandedPairs, kRows + 1>), ...);
   kernels.scale_columns = &scaleColumns;
   return kernels;
 }
