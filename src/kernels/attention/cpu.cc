@@ -287,7 +287,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
   const DType dtype = args.kv.dtype;
   Call call{.args = args,
             .batch = batch,
-            .product = *workspace.select(Op::kAttention, panelKernels(dtype), dtype),
+            .product = *workspace.select(Op::kAttention, quadPanelKernels(dtype), dtype),
             .fold = *selectKernel(foldKernels(), workspace.isa).kernel,
             .cache = KvRunReader(args.kv),
             .group = group,
@@ -315,7 +315,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
 std::vector<Variant> attentionVariants() {
   std::vector<Variant> variants;
   for (const DType dtype : panelFormats()) {
-    const auto some = variantsOf(Op::kAttention, panelKernels(dtype), dtype);
+    const auto some = variantsOf(Op::kAttention, quadPanelKernels(dtype), dtype);
     variants.insert(variants.end(), some.begin(), some.end());
   }
   return variants;

@@ -15,9 +15,9 @@ inline constexpr int kPanelsInTurn = 2;
 
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
 // inputs in one accumulator (from zero, or from what stands in y; AMX adds 32 inputs at a time), so that a result
-// depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 32. int8 and
-// int4: one such chain for every group, of the integers alone; the groups' sums, times their scales, are added in
-// ascending order by one more chain, and a split must fall between groups.
+// depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 4 (AMX: 32).
+// int8 and int4: one such chain for every group, of the integers alone; the groups' sums, times their scales, are added
+// in ascending order by one more chain, and a split must fall between groups.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
   // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32, or all of them.
@@ -61,6 +61,8 @@ struct PanelKernels {
   void (*scale_columns)(const float* factors, float* y, int64_t count) = nullptr;
 };
 IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format);
+// Those for which a split may be at any multiple of 4: all but AMX's.
+IsaTable<const PanelKernels*> quadPanelKernels(const WeightFormat& format);
 inline const PanelKernels& panelKernels(Isa isa, const WeightFormat& format) {
   return *selectKernel(panelKernels(format), isa).kernel;
 }
