@@ -26,8 +26,8 @@ class RecordingBackend final : public Backend {
   }
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
   void synchronize(Stream stream) override { inner_->synchronize(stream); }
-  const void* importWeights(const void* host, size_t bytes, const Copied& copied) override {
-    return inner_->importWeights(host, bytes, copied);
+  const void* importWeights(const void* host, size_t bytes, const Imported& imported) override {
+    return inner_->importWeights(host, bytes, imported);
   }
   std::unique_ptr<StepContext> createContext() override { return inner_->createContext(); }
   void prepare(const StepBatch& batch, StepContext& context) override;
