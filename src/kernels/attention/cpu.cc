@@ -315,6 +315,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
 std::vector<Variant> attentionVariants() {
   std::vector<Variant> variants;
   for (const DType dtype : panelFormats()) {
+    if (isQuantised(dtype)) continue;  // weights are, keys and values are not
     const auto some = variantsOf(Op::kAttention, quadPanelKernels(dtype), dtype);
     variants.insert(variants.end(), some.begin(), some.end());
   }
