@@ -314,7 +314,8 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
 
 std::vector<Variant> attentionVariants() {
   std::vector<Variant> variants;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {  // of a cache
+  for (const DType dtype : panelFormats()) {
+    if (isQuantised(dtype)) continue;  // weights are, keys and values are not
     const auto some = variantsOf(Op::kAttention, quadPanelKernels(dtype), dtype);
     variants.insert(variants.end(), some.begin(), some.end());
   }
