@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
 # Cross-compiles base and the kernels for 64-bit Arm and runs their tests under qemu, so that NEON is tested on any machine. The
-# arm64 libraries are unpacked under build/, beside those of the system. Further arguments go to the kernels' test.
+# arm64 libraries are unpacked under build/, beside those of the system. --if-available ends in peace where the package
+# mirror has no arm64. Further arguments go to the kernels' test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(uname -m)" = aarch64 ]; then
   echo "neon.sh: nothing to do: every build of this machine tests NEON"
   exit 0
 fi
-scripts/install_deps.sh --neon
+needed=1
+if [ "${1:-}" = --if-available ]; then
+  needed=0
+  shift
+fi
+unavailable() {
+  echo "neon.sh: $1 cannot be fetched here: NEON is not tested"
+  exit $needed
+}
+scripts/install_deps.sh --neon || unavailable "the cross compiler or qemu"
 
 packages=(
   libhwy-dev libhwy1 libssl-dev libssl3 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9 libonig-dev libonig5
@@ -20,8 +30,8 @@ if [ "$(cat $root/packages/.unpacked 2>/dev/null)" != "${packages[*]}" ]; then
   # An apt of its own: the system's need not know the architecture, and versions may differ.
   apt=(apt-get -qq -o APT::Architectures::=amd64 -o APT::Architectures::=arm64 -o APT::Sandbox::User=
        -o "Dir::State::Lists=$PWD/$root/apt/lists" -o "Dir::Cache=$PWD/$root/apt/cache")
-  "${apt[@]}" update
-  (cd $root/apt && "${apt[@]}" download "${packages[@]/%/:arm64}" nlohmann-json3-dev)
+  "${apt[@]}" update && (cd $root/apt && "${apt[@]}" download "${packages[@]/%/:arm64}" nlohmann-json3-dev) ||
+    unavailable "arm64 packages"
   for package in $root/apt/*.deb; do dpkg -x "$package" $root/packages; done
   rm -rf $root/apt
   echo "${packages[*]}" >$root/packages/.unpacked
