@@ -2,6 +2,7 @@
 // parses: src/server/http/http_connection.cc
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,6 +50,27 @@ void answer(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) 
   std::abort();
 }
 
+// Calls again what libFuzzer's timer interrupted.
+template <typename Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// An interrupted connect goes on in the kernel.
+bool connects(int client, const sockaddr_in& address) {
+  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
+  if (errno != EINTR) return false;
+  pollfd writable{.fd = client, .events = POLLOUT};
+  uninterrupted([&] { return ::poll(&writable, 1, -1); });
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size);
+  errno = error;
+  return error == 0;
+}
+
 // A connected socket. A closed connection holds its pair of ports for a minute, and one address has 28,000 of them,
 // fewer than the inputs of that minute: each thousand connections come from another loopback address.
 int connectTo(uint16_t port) {
@@ -65,7 +87,7 @@ int connectTo(uint16_t port) {
   if (::bind(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failSystem("bind");
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failSystem("connect");
+  if (!connects(client, address)) failSystem("connect");
   return client;
 }
 
@@ -81,14 +103,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int client = connectTo(server->port());
   size_t sent = 0;
   while (sent < size) {
-    const ssize_t n = ::send(client, data + sent, size - sent, MSG_NOSIGNAL);
+    const ssize_t n = uninterrupted([&] { return ::send(client, data + sent, size - sent, MSG_NOSIGNAL); });
     if (n <= 0) break;  // the server closed early
     sent += static_cast<size_t>(n);
   }
   ::shutdown(client, SHUT_WR);
   char buffer[4096];
   ssize_t n = 0;
-  while ((n = ::recv(client, buffer, sizeof buffer, 0)) > 0) {
+  while ((n = uninterrupted([&] { return ::recv(client, buffer, sizeof buffer, 0); })) > 0) {
   }
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) std::abort();
   // No lingering socket per input: the next ones need the ports.
