@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (size_t i = 0; i < module.bBytes() / dtypeSize(module.dtype); ++i)
         sum += loadAsFloat(module.b, module.dtype, i);
     }
-    static volatile float sink;
+    [[maybe_unused]] static volatile float sink;
     sink = sum;
   } catch (const Error&) {
   }
