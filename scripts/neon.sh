@@ -41,8 +41,9 @@ cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --target chorus_base_test chorus_kernels_test
 emulated=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
 "${emulated[@]}" $root/chorus_base_test --gtest_brief=1
-# The reference is tested natively, and scalar code is NEON's on this architecture.
-[ $# -gt 0 ] || set -- '--gtest_filter=-*/reference*:*/scalar*'
+# The reference is tested natively, and scalar code is NEON's on this architecture. qemu's mremap maps nothing a second
+# time, so that weights stay where they are.
+[ $# -gt 0 ] || set -- '--gtest_filter=-*/reference*:*/scalar*:MovedWeightsTest.*'
 shards=()
 for shard in 0 1; do
   GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$shard "${emulated[@]}" $root/chorus_kernels_test --gtest_brief=1 "$@" &
