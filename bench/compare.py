@@ -23,10 +23,9 @@ import sys
 import tempfile
 
 import benchmark_page
+from benchmark_page import CHORUS, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-WIDTHS = ("bf16", "int8", "int4")
-CHORUS = "chorus"
+WIDTHS = tuple(benchmark_page.WEIGHTS)
 
 
 class Peer:
