@@ -6,6 +6,8 @@ import platform
 import statistics
 import subprocess
 
+import chorus_alone
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = {"hf": "transformers + PEFT", "vllm": "vLLM", "llama": "llama.cpp", "openvino": "OpenVINO"}
 CHORUS = "chorus"
@@ -79,6 +81,7 @@ def table(data, width, what, title, roof_title, roof_of):
 
 def page(args, data, load, config):
     version = f"{data['roofs'][0]['version']} ({command_output('git', 'describe', '--always', '--dirty') or 'no commit'})"
+    passes = min(len(rows) for (_, name, _), rows in data["samples"].items() if name == CHORUS)
     read = max(roof["read_gb_per_s"] for roof in data["roofs"])
     product = statistics.median(data["products"]) if data["products"] else None
     flops = flops_per_token(config)
@@ -95,8 +98,8 @@ def page(args, data, load, config):
         "# Benchmarks", "",
         f"Written by `bench/compare.py{' --quick' if args.quick else ''}` on {datetime.date.today()}. Figures are tokens a "
         "second over all sequences and hold for this machine and run alone; use the ratios. Each engine was warmed by "
-        f"{args.warmup} discarded pass{'es' if args.warmup != 1 else ''}, then measured {args.passes} "
-        f"time{'s' if args.passes != 1 else ''}, in turn with the others; medians are shown, and of ours the spread, "
+        f"{args.warmup} discarded pass{'es' if args.warmup != 1 else ''}, then measured {passes} "
+        f"time{'s' if passes != 1 else ''}, in turn with the others; medians are shown, and of ours the spread, "
         "(largest - least) / median." +
         (" **A quick run: it shows that the comparison works, not how fast anything is.**" if args.quick else ""), "",
         *machine_lines(args, load),
@@ -106,7 +109,7 @@ def page(args, data, load, config):
         (f"; adapters of rank {args.rank}, all different" if any(args.mixed) else ""),
         f"- roofs: reading memory {read:.1f} GB/s" +
         (f", a bfloat16 product of 1024 x 4096 x 4096 by oneDNN {product / 1e12:.2f} TFLOP/s" if product else "")]
-    for option, files in (("llama.cpp", args.ggufs), ("OpenVINO", args.openvinos)):
+    for option, files in (("vLLM", args.vllms), ("llama.cpp", args.ggufs), ("OpenVINO", args.openvinos)):
         if files:
             lines += [f"- {option}: " + ", ".join(f"{WEIGHTS[width]} {pathlib.Path(path).name}"
                                                   for width, path in files.items())]
@@ -115,8 +118,12 @@ def page(args, data, load, config):
     for width in data["works"]:
         lines += table(data, width, "generation_tokens_per_s", "Generation", "of the read roof", generation_share)
         lines += table(data, width, "context_tokens_per_s", "Context", "of the product roof", context_share)
+    lines += chorus_alone.path_lines(data["paths"], WEIGHTS, number, share)
+    lines += chorus_alone.thread_lines(data["threads"], args.threads, number)
     lines += ["The read roof is the best of several kernels that only read, measured before and after each row in the same "
               "process; a generation step reads the weights without the embedding table, the adapters in use and the keys "
-              "and values. A context's share counts the products of the layers alone. Generation of vLLM is the time of all "
-              "tokens less that of a run of one token; the others are timed token by token or report it themselves.", ""]
+              "and values. A context's share counts the products of the layers alone. vLLM is stepped by its engine and timed "
+              "from the step in which the last sequence got its first token; the others are timed token by token or report it "
+              "themselves. With 8-bit weights vLLM multiplies 8-bit inputs, which Chorus does not: weight-only "
+              "quantisation leaves them 16.", ""]
     return "\n".join(lines)

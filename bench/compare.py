@@ -3,16 +3,18 @@
 
     bench/compare.py --model HF_DIR --engine ENGINE [--adapters DIR] [--python vllm=/path/to/its/python]
                      [--engine int8=ENGINE --engine int4=ENGINE]
+                     [--vllm int8=DIR --vllm int4=DIR]
                      [--gguf bf16=FILE --gguf int8=Q8_0 --gguf int4=Q4_K_M --llama llama-batched-bench]
                      [--openvino bf16=DIR --openvino int8=DIR --openvino int4=DIR]
+                     [--isas avx512,avx2] [--scaling]
 
-Every engine is warmed, then measured --passes times, one pass of each in turn, so that what disturbs the machine
-disturbs all; medians count. Chorus is measured by `chorus bench throughput --json`, every peer by bench/peer_worker.py
-under the Python given for it (this one without --python). Engines of one width of the weights are compared with each
-other: transformers + PEFT and vLLM read HF_DIR in bfloat16, llama.cpp and OpenVINO what is given for a width. Adapters
-are measured in bfloat16. A peer that is not installed is reported as absent. ENGINE must hold the model of HF_DIR, the
-one of bfloat16 built with --lora_plugin where --adapters is given. Python's standard library alone, besides what the
-peers need.
+Width by width every engine is warmed, then measured --passes times, one pass of each in turn, so that what disturbs the
+machine disturbs all; medians count, and the page is written after each pass. Chorus is measured by `chorus bench
+throughput --json`, every peer by bench/peer_worker.py under the Python given for it (this one without --python).
+Engines of one width of the weights are compared with each other: transformers + PEFT and vLLM read HF_DIR in bfloat16,
+all others what is given for a width. Adapters are measured in bfloat16. A peer that is not installed is reported as
+absent. ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.
+--isas and --scaling measure Chorus alone, after the peers. Python's standard library alone, besides what the peers need.
 """
 import argparse
 import json
@@ -23,6 +25,7 @@ import sys
 import tempfile
 
 import benchmark_page
+import chorus_alone
 from benchmark_page import CHORUS, ROOT
 
 WIDTHS = tuple(benchmark_page.WEIGHTS)
@@ -84,21 +87,13 @@ class Peer:
 
 
 def chorus_pass(args, width, works):
-    """One measured pass of each of the works, and the roof beside it. It warms itself, each time it is started."""
+    """A measured pass of each of the works after one that warms, as it is started anew; and the roof beside it."""
     rows, roof, by_mixed = {}, {}, {}
     for batch, mixed in works:
         by_mixed.setdefault(mixed, []).append(batch)
     for mixed, batches in by_mixed.items():
-        with tempfile.NamedTemporaryFile(suffix=".json") as report:
-            command = [args.chorus, "bench", "throughput", "--engine_dir", args.engines[width], "--batch",
-                       ",".join(map(str, batches)), "--mixed", mixed, "--prompt", args.prompt, "--new", args.new, "--warmup",
-                       args.warmup, "--passes", 1, "--threads", args.threads, "--json", report.name]
-            if mixed:
-                command += ["--adapters", args.adapters]
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"compare.py: {done.stderr.strip()}")
-            result = json.loads(pathlib.Path(report.name).read_text())
+        flags = ["--batch", ",".join(map(str, batches)), "--mixed", mixed, "--threads", args.threads]
+        result = chorus_alone.throughput(args, args.engines[width], *flags, *(["--adapters", args.adapters] if mixed else []))
         roof = {key: max(value, roof.get(key, 0)) for key, value in result["roof"].items()}
         roof["version"], roof["isa"] = result["version"], result["isa"]
         for row in result["results"]:
@@ -114,67 +109,80 @@ def works_of(args, width):
     return works
 
 
-def load_peers(args):
-    """[(width, kind, the peer of the base, the peer of the adapters)]"""
-    largest, mixed = max(args.batch), max(m for _, m in works_of(args, "bf16"))
-    wanted = [("bf16", kind, args.model) for kind in args.peers]
-    for kind, models in (("llama", args.ggufs), ("openvino", args.openvinos)):
-        wanted += [(width, kind, models[width]) for width in WIDTHS if width in models]
+def load_peers(args, width):
+    """[(kind, the peer of the base, the peer of the adapters)] of a width."""
+    largest, mixed = max(args.batch), max(m for _, m in works_of(args, width))
+    wanted = [(kind, args.model) for kind in args.peers] if width == "bf16" else []
+    for kind, models in (("vllm", args.vllms), ("llama", args.ggufs), ("openvino", args.openvinos)):
+        wanted += [(kind, models[width])] if width in models else []
     peers = []
-    for width, kind, model in wanted:
+    for kind, model in wanted:
         if args.verbose:
             print(f"loading {benchmark_page.NAMES[kind]} {width}", flush=True)
         # The base alone is measured by a process that knows of no adapters: peers pay for those they loaded.
         plain = Peer(kind, args, model, largest)
-        with_adapters = mixed and width == "bf16"
-        peers.append((width, kind, plain, Peer(kind, args, model, largest, mixed) if with_adapters else plain))
+        peers.append((kind, plain, Peer(kind, args, model, largest, mixed) if mixed else plain))
     return peers
 
 
-def measure(args):
-    works = {width: works_of(args, width) for width in args.engines}
-    peers = load_peers(args)
+def one_pass(args, width, works, peers, ours):
+    """{(width, engine, work): row}; of ours where `ours`, with the roofs beside them."""
+    rows, roof = {}, None
+    if ours:
+        by_work, roof = chorus_pass(args, width, works)
+        rows.update({(width, CHORUS, work): row for work, row in by_work.items()})
+    for kind, plain, adapted in peers:
+        for work in works:
+            if work[0] in args.peer_batches.get(kind, args.batch):
+                row = (adapted if work[1] else plain).measure(args, work)
+                if row is not None:
+                    rows[(width, kind, work)] = row
+    return rows, roof
+
+
+def measure(args, flops_per_token, write):
+    """Width by width, so that the peers of one need not stand in memory beside those of another; `write` takes what
+    there is after each pass that counts."""
+    data = {"works": {}, "samples": {}, "roofs": [], "products": [], "versions": {}, "absent": {},
+            "paths": {}, "threads": None}
     product = Peer("onednn", args)
-    samples, roofs, products = {}, [], []
-    for number in range(args.warmup + args.passes):
-        measured = number >= args.warmup
-        if args.verbose:
-            print(f"pass {number + 1} of {args.warmup + args.passes}{'' if measured else ', discarded'}", flush=True)
-        rows = {}
-        for width in args.engines:
-            if measured:
-                by_work, roof = chorus_pass(args, width, works[width])
-                rows.update({(width, CHORUS, work): row for work, row in by_work.items()})
-                roofs.append(roof)
-            for peer_width, kind, plain, adapted in peers:
-                if peer_width != width:
-                    continue
-                for work in works[width]:
-                    if work[0] not in args.peer_batches.get(kind, args.batch):
-                        continue
-                    rows[(width, kind, work)] = (adapted if work[1] else plain).measure(args, work)
-        flops = product.ask()
-        if not measured:
-            continue
-        if flops:
-            products.append(flops["flops"])
-        for key, row in rows.items():
-            if row is not None:
-                samples.setdefault(key, []).append(row)
-    versions, absent = {}, {}
-    for width, kind, plain, adapted in peers:
-        name = f"{benchmark_page.NAMES[kind]} {width}"
-        for peer, what in ((plain, name), (adapted, name + " with adapters")):
-            versions.update(peer.versions)
-            if peer.absent and not (peer is adapted and plain.absent):
-                absent[what] = peer.absent
-            peer.close()
+    data["versions"].update(product.versions)
     if product.absent:
-        absent["the product by oneDNN"] = product.absent
-    versions.update(product.versions)
+        data["absent"]["the product by oneDNN"] = product.absent
+    for width in args.engines:
+        works = data["works"][width] = works_of(args, width)
+        peers = load_peers(args, width)
+        for number in range(args.warmup + args.passes):
+            measured = number >= args.warmup
+            if args.verbose:
+                print(f"{width}: pass {number + 1} of {args.warmup + args.passes}{'' if measured else ', discarded'}",
+                      flush=True)
+            rows, roof = one_pass(args, width, works, peers, measured)
+            flops = product.ask()
+            for kind, plain, adapted in peers:
+                name = f"{benchmark_page.NAMES[kind]} {width}"
+                for peer, what in ((plain, name), (adapted, name + " with adapters")):
+                    data["versions"].update(peer.versions)
+                    if peer.absent and not (peer is adapted and plain.absent):
+                        data["absent"][what] = peer.absent
+            if not measured:
+                continue
+            data["roofs"].append(roof)
+            if flops:
+                data["products"].append(flops["flops"])
+            for key, row in rows.items():
+                data["samples"].setdefault(key, []).append(row)
+            write(data)
+        for _, plain, adapted in peers:
+            plain.close()
+            adapted.close()
     product.close()
-    return {"works": works, "samples": samples, "roofs": roofs, "products": products, "versions": versions,
-            "absent": absent}
+    if args.isas:
+        data["paths"] = chorus_alone.measure_paths(args, flops_per_token)
+        write(data)
+    if args.scaling:
+        data["threads"] = chorus_alone.measure_threads(args)
+        write(data)
 
 
 def by_width(parser, items, option):
@@ -205,12 +213,16 @@ def parse(argv):
     parser.add_argument("--warmup", type=int, default=None, help="discarded passes; default 2")
     parser.add_argument("--passes", type=int, default=None, help="default 5")
     parser.add_argument("--peers", default="hf,vllm", help="of those that read --model: hf, vllm")
+    parser.add_argument("--vllm", action="append", default=[], metavar="WIDTH=DIR",
+                        help="int8 or int4: the model as bench/vllm_quantised.py writes it")
     parser.add_argument("--gguf", action="append", default=[], metavar="WIDTH=FILE", help="the model for llama.cpp")
     parser.add_argument("--llama", default="llama-batched-bench", help="llama.cpp's benchmark program")
     parser.add_argument("--openvino", action="append", default=[], metavar="WIDTH=DIR",
                         help="the model as optimum-cli exported it")
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH",
                         help="the Python that has hf, vllm, openvino or onednn (torch)")
+    parser.add_argument("--isas", default="", help="instruction sets to force on Chorus alone, of this machine's")
+    parser.add_argument("--scaling", action="store_true", help="context of Chorus by one thread and by all")
     parser.add_argument("--quick", action="store_true", help="batch 1 and 8, 8 tokens, one pass after one discarded")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/benchmarks.md")
     parser.add_argument("--json", type=pathlib.Path, help="write every pass here")
@@ -225,12 +237,16 @@ def parse(argv):
     args.warmup = args.warmup if args.warmup is not None else 1 if args.quick else 2
     args.passes = args.passes or (1 if args.quick else 5)
     args.engines = by_width(parser, args.engine, "engine")
+    args.vllms = by_width(parser, args.vllm, "vllm")
+    if "bf16" in args.vllms:
+        parser.error("--vllm is for int8 and int4: in bfloat16 vLLM reads --model")
     args.ggufs = by_width(parser, args.gguf, "gguf")
     args.openvinos = by_width(parser, args.openvino, "openvino")
-    for width in {"bf16", *args.ggufs, *args.openvinos} - set(args.engines):
+    for width in {"bf16", *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
         parser.error(f"there is a peer of {width} and no --engine of that width")
     args.peer_batches = {kind: [int(b) for b in sizes.split(",")]
                          for kind, sizes in (item.split("=", 1) for item in args.peer_batch)}
+    args.isas = [isa for isa in args.isas.split(",") if isa]
     args.pythons = dict(item.split("=", 1) for item in args.python)
     args.peers = [peer for peer in args.peers.split(",") if peer]
     for peer in args.peers:
@@ -249,15 +265,20 @@ def main():
     args = parse(sys.argv[1:])
     config = json.loads((args.model / "config.json").read_text())
     load = os.getloadavg()[0]
-    data = measure(args)
-    text = benchmark_page.page(args, data, load, config)
-    args.output.write_text(text)
-    if args.json:
-        rows = [{"weights": width, "engine": name, "batch": work[0], "adapters": work[1], "passes": passes}
-                for (width, name, work), passes in data["samples"].items()]
-        args.json.write_text(json.dumps({"rows": rows, "roofs": data["roofs"], "product_flops": data["products"],
-                                         "versions": data["versions"], "absent": data["absent"]}, indent=1) + "\n")
-    print(text)
+
+    def write(data):
+        args.output.write_text(benchmark_page.page(args, data, load, config))
+        if args.json:
+            rows = [{"weights": width, "engine": name, "batch": work[0], "adapters": work[1], "passes": passes}
+                    for (width, name, work), passes in data["samples"].items()]
+            args.json.write_text(json.dumps({"rows": rows, "roofs": data["roofs"], "product_flops": data["products"],
+                                             "versions": data["versions"], "absent": data["absent"],
+                                             "paths": [{"isa": isa, "weights": width, "batch": batch, "passes": passes}
+                                                       for (isa, width, batch), passes in data["paths"].items()],
+                                             "threads": data["threads"]}, indent=1) + "\n")
+
+    measure(args, benchmark_page.flops_per_token(config), write)
+    print(args.output.read_text())
 
 
 if __name__ == "__main__":

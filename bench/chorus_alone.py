@@ -1,0 +1,78 @@
+"""What bench/compare.py measures of Chorus without a peer: other instruction sets, and one thread beside all."""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def throughput(args, engine, *flags):
+    """The report of one `chorus bench throughput` of a measured pass after one that warms."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        command = [args.chorus, "bench", "throughput", "--engine_dir", engine, "--prompt", args.prompt, "--new", args.new,
+                   "--warmup", 1, "--passes", 1, "--json", report.name, *flags]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"compare.py: {done.stderr.strip()}")
+        return json.loads(pathlib.Path(report.name).read_text())
+
+
+def least_step_seconds(row, roof, flops):
+    """Of a generation step: the bytes at the read roof, or the products at the set's peak, whichever take longer."""
+    return max(row["step_bytes"] / (roof["read_gb_per_s"] * 1e9),
+               row["batch"] * flops / (roof["matmul_tflops"] * 1e12))
+
+
+def measure_paths(args, flops):
+    """{(instruction set, width, batch): [{"generation": ..., "of_roof": ..., "context": ..., "of_peak": ...}]}"""
+    samples = {}
+    for _ in range(args.passes):
+        for isa in args.isas:
+            for width, engine in args.engines.items():
+                report = throughput(args, engine, "--isa", isa, "--threads", args.threads, "--batch",
+                                    ",".join(map(str, args.batch)))
+                roof = report["roof"]
+                for row in report["results"]:
+                    steps = row["generation_tokens_per_s"] / row["batch"]
+                    samples.setdefault((isa, width, row["batch"]), []).append({
+                        "generation": row["generation_tokens_per_s"],
+                        "of_roof": steps * least_step_seconds(row, roof, flops),
+                        "context": row["context_tokens_per_s"],
+                        "of_peak": row["context_tokens_per_s"] * flops / (roof["matmul_tflops"] * 1e12)})
+    return samples
+
+
+def measure_threads(args):
+    """[(context tokens per second by one thread, by all)] of the largest batch up to 8, in turn."""
+    batch = max([b for b in args.batch if b <= 8], default=args.batch[0])
+    engine = args.engines["bf16"]
+    pairs = []
+    for _ in range(args.passes):
+        one, all_of_them = (throughput(args, engine, "--batch", batch, "--threads", threads)["results"][0]
+                            for threads in (1, args.threads))
+        pairs.append((one["context_tokens_per_s"], all_of_them["context_tokens_per_s"]))
+    return {"batch": batch, "pairs": pairs}
+
+
+def path_lines(samples, weights, number, share):
+    if not samples:
+        return []
+    lines = ["## Chorus by other instruction sets (`--isa`)", "",
+             "| set | weights | batch | generation | of the lesser roof | context | of the set's peak |",
+             "|---|---|---|---|---|---|---|"]
+    for (isa, width, batch), rows in samples.items():
+        middle = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        lines.append(f"| {isa} | {weights[width]} | {batch} | {number(middle['generation'])} | {share(middle['of_roof'])} | "
+                     f"{number(middle['context'])} | {share(middle['of_peak'])} |")
+    return lines + ["", "The lesser roof of a generation step: reading its bytes, or its products at the peak of the set's "
+                    "register-resident loop (of the layers' linears), whichever takes longer.", ""]
+
+
+def thread_lines(threads, count, number):
+    if not threads:
+        return []
+    ratio = statistics.median(many / one for one, many in threads["pairs"])
+    one, many = (statistics.median(pair[i] for pair in threads["pairs"]) for i in (0, 1))
+    return ["## Threads", "", f"Context, batch {threads['batch']}, bfloat16: {number(one)} tokens a second by one thread, "
+            f"{number(many)} by {count}, {ratio:.2f} times as many (median of {len(threads['pairs'])} pairs in turn).", ""]
