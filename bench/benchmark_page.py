@@ -89,7 +89,8 @@ def page(args, data, load, config):
              f"vocabulary {config['vocab_size']}")
 
     def generation_share(width, work, _):
-        return statistics.median(row["share_of_read_roof"] for row in data["samples"][(width, CHORUS, work)])
+        rows = data["samples"][(width, CHORUS, work)]
+        return statistics.median(row["share_of_read_roof"] for row in chorus_alone.steady(rows))
 
     def context_share(width, work, tokens):
         return tokens * flops / product if product else None
@@ -121,7 +122,7 @@ def page(args, data, load, config):
     lines += chorus_alone.path_lines(data["paths"], WEIGHTS, number, share)
     lines += chorus_alone.thread_lines(data["threads"], args.threads, number)
     lines += ["The read roof is the best of several kernels that only read, measured before and after each row in the same "
-              "process; a generation step reads the weights without the embedding table, the adapters in use and the keys "
+              "process; shares are of the passes in which it moved by less than a tenth, where there are any; a generation step reads the weights without the embedding table, the adapters in use and the keys "
               "and values. A context's share counts the products of the layers alone. vLLM is stepped by its engine and timed "
               "from the step in which the last sequence got its first token; the others are timed token by token or report it "
               "themselves. With 8-bit weights vLLM multiplies 8-bit inputs, which Chorus does not: weight-only "

@@ -18,9 +18,17 @@ def throughput(args, engine, *flags):
         return json.loads(pathlib.Path(report.name).read_text())
 
 
+def steady(rows):
+    """Those during which the read roof moved by less than a tenth; all where there are none."""
+    def moved(row):
+        return 1 - min(row["read_gb_per_s"]) / max(row["read_gb_per_s"])
+
+    return [row for row in rows if moved(row) < 0.1] or rows
+
+
 def least_step_seconds(row, roof, flops):
     """Of a generation step: the bytes at the read roof, or the products at the set's peak, whichever take longer."""
-    return max(row["step_bytes"] / (roof["read_gb_per_s"] * 1e9),
+    return max(row["step_bytes"] / (max(row["read_gb_per_s"]) * 1e9),
                row["batch"] * flops / (roof["matmul_tflops"] * 1e12))
 
 
@@ -36,7 +44,7 @@ def measure_paths(args, flops):
                 for row in report["results"]:
                     steps = row["generation_tokens_per_s"] / row["batch"]
                     samples.setdefault((isa, width, row["batch"]), []).append({
-                        "generation": row["generation_tokens_per_s"],
+                        "generation": row["generation_tokens_per_s"], "read_gb_per_s": row["read_gb_per_s"],
                         "of_roof": steps * least_step_seconds(row, roof, flops),
                         "context": row["context_tokens_per_s"],
                         "of_peak": row["context_tokens_per_s"] * flops / (roof["matmul_tflops"] * 1e12)})
@@ -62,7 +70,8 @@ def path_lines(samples, weights, number, share):
              "| set | weights | batch | generation | of the lesser roof | context | of the set's peak |",
              "|---|---|---|---|---|---|---|"]
     for (isa, width, batch), rows in samples.items():
-        middle = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        middle = {key: statistics.median(row[key] for row in rows) for key in ("generation", "context", "of_peak")}
+        middle["of_roof"] = statistics.median(row["of_roof"] for row in steady(rows))
         lines.append(f"| {isa} | {weights[width]} | {batch} | {number(middle['generation'])} | {share(middle['of_roof'])} | "
                      f"{number(middle['context'])} | {share(middle['of_peak'])} |")
     return lines + ["", "The lesser roof of a generation step: reading its bytes, or its products at the peak of the set's "

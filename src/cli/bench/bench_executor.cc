@@ -1,6 +1,7 @@
 #include "cli/bench/bench_executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -32,6 +33,11 @@ struct Roof {
   double read_bytes_per_s = 0;
   double matmul_flops = 0;
 };
+
+void raise(Roof& best, const Roof& roof) {
+  best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
+  best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
+}
 
 // On threads of its own, so that the executor's sleep meanwhile.
 Roof measureRoof(const BenchExecutorArgs& args) {
@@ -67,7 +73,7 @@ struct WorkResult {
   ExecutorWork work;
   std::vector<TokenTimes> passes;
   double step_bytes = 0;
-  Roof roof;  // the better of before and after
+  Roof before, after, roof;  // the last is the better of each
 };
 
 using OnResult = std::function<void(const WorkResult&)>;
@@ -106,11 +112,11 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
     for (const int batch : args.batches) {
       const ExecutorWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
       if (!measured.emplace(work.batch, work.adapters).second) continue;
-      const Roof before = measureRoof(args);
-      WorkResult result{.work = work, .passes = runPasses(executor, work, args.warmup, args.passes)};
-      const Roof after = measureRoof(args);
-      result.roof = {std::max(before.read_bytes_per_s, after.read_bytes_per_s),
-                     std::max(before.matmul_flops, after.matmul_flops)};
+      WorkResult result{.work = work, .before = measureRoof(args)};
+      result.passes = runPasses(executor, work, args.warmup, args.passes);
+      result.after = measureRoof(args);
+      raise(result.roof, result.before);
+      raise(result.roof, result.after);
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
       onResult(result);
       std::fflush(stdout);
@@ -118,8 +124,14 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
   }
 }
 
-Json rowJson(const ExecutorWork& work) {
-  return {{"batch", work.batch}, {"prompt", work.prompt}, {"new", work.new_tokens}, {"adapters", work.adapters}};
+Json rowJson(const WorkResult& measured) {
+  const ExecutorWork& work = measured.work;
+  return {{"batch", work.batch},
+          {"prompt", work.prompt},
+          {"new", work.new_tokens},
+          {"adapters", work.adapters},
+          {"step_bytes", measured.step_bytes},
+          {"read_gb_per_s", {measured.before.read_bytes_per_s / 1e9, measured.after.read_bytes_per_s / 1e9}}};
 }
 
 void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
@@ -134,9 +146,11 @@ void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& re
   writeFileAtomically(args.json, report.dump(1) + "\n");
 }
 
-void raise(Roof& best, const Roof& roof) {
-  best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
-  best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
+// A share of a roof that moved meanwhile says little.
+void printMoved(const WorkResult& measured) {
+  const double before = measured.before.read_bytes_per_s, after = measured.after.read_bytes_per_s;
+  if (std::abs(before - after) < 0.1 * std::max(before, after)) return;
+  std::printf("the read roof moved from %.1f to %.1f GB/s: other work on the machine?\n", before / 1e9, after / 1e9);
 }
 
 void runThroughput(const BenchExecutorArgs& args) {
@@ -155,11 +169,11 @@ void runThroughput(const BenchExecutorArgs& args) {
         measured.step_bytes * result.generation_tokens_per_s / work.batch / measured.roof.read_bytes_per_s;
     std::printf("%8d %8d %8d %8d %16.1f %16.2f %9.1f%%\n", work.batch, work.prompt, work.new_tokens, work.adapters,
                 result.context_tokens_per_s, result.generation_tokens_per_s, 100 * share);
-    Json row = rowJson(work);
+    printMoved(measured);
+    Json row = rowJson(measured);
     row["context_tokens_per_s"] = result.context_tokens_per_s;
     row["generation_tokens_per_s"] = result.generation_tokens_per_s;
     row["share_of_read_roof"] = share;
-    row["step_bytes"] = measured.step_bytes;
     results.push_back(row);
     raise(best, measured.roof);
   });
@@ -185,10 +199,10 @@ void runLatency(const BenchExecutorArgs& args) {
     };
     print("first token", result.first);
     print("step", result.step);
-    Json row = rowJson(work);
+    printMoved(measured);
+    Json row = rowJson(measured);
     row["first_token_ms"] = distributionJson(result.first, 1e3);
     row["step_ms"] = distributionJson(result.step, 1e3);
-    row["step_bytes"] = measured.step_bytes;
     if (result.step.count > 0) {
       const double share = measured.step_bytes / result.step.p50 / measured.roof.read_bytes_per_s;
       std::printf("%44s %.1f%% of the read roof\n", "median step", 100 * share);
