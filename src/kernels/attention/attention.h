@@ -23,7 +23,7 @@ struct AttentionArgs {
   KvLayer kv;
   Matrix out;
 };
-inline constexpr int32_t kAttentionRun = 64;
+inline constexpr int32_t kAttentionRun = kKvRun;
 inline constexpr int32_t kAttentionSplit = 512;
 
 namespace reference {

@@ -6,6 +6,7 @@
 #include "kernels/attention/fold_kernels.h"
 #include "kernels/cpu/math-inl.h"
 
+#include <cstring>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -36,28 +37,15 @@ HWY_INLINE FloatVec powerOfTwo(FloatVec x) {
 }
 HWY_INLINE float powerOfTwo(float x) { return hn::GetLane(powerOfTwo(hn::Set(Floats(), x))); }
 
-void scaleRow(float scale, float* row, int64_t count) {
-  const Floats d;
-  const FloatVec factor = hn::Set(d, scale);
-  int64_t i = 0;
-  for (; i + kFloatLanes <= count; i += kFloatLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
-  for (; i < count; ++i) row[i] *= scale;
-}
-
 void start(SoftmaxState& state, float* out, int64_t head_size) {
   state = {{}, -std::numeric_limits<float>::infinity()};
   std::fill(out, out + head_size, 0.0f);
 }
 
 // All lanes take part whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never
-// changes.
-void fold(float* scores, int64_t valid, float scale, SoftmaxState& state, float* out, int64_t head_size) {
+// changes. No branch depends on scores: rows overlap.
+HWY_INLINE float foldRow(float* scores, int64_t valid, FloatVec factor, SoftmaxState& state) {
   const Floats d;
-  if (valid <= 0) {
-    std::fill(scores, scores + kAttentionRun, 0.0f);
-    return;
-  }
-  const FloatVec factor = hn::Set(d, scale);
   FloatVec score[kVectors];
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) score[v] = hn::Mul(hn::LoadU(d, scores + v * kFloatLanes), factor);
@@ -72,7 +60,8 @@ void fold(float* scores, int64_t valid, float scale, SoftmaxState& state, float*
   FloatVec max = score[0];
 #pragma GCC unroll 16
   for (int v = 1; v < kVectors; ++v) max = hn::Max(max, score[v]);
-  max = hn::Max(hn::Set(d, state.max), hn::MaxOfLanes(d, max));
+  const FloatVec old_max = hn::Set(d, state.max);
+  max = hn::Max(old_max, hn::MaxOfLanes(d, max));
   FloatVec sum = hn::Zero(d);
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
@@ -80,15 +69,24 @@ void fold(float* scores, int64_t valid, float scale, SoftmaxState& state, float*
     hn::StoreU(weight, d, scores + v * kFloatLanes);
     sum = hn::Add(sum, weight);
   }
-  const float new_max = hn::GetLane(max);
-  if (new_max == state.max) {
-    hn::StoreU(hn::Add(hn::LoadU(d, state.sums), sum), d, state.sums);
-    return;
+  // Also of an infinite maximum, whose difference is NaN.
+  const FloatVec same = hn::Set(d, 1.0f);
+  const FloatVec correction = hn::IfThenElse(hn::Eq(max, old_max), same, powerOfTwo(hn::Sub(old_max, max)));
+  hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sums), correction, sum), d, state.sums);
+  state.max = hn::GetLane(max);
+  return hn::GetLane(correction);
+}
+
+void fold(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride, float* factors) {
+  const FloatVec factor = hn::Set(Floats(), scale);
+  for (int r = 0; r < count; ++r, scores += kAttentionRun, states += stride) {
+    if (valid[r] > 0) {
+      factors[r] = foldRow(scores, valid[r], factor, *reinterpret_cast<SoftmaxState*>(states));
+    } else {
+      std::fill(scores, scores + kAttentionRun, 0.0f);
+      factors[r] = 1.0f;
+    }
   }
-  const float correction = powerOfTwo(state.max - new_max);
-  state.max = new_max;
-  hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sums), hn::Set(d, correction), sum), d, state.sums);
-  scaleRow(correction, out, head_size);
 }
 
 void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size) {
@@ -107,21 +105,39 @@ void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& stat
   if (left > 0) storeSome(sum(loadSome(out + i, left), loadSome(later_out + i, left)), left, out + i);
 }
 
-void finish(const SoftmaxState& state, float* out, int64_t head_size) {
+void finish(const SoftmaxState& state, const float* out, int64_t head_size, float* result) {
   const Floats d;
   const FloatVec sum = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, state.sums))));
   // A masked slot may have turned an underflow's -0 into +0; adding +0 gives both one form.
   const FloatVec zero = hn::Zero(d);
   int64_t i = 0;
   for (; i + kFloatLanes <= head_size; i += kFloatLanes) {
-    hn::StoreU(hn::Add(hn::Div(hn::LoadU(d, out + i), sum), zero), d, out + i);
+    hn::StoreU(hn::Add(hn::Div(hn::LoadU(d, out + i), sum), zero), d, result + i);
   }
   const int64_t left = head_size - i;
-  if (left > 0) storeSome(hn::Add(hn::Div(loadSome(out + i, left), sum), zero), left, out + i);
+  if (left > 0) storeSome(hn::Add(hn::Div(loadSome(out + i, left), sum), zero), left, result + i);
+}
+
+bool any(const std::byte* words, int64_t count, uint32_t mask) {
+  const hn::RebindToUnsigned<Floats> d;
+  const auto bits = hn::Set(d, mask);
+  auto found = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    const auto word = hn::LoadU(d, reinterpret_cast<const uint32_t*>(words) + i);
+    found = hn::Or(found, hn::VecFromMask(d, hn::Eq(hn::And(word, bits), bits)));
+  }
+  bool result = !hn::AllTrue(d, hn::Eq(found, hn::Zero(d)));
+  for (; i < count; ++i) {
+    uint32_t word;
+    std::memcpy(&word, words + i * 4, sizeof word);
+    result |= (word & mask) == mask;
+  }
+  return result;
 }
 
 const FoldKernels* kernels() {
-  static const FoldKernels table = {&start, &fold, &merge, &finish};
+  static const FoldKernels table = {&start, &fold, &merge, &finish, &any};
   return &table;
 }
 

@@ -9,10 +9,14 @@
 
 namespace chorus {
 
-// Bytes inside a block are the backend's own. The CPU's block is what its products read: keys transposed
-// [kv_head][head_size][tokens_per_block], then values [kv_head][tokens_per_block][head_size], both of `dtype`. In
-// bfloat16 two terms of a sum stand side by side, as in a packed weight: keys [head_size / 2][tokens_per_block][2]
-// where head_size is even, values [tokens_per_block / 2][head_size][2] unless a block is one token.
+// Positions that attention folds together, aligned to 0.
+inline constexpr int32_t kKvRun = 64;
+
+// Bytes inside a block are the backend's own. The CPU's block is what its products read, in the order in which they
+// read it: for every KV head, for every run of kKvRun positions (or the block's fewer), keys transposed
+// [head_size][positions], then values [positions][head_size], all of `dtype`. In bfloat16 two terms of a sum stand side
+// by side, as in a packed weight: keys [head_size / 2][positions][2] where head_size is even, values
+// [positions / 2][head_size][2] unless a block is one token.
 struct KvLayer {
   void* base = nullptr;      // of block 0 of this layer, device memory
   int64_t block_stride = 0;  // bytes from one block to the next
@@ -37,15 +41,22 @@ inline std::byte* kvBlock(const KvLayer& kv, std::span<const int32_t> block_tabl
   const int32_t block = block_table[static_cast<size_t>(position / kv.tokens_per_block)];
   return static_cast<std::byte*>(kv.base) + block * kv.block_stride;
 }
+// Positions of a run within a block.
+inline int64_t kvRunPositions(const KvLayer& kv) { return kv.tokens_per_block < kKvRun ? kv.tokens_per_block : kKvRun; }
+// The first element of a run's keys; its values follow them.
+inline int64_t kvRunIndex(const KvLayer& kv, int64_t kv_head, int64_t position) {
+  const int64_t run = position % kv.tokens_per_block / kvRunPositions(kv);
+  return (kv_head * kv.tokens_per_block + run * kvRunPositions(kv)) * 2 * kv.head_size;
+}
 inline size_t keyIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
-  const int64_t together = keysTogether(kv);
-  const int64_t row = kv_head * kv.head_size + d / together * together;
-  return static_cast<size_t>(row * kv.tokens_per_block + position % kv.tokens_per_block * together + d % together);
+  const int64_t together = keysTogether(kv), positions = kvRunPositions(kv);
+  return static_cast<size_t>(kvRunIndex(kv, kv_head, position) + d / together * together * positions +
+                             position % positions * together + d % together);
 }
 inline size_t valueIndex(const KvLayer& kv, int64_t kv_head, int64_t position, int64_t d) {
-  const int64_t together = valuesTogether(kv), slot = position % kv.tokens_per_block;
-  const int64_t row = (kv.num_kv_heads + kv_head) * kv.tokens_per_block + slot / together * together;
-  return static_cast<size_t>(row * kv.head_size + d * together + slot % together);
+  const int64_t together = valuesTogether(kv), slot = position % kvRunPositions(kv);
+  return static_cast<size_t>(kvRunIndex(kv, kv_head, position) + kvRunPositions(kv) * kv.head_size +
+                             slot / together * together * kv.head_size + d * together + slot % together);
 }
 
 }  // namespace chorus

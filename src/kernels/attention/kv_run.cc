@@ -14,13 +14,14 @@ int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 KvRunReader::KvRunReader(const KvLayer& kv)
     : kv_(kv),
       pair_(kv.dtype == DType::kBFloat16 ? 2 : 1),
-      unit_bytes_(pair_ * static_cast<int64_t>(dtypeSize(kv.dtype))),
       // Whole runs in a block, whole panels of values.
-      in_place_(kv.tokens_per_block >= kAttentionRun && kv.head_size % kPanelCols == 0),
-      value_stride_(in_place_ ? kv.head_size * unit_bytes_ : roundUp(kv.head_size, kPanelCols) * unit_bytes_),
-      key_bytes_(in_place_ ? 0 : roundUp(kv.head_size, pair_) / pair_ * kAttentionRun * unit_bytes_),
-      // In place: the last pairs of positions only.
-      value_bytes_(roundUp(in_place_ ? 2 * value_stride_ : kAttentionRun / pair_ * value_stride_, 64)) {}
+      in_place_(kv.tokens_per_block >= kAttentionRun && kv.head_size % kPanelCols == 0) {
+  const int64_t column_bytes = pair_ * static_cast<int64_t>(dtypeSize(kv.dtype));
+  key_stride_ = kAttentionRun * column_bytes;
+  value_stride_ = roundUp(kv.head_size, kPanelCols) * column_bytes;
+  key_bytes_ = in_place_ ? 0 : roundUp(kv.head_size, pair_) / pair_ * key_stride_;
+  value_bytes_ = in_place_ ? 0 : kAttentionRun / pair_ * value_stride_;
+}
 
 template <typename T>
 void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end, T* keys,
@@ -29,11 +30,11 @@ void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, 
   const auto value_together = valuesTogether(kv_);
   const int64_t run_end = std::min(end, run + kAttentionRun);
   for (int64_t position = run; position < run_end;) {
-    const int64_t count = std::min(kv_.tokens_per_block - position % kv_.tokens_per_block, run_end - position);
+    const int64_t count = std::min(kvRunPositions(kv_) - position % kvRunPositions(kv_), run_end - position);
     const int64_t slot = position - run;
     const T* block = reinterpret_cast<const T*>(kvBlock(kv_, block_table, position));
     const T* key = block + keyIndex(kv_, kv_head, position, 0);
-    for (int64_t d = 0; d < head_size; d += together, key += together * kv_.tokens_per_block) {
+    for (int64_t d = 0; d < head_size; d += together, key += together * kvRunPositions(kv_)) {
       T* to = keys + d / pair_ * pair_ * kAttentionRun + slot * pair_ + d % pair_;
       if (together == pair_) {
         std::memcpy(to, key, static_cast<size_t>(count * together) * sizeof(T));
@@ -52,56 +53,44 @@ void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, 
     }
     position += count;
   }
-  if (pair_ == 2 && head_size % 2 == 1) {
-    for (int64_t i = 0; i < kAttentionRun; ++i) keys[((head_size - 1) * kAttentionRun) + 2 * i + 1] = T{};
-  }
-  const int64_t slots = run_end - run;
-  if (pair_ == 2 && slots % 2 == 1) {
-    for (int64_t d = 0; d < head_size; ++d) values[(slots - 1) * value_cols + 2 * d + 1] = T{};
-  }
 }
 
 KvRun KvRunReader::read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
                         std::byte* scratch) const {
-  KvRun result;
-  result.value_stride = value_stride_;
-  if (!in_place_) {
-    std::byte* values = scratch + key_bytes_;
-    if (dtypeSize(kv_.dtype) == 4) {
-      gather(block_table, kv_head, run, end, reinterpret_cast<uint32_t*>(scratch), reinterpret_cast<uint32_t*>(values));
-    } else {
-      gather(block_table, kv_head, run, end, reinterpret_cast<uint16_t*>(scratch), reinterpret_cast<uint16_t*>(values));
-    }
-    result.keys = scratch;
-    result.key_stride = kAttentionRun * unit_bytes_;
-    result.values = values;
-    return result;
+  if (in_place_) return place(block_table, kv_head, run);
+  std::byte* values = scratch + key_bytes_;
+  if (dtypeSize(kv_.dtype) == 4) {
+    gather(block_table, kv_head, run, end, reinterpret_cast<uint32_t*>(scratch), reinterpret_cast<uint32_t*>(values));
+  } else {
+    gather(block_table, kv_head, run, end, reinterpret_cast<uint16_t*>(scratch), reinterpret_cast<uint16_t*>(values));
   }
-  const auto size = dtypeSize(kv_.dtype);
-  const std::byte* block = kvBlock(kv_, block_table, run);
-  result.keys = block + keyIndex(kv_, kv_head, run, 0) * size;
-  result.key_stride = kv_.tokens_per_block * unit_bytes_;
-  result.values = block + valueIndex(kv_, kv_head, run, 0) * size;
-  const int64_t count = end - run;
-  if (pair_ == 2 && count < kAttentionRun && count % 2 == 1) {
-    // The last position's other half may hold anything, and 0 times that is not always 0.
-    const int64_t pairs = count % 4 / 2 + 1;
-    const std::byte* from = result.values + count / 4 * 2 * value_stride_;
-    std::memcpy(scratch, from, static_cast<size_t>(pairs * value_stride_));
-    auto* last = reinterpret_cast<uint16_t*>(scratch + (pairs - 1) * value_stride_);
-    for (int64_t d = 0; d < kv_.head_size; ++d) last[2 * d + 1] = 0;
-    result.last_values = scratch;
-  }
-  return result;
+  return {scratch, values};
 }
 
-KvRunReader::Place KvRunReader::place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const {
+KvRun KvRunReader::place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const {
   if (!in_place_) return {};
   const auto size = dtypeSize(kv_.dtype);
   const std::byte* block = kvBlock(kv_, block_table, run);
-  return {.keys = kv_.tokens_per_block == kAttentionRun ? block + keyIndex(kv_, kv_head, run, 0) * size : nullptr,
-          .values = block + valueIndex(kv_, kv_head, run, 0) * size,
-          .bytes = kAttentionRun * kv_.head_size * static_cast<int64_t>(size)};
+  return {block + keyIndex(kv_, kv_head, run, 0) * size, block + valueIndex(kv_, kv_head, run, 0) * size};
+}
+
+bool KvRunReader::finite(const FoldKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {
+  for (int64_t slot = begin; slot < end; ++slot) {
+    const std::byte* row = run.values + slot / pair_ * value_stride_;
+    bool found = false;
+    switch (kv_.dtype) {
+      case DType::kBFloat16:
+        found = kernels.any(row, kv_.head_size, slot % 2 == 0 ? 0x7f80u : 0x7f800000u);
+        break;
+      case DType::kFloat16:
+        found = kernels.any(row, (kv_.head_size + 1) / 2, 0x7c00u) || kernels.any(row, kv_.head_size / 2, 0x7c000000u);
+        break;
+      default:
+        found = kernels.any(row, kv_.head_size, 0x7f800000u);
+    }
+    if (found) return false;
+  }
+  return true;
 }
 
 }  // namespace chorus

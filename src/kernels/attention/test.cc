@@ -291,6 +291,43 @@ TEST_P(AttentionTest, NaNOfOneSequenceReachesNoOther) {
   EXPECT_TRUE(std::isnan(spoilt[1][static_cast<size_t>(69 * shape.qWidth())])) << "a key of its last position";
 }
 
+// A value that a row does not attend to yet is not even multiplied by 0, whatever of it stands in the row's tile.
+TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
+  Values values;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int32_t tokens_per_block : {1, 16, 64, 128}) {
+    for (const DType dtype : dtypes()) {
+      for (const int32_t head_size : {17, 32}) {
+        const Shape shape{6, 2, head_size, tokens_per_block, dtype};
+        std::vector<Sequence> sequences;
+        for (const int64_t length : {70, 131}) sequences.emplace_back(values, shape, length);
+        const auto clean = runChunked(newBackend(2), values, shape, sequences, 0);
+        const int64_t width = shape.num_kv_heads * head_size;
+        const int64_t firsts[] = {69,
+                                  67};  // positions from which on a value may be infinite, at an odd one and an even
+        for (size_t s = 0; s < sequences.size(); ++s) {
+          for (int64_t p = firsts[s] - static_cast<int64_t>(s); p < sequences[s].length; p += 7) {
+            auto& v = sequences[s].v;
+            v[static_cast<size_t>(p * width + p % width)] = p % 2 == 0 ? infinity : std::nanf("");
+          }
+        }
+        const auto whole = runChunked(newBackend(2), values, shape, sequences, 0);
+        const auto chunked = runChunked(newBackend(1), values, shape, sequences, 1);
+        for (size_t s = 0; s < sequences.size(); ++s) {
+          const int64_t before = (firsts[s] - static_cast<int64_t>(s)) * shape.qWidth();
+          const std::string what = fmt::format("{} sequence {}", shape.text(), s);
+          kernel_test::expectSameBits(whole[s].data(), clean[s].data(), before, what);
+          for (int64_t i = 0; i < std::ssize(whole[s]); ++i) {
+            const float a = whole[s][static_cast<size_t>(i)], b = chunked[s][static_cast<size_t>(i)];
+            ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << what << " at " << i;
+          }
+        }
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 CHORUS_FOR_EVERY_VARIANT(Attention, AttentionTest);
 }  // namespace
 }  // namespace chorus

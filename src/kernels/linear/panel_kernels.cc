@@ -57,9 +57,4 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
   }
 }
 
-IsaTable<const PanelKernels*> quadPanelKernels(const WeightFormat& format) {
-  const auto table = panelKernels(format);
-  return table.back().isa == Isa::kAmx ? table.first(table.size() - 1) : table;
-}
-
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// The inner product of every linear and of attention: a few packed rows times panels of 16 columns.
+// The inner product of every linear: a few packed rows times panels of 16 columns.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,6 @@ struct PanelKernels {
   void (*scale_columns)(const float* factors, float* y, int64_t count) = nullptr;
 };
 IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format);
-// Those for which a split may be at any multiple of 4: all but AMX's.
-IsaTable<const PanelKernels*> quadPanelKernels(const WeightFormat& format);
 inline const PanelKernels& panelKernels(Isa isa, const WeightFormat& format) {
   return *selectKernel(panelKernels(format), isa).kernel;
 }

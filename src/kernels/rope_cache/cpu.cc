@@ -43,11 +43,12 @@ void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t
                 const float* v) {
   T* block = reinterpret_cast<T*>(kvBlock(kv, block_table, position));
   const int64_t keys_together = keysTogether(kv), values_together = valuesTogether(kv);
+  const int64_t key_step = keys_together * kvRunPositions(kv);
   for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
     T* key = block + keyIndex(kv, head, position, 0);
     T* value = block + valueIndex(kv, head, position, 0);
     const float* from = k + head * kv.head_size;
-    for (int64_t d = 0; d < kv.head_size; d += keys_together, key += keys_together * kv.tokens_per_block) {
+    for (int64_t d = 0; d < kv.head_size; d += keys_together, key += key_step) {
       for (int64_t i = 0; i < keys_together; ++i) key[i] = fromFloat<T>(from[d + i]);
     }
     for (int64_t d = 0; d < kv.head_size; ++d) value[d * values_together] = fromFloat<T>(v[head * kv.head_size + d]);

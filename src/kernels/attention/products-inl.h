@@ -1,0 +1,116 @@
+// The products of attention for one type of the cache, compiled once for each instruction set. The including file
+// defines nothing but its format's name: see products_bf16.cc.
+#if defined(CHORUS_ATTENTION_PRODUCTS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef CHORUS_ATTENTION_PRODUCTS_INL
+#undef CHORUS_ATTENTION_PRODUCTS_INL
+#else
+#define CHORUS_ATTENTION_PRODUCTS_INL
+#endif
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/attention/products.h"
+#include "kernels/linear/panel_kernels-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace chorus {
+namespace HWY_NAMESPACE {
+namespace attention {
+
+static_assert(kTileRows <= kAttentionTileRows);
+
+// Of a column of an input, or of a pair.
+template <class Format>
+constexpr int64_t kColumnBytes = std::is_same_v<Format, Float16Panels> ? 2 : 4;
+
+// Input i of every row.
+template <int kRows, int kWidth>
+HWY_INLINE void multiplyInput(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const VF xr = hn::Set(F32(), x[r * kAttentionRun]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::MulAdd(xr, w[v], sum[r][v]);
+  }
+}
+
+// kPanels panels from column col on.
+template <class Format, int kRows, int kPanels>
+HWY_INLINE void panels(const AttentionProduct& args, int64_t col, const std::byte*& next) {
+  constexpr int kWidth = kPanels * kVectors;
+  constexpr int64_t kPanelBytes = kPanelCols * kColumnBytes<Format>;
+  const int64_t stride = args.input_stride;
+  float* y = args.y + col;
+  VF sum[kRows][kWidth];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kWidth; ++v) {
+      sum[r][v] = args.factors == nullptr
+                      ? hn::Zero(F32())
+                      : hn::Mul(hn::Set(F32(), args.factors[r]), hn::LoadU(F32(), y + r * args.y_stride + v * kLanes));
+    }
+  }
+  const std::byte* w = args.w + col * kColumnBytes<Format>;
+  const auto* x = static_cast<const float*>(args.x);
+  for (int64_t piece = 0; piece < args.inputs; piece += kAttentionRun, x += kRows * kAttentionRun) {
+    const int64_t some = std::min<int64_t>(kAttentionRun, args.inputs - piece);
+    VF even[kWidth], odd[kWidth];
+    int64_t i = 0;
+    for (; i + 1 < some; i += 2) {
+      if (next != nullptr) {
+        constexpr int64_t kBytes = kPanels * kPanelBytes * 2 / Format::kInputsPerStride;  // as many as are read
+        for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(next + at, 0, 2);
+        next += kBytes;
+      }
+#pragma GCC unroll 16
+      for (int v = 0; v < kWidth; ++v) {
+        const std::byte* panel = w + v / kVectors * kPanelBytes;
+        Format::load(panel, stride, piece + i, v % kVectors * kLanes, even[v], odd[v]);
+      }
+      multiplyInput<kRows, kWidth>(x + i, even, sum);
+      multiplyInput<kRows, kWidth>(x + i + 1, odd, sum);
+    }
+    if (i == some) continue;
+    for (int v = 0; v < kWidth; ++v) {
+      even[v] = Format::loadLast(w + v / kVectors * kPanelBytes, stride, piece + i, v % kVectors * kLanes);
+    }
+    multiplyInput<kRows, kWidth>(x + i, even, sum);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kWidth; ++v) hn::StoreU(sum[r][v], F32(), y + r * args.y_stride + v * kLanes);
+  }
+}
+
+template <class Format, int kRows>
+void product(const AttentionProduct& args) {
+  constexpr int kPanels = panelsAtOnce(kRows);
+  const std::byte* next = args.next;
+  int64_t panel = 0;
+  for (; panel + kPanels <= args.panels; panel += kPanels)
+    panels<Format, kRows, kPanels>(args, panel * kPanelCols, next);
+  if constexpr (kPanels > 1) {
+    for (; panel < args.panels; ++panel) panels<Format, kRows, 1>(args, panel * kPanelCols, next);
+  }
+}
+
+template <class Format, int... kRows>
+constexpr AttentionProducts makeProducts(std::integer_sequence<int, kRows...>) {
+  AttentionProducts products;
+  products.max_rows = kTileRows;
+  products.pack = &packAttentionTile;
+  ((products.run[kRows + 1] = &product<Format, kRows + 1>), ...);
+  return products;
+}
+
+template <class Format>
+const AttentionProducts* formatProducts() {
+  static constexpr AttentionProducts products = makeProducts<Format>(std::make_integer_sequence<int, kTileRows>());
+  return &products;
+}
+
+}  // namespace attention
+}  // namespace HWY_NAMESPACE
+}  // namespace chorus
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,108 @@
+// The products of attention by AVX-512 BF16 dot products: queries and weights are rounded to bfloat16, denormal ones of
+// either side count as zero, and each output is one chain over ascending input pairs.
+#include "kernels/attention/products.h"
+
+#if defined(__x86_64__)
+#include "kernels/linear/dot_kernels-inl.h"
+
+CHORUS_BEGIN_DOT_CODE
+namespace chorus {
+namespace {
+
+// Accumulators, weights and a broadcast fill the registers, and at least eight accumulators hide a dot product's
+// latency. A run's keys, or values of a head of 64, are whole passes over the tile.
+constexpr int attentionPanels(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int64_t kPanelBytes = kPanelCols * 4;
+
+void packRounded(const float* const* rows, int count, int64_t inputs, void* dst) {
+  auto* to = static_cast<std::byte*>(dst);
+  for (int64_t piece = 0; piece < inputs; piece += kAttentionRun) {
+    for (int r = 0; r < count; ++r) {
+      for (int64_t i = piece; i < piece + kAttentionRun; i += 32, to += 64) {
+        const auto some = [&](int64_t at) {
+          const int64_t left = std::clamp<int64_t>(inputs - at, 0, 16);
+          return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), rows[r] + (left > 0 ? at : 0));
+        };
+        _mm512_storeu_si512(to, dot::roundPair(some(i), some(i + 16)));
+      }
+    }
+  }
+}
+
+// One input pair of every row. mask: of the pair, whose second half may be nobody's.
+template <bool kLast, int kRows, int kPanels>
+HWY_INLINE void multiplyPair(const std::byte* x, const std::byte* w, const std::byte*& next,
+                             __m512 (&sum)[kRows][kPanels]) {
+  if (next != nullptr) {
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) _mm_prefetch(next + p * kPanelBytes, _MM_HINT_T1);
+    next += kPanels * kPanelBytes;
+  }
+  __m512bh panel[kPanels];
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) {
+    __m512i pairs = _mm512_loadu_si512(w + p * kPanelBytes);
+    if (kLast) pairs = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff));
+    panel[p] = reinterpret_cast<__m512bh>(pairs);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const __m512bh xr = dot::broadcast(x + r * kAttentionRun * 2);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_dpbf16_ps(sum[r][p], xr, panel[p]);
+  }
+}
+
+// kPanels panels from the given one on.
+template <int kRows, int kPanels>
+HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
+  __m512 sum[kRows][kPanels];
+  float* y = args.y + first * kPanelCols;
+  for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPanels; ++p) {
+      sum[r][p] = args.factors == nullptr ? _mm512_setzero_ps()
+                                          : _mm512_mul_ps(_mm512_set1_ps(args.factors[r]),
+                                                          _mm512_loadu_ps(y + r * args.y_stride + p * kPanelCols));
+    }
+  }
+  const std::byte* w = args.w + first * kPanelBytes;
+  const auto* x = static_cast<const std::byte*>(args.x);
+  const int64_t stride = args.input_stride;
+  for (int64_t left = args.inputs; left > 0; left -= kAttentionRun, x += kRows * kAttentionRun * 2) {
+    const int64_t pairs = std::min<int64_t>(left, kAttentionRun) / 2;
+    for (int64_t i = 0; i < pairs; ++i, w += stride) multiplyPair<false>(x + 4 * i, w, next, sum);
+    if (left < kAttentionRun && left % 2 == 1) multiplyPair<true>(x + 4 * pairs, w, next, sum);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(y + r * args.y_stride + p * kPanelCols, sum[r][p]);
+  }
+}
+
+template <int kRows>
+void product(const AttentionProduct& args) {
+  constexpr int kMost = attentionPanels(kRows);
+  const std::byte* next = args.next;
+  int64_t panel = 0;
+  for (; panel + kMost <= args.panels; panel += kMost) panels<kRows, kMost>(args, panel, next);
+  for (; panel < args.panels; ++panel) panels<kRows, 1>(args, panel, next);
+}
+
+template <int... kRows>
+constexpr AttentionProducts makeProducts(std::integer_sequence<int, kRows...>) {
+  AttentionProducts products;
+  products.max_rows = kAttentionTileRows;
+  products.pack = &packRounded;
+  products.element_bytes = 2;
+  ((products.run[kRows + 1] = &product<kRows + 1>), ...);
+  return products;
+}
+}  // namespace
+
+const AttentionProducts* bf16DotAttentionProducts() {
+  static constexpr AttentionProducts products = makeProducts(std::make_integer_sequence<int, kAttentionTileRows>());
+  return &products;
+}
+
+}  // namespace chorus
+CHORUS_END_DOT_CODE
+#endif
