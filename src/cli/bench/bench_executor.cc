@@ -12,10 +12,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "checkpoint/quantisation.h"
 #include "cli/backend_flags.h"
 #include "cli/bench/throughput.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
+#include "kernels/registry.h"
 #include "kernels/roofline.h"
 #include "lora/source_peft.h"
 
@@ -33,10 +35,18 @@ struct Roof {
   double matmul_flops = 0;
 };
 
+// The set by which the engine's linears are multiplied.
+Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
+  const auto quantised = weightQuantisation(engine.config());
+  const DType weights = quantised ? quantised->format.dtype : engine.config().dtype;
+  const Isa isa = args.isa.empty() ? defaultIsa() : requireIsa(args.isa);
+  return defaultVariant(Op::kLinear, isa, weights).isa.value_or(isa);
+}
+
 // On threads of its own, so that the executor's sleep meanwhile.
-Roof measureRoof(const BenchExecutorArgs& args) {
+Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool), measureMatmulPeak(pool, args.isa.empty() ? defaultIsa() : requireIsa(args.isa))};
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
 }
 
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
@@ -106,9 +116,9 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
     for (const int batch : args.batches) {
       const ExecutorWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
       if (!measured.emplace(work.batch, work.adapters).second) continue;
-      const Roof before = measureRoof(args);
+      const Roof before = measureRoof(args, *engine);
       WorkResult result{.work = work, .passes = runPasses(executor, work, args.warmup, args.passes)};
-      const Roof after = measureRoof(args);
+      const Roof after = measureRoof(args, *engine);
       result.roof = {std::max(before.read_bytes_per_s, after.read_bytes_per_s),
                      std::max(before.matmul_flops, after.matmul_flops)};
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
