@@ -218,7 +218,14 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   if (args.x.rows == 0 || args.weight.out == 0) return;
   const DType dtype = args.weight.dtype;
   const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(args.weight.format()), dtype);
-  planLinear(args, kernels.max_rows, plan);
+  // Adapters have kernels of their own type, whose tiles may be smaller.
+  int part_rows = kernels.max_rows;
+  for (const RowGroup& group : args.groups) {
+    for (const LinearPart& part : group.parts) {
+      part_rows = std::min(part_rows, panelKernels(workspace.isa, part.a.dtype).max_rows);
+    }
+  }
+  planLinear(args, kernels.max_rows, part_rows, plan);
   Call call{args, plan, kernels, workspace.isa};
   call.row_bytes = kernels.rowBytes(args.x.cols);
   const auto base_tiles = call.packsRows() ? static_cast<int64_t>(plan.tile_begin.size()) - 1 : 0;

@@ -20,6 +20,8 @@ const PanelKernels* int4VnniKernels(int64_t run);
 const PanelKernels* bf16DotKernels();
 // Isa::kAmx
 const PanelKernels* bf16TileKernels();
+const PanelKernels* int8TileKernels(int64_t run);
+const PanelKernels* int4TileKernels(int64_t run);
 #endif
 
 }  // namespace chorus

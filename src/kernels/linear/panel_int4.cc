@@ -23,7 +23,8 @@ namespace {
 template <int64_t kRun>
 IsaTable<const PanelKernels*> ofRun() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, int4Kernels, {Isa::kAvx512Vnni, int4VnniKernels(kRun)});
+  CHORUS_ISA_TABLE_AND(const PanelKernels*, int4Kernels, {Isa::kAvx512Vnni, int4VnniKernels(kRun)},
+                       {Isa::kAmx, int4TileKernels(kRun)});
 #else
   CHORUS_ISA_TABLE(const PanelKernels*, int4Kernels);
 #endif
