@@ -14,9 +14,9 @@
 namespace chorus {
 
 bool amxReported(uint32_t leaf7_edx, uint64_t xcr0) {
-  constexpr uint32_t kBf16 = 1u << 22, kTiles = 1u << 24;
+  constexpr uint32_t kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTiles | kInt8;
   constexpr uint64_t kTileConfig = 1u << 17, kTileData = 1u << 18;
-  return (leaf7_edx & kBf16) && (leaf7_edx & kTiles) && (xcr0 & kTileConfig) && (xcr0 & kTileData);
+  return (leaf7_edx & kAll) == kAll && (xcr0 & kTileConfig) && (xcr0 & kTileData);
 }
 
 bool requestAmx() {

@@ -6,8 +6,8 @@
 
 namespace chorus {
 
-// Whether CPUID leaf 7's EDX has tiles and their bfloat16 products, and XCR0 says that the kernel saves both their
-// parts.
+// Whether CPUID leaf 7's EDX has tiles and their products of bfloat16 and of int8, and XCR0 says that the kernel saves
+// both their parts.
 bool amxReported(uint32_t leaf7_edx, uint64_t xcr0);
 
 // Asks the kernel to let this process use tile registers, and says whether it does. A refusal is logged as a warning:

@@ -13,11 +13,11 @@ namespace chorus {
 namespace {
 
 TEST(AmxTest, TilesTheirProductsAndBothPartsOfTheirStateMustBeThere) {
-  constexpr uint32_t kBits = 1u << 22 | 1u << 24;
+  constexpr uint32_t kBits = 1u << 22 | 1u << 24 | 1u << 25;
   constexpr uint64_t kState = 3u << 17 | 7;
   EXPECT_TRUE(amxReported(kBits, kState));
   EXPECT_TRUE(amxReported(~0u, ~uint64_t{0}));
-  for (const uint32_t bit : {1u << 22, 1u << 24}) EXPECT_FALSE(amxReported(~0u & ~bit, ~uint64_t{0}));
+  for (const uint32_t bit : {1u << 22, 1u << 24, 1u << 25}) EXPECT_FALSE(amxReported(~0u & ~bit, ~uint64_t{0}));
   for (const uint64_t bit : {1u << 17, 1u << 18}) EXPECT_FALSE(amxReported(~0u, ~bit));
 }
 

@@ -16,7 +16,7 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kNames[] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx", "neon"};
+constexpr std::string_view kNames[] = {"scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon"};
 
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::kScalar};
@@ -30,8 +30,11 @@ std::vector<Isa> detect() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512cd");
-  if (avx512) isas.push_back(Isa::kAvx512);
-  if (!avx512 || !__builtin_cpu_supports("avx512bf16")) return isas;
+  if (!avx512) return isas;
+  isas.push_back(Isa::kAvx512);
+  if (!__builtin_cpu_supports("avx512vnni")) return isas;
+  isas.push_back(Isa::kAvx512Vnni);
+  if (!__builtin_cpu_supports("avx512bf16")) return isas;
   isas.push_back(Isa::kAvx512Bf16);
   if (amxAvailable()) isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)

@@ -10,7 +10,7 @@
 namespace chorus {
 
 // Ordered: a later set has the earlier ones of its architecture.
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kNeon };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);

@@ -29,7 +29,7 @@ Isa fastest(const IsaChoice& probed) {
   // Far from the outcomes that were met, 2.0 and 0.4 for dot products: noise does not turn it.
   constexpr double kClearly = 1.2;
   if (probed.tile_flops > kClearly * std::max(probed.dot_flops, probed.fma_flops)) return Isa::kAmx;
-  return probed.dot_flops > kClearly * probed.fma_flops ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  return probed.dot_flops > kClearly * probed.fma_flops ? Isa::kAvx512Bf16 : Isa::kAvx512Vnni;
 }
 
 const IsaChoice& defaultIsaChoice() {

@@ -16,7 +16,8 @@ struct IsaChoice {
 Isa fastest(const IsaChoice& probed);
 // The best set of this machine. Of those with bfloat16 dot products some do them at twice the speed of float32
 // multiply-adds and some at less than half: AVX-512 BF16 is taken where a probe of about a millisecond finds it clearly
-// faster, and so is AMX. Decided once a process, at the first call, for every format and number of rows. Thread-safe.
+// faster, and so is AMX. Integer dot products (VNNI) are never the slower ones. Decided once a process, at the first
+// call, for every format and number of rows. Thread-safe.
 const IsaChoice& defaultIsaChoice();
 inline Isa defaultIsa() { return defaultIsaChoice().isa; }
 

@@ -12,11 +12,11 @@ TEST(DefaultIsaTest, WhatIsClearlyFasterIsTaken) {
     return fastest({.isa = Isa::kAmx, .tile_flops = tiles, .dot_flops = dots, .fma_flops = fmas});
   };
   EXPECT_EQ(of(0, 2.0, 1.0), Isa::kAvx512Bf16);
-  EXPECT_EQ(of(0, 1.1, 1.0), Isa::kAvx512);
-  EXPECT_EQ(of(0, 0.4, 1.0), Isa::kAvx512);
+  EXPECT_EQ(of(0, 1.1, 1.0), Isa::kAvx512Vnni);
+  EXPECT_EQ(of(0, 0.4, 1.0), Isa::kAvx512Vnni);
   EXPECT_EQ(of(8.0, 0.4, 1.0), Isa::kAmx);
   EXPECT_EQ(of(2.1, 2.0, 1.0), Isa::kAvx512Bf16);
-  EXPECT_EQ(of(0.5, 0.4, 1.0), Isa::kAvx512);
+  EXPECT_EQ(of(0.5, 0.4, 1.0), Isa::kAvx512Vnni);
 }
 
 TEST(DefaultIsaTest, TheChoiceRunsHereAndFollowsItsProbe) {

@@ -75,7 +75,8 @@ namespace {
 IsaTable<ReadKernels> readTable() { CHORUS_ISA_TABLE(ReadKernels, readKernels); }
 IsaTable<ProductLoop> productTable() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(ProductLoop, productLoop, {Isa::kAvx512Bf16, dotProductLoop()}, {Isa::kAmx, tileProductLoop()});
+  CHORUS_ISA_TABLE_AND(ProductLoop, productLoop, {Isa::kAvx512Vnni, vnniProductLoop()},
+                       {Isa::kAvx512Bf16, dotProductLoop()}, {Isa::kAmx, tileProductLoop()});
 #else
   CHORUS_ISA_TABLE(ProductLoop, productLoop);
 #endif

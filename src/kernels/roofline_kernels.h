@@ -12,13 +12,14 @@ struct ReadKernels {
   float (*read[6])(const std::byte* data, size_t bytes);
 };
 
-// Products of the inputs that a linear by this set takes: float32, or bfloat16 where the set has products of their
-// pairs.
+// Products of the inputs that a linear by this set takes: float32, bfloat16 where the set has products of their pairs,
+// or the two digits of fixed point where it has integer products alone.
 struct ProductLoop {
   float (*run)(int64_t rounds, float start);
   double flops_per_round;
 };
 #if defined(__x86_64__)
+ProductLoop vnniProductLoop();  // Isa::kAvx512Vnni
 ProductLoop dotProductLoop();   // Isa::kAvx512Bf16
 ProductLoop tileProductLoop();  // Isa::kAmx
 #endif

@@ -13,10 +13,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "checkpoint/quantisation.h"
 #include "cli/backend_flags.h"
 #include "cli/bench/throughput.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
+#include "kernels/registry.h"
 #include "kernels/roofline.h"
 #include "lora/source_peft.h"
 
@@ -39,10 +41,18 @@ void raise(Roof& best, const Roof& roof) {
   best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
 }
 
+// The set by which the engine's linears are multiplied.
+Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
+  const auto quantised = weightQuantisation(engine.config());
+  const DType weights = quantised ? quantised->format.dtype : engine.config().dtype;
+  const Isa isa = args.isa.empty() ? defaultIsa() : requireIsa(args.isa);
+  return defaultVariant(Op::kLinear, isa, weights).isa.value_or(isa);
+}
+
 // On threads of its own, so that the executor's sleep meanwhile.
-Roof measureRoof(const BenchExecutorArgs& args) {
+Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool), measureMatmulPeak(pool, args.isa.empty() ? defaultIsa() : requireIsa(args.isa))};
+  return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
 }
 
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
@@ -112,9 +122,9 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
     for (const int batch : args.batches) {
       const ExecutorWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
       if (!measured.emplace(work.batch, work.adapters).second) continue;
-      WorkResult result{.work = work, .before = measureRoof(args)};
+      WorkResult result{.work = work, .before = measureRoof(args, *engine)};
       result.passes = runPasses(executor, work, args.warmup, args.passes);
-      result.after = measureRoof(args);
+      result.after = measureRoof(args, *engine);
       raise(result.roof, result.before);
       raise(result.roof, result.after);
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);

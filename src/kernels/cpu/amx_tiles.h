@@ -34,6 +34,11 @@ template <int kSums, int kRows, int kWeights>
 HWY_INLINE void multiplyBf16() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));
 }
+// sums[m][n] += rows[m] . weights[n], of rows signed and of weights unsigned integers of 8 bits, four in a lane.
+template <int kSums, int kRows, int kWeights>
+HWY_INLINE void multiplyInt8() {
+  __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));
+}
 // Makes the calling thread's registers fit the palette, unless they do. A palette is known by its address.
 void configureOnce(const void* palette);
 

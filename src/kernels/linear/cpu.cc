@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/linear/fixed_point.h"
 #include "kernels/linear/panel_kernels.h"
 
 namespace chorus {
@@ -10,7 +11,7 @@ namespace {
 
 // Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
 constexpr int64_t kInputBlock = 1024;
-static_assert(kInputBlock % kScaleRun == 0);
+static_assert(kInputBlock % kScaleRun == 0 && kInputBlock % kFixedRun == 0);
 
 // Spreads the fetch of the next kPanelsInTurn panels over the tiles that still work on these.
 struct Prefetch {
@@ -39,16 +40,16 @@ struct Call {
   const LinearPlan& plan;
   const PanelKernels& kernels;
   Isa isa;
-  std::byte* x = nullptr;  // base tiles, packed: tile t at tile_begin[t] * padded_inputs elements
+  std::byte* x = nullptr;  // base tiles, packed: tile t at tile_begin[t] * row_bytes
   std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and part
-  int64_t padded_inputs = 0;
+  int64_t row_bytes = 0;
 
   const float* xRow(int64_t r) const { return args.x.data + r * args.x.stride; }
   float* yRow(int64_t r) const { return args.y.data + r * args.y.stride; }
   // The tile that begins with this row.
   const std::byte* tileOf(int64_t row) const {
     if (!packsRows()) return reinterpret_cast<const std::byte*>(args.x.data);
-    return x + row * padded_inputs * kernels.element_bytes;
+    return x + row * row_bytes;
   }
   bool packsRows() const { return args.x.rows > 1 || !kernels.takesRows(); }
 
@@ -65,7 +66,7 @@ void Call::packBase(int64_t tile, int64_t begin, int64_t end) const {
   const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - first;
   const float* rows[kMaxTileRows];
   for (int r = 0; r < count; ++r) rows[r] = xRow(first + r) + begin;
-  kernels.pack(rows, count, end - begin, x + (first * padded_inputs + begin * count) * kernels.element_bytes);
+  kernels.pack(rows, count, end - begin, x + first * row_bytes + count * kernels.rowBytes(begin));
 }
 
 // packed_tile: the tile that `packed` holds, since tasks of one tile follow each other on a thread.
@@ -116,7 +117,7 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
   const int64_t panels = (cols + kPanelCols - 1) / kPanelCols;
   // One tile streams through all panels at once; several take a few in turn and share a block of inputs.
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
-  const int64_t input_block = tiles == 1 ? padded_inputs : kInputBlock;
+  const int64_t input_block = tiles == 1 ? w.in : kInputBlock;
   float* y[kMaxTileRows];
   PanelArgs panel;
   panel.panel_stride = stride;
@@ -144,7 +145,7 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
         const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
         const int rows = plan.tile_begin[static_cast<size_t>(tile_begin + t) + 1] - row;
         for (int r = 0; r < rows; ++r) y[r] = yRow(row + r) + (panel_begin + p) * kPanelCols;
-        panel.x = tileOf(row) + i * rows * kernels.element_bytes;
+        panel.x = tileOf(row) + rows * kernels.rowBytes(i);
         prefetch.share(t, tiles, kernels.passes[rows], panel);
         kernels.run[rows](panel);
       }
@@ -217,9 +218,16 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   if (args.x.rows == 0 || args.weight.out == 0) return;
   const DType dtype = args.weight.dtype;
   const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(args.weight.format()), dtype);
-  planLinear(args, kernels.max_rows, plan);
+  // Adapters have kernels of their own type, whose tiles may be smaller.
+  int part_rows = kernels.max_rows;
+  for (const RowGroup& group : args.groups) {
+    for (const LinearPart& part : group.parts) {
+      part_rows = std::min(part_rows, panelKernels(workspace.isa, part.a.dtype).max_rows);
+    }
+  }
+  planLinear(args, kernels.max_rows, part_rows, plan);
   Call call{args, plan, kernels, workspace.isa};
-  call.padded_inputs = (args.x.cols + 3) / 4 * 4;
+  call.row_bytes = kernels.rowBytes(args.x.cols);
   const auto base_tiles = call.packsRows() ? static_cast<int64_t>(plan.tile_begin.size()) - 1 : 0;
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
   const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
@@ -228,10 +236,9 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   const int64_t shortest = plan.tile_begin.size() > 2 ? 4 : 2;
   dealPanels(panels, blocks, shortest, workspace.pool.size(), plan.panel_tasks);
 
-  const auto x_elements = static_cast<size_t>(args.x.rows * call.padded_inputs);
-  call.x = workspace.shared[0].reserve<std::byte>(x_elements * static_cast<size_t>(kernels.element_bytes));
+  call.x = workspace.shared[0].reserve<std::byte>(static_cast<size_t>(args.x.rows * call.row_bytes));
   call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
-  const auto tile_floats = static_cast<size_t>(kMaxTileRows * call.padded_inputs);
+  const auto tile_floats = static_cast<size_t>(tileSize(kMaxTileRows, args.x.cols));
   for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
 
   // Packing a few rows costs less than waking the other threads.
@@ -262,7 +269,13 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
 }
 
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights) {
-  return isa && !panelKernels(*isa, weights).takesRows() ? DType::kBFloat16 : DType::kFloat32;
+  if (!isa) return DType::kFloat32;
+  const PanelKernels& kernels = panelKernels(*isa, weights);
+  return kernels.takesRows() || kernels.fixed_run > 0 ? DType::kFloat32 : DType::kBFloat16;
+}
+
+int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights) {
+  return isa ? panelKernels(*isa, weights).fixed_run : 0;
 }
 
 std::vector<Variant> linearVariants() {

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include <hwy/base.h>
-#include "kernels/linear/panel_kernels.h"
-#include "kernels/tensor.h"
+#include "kernels/linear/avx512_panels-inl.h"
 
 // Templates and lambdas too take their attributes from where they are defined.
 #define CHORUS_BEGIN_DOT_CODE \
@@ -85,45 +84,6 @@ inline void packTile(const float* const* rows, int count, int64_t inputs, void* 
   }
 }
 
-// The accumulators of kRows x kPanels panels from column col on, moved between registers and y.
-template <int kRows, int kPanels>
-struct Accumulators {
-  __m512 sum[kRows][kPanels];
-
-  static bool whole(const PanelArgs& args, int64_t col) {
-    return args.skip <= col && args.cols - col >= kPanels * kPanelCols;
-  }
-  static __mmask16 columns(const PanelArgs& args, int64_t col) {
-    const int64_t from = std::clamp<int64_t>(args.skip - col, 0, kPanelCols);
-    const int64_t to = std::clamp<int64_t>(args.cols - col, from, kPanelCols);
-    return static_cast<__mmask16>((1u << to) - (1u << from));
-  }
-  HWY_INLINE void load(const PanelArgs& args, int64_t col) {
-    if (whole(args, col)) {
-      for (int r = 0; r < kRows; ++r) {
-        for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_loadu_ps(args.y[r] + col + p * kPanelCols);
-      }
-      return;
-    }
-    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
-      const __mmask16 mask = columns(args, col);
-      for (int r = 0; r < kRows; ++r) sum[r][p] = _mm512_maskz_loadu_ps(mask, args.y[r] + col);
-    }
-  }
-  HWY_INLINE void store(const PanelArgs& args, int64_t col) const {
-    if (whole(args, col)) {
-      for (int r = 0; r < kRows; ++r) {
-        for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(args.y[r] + col + p * kPanelCols, sum[r][p]);
-      }
-      return;
-    }
-    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
-      const __mmask16 mask = columns(args, col);
-      for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(args.y[r] + col, mask, sum[r][p]);
-    }
-  }
-};
-
 // An input pair of a tile: x[row] at byte 8 * row.
 HWY_INLINE __m512bh broadcast(const std::byte* x) {
   int pair;
@@ -177,7 +137,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
 // kPanels panels from column col on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
-  Accumulators<kRows, kPanels> acc;
+  avx512::Accumulators<kRows, kPanels> acc;
   if (args.accumulate) {
     acc.load(args, col);
   } else {
@@ -230,14 +190,6 @@ void panelProduct(const PanelArgs& args) {
   }
 }
 
-inline void scaleColumns(const float* factors, float* y, int64_t count) {
-  for (int64_t i = 0; i < count; i += 16) {
-    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(count - i, 16)) - 1);
-    const __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, y + i), _mm512_maskz_loadu_ps(mask, factors + i));
-    _mm512_mask_storeu_ps(y + i, mask, product);
-  }
-}
-
 template <class Format, int... kRows>
 constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
@@ -246,7 +198,7 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   kernels.element_bytes = 2;
   ((kernels.run[kRows + 1] = &panelProduct<Format, kRows + 1>), ...);
   ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
-  kernels.scale_columns = &scaleColumns;
+  kernels.scale_columns = &avx512::scaleColumns;
   return kernels;
 }
 

@@ -33,7 +33,8 @@ struct RowGroup {
 // x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. Every row's result depends on that
 // row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds over
 // ascending inputs. Of int8 and int4 weights each group of inputs, or run of a divisor of kScaleRun inputs where it is
-// longer, is such a chain over the integers, and the output one chain of scale * sum over ascending runs.
+// longer, is such a chain over the integers or (fixed_point.h) their exact sum, and the output one chain of scale * sum
+// over ascending runs.
 struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;
@@ -60,6 +61,9 @@ void unpackRow(const PackedWeight& weight, int64_t row, float* out);
 // What the inputs of a product (x, and A x where B is applied) are rounded to, to nearest even, by the CPU's linear of
 // that set (none: the reference) for weights of this format.
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
+// Consecutive inputs of a row that it brings to fixed point together (fixed_point.h); 0 where it takes them as they are
+// or by that type.
+int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
 namespace reference {
 void linear(const LinearArgs& args);

@@ -38,7 +38,7 @@ struct ProcessorTiles {
     const auto quads = static_cast<__mmask8>((1u << (count + 3) / 4) - 1);
     _mm512_mask_storeu_epi64(dst, quads, dot::roundPair(_mm512_maskz_loadu_ps(low, row), second));
   }
-  static void scaleColumns(const float* factors, float* y, int64_t count) { dot::scaleColumns(factors, y, count); }
+  static void scaleColumns(const float* factors, float* y, int64_t count) { avx512::scaleColumns(factors, y, count); }
 };
 }  // namespace
 }  // namespace chorus

@@ -9,15 +9,19 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
-IsaTable<const PanelKernels*> int8PanelKernels();
-IsaTable<const PanelKernels*> int4PanelKernels();
+// run: fixedRun of the weights' format, 32, 64 or 128.
+IsaTable<const PanelKernels*> int8PanelKernels(int64_t run);
+IsaTable<const PanelKernels*> int4PanelKernels(int64_t run);
 #if defined(__x86_64__)
+// Isa::kAvx512Vnni
+const PanelKernels* int8VnniKernels(int64_t run);
+const PanelKernels* int4VnniKernels(int64_t run);
 // Isa::kAvx512Bf16
 const PanelKernels* bf16DotKernels();
-const PanelKernels* int8DotKernels();
-const PanelKernels* int4DotKernels();
 // Isa::kAmx
 const PanelKernels* bf16TileKernels();
+const PanelKernels* int8TileKernels(int64_t run);
+const PanelKernels* int4TileKernels(int64_t run);
 #endif
 
 }  // namespace chorus

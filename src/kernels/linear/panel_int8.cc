@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "kernels/linear/panel_int8.cc"
 #include <hwy/foreach_target.h>
 
+#include "kernels/linear/fixed_point.h"
 #include "kernels/linear/panel_formats.h"
 #include "kernels/linear/panel_quantised-inl.h"
 
@@ -18,12 +19,20 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-IsaTable<const PanelKernels*> int8PanelKernels() {
+namespace {
+template <int64_t kRun>
+IsaTable<const PanelKernels*> ofRun() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, int8Kernels, {Isa::kAvx512Bf16, int8DotKernels()});
+  CHORUS_ISA_TABLE_AND(const PanelKernels*, int8Kernels, {Isa::kAvx512Vnni, int8VnniKernels(kRun)},
+                       {Isa::kAmx, int8TileKernels(kRun)});
 #else
   CHORUS_ISA_TABLE(const PanelKernels*, int8Kernels);
 #endif
+}
+}  // namespace
+
+IsaTable<const PanelKernels*> int8PanelKernels(int64_t run) {
+  return run == 32 ? ofRun<32>() : run == 64 ? ofRun<64>() : ofRun<kFixedRun>();
 }
 }  // namespace chorus
 #endif

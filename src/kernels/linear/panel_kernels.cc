@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernels/linear/fixed_point.h"
 #include "kernels/linear/panel_formats.h"
 
 namespace chorus {
@@ -31,10 +32,9 @@ std::span<const DType> panelFormats() {
 }
 
 namespace {
-// Dot products round inputs to bfloat16, which is for models of that type: quantised weights tell theirs by their
-// scales.
+// Fixed point of 16 bits is for models of types that have no more: quantised weights tell theirs by their scales.
 IsaTable<const PanelKernels*> ofModelType(IsaTable<const PanelKernels*> table, DType scales) {
-  while (scales != DType::kBFloat16 && includes(table.back().isa, Isa::kAvx512Bf16))
+  while (scales == DType::kFloat32 && includes(table.back().isa, Isa::kAvx512Vnni))
     table = table.first(table.size() - 1);
   return table;
 }
@@ -49,9 +49,9 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
     case DType::kBFloat16:
       return bf16PanelKernels();
     case DType::kInt8:
-      return ofModelType(int8PanelKernels(), format.scale_dtype);
+      return ofModelType(int8PanelKernels(fixedRun(format)), format.scale_dtype);
     case DType::kInt4:
-      return ofModelType(int4PanelKernels(), format.scale_dtype);
+      return ofModelType(int4PanelKernels(fixedRun(format)), format.scale_dtype);
     default:
       fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(format.dtype));
   }

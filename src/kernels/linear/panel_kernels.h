@@ -16,8 +16,9 @@ inline constexpr int kPanelsInTurn = 2;
 // y[r][c] = x[r] . panels[c], each element one chain of multiply-adds (or dot products of input pairs) over ascending
 // inputs in one accumulator (from zero, or from what stands in y; AMX adds 32 inputs at a time), so that a result
 // depends neither on the number of rows nor on a split of the inputs into several calls at multiples of 4 (AMX: 32).
-// int8 and int4: one such chain for every group, of the integers alone; the groups' sums, times their scales, are added
-// in ascending order by one more chain, and a split must fall between groups.
+// int8 and int4: one such chain for every group, of the integers alone, or an exact sum for every run of fixed point
+// (fixed_point.h); those sums, times their scales, are added in ascending order by one more chain, and a split must
+// fall between groups and at a multiple of kFixedRun.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
   // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32, or all of them.
@@ -49,11 +50,19 @@ void packTile(const float* const* rows, int count, int64_t inputs, void* dst);
 struct PanelKernels {
   int max_rows = 0;                   // of a tile
   int passes[kMaxTileRows + 1] = {};  // over a tile of so many rows for kPanelsInTurn panels
-  // Writes `count` rows of `inputs` floats as a tile, [ceil(inputs / 4)][count][4] elements of element_bytes (AMX:
-  // [ceil(inputs / 32)][count][32], the last of 32 cut), the last quad padded with zeros: floats as they are, or
-  // rounded to what the products take. dst must not overlap the rows.
+  // Writes `count` rows of `inputs` floats as a tile, [ceil(inputs / 4)][count][4] elements of element_bytes (bfloat16
+  // by AMX: [ceil(inputs / 32)][count][32], the last of 32 cut), the last quad padded with zeros: floats as they are,
+  // or rounded to what the products take. Fixed point: see fixed_point.h. dst must not overlap the rows.
   void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
   int element_bytes = sizeof(float);
+  // Inputs to a multiple of which a row is padded, and the bytes that stand beside their elements.
+  int64_t unit_inputs = 4;
+  int64_t unit_extra = 0;
+  int64_t fixed_run = 0;  // inputs of a row that share a scale, where they are in fixed point
+  // What a row's first inputs take of a tile, all of them or as many as stand before a split.
+  int64_t rowBytes(int64_t inputs) const {
+    return (inputs + unit_inputs - 1) / unit_inputs * (unit_inputs * element_bytes + unit_extra);
+  }
   PanelFunction run[kMaxTileRows + 1] = {};  // by the tile's number of rows, from 1
   // One row of floats is its own tile.
   bool takesRows() const { return pack == &packTile; }

@@ -46,7 +46,7 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, L
 }
 }  // namespace
 
-void planLinear(const LinearArgs& args, int max_rows, LinearPlan& plan) {
+void planLinear(const LinearArgs& args, int max_rows, int part_rows, LinearPlan& plan) {
   cutBase(args.x.rows, max_rows, plan);
   plan.adapter_rows.clear();
   plan.adapter_tiles.clear();
@@ -58,7 +58,7 @@ void planLinear(const LinearArgs& args, int max_rows, LinearPlan& plan) {
     const int32_t begin = plan.tile_begin[static_cast<size_t>(plan.block_begin[b])];
     const int32_t end = plan.tile_begin[static_cast<size_t>(plan.block_begin[b + 1])];
     for (const RowGroup& group : args.groups) {
-      if (!group.parts.empty()) cutGroup(group, begin, end, max_rows, plan);
+      if (!group.parts.empty()) cutGroup(group, begin, end, part_rows, plan);
     }
   }
   plan.block_adapters.push_back(static_cast<int32_t>(plan.adapter_tiles.size()));

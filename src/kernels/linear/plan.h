@@ -42,6 +42,7 @@ struct LinearPlan {
   std::vector<PanelTask> panel_tasks;
 };
 
-void planLinear(const LinearArgs& args, int max_rows, LinearPlan& plan);
+// max_rows: of a base tile; part_rows: of an adapter tile.
+void planLinear(const LinearArgs& args, int max_rows, int part_rows, LinearPlan& plan);
 
 }  // namespace chorus

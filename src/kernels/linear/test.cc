@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/aligned_buffer.h"
+#include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/panel_kernels.h"
 #include "kernels/test_util.h"
 
@@ -139,8 +140,8 @@ std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeig
 }
 
 // What rounding can do to each element: epsilon times the number of roundings times the sum of absolute products. Where
-// the products take inputs of 16 bits (x is such already), A x is rounded once more.
-std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, DType input_type,
+// the adapters' products take inputs of bfloat16 (x is what the products take already), A x is rounded once more.
+std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, DType part_inputs,
                              const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) {
   for (float& value : x) value = std::abs(value);
   const Weight w = absolute(weight);
@@ -163,7 +164,7 @@ std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, D
   const auto reference = createBackend({.name = "reference"});
   auto result = run(*reference, x, w.view, assignment.groups);
   for (float& value : result) value *= static_cast<float>(roundings) * std::numeric_limits<float>::epsilon();
-  if (adapters != nullptr && input_type == DType::kBFloat16) {
+  if (adapters != nullptr && part_inputs == DType::kBFloat16) {
     std::memset(w.memory.data(), 0, w.memory.size());
     const auto parts = run(*reference, x, w.view, assignment.groups);
     for (size_t i = 0; i < parts.size(); ++i) result[i] += std::ldexp(parts[i], -8);
@@ -171,9 +172,9 @@ std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, D
   return result;
 }
 
-// In double precision, on weights as their format holds them.
+// In double precision, on weights as their format holds them; part_x: the inputs as adapters take them.
 std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weight,
-                           std::span<const RowGroup> groups = {}) {
+                           std::span<const RowGroup> groups = {}, const std::vector<float>& part_x = {}) {
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
   const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
     std::vector<double> result(static_cast<size_t>(w.out));
@@ -193,7 +194,7 @@ std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weig
       const auto a = unpackAll(part.a), b = unpackAll(part.b);
       for (const RowRange range : group.ranges) {
         for (int64_t r = range.begin; r < range.end; ++r) {
-          const auto added = product(product(x, r * weight.in, part.a, a), 0, part.b, b);
+          const auto added = product(product(part_x, r * weight.in, part.a, a), 0, part.b, b);
           for (int64_t o = 0; o < part.b.out; ++o) {
             double& value = y[static_cast<size_t>(r)][static_cast<size_t>(part.out_begin + o)];
             value += part.scale * added[static_cast<size_t>(o)];
@@ -281,15 +282,17 @@ TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
   }
 }
 
-// Only models of bfloat16 have their products' inputs rounded to it, whatever their weights became.
-TEST(LinearInputTypeTest, IsThatOfTheModel) {
+// Only models of 16 bits have the inputs of their quantised weights in 16 bits.
+TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
   for (const Isa isa : availableIsas()) {
     for (const DType dtype : {DType::kInt8, DType::kInt4}) {
-      for (const int64_t group : {0, 64}) {
-        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kFloat32}), DType::kFloat32) << isaName(isa);
-        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kFloat16}), DType::kFloat32) << isaName(isa);
-        EXPECT_EQ(linearInputType(isa, {dtype, group, DType::kBFloat16}), linearInputType(isa, DType::kBFloat16))
-            << isaName(isa);
+      for (const int64_t group : {0, 32, 64, 128}) {
+        EXPECT_EQ(linearInputRun(isa, {dtype, group, DType::kFloat32}), 0) << isaName(isa);
+        for (const DType scales : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+          EXPECT_EQ(linearInputType(isa, {dtype, group, scales}), DType::kFloat32) << isaName(isa);
+          const bool fixed = scales != DType::kFloat32 && includes(isa, Isa::kAvx512Vnni);
+          EXPECT_EQ(linearInputRun(isa, {dtype, group, scales}), !fixed ? 0 : group > 0 ? group : 128) << isaName(isa);
+        }
       }
     }
   }
@@ -301,28 +304,40 @@ class LinearTest : public kernel_test::EveryVariant {
     if (GetParam().dtype) return {*GetParam().dtype};
     return {panelFormats().begin(), panelFormats().end()};
   }
-  // Of a format that this variant takes: by dot products, scales tell that the model is of their type.
+  // Of a format that this variant takes: by fixed point, scales tell that the model is of 16 bits.
   Weight anyWeight(Values& values, DType dtype, int64_t out, int64_t in) const {
     WeightFormat format = anyFormat(values, dtype);
-    const bool dot = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Bf16);
-    if (isQuantised(dtype) && dot) format.scale_dtype = DType::kBFloat16;
+    const bool fixed = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Vnni);
+    while (isQuantised(dtype) && fixed && format.scale_dtype == DType::kFloat32) format = anyFormat(values, dtype);
     return makeWeight(values, format, out, in);
   }
   DType inputType(const PackedWeight& weight) const { return linearInputType(GetParam().isa, weight.format()); }
-  // x as the products take it.
-  std::vector<float> asTaken(std::vector<float> x, const PackedWeight& weight) const {
-    const DType type = inputType(weight);
+  // Of the adapters that Adapters::add gives this weight.
+  DType partInputType(const PackedWeight& weight) const {
+    return linearInputType(GetParam().isa, isQuantised(weight.dtype) ? weight.scale_dtype : weight.dtype);
+  }
+  static std::vector<float> rounded(std::vector<float> x, DType type) {
     const auto bytes = kernel_test::asDtype(x, type);
     for (size_t i = 0; i < x.size(); ++i) x[i] = loadAsFloat(bytes.data(), type, i);
     return x;
   }
+  // x as the products take it.
+  std::vector<float> asTaken(std::vector<float> x, const PackedWeight& weight) const {
+    const int64_t run = linearInputRun(GetParam().isa, weight.format());
+    if (run == 0) return rounded(std::move(x), inputType(weight));
+    for (size_t row = 0; row < x.size(); row += static_cast<size_t>(weight.in)) {
+      const kernel_test::FixedRow fixed(x.data() + row, weight.in, run);
+      for (int64_t i = 0; i < weight.in; ++i) x[row + static_cast<size_t>(i)] = fixed.value(i);
+    }
+    return x;
+  }
   std::vector<float> expected(const std::vector<float>& x, const PackedWeight& weight,
                               std::span<const RowGroup> groups = {}) const {
-    return exactly(asTaken(x, weight), weight, groups);
+    return exactly(asTaken(x, weight), weight, groups, rounded(x, partInputType(weight)));
   }
   std::vector<float> toleranceOf(const std::vector<float>& x, const PackedWeight& weight,
                                  const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) const {
-    return tolerance(asTaken(x, weight), weight, inputType(weight), adapter_of, adapters);
+    return tolerance(asTaken(x, weight), weight, partInputType(weight), adapter_of, adapters);
   }
 };
 

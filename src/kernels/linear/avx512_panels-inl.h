@@ -1,0 +1,74 @@
+// What the panel kernels by AVX-512 intrinsics share. It takes no later set, so that whichever file's copy of a
+// function the linker keeps runs wherever any of them does.
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include <hwy/base.h>
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/tensor.h"
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
+namespace chorus::avx512 {
+
+// The accumulators of kRows x kPanels panels from column col on, moved between registers and y.
+template <int kRows, int kPanels>
+struct Accumulators {
+  __m512 sum[kRows][kPanels];
+
+  static bool whole(const PanelArgs& args, int64_t col) {
+    return args.skip <= col && args.cols - col >= kPanels * kPanelCols;
+  }
+  static __mmask16 columns(const PanelArgs& args, int64_t col) {
+    const int64_t from = std::clamp<int64_t>(args.skip - col, 0, kPanelCols);
+    const int64_t to = std::clamp<int64_t>(args.cols - col, from, kPanelCols);
+    return static_cast<__mmask16>((1u << to) - (1u << from));
+  }
+  HWY_INLINE void load(const PanelArgs& args, int64_t col) {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_loadu_ps(args.y[r] + col + p * kPanelCols);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) sum[r][p] = _mm512_maskz_loadu_ps(mask, args.y[r] + col);
+    }
+  }
+  HWY_INLINE void store(const PanelArgs& args, int64_t col) const {
+    if (whole(args, col)) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(args.y[r] + col + p * kPanelCols, sum[r][p]);
+      }
+      return;
+    }
+    for (int p = 0; p < kPanels; ++p, col += kPanelCols) {
+      const __mmask16 mask = columns(args, col);
+      for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(args.y[r] + col, mask, sum[r][p]);
+    }
+  }
+};
+
+// The scales of a panel's columns.
+HWY_INLINE __m512 loadScales(const std::byte* at, DType dtype) {
+  if (dtype == DType::kFloat32) return _mm512_loadu_ps(at);
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  if (dtype == DType::kFloat16) return _mm512_maskz_cvtph_ps(0xffff, halves);
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
+}
+
+inline void scaleColumns(const float* factors, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(count - i, 16)) - 1);
+    const __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, y + i), _mm512_maskz_loadu_ps(mask, factors + i));
+    _mm512_mask_storeu_ps(y + i, mask, product);
+  }
+}
+
+}  // namespace chorus::avx512
+HWY_POP_ATTRIBUTES
+#endif

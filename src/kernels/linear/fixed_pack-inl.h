@@ -1,0 +1,93 @@
+// Packs rows of floats into tiles of fixed point (fixed_point.h), by AVX-512.
+#pragma once
+
+#if defined(__x86_64__)
+#include <limits>
+
+#include "kernels/linear/avx512_panels-inl.h"
+#include "kernels/linear/fixed_point.h"
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
+namespace chorus::avx512 {
+
+// The largest of sixteen lanes, or their sum. Here and below masked forms stand for plain intrinsics that start from an
+// undefined value, which GCC 12 warns of.
+template <bool kLargest>
+HWY_INLINE __m512i combine(__m512i a, __m512i b) {
+  return kLargest ? _mm512_maskz_max_epi32(0xffff, a, b) : _mm512_add_epi32(a, b);
+}
+template <bool kLargest>
+HWY_INLINE int reduce(__m512i lanes) {
+  lanes = combine<kLargest>(lanes, _mm512_maskz_shuffle_i64x2(0xff, lanes, lanes, 0x4e));
+  lanes = combine<kLargest>(lanes, _mm512_maskz_shuffle_i64x2(0xff, lanes, lanes, 0xb1));
+  lanes = combine<kLargest>(lanes, _mm512_maskz_shuffle_epi32(0xffff, lanes, _MM_PERM_BADC));
+  lanes = combine<kLargest>(lanes, _mm512_maskz_shuffle_epi32(0xffff, lanes, _MM_PERM_CDAB));
+  return static_cast<int>(lanes[0]);
+}
+
+// A run of `count` inputs at x, padded with zeros to kRun: its scale and correction, and its digits at high and low.
+template <DType kType, int kRun>
+HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low, float& scale, int32_t& correction) {
+  constexpr int kVectors = kRun / 16;
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512 values[kVectors];
+  __m512i largest = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t left = std::clamp<int64_t>(count - 16 * v, 0, 16);
+    values[v] = _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), x + (left > 0 ? 16 * v : 0));
+    // As integers what is not finite is larger than all that is.
+    largest = _mm512_maskz_max_epi32(0xffff, largest, _mm512_and_si512(_mm512_castps_si512(values[v]), magnitude));
+  }
+  const int bits = reduce<true>(largest);
+  const bool finite = bits < 0x7f800000;
+  const float reach = std::max(__builtin_bit_cast(float, bits), kFixedLeast);
+  scale = finite ? reach / kFixedLevels : std::numeric_limits<float>::quiet_NaN();
+  const __m512 inverse = _mm512_set1_ps(kFixedLevels / reach);
+  const auto counted = static_cast<__mmask16>(finite ? 0xffff : 0);
+  __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const __m512i fixed = _mm512_maskz_cvtps_epi32(0xffff, _mm512_maskz_mul_ps(counted, values[v], inverse));
+    sum = _mm512_add_epi32(sum, fixed);
+    const __m512i upper = _mm512_maskz_srai_epi32(0xffff, _mm512_add_epi32(fixed, _mm512_set1_epi32(128)), 8);
+    __m128i high_digits = _mm512_maskz_cvtepi32_epi8(0xffff, upper);
+    __m128i low_digits = _mm512_maskz_cvtepi32_epi8(0xffff, fixed);
+    if constexpr (kType == DType::kInt4) {
+      const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+      high_digits = _mm_shuffle_epi8(high_digits, order);
+      low_digits = _mm_shuffle_epi8(low_digits, order);
+    }
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + 16 * v), high_digits);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low + 16 * v), low_digits);
+  }
+  correction = -fixedBias(kType) * reduce<false>(sum);
+}
+
+// PanelKernels::pack. kRun: fixedRun of the weights' format.
+template <DType kType, int kRun>
+void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int64_t kPackAhead = 2 * kFixedRun;
+  auto* dst = static_cast<std::byte*>(tile);
+  for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes) {
+    auto* digits = reinterpret_cast<FixedDigits*>(dst);
+    auto* runs = reinterpret_cast<FixedRuns*>(digits + count);
+    for (int r = 0; r < count; ++r) {
+      // More rows than the prefetchers follow.
+      for (int64_t line = 0; count > 8 && line < kFixedRun; line += 16) {
+        _mm_prefetch(rows[r] + i + kPackAhead + line, _MM_HINT_T0);
+      }
+#pragma GCC unroll 4
+      for (int run = 0; run < kFixedRun / kRun; ++run) {
+        const int64_t at = i + run * kRun;
+        packRun<kType, kRun>(rows[r] + std::min(at, inputs), std::max<int64_t>(inputs - at, 0),
+                             digits[r].high + run * kRun, digits[r].low + run * kRun, runs[r].scale[run],
+                             runs[r].correction[run]);
+      }
+    }
+  }
+}
+
+}  // namespace chorus::avx512
+HWY_POP_ATTRIBUTES
+#endif

@@ -1,0 +1,221 @@
+// The panel kernels of int8 and int4 by AVX-512 VNNI: products of the stored integers and fixed-point inputs, see
+// fixed_point.h. The including file is compiled for every machine: what stands between the attributes below is called
+// where the instruction set is there.
+#pragma once
+
+#include "kernels/linear/fixed_pack-inl.h"
+
+#if defined(__x86_64__)
+#include <cstring>
+#include <utility>
+
+#define CHORUS_BEGIN_VNNI_CODE \
+  HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+#define CHORUS_END_VNNI_CODE HWY_POP_ATTRIBUTES
+
+CHORUS_BEGIN_VNNI_CODE
+namespace chorus::vnni {
+
+// Rows of a tile, and panels that it takes at once: the accumulators of both digits, weights and broadcasts fill the
+// registers, and at least four accumulators hide the latency of a product.
+inline constexpr int kTileRows = 12;
+constexpr int panelsAtOnce(int rows) { return rows <= 3 ? 4 : rows == 4 ? 3 : rows <= 6 ? 2 : 1; }
+
+// A format takes the integers of a lane's inputs apart, four in each product.
+struct Int8Lanes {
+  static constexpr DType kType = DType::kInt8;
+  static constexpr int kProducts = 1;
+  template <int kProduct>
+  static HWY_INLINE __m512i weights(__m512i lanes) {
+    return lanes;
+  }
+};
+struct Int4Lanes {
+  static constexpr DType kType = DType::kInt4;
+  static constexpr int kProducts = 2;
+  template <int kProduct>
+  static HWY_INLINE __m512i weights(__m512i lanes) {
+    // (The plain intrinsic starts from an undefined value, which GCC 12 warns of.)
+    if constexpr (kProduct > 0) lanes = _mm512_maskz_srli_epi32(0xffff, lanes, 4);
+    return _mm512_and_si512(lanes, _mm512_set1_epi32(0x0f0f0f0f));
+  }
+};
+
+// sum + w . four digits. By assembly: GCC 12 copies the sums around its intrinsic, and gives it no broadcast operand.
+struct Four {
+  int8_t digits[4];
+};
+HWY_INLINE __m512i broadcast(const int8_t* digits) {
+  __m512i all;
+  __asm__("vpbroadcastd %1, %0" : "=v"(all) : "m"(*reinterpret_cast<const Four*>(digits)));
+  return all;
+}
+HWY_INLINE __m512i multiplyAdd(__m512i sum, __m512i w, __m512i digits) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(digits));
+  return sum;
+}
+HWY_INLINE __m512i multiplyAdd(__m512i sum, __m512i w, const int8_t* digits) {
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*reinterpret_cast<const Four*>(digits)));
+  return sum;
+}
+
+// Sums of both digits' products.
+template <int kRows, int kPanels>
+struct Sums {
+  __m512i high[kRows][kPanels], low[kRows][kPanels];
+};
+
+// The inputs of one lane of kPanels panels.
+template <class Lanes, int kRows, int kPanels>
+HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits* x, int64_t input,
+                              Sums<kRows, kPanels>& sums) {
+  __m512i lanes[kPanels];
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) lanes[p] = _mm512_loadu_si512(at + p * stride);
+  const auto product = [&]<int kProduct>(std::integral_constant<int, kProduct>) __attribute__((always_inline)) {
+    __m512i w[kPanels];
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) w[p] = Lanes::template weights<kProduct>(lanes[p]);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const int8_t *high = x[r].high + input + 4 * kProduct, *low = x[r].low + input + 4 * kProduct;
+      if constexpr (kPanels == 1) {
+        sums.high[r][0] = multiplyAdd(sums.high[r][0], w[0], high);
+        sums.low[r][0] = multiplyAdd(sums.low[r][0], w[0], low);
+      } else {
+        const __m512i high_digits = broadcast(high);
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) sums.high[r][p] = multiplyAdd(sums.high[r][p], w[p], high_digits);
+        const __m512i low_digits = broadcast(low);
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) sums.low[r][p] = multiplyAdd(sums.low[r][p], w[p], low_digits);
+      }
+    }
+  };
+  product(std::integral_constant<int, 0>{});
+  if constexpr (Lanes::kProducts > 1) product(std::integral_constant<int, 1>{});
+}
+
+// kPanels panels from column col on.
+template <class Lanes, int kRows, int kPanels>
+HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+  constexpr int64_t kInputs = 4 * Lanes::kProducts;
+  constexpr int64_t kNear = 2048, kFar = 8192;
+  avx512::Accumulators<kRows, kPanels> total;
+  if (args.accumulate) {
+    total.load(args, col);
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) total.sum[r][p] = _mm512_setzero_ps();
+    }
+  }
+  const int64_t stride = args.panel_stride, group = args.group, inputs = args.inputs;
+  const int64_t scale_bytes = kPanelCols * (args.scale_dtype == DType::kFloat32 ? 4 : 2);
+  const auto* at = static_cast<const std::byte*>(args.panels) + col / kPanelCols * stride;
+  const std::byte* near_end = at + std::max<int64_t>(0, stride - kNear);
+  const std::byte* far_end = at + std::max<int64_t>(0, stride - kFar);
+  const bool stream = args.stream;
+  const int next_lines = args.next_lines * Lanes::kProducts;
+  const auto prefetch = [&]() __attribute__((always_inline)) {
+    if (!stream) {
+      // Several tiles meet these panels in turn: they come from the second cache.
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) _mm_prefetch(at + p * stride + 1024, _MM_HINT_T0);
+      return;
+    }
+    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    const std::byte* near = at + kNear + (at < near_end ? 0 : (kPanels - 1) * stride);
+    const std::byte* far = at + kFar + (at < far_end ? 0 : (kPanels - 1) * stride);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      _mm_prefetch(near + p * stride, _MM_HINT_T0);
+      _mm_prefetch(far + p * stride, _MM_HINT_T1);
+    }
+  };
+  const int64_t run = std::min(group, kFixedRun);
+  const std::byte* scales = at;
+  const auto* x = static_cast<const std::byte*>(args.x);
+  for (int64_t i = 0; i < inputs; i += kFixedRun, x += kRows * kFixedBytes) {
+    const auto* digits = reinterpret_cast<const FixedDigits*>(x);
+    const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
+    const int64_t end = std::min(inputs - i, kFixedRun);
+    for (int64_t begin = 0, n = 0; begin < end; begin += run, ++n) {
+      if ((i + begin) % group == 0) {
+        scales = at;
+        at += scale_bytes;
+      }
+      Sums<kRows, kPanels> sums;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p) {
+          sums.high[r][p] = _mm512_setzero_si512();
+          sums.low[r][p] = _mm512_set1_epi32(runs[r].correction[n]);
+        }
+      }
+      const int64_t run_end = std::min(begin + run, end);
+      for (int64_t input = begin; input < run_end; input += kInputs, at += 64) {
+        for (int line = 0; line < next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+        prefetch();
+        multiplyLanes<Lanes>(at, stride, digits, input, sums);
+      }
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        const __m512 scale = avx512::loadScales(scales + p * stride, args.scale_dtype);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, sums.high[r][p], 8), sums.low[r][p]);
+          const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), _mm512_set1_ps(runs[r].scale[n]));
+          total.sum[r][p] = _mm512_fmadd_ps(scale, value, total.sum[r][p]);
+        }
+      }
+    }
+  }
+  total.store(args, col);
+}
+
+template <class Lanes, int kRows>
+void quantisedProduct(const PanelArgs& args) {
+  constexpr int kMost = panelsAtOnce(kRows);
+  auto* next = static_cast<const std::byte*>(args.next);
+  int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
+  for (int64_t col = 0; left > 0;) {
+    // Four as two and two rather than three and one.
+    const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
+    if (now == kMost) {
+      quantisedBlock<Lanes, kRows, kMost>(args, col, next);
+    } else if (kMost > 2 && now == 2) {
+      quantisedBlock<Lanes, kRows, 2>(args, col, next);
+    } else {
+      quantisedBlock<Lanes, kRows, 1>(args, col, next);
+    }
+    left -= now;
+    col += now * kPanelCols;
+  }
+}
+
+template <class Lanes, int kRun, int... kRows>
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  kernels.pack = &avx512::packFixed<Lanes::kType, kRun>;
+  kernels.element_bytes = 2;
+  kernels.unit_inputs = kFixedRun;
+  kernels.unit_extra = sizeof(FixedRuns);
+  kernels.fixed_run = kRun;
+  ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kRows + 1>), ...);
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
+  kernels.scale_columns = &avx512::scaleColumns;
+  return kernels;
+}
+
+template <class Lanes, int kRun>
+inline constexpr PanelKernels kKernels = makeKernels<Lanes, kRun>(std::make_integer_sequence<int, kTileRows>());
+
+template <class Lanes>
+const PanelKernels* quantisedKernels(int64_t run) {
+  return run == 32 ? &kKernels<Lanes, 32> : run == 64 ? &kKernels<Lanes, 64> : &kKernels<Lanes, 128>;
+}
+
+}  // namespace chorus::vnni
+CHORUS_END_VNNI_CODE
+#endif

@@ -1,0 +1,217 @@
+// The panel kernels of int8 and int4 by tiles of AMX: products of the stored integers and fixed-point inputs, bit for
+// bit those of panel_quantised_vnni-inl.h, see fixed_point.h. A Unit has the tile registers: the processor's
+// (panel_quantised_tile.cc) or, in tests, arrays (emulated_tiles.h). Where the including file sets attributes, its
+// templates are compiled with them; everything is a template of the unit, so that no two files share code.
+#pragma once
+
+#include "kernels/linear/fixed_point.h"
+#include "kernels/linear/tile_kernels-inl.h"
+
+namespace chorus::tiles::quantised {
+
+// Two registers of rows times one panel, or one times two: with both digits four accumulators hide a product's latency.
+constexpr int panelsAtOnce(int rows) { return rows <= kRegisterRows ? 2 : 1; }
+
+// Registers: accumulators by digit (0: high) and rows or panel, then a digit's rows, then weights.
+constexpr int sumsAt(int digit, int rows, int panel) { return 2 * digit + rows + panel; }
+constexpr int rowsAt(int rows) { return 4 + rows; }
+constexpr int weightsAt(int panel) { return 6 + panel; }
+
+// Inputs of one product: a register's, or a run where it is shorter.
+constexpr int64_t productInputs(int64_t run) { return std::min<int64_t>(run, 64); }
+
+constexpr Palette paletteOf(int rows, int64_t inputs) {
+  Palette palette;
+  const auto take = [&palette](int tile, int64_t num_rows, int64_t bytes) {
+    palette.rows[tile] = static_cast<uint8_t>(num_rows);
+    palette.row_bytes[tile] = static_cast<uint16_t>(bytes);
+  };
+  for (int i = 0; i < 2; ++i) {
+    const bool second_rows = i > 0 && rows > kRegisterRows;
+    const int count = second_rows ? rows - kRegisterRows : std::min(rows, kRegisterRows);
+    take(sumsAt(0, i, 0), count, kRowBytes);
+    take(sumsAt(1, i, 0), count, kRowBytes);
+    take(rowsAt(i), count, inputs);
+    take(weightsAt(i), inputs / 4, kRowBytes);
+  }
+  return palette;
+}
+
+// kPanels panels from column col on.
+template <class Unit, DType kType, int kRows, int kPanels>
+struct Block {
+  static constexpr int kRegisters = registersOf(kRows);
+  static constexpr int rowsOf(int i) { return std::min(kRegisterRows, kRows - i * kRegisterRows); }
+  static constexpr int64_t kLaneInputs = kType == DType::kInt4 ? 8 : 4;
+  static_assert(kRegisters * kPanels <= 2);
+
+  const PanelArgs& args;
+  int64_t col;
+  const std::byte* panels;
+  // What stands in y already, by panel and row.
+  struct alignas(64) Totals {
+    float panel[kPanels][kRows][kPanelCols];
+  };
+
+  int64_t begin(int p) const { return std::clamp<int64_t>(args.skip - col - p * kPanelCols, 0, kPanelCols); }
+  int64_t end(int p) const { return std::clamp<int64_t>(args.cols - col - p * kPanelCols, begin(p), kPanelCols); }
+
+  void load(Totals& totals) const {
+    std::memset(&totals, 0, sizeof totals);
+    for (int p = 0; args.accumulate && p < kPanels; ++p) {
+      for (int r = 0; r < kRows; ++r) {
+        const float* y = args.y[r] + col + p * kPanelCols;
+        std::copy(y + begin(p), y + end(p), totals.panel[p][r] + begin(p));
+      }
+    }
+  }
+  void store(const Totals& totals) const {
+    for (int p = 0; p < kPanels; ++p) {
+      for (int r = 0; r < kRows; ++r) {
+        const float* total = totals.panel[p][r];
+        std::copy(total + begin(p), total + end(p), args.y[r] + col + p * kPanelCols + begin(p));
+      }
+    }
+  }
+
+  // The weights of `inputs` inputs at a panel's lanes; nothing past the last of `left` is read. Digits past it are
+  // zero.
+  template <int kPanel>
+  HWY_INLINE void loadWeights(const std::byte* lanes, int64_t inputs, int64_t left, Buffer& buffer) const {
+    const int64_t count = (std::min(inputs, left) + kLaneInputs - 1) / kLaneInputs;
+    if (kType == DType::kInt8 && count == inputs / kLaneInputs) {
+      return Unit::template load<weightsAt(kPanel)>(lanes, kRowBytes);
+    }
+    if constexpr (kType == DType::kInt4) {
+      for (int64_t i = 0; i < count; ++i)
+        Unit::nibbles(lanes + i * kRowBytes, buffer.row(2 * i), buffer.row(2 * i + 1));
+    } else {
+      std::memcpy(&buffer, lanes, static_cast<size_t>(count * kRowBytes));
+    }
+    const int64_t filled = count * kLaneInputs / 4 * kRowBytes;
+    std::memset(buffer.bytes + filled, 0, static_cast<size_t>(inputs / 4 * kRowBytes - filled));
+    Unit::template load<weightsAt(kPanel)>(&buffer, kRowBytes);
+  }
+  template <int kDigit>
+  HWY_INLINE void multiplyDigit(const FixedDigits* digits, int64_t input) const {
+    const auto at = [&](int first) { return kDigit == 0 ? digits[first].high + input : digits[first].low + input; };
+    Unit::template load<rowsAt(0)>(at(0), sizeof(FixedDigits));
+    Unit::template multiplyInt8<sumsAt(kDigit, 0, 0), rowsAt(0), weightsAt(0)>();
+    if constexpr (kPanels > 1) Unit::template multiplyInt8<sumsAt(kDigit, 0, 1), rowsAt(0), weightsAt(1)>();
+    if constexpr (kRegisters > 1) {
+      Unit::template load<rowsAt(1)>(at(kRegisterRows), sizeof(FixedDigits));
+      Unit::template multiplyInt8<sumsAt(kDigit, 1, 0), rowsAt(1), weightsAt(0)>();
+    }
+  }
+  // One run's sums, times their scales, on top of the totals.
+  template <int kReg, int kPanel>
+  HWY_INLINE void add(const std::byte* scales, const FixedRuns* runs, int64_t run, Totals& totals) const {
+    Buffer high, low;
+    Unit::template store<sumsAt(0, kReg, kPanel)>(&high, kRowBytes);
+    Unit::template store<sumsAt(1, kReg, kPanel)>(&low, kRowBytes);
+    for (int r = 0; r < rowsOf(kReg); ++r) {
+      const int row = kReg * kRegisterRows + r;
+      Unit::addRun(high.row(r), low.row(r), runs[row].correction[run], runs[row].scale[run],
+                   scales + kPanel * args.panel_stride, args.scale_dtype, totals.panel[kPanel][row]);
+    }
+  }
+
+  HWY_INLINE void run(const std::byte*& next) const {
+    // Bytes that a stream is prefetched ahead; near a panel's end it goes on in the panel that is taken after this
+    // block.
+    constexpr int64_t kAhead = 4096;
+    const int64_t fixed_run = std::min(args.group, kFixedRun), step = productInputs(fixed_run);
+    const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+    const int64_t stride = args.panel_stride;
+    const std::byte* near_end = panels + std::max<int64_t>(0, stride - kAhead);
+    Totals totals;
+    load(totals);
+    Buffer buffer;
+    const std::byte *at = panels, *scales = panels;
+    const auto* x = static_cast<const std::byte*>(args.x);
+    for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes) {
+      const auto* digits = reinterpret_cast<const FixedDigits*>(x);
+      const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
+      const int64_t last = std::min(args.inputs - i, kFixedRun);
+      for (int64_t first = 0, n = 0; first < last; first += fixed_run, ++n) {
+        if ((i + first) % args.group == 0) {
+          scales = at;
+          at += scale_bytes;
+        }
+        Unit::template zero<sumsAt(0, 0, 0)>();
+        Unit::template zero<sumsAt(1, 0, 0)>();
+        if constexpr (kRegisters * kPanels > 1) {
+          Unit::template zero<sumsAt(0, 0, 1)>();
+          Unit::template zero<sumsAt(1, 0, 1)>();
+        }
+        const int64_t run_end = std::min(first + fixed_run, last);
+        for (int64_t input = first; input < run_end; input += step) {
+          const int64_t lanes = (std::min(step, run_end - input) + kLaneInputs - 1) / kLaneInputs;
+          const int64_t lines = args.next_lines * step / 4;
+          for (int64_t line = 0; line < lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
+          if (args.stream) {
+            const std::byte* ahead = at + kAhead + (at < near_end ? 0 : (kPanels - 1) * stride);
+            for (int p = 0; p < kPanels; ++p, ahead += stride) {
+              for (int64_t line = 0; line < lanes; ++line) __builtin_prefetch(ahead + line * kRowBytes);
+            }
+          }
+          loadWeights<0>(at, step, run_end - input, buffer);
+          if constexpr (kPanels > 1) loadWeights<1>(at + stride, step, run_end - input, buffer);
+          multiplyDigit<0>(digits, input);
+          multiplyDigit<1>(digits, input);
+          at += lanes * kRowBytes;
+        }
+        add<0, 0>(scales, runs, n, totals);
+        if constexpr (kPanels > 1) add<0, 1>(scales, runs, n, totals);
+        if constexpr (kRegisters > 1) add<1, 0>(scales, runs, n, totals);
+      }
+    }
+    store(totals);
+  }
+};
+
+template <class Unit, DType kType, int kRows>
+void panelProduct(const PanelArgs& args) {
+  constexpr int kMost = panelsAtOnce(kRows);
+  static constexpr Palette whole = paletteOf(kRows, 64), half = paletteOf(kRows, 32);
+  Unit::configure(args.group < 64 ? half : whole);
+  auto* next = static_cast<const std::byte*>(args.next);
+  auto* panels = static_cast<const std::byte*>(args.panels);
+  int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
+  for (int64_t col = 0; left > 0;) {
+    const int64_t now = std::min<int64_t>(left, kMost);
+    if (now == kMost) {
+      Block<Unit, kType, kRows, kMost>{args, col, panels}.run(next);
+    } else {
+      Block<Unit, kType, kRows, 1>{args, col, panels}.run(next);
+    }
+    left -= now;
+    col += now * kPanelCols;
+    panels += now * args.panel_stride;
+  }
+}
+
+template <class Unit, DType kType, int kRun, int... kRows>
+constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  PanelKernels kernels;
+  kernels.max_rows = kTileRows;
+  kernels.pack = &Unit::template packFixed<kType, kRun>;
+  kernels.element_bytes = 2;
+  kernels.unit_inputs = kFixedRun;
+  kernels.unit_extra = sizeof(FixedRuns);
+  kernels.fixed_run = kRun;
+  ((kernels.run[kRows + 1] = &panelProduct<Unit, kType, kRows + 1>), ...);
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / panelsAtOnce(kRows + 1)), ...);
+  kernels.scale_columns = &Unit::scaleColumns;
+  return kernels;
+}
+
+template <class Unit, DType kType, int kRun>
+inline constexpr PanelKernels kKernels = makeKernels<Unit, kType, kRun>(std::make_integer_sequence<int, kTileRows>());
+
+template <class Unit, DType kType>
+const PanelKernels* kernelsOf(int64_t run) {
+  return run == 32 ? &kKernels<Unit, kType, 32> : run == 64 ? &kKernels<Unit, kType, 64> : &kKernels<Unit, kType, 128>;
+}
+
+}  // namespace chorus::tiles::quantised

@@ -1,0 +1,247 @@
+// The kernels of int8 and int4 by AMX on emulated registers: bit for bit plain integer arithmetic, on every machine.
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include "kernels/linear/emulated_tiles.h"
+#include "kernels/linear/fixed_reference.h"
+#include "kernels/linear/linear.h"
+#include "kernels/linear/panel_formats.h"
+#include "kernels/linear/tile_quantised-inl.h"
+#include "kernels/test_util.h"
+
+namespace chorus {
+namespace {
+
+using kernel_test::FixedRow;
+using kernel_test::Values;
+
+// TDPBSUD as Intel's manual writes it, and what the kernels do beside tiles in plain C++.
+struct EmulatedQuantised : tiles::EmulatedTiles {
+  template <int kSums, int kRows, int kWeights>
+  static void multiplyInt8() {
+    static_assert(kSums != kRows && kSums != kWeights && kRows != kWeights);
+    Register& sums = used<kSums>();
+    const Register &rows = used<kRows>(), &weights = used<kWeights>();
+    const tiles::Palette& p = state().palette;
+    require(p.rows[kSums] == p.rows[kRows] && p.row_bytes[kRows] / 4 == p.rows[kWeights] &&
+                p.row_bytes[kSums] == p.row_bytes[kWeights] && p.row_bytes[kRows] % 4 == 0,
+            "TDPBSUD: registers that do not fit each other");
+    for (int m = 0; m < p.rows[kSums]; ++m) {
+      for (int n = 0; n < p.row_bytes[kSums] / 4; ++n) {
+        std::byte* at = sums.bytes + m * tiles::kRowBytes + n * 4;
+        int32_t sum;
+        std::memcpy(&sum, at, sizeof sum);
+        for (int k = 0; k < p.row_bytes[kRows]; ++k) {
+          const auto a = static_cast<int8_t>(rows.bytes[m * tiles::kRowBytes + k]);
+          const auto b = static_cast<uint8_t>(weights.bytes[k / 4 * tiles::kRowBytes + n * 4 + k % 4]);
+          sum += a * b;
+        }
+        std::memcpy(at, &sum, sizeof sum);
+      }
+    }
+  }
+  static void nibbles(const std::byte* lanes, std::byte* even, std::byte* odd) {
+    for (int i = 0; i < 64; ++i) {
+      even[i] = lanes[i] & std::byte{15};
+      odd[i] = lanes[i] >> 4;
+    }
+  }
+  static void addRun(const std::byte* high, const std::byte* low, int32_t correction, float scale,
+                     const std::byte* weight_scales, DType scale_dtype, float* total) {
+    for (size_t c = 0; c < kPanelCols; ++c) {
+      int32_t h, l;
+      std::memcpy(&h, high + 4 * c, sizeof h);
+      std::memcpy(&l, low + 4 * c, sizeof l);
+      const auto value = static_cast<float>(int64_t{h} * 256 + l + correction) * scale;
+      total[c] = std::fma(loadAsFloat(weight_scales, scale_dtype, c), value, total[c]);
+    }
+  }
+  template <DType kType, int kRun>
+  static void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
+    auto* dst = static_cast<std::byte*>(tile);
+    for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes) {
+      auto* digits = reinterpret_cast<FixedDigits*>(dst);
+      auto* runs = reinterpret_cast<FixedRuns*>(digits + count);
+      std::memset(dst, 0, static_cast<size_t>(count * kFixedBytes));
+      for (int r = 0; r < count; ++r) {
+        const int64_t some = std::min(kFixedRun, inputs - i);
+        const FixedRow row(rows[r] + i, some, kRun);
+        for (int64_t input = 0; input < some; ++input) {
+          const int fixed = row.fixed[static_cast<size_t>(input)];
+          const int64_t n = input / kRun;
+          // Of eight int4 inputs, where this one stands.
+          const auto* place = std::find(kFixedOrder, kFixedOrder + 8, input % 8);
+          const int64_t at = kType == DType::kInt4 ? input / 8 * 8 + (place - kFixedOrder) : input;
+          digits[r].low[at] = static_cast<int8_t>(fixed & 255);
+          digits[r].high[at] = static_cast<int8_t>((fixed - digits[r].low[at]) / 256);
+          runs[r].scale[n] = row.scale[static_cast<size_t>(n)];
+          runs[r].correction[n] -= fixedBias(kType) * fixed;
+        }
+      }
+    }
+  }
+};
+
+const PanelKernels& emulated(const WeightFormat& format) {
+  namespace quantised = tiles::quantised;
+  return format.dtype == DType::kInt8 ? *quantised::kernelsOf<EmulatedQuantised, DType::kInt8>(fixedRun(format))
+                                      : *quantised::kernelsOf<EmulatedQuantised, DType::kInt4>(fixedRun(format));
+}
+
+// Memory that ends where no access is allowed.
+class Guarded {
+ public:
+  explicit Guarded(size_t bytes) : size_((bytes + kPage - 1) / kPage * kPage + kPage) {
+    begin_ =
+        static_cast<std::byte*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(::mprotect(begin_ + size_ - kPage, kPage, PROT_NONE), 0);
+    data_ = begin_ + size_ - kPage - bytes;
+  }
+  ~Guarded() { ::munmap(begin_, size_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  size_t size_;
+  std::byte* begin_;
+  std::byte* data_;
+};
+
+// x [rows, in] times integers [out, in], packed; the plain form is read back from the packed one, whose own test is
+// that of packRows.
+struct Problem {
+  int rows;
+  int64_t in, out;
+  WeightFormat format;
+  std::vector<float> x;
+  Guarded panels;
+  std::vector<int> integers;
+  std::vector<float> scales;
+
+  Problem(Values& values, const WeightFormat& f, int num_rows, int64_t inputs, int64_t outputs)
+      : rows(num_rows),
+        in(inputs),
+        out(outputs),
+        format(f),
+        x(values.reals(rows * in)),
+        panels(static_cast<size_t>(packedBytes(format, out, in))) {
+    const int64_t groups = format.group > 0 ? (in + format.group - 1) / format.group : 1;
+    std::vector<uint8_t> bytes(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(values.integer(0, 255));
+    packRows(bytes.data(), format, out, in, 0, panels.data());
+    // All scales 1 first: what is read back then are the integers.
+    const std::vector<float> ones(static_cast<size_t>(out * groups), 1.0f);
+    packScales(ones.data(), DType::kFloat32, format, out, in, 0, panels.data());
+    std::vector<float> row(static_cast<size_t>(in));
+    for (int64_t o = 0; o < out; ++o) {
+      unpackRow({panels.data(), format, out, in}, o, row.data());
+      for (const float value : row) integers.push_back(static_cast<int>(value));
+    }
+    const auto given = kernel_test::asDtype(values.reals(out * groups, 0.005f, 0.02f), format.scale_dtype);
+    packScales(given.data(), format.scale_dtype, format, out, in, 0, panels.data());
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t i = 0; i < in; ++i) {
+        const int64_t group = format.group > 0 ? i / format.group : 0;
+        scales.push_back(loadAsFloat(given.data(), format.scale_dtype, static_cast<size_t>(o * groups + group)));
+      }
+    }
+  }
+};
+
+constexpr int64_t kAround = 20;  // floats after each row of y
+
+void expectPlainIntegers(const Problem& p, Values& values, bool accumulate, int64_t skip, int64_t split) {
+  const PanelKernels& kernels = emulated(p.format);
+  Guarded tile(static_cast<size_t>(p.rows * kernels.rowBytes(p.in)));
+  std::vector<const float*> rows;
+  for (int r = 0; r < p.rows; ++r) rows.push_back(p.x.data() + r * p.in);
+  kernels.pack(rows.data(), p.rows, p.in, tile.data());
+  const auto before = values.reals(p.rows * (p.out + kAround));
+  auto y = before;
+  std::vector<float*> to;
+  for (int r = 0; r < p.rows; ++r) to.push_back(y.data() + r * (p.out + kAround));
+  for (int64_t i = 0; i < p.in; i += split) {
+    PanelArgs args;
+    args.x = tile.data() + p.rows * kernels.rowBytes(i);
+    args.inputs = std::min(split, p.in - i);
+    args.panels = p.panels.data() + panelBytes(p.format, i);
+    args.panel_stride = panelBytes(p.format, p.in);
+    args.group = packedGroup(p.format);
+    args.scale_dtype = p.format.scale_dtype;
+    args.y = to.data();
+    args.skip = skip;
+    args.cols = p.out;
+    args.accumulate = accumulate || i > 0;
+    args.stream = accumulate;
+    kernels.run[p.rows](args);
+  }
+  for (int r = 0; r < p.rows; ++r) {
+    const FixedRow fixed(rows[static_cast<size_t>(r)], p.in, fixedRun(p.format));
+    for (int64_t o = 0; o < p.out + kAround; ++o) {
+      const auto at = static_cast<size_t>(r * (p.out + kAround) + o);
+      float expected = before[at];
+      if (o >= skip && o < p.out) {
+        expected = fixed.dot(&p.integers[static_cast<size_t>(o * p.in)], &p.scales[static_cast<size_t>(o * p.in)],
+                             accumulate ? before[at] : 0.0f);
+      }
+      ASSERT_EQ(y[at], expected) << p.rows << " rows, " << p.in << " -> " << p.out << ", row " << r << " column " << o;
+    }
+  }
+}
+
+class TileQuantisedTest : public testing::TestWithParam<WeightFormat> {};
+
+TEST_P(TileQuantisedTest, EveryNumberOfRowsHasTheBitsOfPlainIntegers) {
+  Values values;
+  for (int rows = 1; rows <= tiles::kTileRows; ++rows) {
+    for (const int64_t in : {1, 5, 9, 31, 64, 65, 127, 130, 203}) {
+      const int64_t out = rows % 3 == 0 ? 50 : rows % 3 == 1 ? 17 : 32;
+      const Problem p(values, GetParam(), rows, in, out);
+      const bool accumulate = in % 2 == 0;
+      expectPlainIntegers(p, values, accumulate, accumulate ? rows % 16 : 0, in);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(TileQuantisedTest, CallsOverMultiplesOfAScaleRunAreOneChain) {
+  Values values;
+  for (const int rows : {1, 16, 21}) {
+    expectPlainIntegers(Problem(values, GetParam(), rows, 2 * kScaleRun + 70, 33), values, false, 0, kScaleRun);
+  }
+}
+
+#if defined(__x86_64__)
+// The processor's kernels are the same templates.
+TEST_P(TileQuantisedTest, TheProcessorsKernelsAreOfTheSameShape) {
+  const int64_t run = fixedRun(GetParam());
+  const PanelKernels& processor = GetParam().dtype == DType::kInt8 ? *int8TileKernels(run) : *int4TileKernels(run);
+  const PanelKernels& ours = emulated(GetParam());
+  EXPECT_EQ(processor.max_rows, ours.max_rows);
+  EXPECT_EQ(processor.fixed_run, ours.fixed_run);
+  EXPECT_EQ(processor.rowBytes(1000), ours.rowBytes(1000));
+  for (int rows = 1; rows <= processor.max_rows; ++rows) {
+    EXPECT_NE(processor.run[rows], nullptr);
+    EXPECT_EQ(processor.passes[rows], ours.passes[rows]);
+  }
+}
+#endif
+
+std::vector<WeightFormat> formats() {
+  std::vector<WeightFormat> all;
+  for (const DType dtype : {DType::kInt8, DType::kInt4}) {
+    for (const int64_t group : {0, 32, 64, 128}) {
+      all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16});
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Formats, TileQuantisedTest, testing::ValuesIn(formats()), [](const auto& info) {
+  return fmt::format("{}_{}", dtypeName(info.param.dtype), info.param.group);
+});
+
+}  // namespace
+}  // namespace chorus
