@@ -14,28 +14,28 @@ struct alignas(64) Palette {
 
 float tileChains(int64_t rounds, float start) {
   static constexpr Palette palette;
-  amx::configureOnce(&palette);
+  amx::Tiles::configure(&palette);
   alignas(64) float memory[16][16];
   for (auto& row : memory) {
     for (float& value : row) value = start;
   }
-  amx::load<0>(memory, 64);
-  amx::load<1>(memory, 64);
-  amx::load<2>(memory, 64);
-  amx::load<3>(memory, 64);
-  amx::load<4>(memory, 64);
-  amx::load<5>(memory, 64);
-  amx::load<6>(memory, 64);
-  amx::load<7>(memory, 64);
+  amx::Tiles::load<0>(memory, 64);
+  amx::Tiles::load<1>(memory, 64);
+  amx::Tiles::load<2>(memory, 64);
+  amx::Tiles::load<3>(memory, 64);
+  amx::Tiles::load<4>(memory, 64);
+  amx::Tiles::load<5>(memory, 64);
+  amx::Tiles::load<6>(memory, 64);
+  amx::Tiles::load<7>(memory, 64);
   for (int64_t round = 0; round < rounds; ++round) {
-    amx::multiplyBf16<0, 4, 6>();
-    amx::multiplyBf16<1, 4, 7>();
-    amx::multiplyBf16<2, 5, 6>();
-    amx::multiplyBf16<3, 5, 7>();
+    amx::Tiles::multiplyBf16<0, 4, 6>();
+    amx::Tiles::multiplyBf16<1, 4, 7>();
+    amx::Tiles::multiplyBf16<2, 5, 6>();
+    amx::Tiles::multiplyBf16<3, 5, 7>();
   }
-  amx::store<0>(memory, 64);
+  amx::Tiles::store<0>(memory, 64);
   float sum = memory[0][0];
-  amx::store<3>(memory, 64);
+  amx::Tiles::store<3>(memory, 64);
   return sum + memory[0][0];
 }
 }  // namespace

@@ -3,10 +3,13 @@
 #if defined(__x86_64__)
 namespace chorus::amx {
 
-void configureOnce(const void* palette) {
+void Tiles::configure(const void* palette) {
   static thread_local const void* current = nullptr;
   if (current == palette) return;
-  configure(palette);
+  struct Bytes {
+    char bytes[64];
+  };
+  __asm__ volatile("ldtilecfg %0" ::"m"(*static_cast<const Bytes*>(palette)));
   current = palette;
 }
 

@@ -42,7 +42,9 @@ struct EmulatedTiles {
     return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
   }
 
-  static void configure(const Palette& palette) {
+  static void configure(const void* memory) {
+    Palette palette;
+    std::memcpy(&palette, memory, sizeof palette);
     require(palette.palette == 1 && palette.start_row == 0, "LDTILECFG: palette 1 from row 0");
     for (int i = 0; i < 16; ++i) {
       const bool used = palette.rows[i] != 0 || palette.row_bytes[i] != 0;
@@ -84,7 +86,7 @@ struct EmulatedTiles {
   }
   // Fused multiply-adds rounded to nearest even, denormals flushed on the way in and out.
   template <int kSums, int kRows, int kWeights>
-  static void multiply() {
+  static void multiplyBf16() {
     static_assert(kSums != kRows && kSums != kWeights && kRows != kWeights);
     Register& sums = used<kSums>();
     const Register &rows = used<kRows>(), &weights = used<kWeights>();

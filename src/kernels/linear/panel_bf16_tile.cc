@@ -12,24 +12,7 @@ CHORUS_BEGIN_DOT_CODE
 namespace chorus {
 namespace {
 
-struct ProcessorTiles {
-  static void configure(const tiles::Palette& palette) { amx::configureOnce(&palette); }
-  template <int kTile>
-  static HWY_INLINE void load(const void* memory, int64_t stride) {
-    amx::load<kTile>(memory, stride);
-  }
-  template <int kTile>
-  static HWY_INLINE void store(void* memory, int64_t stride) {
-    amx::store<kTile>(memory, stride);
-  }
-  template <int kTile>
-  static HWY_INLINE void zero() {
-    amx::zero<kTile>();
-  }
-  template <int kSums, int kRows, int kWeights>
-  static HWY_INLINE void multiply() {
-    amx::multiplyBf16<kSums, kRows, kWeights>();
-  }
+struct ProcessorTiles : amx::Tiles {
   // Up to 32 floats, padded with zeros to a multiple of 4.
   static HWY_INLINE void round(const float* row, int64_t count, std::byte* dst) {
     const auto low = static_cast<__mmask16>((1u << std::min<int64_t>(count, 16)) - 1);

@@ -11,24 +11,7 @@ HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 namespace chorus {
 namespace {
 
-struct QuantisedTiles {
-  static void configure(const tiles::Palette& palette) { amx::configureOnce(&palette); }
-  template <int kTile>
-  static HWY_INLINE void load(const void* memory, int64_t stride) {
-    amx::load<kTile>(memory, stride);
-  }
-  template <int kTile>
-  static HWY_INLINE void store(void* memory, int64_t stride) {
-    amx::store<kTile>(memory, stride);
-  }
-  template <int kTile>
-  static HWY_INLINE void zero() {
-    amx::zero<kTile>();
-  }
-  template <int kSums, int kRows, int kWeights>
-  static HWY_INLINE void multiplyInt8() {
-    amx::multiplyInt8<kSums, kRows, kWeights>();
-  }
+struct QuantisedTiles : amx::Tiles {
   // Sixteen lanes' even and odd nibbles, a byte each.
   static HWY_INLINE void nibbles(const std::byte* lanes, std::byte* even, std::byte* odd) {
     const __m512i all = _mm512_loadu_si512(lanes), mask = _mm512_set1_epi32(0x0f0f0f0f);

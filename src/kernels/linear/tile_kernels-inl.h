@@ -140,8 +140,8 @@ struct Block {
   }
   template <int kPanel>
   HWY_INLINE void multiply() const {
-    Unit::template multiply<sumsAt(0, kPanel), rowsAt(0), weightsAt(kPanel)>();
-    if constexpr (kRegisters > 1) Unit::template multiply<sumsAt(1, kPanel), rowsAt(1), weightsAt(kPanel)>();
+    Unit::template multiplyBf16<sumsAt(0, kPanel), rowsAt(0), weightsAt(kPanel)>();
+    if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, kPanel), rowsAt(1), weightsAt(kPanel)>();
   }
   // 32 inputs where they stand.
   HWY_INLINE void multiplyWhole(const std::byte* x, const std::byte* w, int64_t panel_stride, int64_t stride) const {
@@ -212,7 +212,7 @@ template <class Unit, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette palette = paletteOf(kRows);
-  Unit::configure(palette);
+  Unit::configure(&palette);
   auto* next = static_cast<const std::byte*>(args.next);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;

@@ -89,7 +89,8 @@ struct Block {
       std::memcpy(&buffer, lanes, static_cast<size_t>(count * kRowBytes));
     }
     const int64_t filled = count * kLaneInputs / 4 * kRowBytes;
-    std::memset(buffer.bytes + filled, 0, static_cast<size_t>(inputs / 4 * kRowBytes - filled));
+    const int64_t empty = inputs / 4 * kRowBytes - filled;
+    if (empty > 0) std::memset(buffer.bytes + filled, 0, static_cast<size_t>(empty));
     Unit::template load<weightsAt(kPanel)>(&buffer, kRowBytes);
   }
   template <int kDigit>
@@ -174,7 +175,7 @@ template <class Unit, DType kType, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette whole = paletteOf(kRows, 64), half = paletteOf(kRows, 32);
-  Unit::configure(args.group < 64 ? half : whole);
+  Unit::configure(args.group < 64 ? &half : &whole);
   auto* next = static_cast<const std::byte*>(args.next);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
