@@ -9,10 +9,11 @@
 
 namespace chorus {
 
-inline constexpr int kAttentionTileRows = 12;  // of any instruction set, at most
+inline constexpr int kAttentionTileRows = 16;  // of any instruction set, at most
 
 // y[r][c] = factors[r] y[r][c] + x[r] . w[c] for whole panels of 16 columns, each element one chain of multiply-adds
-// (or dot products of input pairs) over ascending inputs, so that a result does not depend on the number of rows.
+// (or dot products of input pairs; AMX adds 32 inputs at a time) over ascending inputs, so that a result depends
+// neither on the number of rows nor on inputs that are zeros.
 struct AttentionProduct {
   const void* x = nullptr;  // see AttentionProducts::pack
   int64_t inputs = 0;
@@ -50,10 +51,15 @@ IsaTable<const AttentionProducts*> f32AttentionProducts();
 IsaTable<const AttentionProducts*> f16AttentionProducts();
 IsaTable<const AttentionProducts*> bf16AttentionProducts();
 #if defined(__x86_64__)
-const AttentionProducts* bf16DotAttentionProducts();  // Isa::kAvx512Bf16
+const AttentionProducts* bf16DotAttentionProducts();   // Isa::kAvx512Bf16
+const AttentionProducts* bf16TileAttentionProducts();  // Isa::kAmx
 #endif
 
 // A tile of floats.
 void packAttentionTile(const float* const* rows, int count, int64_t inputs, void* dst);
+#if defined(__x86_64__)
+// A tile of bfloat16, by AVX-512 BF16: denormals become zeros.
+void packRoundedAttentionTile(const float* const* rows, int count, int64_t inputs, void* dst);
+#endif
 
 }  // namespace chorus

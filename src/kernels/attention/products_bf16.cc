@@ -18,7 +18,8 @@ HWY_AFTER_NAMESPACE();
 namespace chorus {
 IsaTable<const AttentionProducts*> bf16AttentionProducts() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const AttentionProducts*, bf16Products, {Isa::kAvx512Bf16, bf16DotAttentionProducts()});
+  CHORUS_ISA_TABLE_AND(const AttentionProducts*, bf16Products, {Isa::kAvx512Bf16, bf16DotAttentionProducts()},
+                       {Isa::kAmx, bf16TileAttentionProducts()});
 #else
   CHORUS_ISA_TABLE(const AttentionProducts*, bf16Products);
 #endif

@@ -7,14 +7,8 @@
 
 CHORUS_BEGIN_DOT_CODE
 namespace chorus {
-namespace {
 
-// Accumulators, weights and a broadcast fill the registers, and at least eight accumulators hide a dot product's
-// latency. A run's keys, or values of a head of 64, are whole passes over the tile.
-constexpr int attentionPanels(int rows) { return rows <= 4 ? 4 : 2; }
-constexpr int64_t kPanelBytes = kPanelCols * 4;
-
-void packRounded(const float* const* rows, int count, int64_t inputs, void* dst) {
+void packRoundedAttentionTile(const float* const* rows, int count, int64_t inputs, void* dst) {
   auto* to = static_cast<std::byte*>(dst);
   for (int64_t piece = 0; piece < inputs; piece += kAttentionRun) {
     for (int r = 0; r < count; ++r) {
@@ -28,6 +22,14 @@ void packRounded(const float* const* rows, int count, int64_t inputs, void* dst)
     }
   }
 }
+
+namespace {
+
+// Accumulators, weights and a broadcast fill the registers, and at least eight accumulators hide a dot product's
+// latency. A run's keys, or values of a head of 64, are whole passes over the tile.
+constexpr int kTileRows = 12;
+constexpr int attentionPanels(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int64_t kPanelBytes = kPanelCols * 4;
 
 // One input pair of every row. mask: of the pair, whose second half may be nobody's.
 template <bool kLast, int kRows, int kPanels>
@@ -90,8 +92,8 @@ void product(const AttentionProduct& args) {
 template <int... kRows>
 constexpr AttentionProducts makeProducts(std::integer_sequence<int, kRows...>) {
   AttentionProducts products;
-  products.max_rows = kAttentionTileRows;
-  products.pack = &packRounded;
+  products.max_rows = kTileRows;
+  products.pack = &packRoundedAttentionTile;
   products.element_bytes = 2;
   ((products.run[kRows + 1] = &product<kRows + 1>), ...);
   return products;
@@ -99,7 +101,7 @@ constexpr AttentionProducts makeProducts(std::integer_sequence<int, kRows...>) {
 }  // namespace
 
 const AttentionProducts* bf16DotAttentionProducts() {
-  static constexpr AttentionProducts products = makeProducts(std::make_integer_sequence<int, kAttentionTileRows>());
+  static constexpr AttentionProducts products = makeProducts(std::make_integer_sequence<int, kTileRows>());
   return &products;
 }
 
