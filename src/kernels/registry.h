@@ -22,7 +22,8 @@ std::vector<BenchCase> benchCasesOf(Op op);
 bool isAvailable(const Variant& variant);
 
 // What runs the op where `isa` is chosen (none: on the reference backend) and the weights are of `weights`:
-// of the variants that read this format the last whose set isa includes.
+// of the variants that read this format the last whose set isa includes. int8 and int4 as 16-bit models have them:
+// those of float32 models keep their inputs (linearIsa).
 Variant defaultVariant(Op op, std::optional<Isa> isa, DType weights);
 
 }  // namespace chorus

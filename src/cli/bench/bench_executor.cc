@@ -18,7 +18,7 @@
 #include "cli/bench/throughput.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
-#include "kernels/registry.h"
+#include "kernels/linear/linear.h"
 #include "kernels/roofline.h"
 #include "lora/source_peft.h"
 
@@ -44,9 +44,8 @@ void raise(Roof& best, const Roof& roof) {
 // The set by which the engine's linears are multiplied.
 Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
   const auto quantised = weightQuantisation(engine.config());
-  const DType weights = quantised ? quantised->format.dtype : engine.config().dtype;
   const Isa isa = args.isa.empty() ? defaultIsa() : requireIsa(args.isa);
-  return defaultVariant(Op::kLinear, isa, weights).isa.value_or(isa);
+  return linearIsa(isa, quantised ? quantised->format : WeightFormat(engine.config().dtype));
 }
 
 // On threads of its own, so that the executor's sleep meanwhile.

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/amx_tiles.h"
+#include "kernels/linear/panel_kernels.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 #include "kernels/attention/products_tile-inl.h"

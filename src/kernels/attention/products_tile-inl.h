@@ -33,7 +33,8 @@ constexpr Palette paletteOf(int rows) {
 
 // The first `left` inputs at w, fewer than a register's, then zeros: the other half of the last pair, and what lies
 // past it, may be anything.
-inline void gatherWeights(const std::byte* w, int64_t stride, int64_t left, Buffer& buffer) {
+template <class Unit>
+HWY_INLINE void gatherInputs(const std::byte* w, int64_t stride, int64_t left, Buffer& buffer) {
   std::memset(&buffer, 0, sizeof buffer);
   for (int64_t pair = 0; pair < left / 2; ++pair) std::memcpy(buffer.row(pair), w + pair * stride, kRowBytes);
   if (left % 2 == 0) return;
@@ -58,7 +59,7 @@ HWY_INLINE void multiplyPanels(const std::byte* w, int64_t stride, int64_t left,
     Unit::template load<weightsAt(kPanel)>(w, stride);
   } else {
     Buffer buffer;
-    gatherWeights(w, stride, left, buffer);
+    gatherInputs<Unit>(w, stride, left, buffer);
     Unit::template load<weightsAt(kPanel)>(&buffer, kRowBytes);
   }
   Unit::template multiplyBf16<kPanel, kRowsAt, weightsAt(kPanel)>();

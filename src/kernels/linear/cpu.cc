@@ -278,6 +278,8 @@ int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights) {
   return isa ? panelKernels(*isa, weights).fixed_run : 0;
 }
 
+Isa linearIsa(Isa isa, const WeightFormat& weights) { return selectKernel(panelKernels(weights), isa).isa; }
+
 std::vector<Variant> linearVariants() {
   std::vector<Variant> variants;
   for (const DType dtype : panelFormats()) {

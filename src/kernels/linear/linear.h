@@ -65,6 +65,9 @@ DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 // or by that type.
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
+// The set whose kernels multiply weights of this format where `isa` is chosen.
+Isa linearIsa(Isa isa, const WeightFormat& weights);
+
 namespace reference {
 void linear(const LinearArgs& args);
 }

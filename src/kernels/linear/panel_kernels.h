@@ -21,7 +21,8 @@ inline constexpr int kPanelsInTurn = 2;
 // fall between groups and at a multiple of kFixedRun.
 struct PanelArgs {
   const void* x = nullptr;  // packed tile, see PanelKernels::pack
-  // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32, or all of them.
+  // Inputs that each call of `pack` took, kPanelCols at least; 0: multiples of 32 (fixed point: of
+  // kFixedRun), or all of them.
   int64_t x_piece = 0;
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
@@ -79,7 +80,7 @@ std::span<const DType> panelFormats();
 // Bytes from an input (or pair) to the next in a packed weight of a float format.
 inline int64_t packedInputStride(DType dtype) { return dtype == DType::kFloat16 ? 32 : 64; }
 
-// Elements of a tile.
+// Elements of a tile that is not in fixed point.
 inline int64_t tileSize(int rows, int64_t inputs) { return (inputs + 3) / 4 * 4 * rows; }
 
 }  // namespace chorus

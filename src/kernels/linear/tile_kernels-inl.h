@@ -69,7 +69,7 @@ void pack(const float* const* rows, int count, int64_t inputs, void* tile) {
 // One product's worth of memory, moved where registers cannot read or write it in place.
 struct alignas(64) Buffer {
   std::byte bytes[kRegisterRows * kRowBytes];
-  std::byte* row(int64_t r) { return bytes + r * kRowBytes; }
+  HWY_INLINE std::byte* row(int64_t r) { return bytes + r * kRowBytes; }
 };
 
 // Inputs from i on, 32 or what is left of them, of rows [first, first + count) of a tile of kRows.

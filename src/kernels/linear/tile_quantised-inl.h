@@ -18,7 +18,7 @@ constexpr int rowsAt(int rows) { return 4 + rows; }
 constexpr int weightsAt(int panel) { return 6 + panel; }
 
 // Inputs of one product: a register's, or a run where it is shorter.
-constexpr int64_t productInputs(int64_t run) { return std::min<int64_t>(run, 64); }
+HWY_INLINE constexpr int64_t productInputs(int64_t run) { return std::min<int64_t>(run, 64); }
 
 constexpr Palette paletteOf(int rows, int64_t inputs) {
   Palette palette;
