@@ -1,11 +1,11 @@
 // The kernels of AMX on emulated registers: every machine tests what few can run. On a machine with AMX LinearTest runs
 // them on the processor's.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <limits>
 
+#include "kernels/guarded_memory.h"
 #include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
@@ -14,33 +14,11 @@
 namespace chorus {
 namespace {
 
+using kernel_test::Guarded;
 using kernel_test::Values;
 using tiles::EmulatedTiles;
 
 constexpr const PanelKernels& kKernels = tiles::kKernels<EmulatedTiles>;
-
-// Memory that ends where no access is allowed.
-class Guarded {
- public:
-  explicit Guarded(size_t bytes) {
-    size_ = (bytes + kPage - 1) / kPage * kPage + kPage;
-    begin_ =
-        static_cast<std::byte*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT_NE(static_cast<void*>(begin_), MAP_FAILED);
-    EXPECT_EQ(::mprotect(begin_ + size_ - kPage, kPage, PROT_NONE), 0);
-    data_ = begin_ + size_ - kPage - bytes;
-  }
-  ~Guarded() { ::munmap(begin_, size_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-  std::byte* begin_;
-  std::byte* data_;
-  size_t size_;
-};
 
 std::vector<float> rounded(std::vector<float> values) {
   const auto bytes = kernel_test::asDtype(values, DType::kBFloat16);

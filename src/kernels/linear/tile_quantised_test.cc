@@ -1,8 +1,7 @@
 // The kernels of int8 and int4 by AMX on emulated registers: bit for bit plain integer arithmetic, on every machine.
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
+#include "kernels/guarded_memory.h"
 #include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
@@ -14,6 +13,7 @@ namespace chorus {
 namespace {
 
 using kernel_test::FixedRow;
+using kernel_test::Guarded;
 using kernel_test::Values;
 
 // TDPBSUD as Intel's manual writes it, and what the kernels do beside tiles in plain C++.
@@ -88,27 +88,6 @@ const PanelKernels& emulated(const WeightFormat& format) {
   return format.dtype == DType::kInt8 ? *quantised::kernelsOf<EmulatedQuantised, DType::kInt8>(fixedRun(format))
                                       : *quantised::kernelsOf<EmulatedQuantised, DType::kInt4>(fixedRun(format));
 }
-
-// Memory that ends where no access is allowed.
-class Guarded {
- public:
-  explicit Guarded(size_t bytes) : size_((bytes + kPage - 1) / kPage * kPage + kPage) {
-    begin_ =
-        static_cast<std::byte*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT_EQ(::mprotect(begin_ + size_ - kPage, kPage, PROT_NONE), 0);
-    data_ = begin_ + size_ - kPage - bytes;
-  }
-  ~Guarded() { ::munmap(begin_, size_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-  size_t size_;
-  std::byte* begin_;
-  std::byte* data_;
-};
 
 // x [rows, in] times integers [out, in], packed; the plain form is read back from the packed one, whose own test is
 // that of packRows.
