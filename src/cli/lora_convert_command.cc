@@ -40,8 +40,10 @@ constexpr const char* kFooter =
 void runLoraConvert(const LoraConvertArguments& arguments) {
   initLogging(arguments.verbose ? "debug" : "info");
   const LoraConversion done = convertLora(arguments.in_file, arguments.out_dir, *dtypeFromName(arguments.storage_type));
-  if (done.uses_dora) {
-    log::warn("{}: a DoRA adapter: its magnitudes are taken as chorus dora-normalize has made them", arguments.in_file);
+  if (done.lacks_norms) {
+    log::warn(
+        "{}: a DoRA adapter whose magnitudes are taken as they are; a server needs those of chorus dora-normalize",
+        arguments.in_file);
   }
   log::info("{}: {} rows of up to {} values, {}", arguments.out_dir, done.rows, done.longest, arguments.storage_type);
 }

@@ -8,6 +8,7 @@
 #include "cli/bench/bench_command.h"
 #include "cli/build_command.h"
 #include "cli/convert_command.h"
+#include "cli/dora_normalize_command.h"
 #include "cli/inspect_command.h"
 #include "cli/lora_convert_command.h"
 #include "cli/run_command.h"
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   chorus::addConvertCommand(app);
   chorus::addBuildCommand(app);
   chorus::addLoraConvertCommand(app);
+  chorus::addDoraNormalizeCommand(app);
   chorus::addRunCommand(app);
   chorus::addServeCommand(app);
   chorus::addTextCommands(app);

@@ -182,7 +182,7 @@ LoraConversion convertLora(const fs::path& adapter_dir, const fs::path& output_d
   for (const Row& row : rows) weights_file.append(packer.pack(row));
   weights_file.finish();
   staged.publish();
-  return {std::ssize(rows), static_cast<int64_t>(longest), adapter.uses_dora};
+  return {std::ssize(rows), static_cast<int64_t>(longest), adapter.uses_dora && !adapter.is_normalised};
 }
 
 }  // namespace chorus

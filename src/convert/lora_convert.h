@@ -12,9 +12,9 @@ inline constexpr const char* kLoraConfigFile = "model.lora_config.npy";
 inline constexpr const char* kLoraWeightsFile = "model.lora_weights.npy";
 
 struct LoraConversion {
-  int64_t rows = 0;     // modules times layers
-  int64_t longest = 0;  // values of a row
-  bool uses_dora = false;
+  int64_t rows = 0;          // modules times layers
+  int64_t longest = 0;       // values of a row
+  bool lacks_norms = false;  // a DoRA adapter that does not say that its magnitudes are normalised (dora_normalize.h)
 };
 
 // Writes into output_dir, which appears whole or not at all and may be an earlier result:

@@ -106,7 +106,7 @@ TEST_F(LoraConvertTest, EveryGoldenIsWhatTorchAndNumpyMakeOfIt) {
 
 TEST_F(LoraConvertTest, RowsHoldAThenBTimesItsScaleThenZeros) {
   tensors_[q_ + "lora_B.weight"] = {{1, 2}, {-1, 2}};
-  EXPECT_FALSE(convert().uses_dora);
+  EXPECT_FALSE(convert().lacks_norms);
   EXPECT_THAT(read<int32_t>(kLoraConfigFile), ElementsAre(kAttnQ, 0, 2, 0, kAttnV, 1, 2, 0));
   EXPECT_THAT(shape_, ElementsAre(1, 2, 4));
   EXPECT_THAT(read<float>(kLoraWeightsFile), ElementsAre(1, 2, 3, 4, 5, 6, -2, 4, 0, 0, 0, 0,  //

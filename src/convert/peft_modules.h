@@ -11,6 +11,9 @@
 
 namespace chorus {
 
+// In adapter_config.json of an adapter whose magnitudes are m / ||W + scale B A||; true. Not PEFT's.
+inline constexpr const char* kNormalisedField = "magnitude_is_normalised";
+
 // One adapted linear: y = W x + scale * B (A x), with DoRA each output times its magnitude over the row's norm.
 struct PeftModule {
   std::string name;                         // in the base model: "model.layers.0.self_attn.q_proj"
@@ -28,7 +31,8 @@ struct PeftModule {
 struct PeftModules {
   OrderedJson config;  // adapter_config.json
   bool uses_dora = false;
-  TensorFile weights;  // keeps the views alive
+  bool is_normalised = false;  // magnitudes are divided by the norms already (dora_normalize.h)
+  TensorFile weights;          // keeps the views alive
   // In the order of PyTorch's file, or of the sorted names of a safetensors file, by each module's first tensor.
   std::vector<PeftModule> modules;
 };
