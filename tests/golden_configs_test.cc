@@ -91,7 +91,11 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     executor::ExecutorConfig run = config.executor;
     if (arithmetic.isa) run.isa = std::string(isaName(*arithmetic.isa));
     const auto engine_dir = testEngine(golden_.directory, golden_.dtype, config.build, config.cut);
-    if (config.one_adapter_cache) run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden_, engine_dir);
+    if (config.one_adapter_cache) {
+      auto& peft = run.peftCacheConfig.emplace();
+      peft.hostCacheSize = largestAdapter(golden_, engine_dir);
+      peft.maxAdapterSize = 1;  // the largest of these are smaller than the engine's largest
+    }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));
     loadAdapters(*executor, golden_.adapters.size());
     executor->getLatestIterationStats();  // those of loading are not looked at

@@ -33,6 +33,10 @@ struct PeftCacheConfig {
   SizeType32 numEnsureWorkers = 1;
   std::optional<FloatType> deviceCachePercent;
   std::optional<std::size_t> hostCacheSize;  // bytes; unset: 1 GiB, at most a quarter of what is free
+  // Chorus: capacities in adapters of maxAdapterSize on every module, as NIM gives them; they win over the others. Of
+  // smaller adapters more fit. Unset: by the above.
+  std::optional<SizeType32> maxHostAdapters;
+  std::optional<SizeType32> maxDeviceAdapters;
 };
 
 struct ExecutorConfig {
@@ -67,6 +71,25 @@ struct KvCacheStats {
   FloatType cacheHitRate = 0;      // reused / (reused + missed)
   SizeType32 cachedNumBlocks = 0;  // Chorus: free ones that hold content to reuse
   std::int64_t blockBytes = 0;     // Chorus: of one block, over all layers and ranks
+};
+
+// Chorus: one level of the adapter cache. Counts are since the start.
+struct AdapterCacheLevelStats {
+  SizeType32 residentAdapters = 0;  // those that load among them
+  SizeType32 pinnedAdapters = 0;    // of these, those that requests use or wait for
+  std::int64_t residentBytes = 0;
+  std::int64_t maxBytes = 0;
+  std::int64_t hits = 0;       // an adapter that a request needs was there, or loading for another
+  std::int64_t misses = 0;     // it was not
+  std::int64_t evictions = 0;  // adapters that left for want of room
+};
+
+// Chorus: the adapters that are loaded (host) and those of them that steps can use at once (device), which on the CPU
+// take no memory of their own.
+struct AdapterCacheStats {
+  AdapterCacheLevelStats host, device;
+  std::int64_t loads = 0;  // from a directory or a request's tensors, that ended well
+  std::int64_t failedLoads = 0;
 };
 
 struct IterationStats {
@@ -139,6 +162,8 @@ class Executor {
   MemoryUse getMemoryUse() const;
   // Chorus: the KV pool as the last step left it.
   KvCacheStats getKvCacheStats() const;
+  // Chorus: the adapter cache as the last step left it.
+  AdapterCacheStats getAdapterCacheStats() const;
 
  private:
   class Impl;

@@ -125,6 +125,12 @@ class LoraConfig {
   std::optional<Tensor> config_;
 };
 
+// Chorus: a term of a composition of adapters.
+struct WeightedLora {
+  IdType taskId = 0;
+  FloatType weight = 1.0f;  // finite; may be negative or 0
+};
+
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
@@ -155,6 +161,9 @@ class Request {
   // Added to every row of logits; [vocab] float32, minus infinity bans a token.
   const std::optional<Tensor>& getEmbeddingBias() const { return embeddingBias_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
+  // Chorus: adapters by task id that act together, each with a weight: the sum of weight x scale x B A, which is PEFT's
+  // add_weighted_adapter(combination_type="cat"). Instead of a LoraConfig; an id may stand in it twice. Empty: none.
+  const std::vector<WeightedLora>& getLoraComposition() const { return loraComposition_; }
   std::optional<IdType> getClientId() const { return clientId_; }
   bool getReturnAllGeneratedTokens() const { return returnAllGeneratedTokens_; }
   PriorityType getPriority() const { return priority_; }
@@ -171,6 +180,7 @@ class Request {
   void setStopWords(std::list<VecTokens> v) { stopWords_ = std::move(v); }
   void setEmbeddingBias(Tensor v) { embeddingBias_ = std::move(v); }
   void setLoraConfig(std::optional<LoraConfig> v) { loraConfig_ = std::move(v); }
+  void setLoraComposition(std::vector<WeightedLora> v);
   void setClientId(std::optional<IdType> v) { clientId_ = v; }
   void setReturnAllGeneratedTokens(bool v) { returnAllGeneratedTokens_ = v; }
   void setPriority(PriorityType v);
@@ -188,6 +198,7 @@ class Request {
   std::optional<std::list<VecTokens>> badWords_, stopWords_;
   std::optional<Tensor> embeddingBias_;
   std::optional<LoraConfig> loraConfig_;
+  std::vector<WeightedLora> loraComposition_;
   std::optional<IdType> clientId_;
   bool returnAllGeneratedTokens_ = false;
   PriorityType priority_ = kDefaultPriority;

@@ -30,6 +30,7 @@ class AdapterParts {
     parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)].push_back(part);
   }
   void own(DeviceBuffer memory) { memory_ = std::move(memory); }
+  int32_t layers() const { return static_cast<int32_t>(parts_.size()); }
   size_t bytes() const { return memory_.size(); }
 
  private:
@@ -41,7 +42,9 @@ class AdapterParts {
 struct PreparedAdapter {
   std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
   size_t bytes = 0;                                        // over all of them
+  int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
   std::string content_hash;
+  std::vector<std::shared_ptr<const PreparedAdapter>> members;  // that it points into, where it was composed of others
 };
 
 }  // namespace chorus

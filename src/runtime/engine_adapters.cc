@@ -1,7 +1,5 @@
 #include "runtime/engine_adapters.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
@@ -53,19 +51,12 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
   const Adapter adapter = read(*source);
   source->content_hash = adapter.content_hash;
   source->bytes = ranks_.preparedBytes(adapter);
+  source->elements = adapterElements(adapter);
   return source;
 }
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
   return ranks_.prepareAdapter(read(source));
-}
-
-int64_t widestModuleLayerBytes(const Engine& engine) {
-  int64_t widest = 0;
-  for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
-  }
-  return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }
 
 }  // namespace chorus

@@ -10,6 +10,7 @@
 
 #include "chorus/types.h"
 #include "models/adapter_parts.h"
+#include "runtime/adapter_cache/adapter_size.h"
 
 namespace chorus {
 
@@ -19,9 +20,11 @@ struct AdapterSource {
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
   std::string content_hash;  // equal hashes are one adapter
-  int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  int64_t bytes = 0;     // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  int64_t elements = 0;  // AdapterSize::elements, likewise
 
   bool reloadable() const { return !directory.empty(); }
+  AdapterSize size() const { return {bytes, elements}; }
 };
 
 // Reads, checks and packs. Called on a loader thread; throws Error.
