@@ -42,9 +42,11 @@ class ExecutorEngineTest : public ::testing::Test {
 
   static ExecutorConfig small() {
     ExecutorConfig config;
-    config.numThreads = 1;
-    config.kvCacheConfig.maxTokens = 512;
-    config.peftCacheConfig = PeftCacheConfig{.hostCacheSize = std::size_t{2} << 20};
+    config.setNumThreads(1);
+    config.getKvCacheConfigRef().setMaxTokens(512);
+    PeftCacheConfig adapters;
+    adapters.setHostCacheSize(std::size_t{2} << 20);
+    config.setPeftCacheConfig(adapters);
     return config;
   }
   static std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
@@ -98,22 +100,24 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
   ExecutorConfig config = small();
   EXPECT_EQ(refusal(config), "");
   EXPECT_THAT(refusal(config, ModelType::kENCODER_ONLY), HasSubstr("modelType"));
-  config.maxBatchSize = 5;
+  config.setMaxBatchSize(5);
   EXPECT_THAT(refusal(config), HasSubstr("maxBatchSize 5 is larger than the engine's max_batch_size 4"));
   config = small();
-  config.maxNumTokens = 8;
+  config.setMaxNumTokens(8);
   EXPECT_THAT(refusal(config), HasSubstr("maxNumTokens 8"));
   config = small();
-  config.kvCacheConfig.maxTokens = 100;
+  config.getKvCacheConfigRef().setMaxTokens(100);
   EXPECT_THAT(refusal(config), HasSubstr("maxTokens 100 does not hold one sequence"));
   config = small();
-  config.maxBeamWidth = 2;
+  config.setMaxBeamWidth(2);
   EXPECT_THAT(refusal(config), HasSubstr("maxBeamWidth 2"));
   config = small();
-  config.isa = "sse9";
+  config.setIsa("sse9");
   EXPECT_THAT(refusal(config), HasSubstr("sse9"));
   config = small();
-  config.peftCacheConfig->deviceCachePercent = 1.5f;
+  PeftCacheConfig adapters;
+  adapters.setDeviceCachePercent(1.5f);
+  config.setPeftCacheConfig(adapters);
   EXPECT_THAT(refusal(config), HasSubstr("deviceCachePercent"));
 }
 
@@ -122,33 +126,37 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
 TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
   const auto refusalOf = [](const std::function<void(PeftCacheConfig&)>& set) {
     ExecutorConfig config = small();
-    set(config.peftCacheConfig.emplace());
+    PeftCacheConfig peft;
+    set(peft);
+    config.setPeftCacheConfig(peft);
     return refusal(config);
   };
   const auto engine = Engine::load(directory_ / "lora");
   const AdapterSizing sizing(*engine);
   const AdapterSize largest = sizing.fullAdapter(64);
   const std::string text = "Not enough space allocated to {} LoRA cache to hold 1 max sized LoRA {} < {}";
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.hostCacheSize = largest.bytes - 1; }),
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setHostCacheSize(largest.bytes - 1); }),
             fmt::format(fmt::runtime(text), "host", largest.bytes - 1, largest.bytes));
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.hostCacheSize = largest.bytes; }), "");
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.numHostModuleLayer = 1; }),
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setHostCacheSize(largest.bytes); }), "");
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(1); }),
             fmt::format(fmt::runtime(text), "host", sizing.widestModuleElements(), largest.elements));
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.numDeviceModuleLayer = 1; }),
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumDeviceModuleLayer(1); }),
             fmt::format(fmt::runtime(text), "device", sizing.widestModuleElements(), largest.elements));
-  EXPECT_THAT(refusalOf([](auto& peft) { peft.deviceCachePercent = 1e-12f; }),
+  EXPECT_THAT(refusalOf([](auto& peft) { peft.setDeviceCachePercent(1e-12f); }),
               HasSubstr("Not enough space allocated to device LoRA cache to hold 1 max sized LoRA"));
   const auto module_layers =
       static_cast<SizeType32>((largest.elements + sizing.widestModuleElements() - 1) / sizing.widestModuleElements());
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.numHostModuleLayer = peft.numDeviceModuleLayer = module_layers; }), "");
-  EXPECT_EQ(refusalOf([](auto& peft) { peft.maxHostAdapters = peft.maxDeviceAdapters = 1; }), "");
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(module_layers);
+              peft.setNumDeviceModuleLayer(module_layers); }), "");
+  EXPECT_EQ(refusalOf([](auto& peft) { peft.setMaxHostAdapters(1);
+              peft.setMaxDeviceAdapters(1); }), "");
   // A smaller largest adapter needs less.
   EXPECT_EQ(refusalOf([&](auto& peft) {
-              peft.maxAdapterSize = 16;
-              peft.hostCacheSize = sizing.fullAdapter(16).bytes;
+              peft.setMaxAdapterSize(16);
+              peft.setHostCacheSize(sizing.fullAdapter(16).bytes);
             }),
             "");
-  EXPECT_THAT(refusalOf([](auto& peft) { peft.maxHostAdapters = 0; }), HasSubstr("maxHostAdapters 0"));
+  EXPECT_THAT(refusalOf([](auto& peft) { peft.setMaxHostAdapters(0); }), HasSubstr("maxHostAdapters 0"));
 }
 
 // What the formula says of a full adapter is what packing takes.
@@ -170,7 +178,7 @@ TEST_F(ExecutorEngineTest, RoomForLargeAdaptersHoldsManySmallOnes) {
   const auto engine = Engine::load(directory_ / "lora");
   const AdapterSizing sizing(*engine);
   PeftCacheConfig peft;
-  peft.maxHostAdapters = 8;
+  peft.setMaxHostAdapters(8);
   const AdapterSize host = adapterCapacity(peft, *engine, 0).host;
   for (const int32_t rank : {64, 16, 8}) {
     const AdapterSize one = sizing.fullAdapter(rank);

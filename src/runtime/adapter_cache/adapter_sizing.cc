@@ -43,15 +43,15 @@ void checkPositive(const std::optional<executor::SizeType32>& value, const char*
 }
 
 void check(const executor::PeftCacheConfig& config) {
-  if (config.numPutWorkers <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
-  if (config.numHostModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-  if (config.numDeviceModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
-  checkPositive(config.optimalAdapterSize, "optimalAdapterSize");
-  checkPositive(config.maxAdapterSize, "maxAdapterSize");
-  checkPositive(config.maxHostAdapters, "maxHostAdapters");
-  checkPositive(config.maxDeviceAdapters, "maxDeviceAdapters");
-  if (config.deviceCachePercent && !(*config.deviceCachePercent > 0 && *config.deviceCachePercent <= 1)) {
-    fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *config.deviceCachePercent);
+  if (config.getNumPutWorkers() <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
+  if (config.getNumHostModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
+  if (config.getNumDeviceModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+  checkPositive(config.getOptimalAdapterSize(), "optimalAdapterSize");
+  checkPositive(config.getMaxAdapterSize(), "maxAdapterSize");
+  checkPositive(config.getMaxHostAdapters(), "maxHostAdapters");
+  checkPositive(config.getMaxDeviceAdapters(), "maxDeviceAdapters");
+  if (config.getDeviceCachePercent() && !(*config.getDeviceCachePercent() > 0 && *config.getDeviceCachePercent() <= 1)) {
+    fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *config.getDeviceCachePercent());
   }
 }
 
@@ -122,8 +122,8 @@ int64_t AdapterSizing::bytesFor(int64_t elements, int32_t from, int32_t to) cons
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const Engine& engine, int64_t free_bytes) {
   check(config);
   const AdapterSizing sizing(engine);
-  const int32_t max_rank = std::min(config.maxAdapterSize, engine.buildConfig().max_lora_rank);
-  const int32_t optimal_rank = std::min(config.optimalAdapterSize, max_rank);
+  const int32_t max_rank = std::min(config.getMaxAdapterSize(), engine.buildConfig().max_lora_rank);
+  const int32_t optimal_rank = std::min(config.getOptimalAdapterSize(), max_rank);
   const AdapterSize largest = sizing.fullAdapter(max_rank);
   // 0: the level is not sized in elements.
   const auto elementsOf = [&](std::optional<executor::SizeType32> adapters, executor::SizeType32 module_layers) {
@@ -133,21 +133,21 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const E
   };
 
   AdapterCapacity capacity;
-  const int64_t host = elementsOf(config.maxHostAdapters, config.numHostModuleLayer);
+  const int64_t host = elementsOf(config.getMaxHostAdapters(), config.getNumHostModuleLayer());
   if (host > 0)
     capacity.host = {sizing.bytesFor(host, optimal_rank, max_rank), host};
-  else if (config.hostCacheSize)
-    capacity.host = {static_cast<int64_t>(std::min<size_t>(*config.hostCacheSize, AdapterSize::kUnlimited)),
+  else if (config.getHostCacheSize())
+    capacity.host = {static_cast<int64_t>(std::min<size_t>(*config.getHostCacheSize(), AdapterSize::kUnlimited)),
                      AdapterSize::kUnlimited};
   else
     capacity.host = {std::max(std::min(kDefaultHostCacheSize, free_bytes / 4), largest.bytes), AdapterSize::kUnlimited};
 
   capacity.device = capacity.host;
-  const int64_t device = elementsOf(config.maxDeviceAdapters, config.numDeviceModuleLayer);
+  const int64_t device = elementsOf(config.getMaxDeviceAdapters(), config.getNumDeviceModuleLayer());
   if (device > 0) {
     capacity.device.elements = std::min(device, capacity.host.elements);
-  } else if (config.deviceCachePercent) {
-    const auto share = static_cast<double>(std::max<int64_t>(free_bytes, 0)) * *config.deviceCachePercent;
+  } else if (config.getDeviceCachePercent()) {
+    const auto share = static_cast<double>(std::max<int64_t>(free_bytes, 0)) * *config.getDeviceCachePercent();
     capacity.device.bytes = std::min(static_cast<int64_t>(share), capacity.host.bytes);
   }
   if (engine.buildConfig().lora_plugin) {

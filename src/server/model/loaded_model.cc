@@ -15,18 +15,19 @@ namespace fs = std::filesystem;
 
 executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
-  auto& peft = config.peftCacheConfig.emplace();
-  peft.maxHostAdapters = options.maxCpuLoras;
-  peft.maxDeviceAdapters = options.maxGpuLoras;
-  config.maxBatchSize = options.maxBatchSize;
-  config.maxNumTokens = options.maxNumTokens;
-  config.maxQueueSize = options.maxQueueSize;
-  config.kvCacheConfig.maxTokens = options.kvCacheMaxTokens;
-  config.kvCacheConfig.freeGpuMemoryFraction = options.kvCacheFreeMemoryFraction;
-  config.numThreads = options.threads;
-  config.backend = options.backend;
-  config.importWeightsInBackground = true;
-  if (!options.isa.empty()) config.isa = options.isa;
+  executor::PeftCacheConfig adapters;
+  adapters.setMaxHostAdapters(options.maxCpuLoras);
+  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
+  config.setPeftCacheConfig(adapters);
+  config.setMaxBatchSize(options.maxBatchSize);
+  config.setMaxNumTokens(options.maxNumTokens);
+  config.setMaxQueueSize(options.maxQueueSize);
+  config.getKvCacheConfigRef().setMaxTokens(options.kvCacheMaxTokens);
+  config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kvCacheFreeMemoryFraction);
+  config.setNumThreads(options.threads);
+  config.setBackend(options.backend);
+  config.setImportWeightsInBackground(true);
+  if (!options.isa.empty()) config.setIsa(options.isa);
   return config;
 }
 
