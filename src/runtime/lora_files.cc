@@ -1,5 +1,7 @@
 #include "runtime/lora_files.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/lora_convert.h"
@@ -26,7 +28,9 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
 executor::Tensor readTensor(const std::filesystem::path& path) {
   const MappedFile file(path);
   const NpyArray array = parseNpy(file.bytes(), path.string());
-  return executor::Tensor::of(typeOf(array.dtype, path), array.data.data(), array.shape);
+  executor::Tensor tensor = executor::Tensor::cpu(typeOf(array.dtype, path), array.shape);
+  if (!array.data.empty()) std::memcpy(tensor.getData(), array.data.data(), array.data.size());
+  return tensor;
 }
 }  // namespace
 
