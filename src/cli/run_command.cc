@@ -174,9 +174,9 @@ void runRun(const RunArgs& args) {
   checkAdapters(args, rows.size());
 
   executor::ExecutorConfig config;
-  config.numThreads = args.threads;
-  config.backend = args.backend;
-  config.isa = isa;
+  config.setNumThreads(args.threads);
+  config.setBackend(args.backend);
+  config.setIsa(isa);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
   const std::vector<executor::LoraConfig> adapters = openAdapters(args, executor);
