@@ -1,7 +1,5 @@
 #include "runtime/lora_files.h"
 
-#include <cstring>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/lora_convert.h"
@@ -28,9 +26,7 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
 executor::Tensor readTensor(const std::filesystem::path& path) {
   const MappedFile file(path);
   const NpyArray array = parseNpy(file.bytes(), path.string());
-  executor::Tensor tensor = executor::Tensor::cpu(typeOf(array.dtype, path), array.shape);
-  if (!array.data.empty()) std::memcpy(tensor.getData(), array.data.data(), array.data.size());
-  return tensor;
+  return executor::Tensor::copyOf(typeOf(array.dtype, path), array.data.data(), array.shape);
 }
 }  // namespace
 
