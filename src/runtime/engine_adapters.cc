@@ -80,6 +80,7 @@ std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem:
   const Adapter adapter = read(*source);
   source->content_hash = adapter.content_hash;
   source->bytes = ranks_.preparedBytes(adapter);
+  source->elements = adapterElements(adapter);
   return source;
 }
 
@@ -92,14 +93,6 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
     source.on_changed(adapter.content_hash);
   }
   return ranks_.prepareAdapter(adapter);
-}
-
-int64_t widestModuleLayerBytes(const Engine& engine) {
-  int64_t widest = 0;
-  for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
-  }
-  return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }
 
 }  // namespace chorus
