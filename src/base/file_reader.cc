@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/pace.h"
 
@@ -31,7 +32,22 @@ class Descriptor {
   int fd_;
 };
 
+// A thread that reads one adapter after another uses the same memory for them: touching fresh pages costs as much as
+// reading. Larger files are too rare to keep theirs.
+constexpr size_t kMostKept = size_t{64} << 20;
+thread_local AlignedBuffer kept_memory;
+
+AlignedBuffer memoryFor(size_t size) {
+  if (kept_memory.size() >= size) return std::exchange(kept_memory, {});
+  kept_memory = {};
+  return AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
+}
+
 }  // namespace
+
+FileContents::~FileContents() {
+  if (memory_.size() <= kMostKept && memory_.size() > kept_memory.size()) std::swap(kept_memory, memory_);
+}
 
 const std::optional<FileStamp>& FileReader::see(const std::filesystem::path& path) {
   return seen_.emplace_back(path, stampOf(path)).second;
@@ -55,7 +71,7 @@ std::shared_ptr<const FileContents> FileReader::read(const std::filesystem::path
   if (size > max_bytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
   }
-  AlignedBuffer memory(size);
+  AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {
     const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));

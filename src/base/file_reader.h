@@ -21,6 +21,9 @@ namespace chorus {
 class FileContents {
  public:
   FileContents(AlignedBuffer memory, size_t size) : memory_(std::move(memory)), size_(size) {}
+  ~FileContents();
+  FileContents(const FileContents&) = delete;
+  FileContents& operator=(const FileContents&) = delete;
   std::span<const std::byte> bytes() const { return {memory_.as<const std::byte>(), size_}; }
   std::string_view text() const { return {memory_.as<const char>(), size_}; }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,11 @@ class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
   explicit AdapterParts(int32_t layers) : parts_(static_cast<size_t>(layers)) {}
+  ~AdapterParts() {
+    if (recycle_) recycle_(std::move(memory_));
+  }
+  AdapterParts(const AdapterParts&) = delete;
+  AdapterParts& operator=(const AdapterParts&) = delete;
   // Throws std::out_of_range for a layer that is none of them.
   std::span<const LinearPart> at(int32_t layer, LinearId linear) const {
     return parts_.at(static_cast<size_t>(layer))[static_cast<size_t>(linear)];
@@ -29,12 +35,20 @@ class AdapterParts {
   void add(int32_t layer, LinearId linear, const LinearPart& part) {
     parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)].push_back(part);
   }
-  void own(DeviceBuffer memory) { memory_ = std::move(memory); }
-  size_t bytes() const { return memory_.size(); }
+  // memory may be larger than the bytes that are used. recycle, if set, gets it at the end, on any thread.
+  using Recycle = std::function<void(DeviceBuffer memory)>;
+  void own(DeviceBuffer memory, size_t bytes, Recycle recycle = nullptr) {
+    memory_ = std::move(memory);
+    bytes_ = bytes;
+    recycle_ = std::move(recycle);
+  }
+  size_t bytes() const { return bytes_; }
 
  private:
   std::vector<std::array<std::vector<LinearPart>, kNumLinears>> parts_;
   DeviceBuffer memory_;
+  size_t bytes_ = 0;
+  Recycle recycle_;
 };
 
 // An adapter ready for the steps of a rank group. Immutable once made; shared by all steps that use it.
