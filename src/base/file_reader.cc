@@ -33,20 +33,22 @@ class Descriptor {
 };
 
 // A thread that reads one adapter after another uses the same memory for them: touching fresh pages costs as much as
-// reading. Larger files are too rare to keep theirs.
+// reading. Larger files are too rare to keep theirs, small ones need none.
+constexpr size_t kLeastKept = size_t{1} << 20;
 constexpr size_t kMostKept = size_t{64} << 20;
 thread_local AlignedBuffer kept_memory;
 
 AlignedBuffer memoryFor(size_t size) {
-  if (kept_memory.size() >= size) return std::exchange(kept_memory, {});
-  kept_memory = {};
+  if (size >= kLeastKept && kept_memory.size() >= size) return std::exchange(kept_memory, {});
+  if (size >= kLeastKept) kept_memory = {};
   return AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
 }
 
 }  // namespace
 
 FileContents::~FileContents() {
-  if (memory_.size() <= kMostKept && memory_.size() > kept_memory.size()) std::swap(kept_memory, memory_);
+  if (memory_.size() >= kLeastKept && memory_.size() <= kMostKept && memory_.size() > kept_memory.size())
+    std::swap(kept_memory, memory_);
 }
 
 const std::optional<FileStamp>& FileReader::see(const std::filesystem::path& path) {

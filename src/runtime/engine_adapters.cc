@@ -32,7 +32,9 @@ DType dtypeOf(const executor::Tensor& tensor) {
 }
 
 TensorView viewOf(const executor::Tensor& tensor) {
-  return {dtypeOf(tensor), tensor.getShape(),
+  const executor::Shape shape = tensor.getShape();
+  return {dtypeOf(tensor),
+          {shape.begin(), shape.end()},
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 

@@ -87,17 +87,19 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
   }
   const auto engine = Engine::load(args.engine_dir);
   executor::ExecutorConfig config;
-  config.numThreads = args.threads;
-  config.backend = args.backend;
-  config.isa = isa;
+  config.setNumThreads(args.threads);
+  config.setBackend(args.backend);
+  config.setIsa(isa);
   const int largest = *std::max_element(args.batches.begin(), args.batches.end());
   if (largest > engine->buildConfig().max_batch_size) {
     fail(ErrorCode::kInvalidArgument, "--batch {}: the engine was built with --max_batch_size {}", largest,
          engine->buildConfig().max_batch_size);
   }
   const int length = (args.prompt + args.new_tokens + 1 + 63) / 64 * 64 + 64;
-  config.kvCacheConfig.maxTokens = std::max(largest * length, engine->buildConfig().max_seq_len);
-  config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = size_t{4} << 30};
+  config.getKvCacheConfigRef().setMaxTokens(std::max(largest * length, engine->buildConfig().max_seq_len));
+  executor::PeftCacheConfig adapters;
+  adapters.setHostCacheSize(size_t{4} << 30);
+  config.setPeftCacheConfig(adapters);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::printf("%s\n", executor.getMemoryUse().table.c_str());
   std::vector<size_t> adapter_bytes;

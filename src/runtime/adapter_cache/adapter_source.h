@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "chorus/types.h"
+#include "chorus/tensor.h"
 #include "models/adapter_parts.h"
 
 namespace chorus {
