@@ -98,4 +98,15 @@ int64_t FileReader::newestChangeNs() const {
   return newest;
 }
 
+void waitUntilQuiet(const std::function<int64_t()>& newest_change_ns) {
+  constexpr std::chrono::nanoseconds kQuiet = std::chrono::seconds(1);
+  for (int tries = 0; tries < 2; ++tries) {
+    FileStamp newest;
+    newest.changed_ns = newest_change_ns();
+    const auto age = std::chrono::nanoseconds(std::max<int64_t>(0, ageNs(newest)));
+    if (age >= kQuiet) return;
+    std::this_thread::sleep_for(kQuiet - age);
+  }
+}
+
 }  // namespace chorus

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,5 +70,9 @@ auto readUnchanged(std::string_view what, F&& read) {
   fail(ErrorCode::kExhausted,
        "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);
 }
+
+// Programs write a directory's files one after another: they are of one writing when none of them has changed for a
+// second. Waits for that, two seconds at most. newest_change_ns: as FileReader::newestChangeNs.
+void waitUntilQuiet(const std::function<int64_t()>& newest_change_ns);
 
 }  // namespace chorus

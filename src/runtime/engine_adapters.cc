@@ -1,11 +1,9 @@
 #include "runtime/engine_adapters.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file_reader.h"
 #include "base/pace.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
@@ -38,21 +36,6 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// Programs write an adapter's files one after another. Those of a directory that was rewritten since it was registered
-// are of one writing when none of them changed for a while.
-void waitUntilQuiet(const AdapterSource& source) {
-  constexpr std::chrono::nanoseconds kQuiet = std::chrono::seconds(1);
-  constexpr int kTries = 2;  // other adapters wait meanwhile
-  for (int i = 0; i < kTries; ++i) {
-    FileStamp newest;
-    newest.changed_ns = newestPeftChangeNs(source.directory);
-    if (newest.changed_ns == source.newest_change_ns) return;
-    const auto age = std::chrono::nanoseconds(std::max<int64_t>(0, ageNs(newest)));
-    if (age >= kQuiet) return;
-    std::this_thread::sleep_for(kQuiet - age);
-  }
-}
-
 }  // namespace
 
 EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run)
@@ -68,7 +51,8 @@ Adapter EngineAdapters::read(const AdapterSource& source) const {
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
 
-std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory) const {
+std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory,
+                                                                OnAdapterContent on_content) const {
   Pace pace(PaceClock::ofThisThread(steps_run_));
   const PaceScope scope(pace);
   auto source = std::make_shared<AdapterSource>();
@@ -79,6 +63,8 @@ std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem:
   source->newest_change_ns = newestPeftChangeNs(source->directory);
   const Adapter adapter = read(*source);
   source->content_hash = adapter.content_hash;
+  if (on_content) on_content(adapter.content_hash);
+  source->on_content = std::move(on_content);
   source->bytes = ranks_.preparedBytes(adapter);
   return source;
 }
@@ -86,11 +72,10 @@ std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem:
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
   Pace pace(PaceClock::ofThisThread(steps_run_));
   const PaceScope scope(pace);
-  if (source.reloadable()) waitUntilQuiet(source);
+  const auto newest = [&] { return newestPeftChangeNs(source.directory); };
+  if (source.reloadable() && newest() != source.newest_change_ns) waitUntilQuiet(newest);
   const Adapter adapter = read(source);
-  if (source.reloadable() && adapter.content_hash != source.content_hash && source.on_changed) {
-    source.on_changed(adapter.content_hash);
-  }
+  if (source.on_content && adapter.content_hash != source.content_hash) source.on_content(adapter.content_hash);
   return ranks_.prepareAdapter(adapter);
 }
 

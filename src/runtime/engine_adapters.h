@@ -18,8 +18,9 @@ class EngineAdapters {
   // steps_run: whether a step runs now; called from any thread.
   EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run);
 
-  // Reads and checks a PEFT directory. Throws Error that names what is wrong.
-  std::shared_ptr<AdapterSource> peftSource(const std::filesystem::path& directory) const;
+  // Reads and checks a PEFT directory. Throws Error that names what is wrong, and what on_content throws.
+  std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
+                                                  OnAdapterContent on_content = nullptr) const;
   // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the
   // parts' content_hash says what they are. Throws Error.
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;

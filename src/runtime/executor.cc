@@ -243,8 +243,9 @@ std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return 
 
 std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
-void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
+                               AdapterContentCallback onContent) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }

@@ -13,6 +13,10 @@
 
 namespace chorus {
 
+// Told the hash of a directory's content when it is registered, and by a loader thread each time that other content is
+// found there than was registered, before that is used. Throws Error to refuse it.
+using OnAdapterContent = std::function<void(const std::string& content_hash)>;
+
 // Immutable once made. Requests that wait for it keep it alive; a directory is also kept by its registration.
 struct AdapterSource {
   std::filesystem::path directory;  // empty: the tensors
@@ -22,9 +26,7 @@ struct AdapterSource {
   int64_t newest_change_ns = 0;  // of a directory's files before they were read (peft_files.h)
   int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
 
-  // A directory's, where set: called on a loader thread with the hash of the content that was found instead of
-  // content_hash, before that is packed. Throws Error to refuse it.
-  std::function<void(const std::string& content_hash)> on_changed;
+  OnAdapterContent on_content;  // of a directory; may be null
 
   bool reloadable() const { return !directory.empty(); }
 };
