@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/file_reader.h"
-#include "base/pace.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/peft_files.h"
@@ -38,9 +37,9 @@ TensorView viewOf(const executor::Tensor& tensor) {
 
 }  // namespace
 
-EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run)
+EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace)
     : ranks_(ranks),
-      steps_run_(std::move(steps_run)),
+      pace_(std::move(pace)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
 Adapter EngineAdapters::read(const AdapterSource& source) const {
@@ -53,7 +52,7 @@ Adapter EngineAdapters::read(const AdapterSource& source) const {
 
 std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory,
                                                                 OnAdapterContent on_content) const {
-  Pace pace(PaceClock::ofThisThread(steps_run_));
+  Pace pace(pace_());
   const PaceScope scope(pace);
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
@@ -70,7 +69,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
 }
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
-  Pace pace(PaceClock::ofThisThread(steps_run_));
+  Pace pace(pace_());
   const PaceScope scope(pace);
   const auto newest = [&] { return newestPeftChangeNs(source.directory); };
   if (source.reloadable() && newest() != source.newest_change_ns) waitUntilQuiet(newest);
