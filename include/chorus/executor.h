@@ -101,6 +101,8 @@ class Executor {
   MemoryUse getMemoryUse() const;
   // Chorus: the KV pool as the last step left it.
   KvCacheStats getKvCacheStats() const;
+  // Chorus: the adapter cache as the last step left it.
+  AdapterCacheStats getAdapterCacheStats() const;
 
  private:
   class Impl;

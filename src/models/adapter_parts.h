@@ -132,6 +132,7 @@ class AdapterParts {
 struct PreparedAdapter {
   std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
   size_t bytes = 0;                                        // over all of them
+  int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
   std::string content_hash;
 };
 

@@ -65,6 +65,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
   if (on_content) on_content(adapter.content_hash);
   source->on_content = std::move(on_content);
   source->bytes = ranks_.preparedBytes(adapter);
+  source->elements = adapterElements(adapter);
   return source;
 }
 
@@ -76,14 +77,6 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
   const Adapter adapter = read(source);
   if (source.on_content && adapter.content_hash != source.content_hash) source.on_content(adapter.content_hash);
   return ranks_.prepareAdapter(adapter);
-}
-
-int64_t widestModuleLayerBytes(const Engine& engine) {
-  int64_t widest = 0;
-  for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
-  }
-  return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }
 
 }  // namespace chorus

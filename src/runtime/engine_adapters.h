@@ -34,8 +34,4 @@ class EngineAdapters {
   WeightTable table_;
 };
 
-// Bytes of a rank-1 module of the widest kind on one layer: PeftCacheConfig's unit of numHostModuleLayer and
-// numDeviceModuleLayer.
-int64_t widestModuleLayerBytes(const Engine& engine);
-
 }  // namespace chorus

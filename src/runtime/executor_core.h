@@ -35,11 +35,12 @@ struct CoreOptions {
   std::optional<int32_t> max_queue_size;  // requests that wait for their first step
   int32_t iter_stats_max = 1000;
   int sampler_threads = 1;
-  int64_t adapter_cache_bytes = 0;
+  AdapterSize adapter_host_capacity;  // the device level's is the scheduler's adapter_budget
   int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
   int adapter_workers = 1;
-  bool block_reuse = true;     // between requests
-  int64_t kv_block_bytes = 0;  // of one block over all layers, for statistics
+  std::function<void(const AdapterCacheEvent&)> adapter_observer;  // on the step thread; empty: nobody
+  bool block_reuse = true;                                         // between requests
+  int64_t kv_block_bytes = 0;                                      // of one block over all layers, for statistics
 };
 
 class ExecutorCore {
@@ -63,6 +64,7 @@ class ExecutorCore {
   ResponseQueue& responses() { return responses_; }
   std::deque<executor::IterationStats> takeStats();
   executor::KvCacheStats kvCacheStats() const;
+  executor::AdapterCacheStats adapterCacheStats() const;
   const CoreOptions& options() const { return options_; }
 
  private:
@@ -93,6 +95,8 @@ class ExecutorCore {
   void endOverdue();
   void endFailedGroups();
   void claimAdapters();
+  // Calls act for the waiting requests, in queue order, and ends those for whom it throws.
+  void endThoseWhoFail(const std::function<void(ActiveRequest&)>& act);
   void endAll();
   // executor_step.cc: one step.
   void plan();
@@ -111,6 +115,7 @@ class ExecutorCore {
   void extend(ActiveRequest& request);
   void written(ActiveRequest& request);
   void countBlocks();
+  void publishStats();
   void beginStats();
   void endStats(Clock::time_point begin);
 
@@ -137,6 +142,7 @@ class ExecutorCore {
   mutable std::mutex stats_mutex_;
   std::deque<executor::IterationStats> stats_;
   executor::KvCacheStats published_kv_stats_;
+  executor::AdapterCacheStats published_adapter_stats_;
 
   // Owned by the step thread.
   BlockManager blocks_;

@@ -38,11 +38,12 @@ void ExecutorCore::applyPlan() {
     if (!candidates_[i]->adapter.no_room) continue;
     candidates_[i]->times_bypassed +=
         static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
-          return static_cast<size_t>(started) > i && at(started)->adapter.used;
+          return static_cast<size_t>(started) > i && at(started)->adapter.used();
         }));
   }
   for (const int32_t i : plan_.started) {
     ActiveRequest* request = at(i);
+    adapters_->ensure(request->adapter);
     start(*request);
     auto node = waiting_.extract(request->position);
     running_.push_back(std::move(node.mapped()));
@@ -51,6 +52,7 @@ void ExecutorCore::applyPlan() {
 }
 
 void ExecutorCore::pause(ActiveRequest* request) {
+  adapters_->leave(request->adapter);
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
   request->pause();
@@ -165,13 +167,21 @@ void ExecutorCore::beginStats() {
   for (const auto& planned : plan_.sequences) {
     (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
     if (planned.context) stats.numCtxTokens += planned.num_tokens;
-    const uint64_t adapter = views_[static_cast<size_t>(planned.request_index)].adapter;
-    if (adapter != 0) adapters.push_back(adapter);
+    for (const AdapterUse& use : views_[static_cast<size_t>(planned.request_index)].adapters)
+      adapters.push_back(use.number);
   }
   std::sort(adapters.begin(), adapters.end());
   stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
   countBlocks();
+  publishStats();
   stats.kvCacheStats = kv_stats_;
+}
+
+void ExecutorCore::publishStats() {
+  const auto adapters = adapters_->stats();
+  const std::lock_guard lock(stats_mutex_);
+  published_kv_stats_ = kv_stats_;
+  published_adapter_stats_ = adapters;
 }
 
 void ExecutorCore::endStats(Clock::time_point begin) {

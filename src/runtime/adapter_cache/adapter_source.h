@@ -10,6 +10,7 @@
 
 #include "chorus/tensor.h"
 #include "models/adapter_parts.h"
+#include "runtime/adapter_cache/adapter_size.h"
 
 namespace chorus {
 
@@ -25,10 +26,12 @@ struct AdapterSource {
   std::string content_hash;      // when it was registered; equal hashes are one adapter
   int64_t newest_change_ns = 0;  // of a directory's files before they were read (peft_files.h)
   int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  int64_t elements = 0;  // AdapterSize::elements, likewise
 
   OnAdapterContent on_content;  // of a directory; may be null
 
   bool reloadable() const { return !directory.empty(); }
+  AdapterSize size() const { return {bytes, elements}; }
 };
 
 // Reads, checks and packs. Called on a loader thread; throws Error.

@@ -1,11 +1,9 @@
 #include "server/model/loaded_model.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 
-#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "server/model/file_digests.h"
@@ -15,12 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLargestAdapterCache = size_t{1} << 30;
-
-executor::ExecutorConfig executorConfig(const ServeOptions& options, size_t adapterCacheBytes) {
+executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
   executor::PeftCacheConfig adapters;
-  adapters.setHostCacheSize(adapterCacheBytes);
+  adapters.setMaxHostAdapters(options.maxCpuLoras);
+  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
   config.setPeftCacheConfig(adapters);
   config.setMaxBatchSize(options.maxBatchSize);
   config.setMaxNumTokens(options.maxNumTokens);
@@ -47,9 +44,8 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 // One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
   auto text = loadTextCodec(engine.tokenizerDirectory);
-  executor_ = std::make_unique<executor::Executor>(
-      engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
-      executorConfig(options, std::min(kLargestAdapterCache, availableMemory() / 4)));
+  executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
+                                                   executorConfig(options));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
