@@ -2,6 +2,7 @@
 // plain model does, and memory does not grow.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <random>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/json.h"
@@ -104,7 +106,7 @@ class WatchedExecutor {
   AdapterSize add(uint64_t task_id, const fs::path& dir) {
     const auto source = adapters_->peftSource(dir);
     core_->registerAdapter(task_id, source);
-    return source->size;
+    return {source->bytes, source->elements};
   }
   ExecutorCore& core() { return *core_; }
 

@@ -98,6 +98,8 @@ class Soak:
         for i, name in enumerate(NAMES):
             shutil.copytree(self.scratch / f"v{i}", self.served / name)
             self.history[name] = [(i, 0.0, None)]
+        for version in range(VERSIONS):
+            self.history[f"version-{version}"] = [(version, 0.0, None)]
         self.known = {}
         self.counts = {"answers": 0, "refused": 0, "replaced": 0}
         self.faults = []
@@ -116,7 +118,9 @@ class Soak:
     def client(self, server, seed):
         rng = random.Random(seed)
         while not self.stop.is_set():
-            name, prompt = rng.choice(NAMES), rng.choice(PROMPTS)
+            # Those that stay as they are evict the others, which are then loaded again.
+            name = rng.choice(NAMES) if rng.random() < 0.6 else f"version-{rng.randrange(VERSIONS)}"
+            prompt = rng.choice(PROMPTS)
             begin = time.monotonic()
             try:
                 answer, error = ask(server, name, prompt)
@@ -174,7 +178,8 @@ class Soak:
         seconds = self.arguments.minutes * 60
         with ServerProcess(self.arguments.chorus, [
                 self.arguments.demo / "base", "--lora_dir", self.served, "--lora_refresh_interval", 1, "--cache_dir",
-                self.scratch / "cache", "--log_level", "warning", *self.arguments.serve]) as server:
+                self.scratch / "cache", "--log_level", "warning", "--max_lora_rank", RANK, "--max_cpu_loras", 3,
+                "--max_gpu_loras", 3]) as server:
             self.learn(server)
             threads = [threading.Thread(target=self.client, args=(server, i)) for i in range(CLIENTS)]
             for thread in threads:
@@ -208,7 +213,6 @@ def main():
     parser.add_argument("--chorus", required=True, type=Path, help="the program")
     parser.add_argument("--demo", required=True, type=Path, help="examples/demo")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--serve", nargs="*", default=[], help="further arguments of the server")
     Soak(parser.parse_args()).run()
 
 
