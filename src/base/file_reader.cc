@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -98,15 +97,11 @@ int64_t FileReader::newestChangeNs() const {
   return newest;
 }
 
-void waitUntilQuiet(const std::function<int64_t()>& newest_change_ns) {
+std::chrono::nanoseconds quietIn(int64_t newest_change_ns) {
   constexpr std::chrono::nanoseconds kQuiet = std::chrono::seconds(1);
-  for (int tries = 0; tries < 2; ++tries) {
-    FileStamp newest;
-    newest.changed_ns = newest_change_ns();
-    const auto age = std::chrono::nanoseconds(std::max<int64_t>(0, ageNs(newest)));
-    if (age >= kQuiet) return;
-    std::this_thread::sleep_for(kQuiet - age);
-  }
+  FileStamp newest;
+  newest.changed_ns = newest_change_ns;
+  return kQuiet - std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(ageNs(newest)), {}, kQuiet);
 }
 
 }  // namespace chorus

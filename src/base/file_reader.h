@@ -1,9 +1,10 @@
 // Files that somebody may rewrite meanwhile, read into memory as one state of all of them.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -72,7 +73,7 @@ auto readUnchanged(std::string_view what, F&& read) {
 }
 
 // Programs write a directory's files one after another: they are of one writing when none of them has changed for a
-// second. Waits for that, two seconds at most. newest_change_ns: as FileReader::newestChangeNs.
-void waitUntilQuiet(const std::function<int64_t()>& newest_change_ns);
+// second. How long until then, 0 when it is so. newest_change_ns: as FileReader::newestChangeNs.
+std::chrono::nanoseconds quietIn(int64_t newest_change_ns);
 
 }  // namespace chorus

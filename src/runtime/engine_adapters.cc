@@ -72,8 +72,11 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
   Pace pace(pace_());
   const PaceScope scope(pace);
-  const auto newest = [&] { return newestPeftChangeNs(source.directory); };
-  if (source.reloadable() && newest() != source.newest_change_ns) waitUntilQuiet(newest);
+  if (source.reloadable()) {
+    const int64_t newest = newestPeftChangeNs(source.directory);
+    const auto wait = quietIn(newest);
+    if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
+  }
   const Adapter adapter = read(source);
   if (source.on_content && adapter.content_hash != source.content_hash) source.on_content(adapter.content_hash);
   return ranks_.prepareAdapter(adapter);

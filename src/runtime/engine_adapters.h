@@ -23,7 +23,7 @@ class EngineAdapters {
   std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
                                                   OnAdapterContent on_content = nullptr) const;
   // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the
-  // parts' content_hash says what they are. Throws Error.
+  // parts' content_hash says what they are. Throws Error, and AdapterUnsettled while it is being rewritten.
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:

@@ -1,6 +1,7 @@
 // Where an adapter's weights come from: a PEFT directory, or the tensors of a request (spec S2).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,7 +26,7 @@ struct AdapterSource {
   std::optional<executor::Tensor> config;
   std::string content_hash;      // when it was registered; equal hashes are one adapter
   int64_t newest_change_ns = 0;  // of a directory's files before they were read (peft_files.h)
-  int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+  int64_t bytes = 0;     // what it will take packed: exact for a directory; of tensors, which may be padded, at most
   int64_t elements = 0;  // AdapterSize::elements, likewise
 
   OnAdapterContent on_content;  // of a directory; may be null
@@ -34,7 +35,13 @@ struct AdapterSource {
   AdapterSize size() const { return {bytes, elements}; }
 };
 
-// Reads, checks and packs. Called on a loader thread; throws Error.
+// Thrown by a LoadAdapter whose files were written just now, so that they may not all be there: the loader tries again
+// after `wait`, and loads others meanwhile.
+struct AdapterUnsettled {
+  std::chrono::nanoseconds wait;
+};
+
+// Reads, checks and packs. Called on a loader thread; throws Error or AdapterUnsettled.
 using LoadAdapter = std::function<std::shared_ptr<const PreparedAdapter>(const AdapterSource& source)>;
 
 }  // namespace chorus

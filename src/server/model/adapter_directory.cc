@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file_reader.h"
@@ -144,25 +146,26 @@ bool AdapterDirectory::take(const std::string& name, const fs::path& subdirector
   return true;
 }
 
-bool AdapterDirectory::tryTake(const std::string& name, const fs::path& subdirectory) {
+bool AdapterDirectory::look(const fs::path& subdirectory, Found& found) {
+  const std::string name = subdirectory.filename().string();
+  const std::lock_guard lock(mutex_);
   const auto known = known_.find(name);
   const bool served = known != known_.end() && !known->second.state.empty();
-  std::string state = stateOf(subdirectory).text;
-  if (served && known->second.state == state) return false;
-  if (const auto refused = refused_.find(name); refused != refused_.end() && refused->second == state) return false;
-  if (served) waitUntilQuiet([&] { return stateOf(subdirectory).newest_change_ns; });
+  DirectoryState state = stateOf(subdirectory);
+  if (served && known->second.state == state.text) return true;
+  if (const auto refused = refused_.find(name); refused != refused_.end() && refused->second == state.text) return true;
+  if (served && quietIn(state.newest_change_ns).count() > 0) return false;
   try {
     if (!isServableName(name)) {
       fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", subdirectory.string());
     }
-    const bool taken = take(name, subdirectory);
+    if (take(name, subdirectory)) (served ? found.replaced : found.added).push_back(name);
     refused_.erase(name);
-    return taken;
   } catch (const std::exception& e) {
     log::warn("{}: {}", served ? "adapter keeps its old content" : "adapter left out", e.what());
-    refused_[name] = std::move(state);
-    return false;
+    refused_[name] = std::move(state.text);
   }
+  return true;
 }
 
 void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& subdirectory, const TextCodec* text) {
@@ -172,28 +175,36 @@ void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& su
   fail(ErrorCode::kExhausted, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
 }
 
-AdapterDirectory::Found AdapterDirectory::scan() {
-  const std::lock_guard lock(mutex_);
-  for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
-  replaced_.clear();
-  std::vector<fs::path> subdirectories;
+std::vector<fs::path> AdapterDirectory::subdirectories() const {
+  std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->is_directory(ignored) || it->is_symlink(ignored)) subdirectories.push_back(it->path());
+    if (it->path().filename().string().starts_with('.')) continue;
+    if (it->is_directory(ignored) || it->is_symlink(ignored)) found.push_back(it->path());
   }
   if (error) log::warn("{}: cannot read the adapter directory: {}", directory_.string(), error.message());
-  std::sort(subdirectories.begin(), subdirectories.end());
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
+AdapterDirectory::Found AdapterDirectory::scan() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
+    replaced_.clear();
+  }
+  std::vector<fs::path> left = subdirectories();
   Found found;
-  Progress progress("adapters", subdirectories.size(), Progress::Unit::kItems);
-  for (const auto& subdirectory : subdirectories) {
-    progress.add(1);
-    const std::string name = subdirectory.filename().string();
-    if (name.starts_with('.')) continue;
-    const auto known = catalog_.find(name);
-    const bool served = known != nullptr && known->adapterId.has_value();
-    if (tryTake(name, subdirectory)) (served ? found.replaced : found.added).push_back(name);
+  Progress progress("adapters", left.size(), Progress::Unit::kItems);
+  constexpr int kRounds = 3;  // a next scan sees to what is being rewritten for longer
+  for (int round = 0; round < kRounds && !left.empty(); ++round) {
+    if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    std::erase_if(left, [&](const fs::path& subdirectory) {
+      const bool done = look(subdirectory, found);
+      if (done) progress.add(1);
+      return done;
+    });
   }
   return found;
 }

@@ -51,9 +51,11 @@ class AdapterDirectory {
 
   // Throws Error when the subdirectory is not a servable adapter.
   void checkPlace(const std::filesystem::path& subdirectory) const;
+  std::vector<std::filesystem::path> subdirectories() const;
   // Serves what is in the subdirectory now. False when that is served already.
   bool take(const std::string& name, const std::filesystem::path& subdirectory);
-  bool tryTake(const std::string& name, const std::filesystem::path& subdirectory);
+  // One of a scan. False when it must be looked at again: it is being rewritten.
+  bool look(const std::filesystem::path& subdirectory, Found& found);
   // A loader found other content than was registered with this text. Throws Error unless it goes with that text.
   void changedAtLoad(const std::string& name, const std::filesystem::path& subdirectory, const TextCodec* text);
 
