@@ -119,7 +119,7 @@ bool AdapterDirectory::take(const std::string& name, const fs::path& subdirector
   const bool same_text = served != nullptr && known.text == now.text;
   const executor::IdType id = same_text ? *served->adapterId : nextTaskId_;
   const auto registration = std::make_shared<Registration>();
-  const auto onContent = [&, this, name, subdirectory, registration, text = now.text.get()](const std::string& hash) {
+  const auto onContent = [&, this, name, subdirectory, registration, text = now.text](const std::string& hash) {
     if (registration->done.exchange(true)) return changedAtLoad(name, subdirectory, text);
     if (stateOf(subdirectory).text != now.state) {
       fail(ErrorCode::kExhausted, "{}: its files change while they are read", subdirectory.string());
@@ -168,10 +168,11 @@ bool AdapterDirectory::look(const fs::path& subdirectory, Found& found) {
   return true;
 }
 
-void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& subdirectory, const TextCodec* text) {
+void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& subdirectory,
+                                     const std::shared_ptr<const TextCodec>& text) {
   const std::lock_guard lock(mutex_);
   if (known_[name].state != stateOf(subdirectory).text) take(name, subdirectory);
-  if (known_[name].text.get() == text) return;
+  if (known_[name].text == text) return;
   fail(ErrorCode::kExhausted, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
 }
 

@@ -57,7 +57,8 @@ class AdapterDirectory {
   // One of a scan. False when it must be looked at again: it is being rewritten.
   bool look(const std::filesystem::path& subdirectory, Found& found);
   // A loader found other content than was registered with this text. Throws Error unless it goes with that text.
-  void changedAtLoad(const std::string& name, const std::filesystem::path& subdirectory, const TextCodec* text);
+  void changedAtLoad(const std::string& name, const std::filesystem::path& subdirectory,
+                     const std::shared_ptr<const TextCodec>& text);
 
   std::filesystem::path directory_;  // canonical
   ModelCatalog& catalog_;
