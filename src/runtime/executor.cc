@@ -119,7 +119,9 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] { return steps.running(); });
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
+      return PaceClock::ofThisThread([&steps] { return steps.running(); });
+    });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
@@ -222,8 +224,9 @@ std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return 
 
 std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
-void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
+                               AdapterContentCallback onContent) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }
