@@ -4,6 +4,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/error.h"
+#include "base/pace.h"
 #include "checkpoint/shard.h"
 #include "engine/adapter_limits.h"
 #include "engine/engine_layout.h"
@@ -56,6 +57,7 @@ std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const 
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
     sums[static_cast<size_t>(o)] = sum;
+    worked(row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
@@ -74,7 +76,10 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
   };
   const auto pack = [&](const std::byte* values, DType from, int64_t out, int64_t in) {
     const auto [host, device] = take(packedBytes(dtype, out, in));
-    packRows(convertValues(values, from, dtype, out * in).data(), dtype, out, in, 0, host);
+    if (from == dtype)
+      packRows(values, dtype, out, in, 0, host);
+    else
+      packRows(convertValues(values, from, dtype, out * in).data(), dtype, out, in, 0, host);
     return PackedWeight{device, dtype, out, in};
   };
 
@@ -93,7 +98,10 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
     parts->add(place.layer, place.linear, linear);
   }
   const Stream stream;
-  backend_->upload(memory.data(), staging.data(), total, stream);
+  inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
+    backend_->upload(memory.as<std::byte>() + begin, staging.as<std::byte>() + begin, static_cast<size_t>(bytes),
+                     stream);
+  });
   backend_->synchronize(stream);
   parts->own(std::move(memory));
   return parts;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/pace.h"
 #include "checkpoint/shard.h"
 #include "lora/adapter_builder.h"
 
@@ -14,7 +15,10 @@ std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype
   std::vector<std::byte> out;
   for (const RowRun& run : runs) {
     const std::byte* begin = data + static_cast<size_t>(run.begin) * row_bytes;
-    out.insert(out.end(), begin, begin + static_cast<size_t>(run.rows) * row_bytes);
+    inPieces(run.rows, row_bytes, [&](int64_t row, int64_t rows) {
+      const std::byte* piece = begin + static_cast<size_t>(row) * row_bytes;
+      out.insert(out.end(), piece, piece + static_cast<size_t>(rows) * row_bytes);
+    });
   }
   return out;
 }
@@ -26,6 +30,7 @@ std::vector<std::byte> takeColumns(const std::byte* data, int64_t rows, int64_t 
   for (int64_t row = 0; row < rows; ++row) {
     std::memcpy(out.data() + static_cast<size_t>(row * count) * size,
                 data + static_cast<size_t>(row * cols + begin) * size, static_cast<size_t>(count) * size);
+    worked(static_cast<size_t>(count) * size);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include "chorus/executor.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -89,8 +90,21 @@ class RankRunner : public StepRunner {
   RankRunner(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
              const SessionOptions& options)
       : ranks(std::move(engines), backend, options) {}
-  std::span<const float> run(const StepInput& input) override { return ranks.run(input); }
+  std::span<const float> run(const StepInput& input) override {
+    const Running now(running_);
+    return ranks.run(input);
+  }
+  // Any thread.
+  bool running() const { return running_.load(std::memory_order_relaxed); }
   RankGroup ranks;
+
+ private:
+  struct Running {
+    explicit Running(std::atomic<bool>& flag) : flag_(flag) { flag_.store(true, std::memory_order_relaxed); }
+    ~Running() { flag_.store(false, std::memory_order_relaxed); }
+    std::atomic<bool>& flag_;
+  };
+  std::atomic<bool> running_ = false;
 };
 
 }  // namespace
@@ -109,7 +123,7 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks);
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] { return steps.running(); });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",

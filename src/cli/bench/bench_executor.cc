@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/quantisation.h"
 #include "cli/backend_flags.h"
+#include "cli/bench/adapter_directories.h"
 #include "cli/bench/throughput.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
@@ -52,17 +53,6 @@ Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
 Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
   return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
-}
-
-std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
-  std::vector<std::filesystem::path> found;
-  if (dir.empty()) return found;
-  if (!std::filesystem::is_directory(dir)) fail(ErrorCode::kNotFound, "--adapters {}: not a directory", dir);
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (std::filesystem::exists(entry.path() / "adapter_config.json")) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
 }
 
 // Bytes of A and B at the engine's dtype.
