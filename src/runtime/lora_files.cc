@@ -26,7 +26,7 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
 executor::Tensor readTensor(const std::filesystem::path& path) {
   const MappedFile file(path);
   const NpyArray array = parseNpy(file.bytes(), path.string());
-  return executor::Tensor::of(typeOf(array.dtype, path), array.data.data(), array.shape);
+  return executor::Tensor::copyOf(typeOf(array.dtype, path), array.data.data(), array.shape);
 }
 }  // namespace
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "chorus/types.h"
+#include "chorus/tensor.h"
 
 namespace chorus {
 
