@@ -75,6 +75,9 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
   core.max_queue_size = config.getMaxQueueSize();
   core.iter_stats_max = config.getIterStatsMaxIterations();
+  core.request_stats_max = config.getRequestStatsMaxIterations();
+  core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;
+  core.logits_post_processors = config.getLogitsPostProcessorConfig();
   core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
   // At most: every tensor-parallel rank holds a whole A or B.
   core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
@@ -219,6 +222,8 @@ bool Executor::canEnqueueRequests() const { return impl_->core().acceptsRequests
 bool Executor::isParticipant() const { return true; }
 
 std::deque<IterationStats> Executor::getLatestIterationStats() { return impl_->core().takeStats(); }
+
+std::deque<RequestStatsPerIteration> Executor::getLatestRequestStats() { return impl_->core().takeRequestStats(); }
 
 std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return {}; }
 

@@ -26,8 +26,7 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
 
 executor::Tensor tensorOf(const FileContents& file, const std::filesystem::path& path) {
   const NpyArray array = parseNpy(file.bytes(), path.string());
-  return executor::Tensor::copyOf(typeOf(array.dtype, path), array.data.data(),
-                                  executor::Shape(array.shape.data(), array.shape.size()));
+  return executor::Tensor::copyOf(typeOf(array.dtype, path), array.data.data(), array.shape);
 }
 }  // namespace
 
