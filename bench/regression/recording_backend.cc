@@ -16,10 +16,16 @@ std::string weightText(const PackedWeight& weight) {
   return fmt::format(" weight {}x{} {}", weight.out, weight.in, dtypeName(weight.dtype));
 }
 
-std::string groupText(const RowGroup& group) {
+std::string partText(const LinearPart& part) { return fmt::format(" +{}r{}", part.out_begin, part.a.out); }
+std::string partText(const EmbeddingPart& part) { return fmt::format(" +r{}", part.b.in); }
+
+template <typename Group>
+std::string groupText(const Group& group) {
   std::string text = " adapter rows";
   for (const RowRange& range : group.ranges) text += fmt::format(" {}-{}", range.begin, range.end - 1);
-  for (const LinearPart& part : group.parts) text += fmt::format(" +{}r{}", part.out_begin, part.a.out);
+  if constexpr (requires { group.parts; }) {
+    for (const auto& part : group.parts) text += partText(part);
+  }
   return text;
 }
 
@@ -43,7 +49,7 @@ std::string describe(std::string_view name, const Args& args) {
     text += fmt::format(" heads {}/{} kv {}", args.num_heads, args.kv.num_kv_heads, dtypeName(args.kv.dtype));
   }
   if constexpr (requires { args.groups; }) {
-    for (const RowGroup& group : args.groups) text += groupText(group);
+    for (const auto& group : args.groups) text += groupText(group);
   }
   return text;
 }

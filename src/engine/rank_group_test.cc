@@ -146,7 +146,7 @@ TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
   const auto prepared = ranks.prepareAdapter(adapter());
   ASSERT_EQ(prepared->ranks.size(), 4u);
   const auto parts = [&](size_t rank, int32_t layer, LinearId linear) {
-    return prepared->ranks[rank]->at(layer, linear);
+    return prepared->ranks[rank]->at(layer, linear).parts;
   };
   for (size_t rank = 0; rank < 4; ++rank) {
     ASSERT_EQ(parts(rank, 0, LinearId::kQkv).size(), 1u);
@@ -190,7 +190,7 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
         squares += sum * sum;
       }
     }
-    const float factor = prepared->ranks[0]->at(0, LinearId::kProj)[0].magnitude[o];
+    const float factor = prepared->ranks[0]->at(0, LinearId::kProj).parts[0].magnitude[o];
     EXPECT_NEAR(factor, 1.5 / std::sqrt(squares), 1e-5);
   }
 }

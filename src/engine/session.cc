@@ -27,17 +27,17 @@ DecoderShape rankShape(const ModelConfig& config) {
 void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
   const ModelConfig& config = engine.config();
   const Mapping& mapping = config.mapping;
-  weights.embedding_rows = config.vocab_size;
+  weights.embedding.vocab = config.vocab_size;
   weights.embedding_cols = config.hidden_size;
   if (config.use_parallel_embedding && config.embedding_sharding_dim == 0) {
-    weights.embedding_rows = vocabularyShare(config);
-    weights.embedding_first = mapping.tpRank(engine.rank()) * weights.embedding_rows;
+    weights.embedding.vocab = vocabularyShare(config);
+    weights.embedding.first_token = mapping.tpRank(engine.rank()) * weights.embedding.vocab;
   } else if (config.use_parallel_embedding) {
     weights.embedding_cols = config.hidden_size / mapping.tp_size;
   }
-  const auto table = engine.table("transformer.vocab_embedding", weights.embedding_rows, weights.embedding_cols);
-  weights.embedding = table.data;
-  weights.embedding_dtype = table.dtype;
+  const auto table = engine.table("transformer.vocab_embedding", weights.embedding.vocab, weights.embedding_cols);
+  weights.embedding.data = table.data;
+  weights.embedding.dtype = table.dtype;
 }
 
 // As ResidualForm names them.
@@ -93,7 +93,7 @@ DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backe
     const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(moved);
   };
-  move(weights.embedding);
+  move(weights.embedding.data);
   move(weights.final_norm);
   move(weights.lm_head.data);
   for (DecoderLayerWeights& w : weights.layers) {

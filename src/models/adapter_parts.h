@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
 
 namespace chorus {
@@ -16,25 +17,98 @@ namespace chorus {
 // The linears of a decoder layer as the runtime holds them.
 enum class LinearId { kQkv, kDense, kFcGate, kProj };
 inline constexpr int kNumLinears = 4;
+// Its norms, those that its ResidualForm has.
+enum class NormId { kAttention, kAttentionOut, kMlp, kMlpOut };
+inline constexpr int kNumNorms = 4;
 
-// What one rank holds of an adapter. Immutable once made.
+// An adapter on one linear: parts in the order in which they are applied, and a weight instead of the base's, if it has
+// data.
+struct AdapterLinear {
+  std::vector<LinearPart> parts;
+  PackedWeight weight;
+  bool empty() const { return parts.empty() && weight.data == nullptr; }
+};
+
+// On the token embedding: as EmbeddingGroup has it.
+struct AdapterEmbedding {
+  EmbeddingTable table;
+  const int32_t* replaced_tokens = nullptr;
+  const float* replaced_rows = nullptr;
+  int64_t replaced = 0;
+  std::vector<EmbeddingPart> parts;
+  bool empty() const { return table.data == nullptr && replaced == 0 && parts.empty(); }
+};
+
+// What one rank holds of an adapter. Immutable once made; everything it points to lives in memory that it owns or
+// keeps.
 class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
-  explicit AdapterParts(int32_t layers) : parts_(static_cast<size_t>(layers)) {}
-  // Throws std::out_of_range for a layer that is none of them.
-  std::span<const LinearPart> at(int32_t layer, LinearId linear) const {
-    return parts_.at(static_cast<size_t>(layer))[static_cast<size_t>(linear)];
+  explicit AdapterParts(int32_t layers) : layers_(static_cast<size_t>(layers)) {}
+  int32_t layers() const { return static_cast<int32_t>(layers_.size()); }
+  // These throw std::out_of_range for a layer that is none of them.
+  const AdapterLinear& at(int32_t layer, LinearId linear) const {
+    return layers_.at(static_cast<size_t>(layer)).linears[static_cast<size_t>(linear)];
   }
-  void add(int32_t layer, LinearId linear, const LinearPart& part) {
-    parts_[static_cast<size_t>(layer)][static_cast<size_t>(linear)].push_back(part);
+  // [hidden] float32; null: the base's.
+  const float* norm(int32_t layer, NormId norm) const {
+    return layers_.at(static_cast<size_t>(layer)).norms[static_cast<size_t>(norm)];
   }
-  void own(DeviceBuffer memory) { memory_ = std::move(memory); }
-  size_t bytes() const { return memory_.size(); }
+  // Of the last stage.
+  const float* finalNorm() const { return final_norm_; }
+  // Of the first stage.
+  const AdapterEmbedding& embedding() const { return embedding_; }
+  // The output head, of the last stage. Its output features are this rank's share of the model's vocabulary
+  // (vocabularyShare, with its padding), and then all of the added tokens, which every tensor-parallel rank computes: a
+  // weight of its own has vocabularyShare + vocabSize() - the model's vocabulary outputs, if the adapter adds any.
+  const AdapterLinear& head() const { return head_; }
+  // Tokens that its logits are of, and tokens that it takes; 0: the model's. Never fewer than the model's. Equal on all
+  // ranks.
+  int64_t vocabSize() const { return vocab_size_; }
+  int64_t inputVocabSize() const { return input_vocab_size_; }
+
+  void add(int32_t layer, LinearId linear, const LinearPart& part) { mutableAt(layer, linear).parts.push_back(part); }
+  void addWeight(int32_t layer, LinearId linear, const PackedWeight& weight) {
+    mutableAt(layer, linear).weight = weight;
+  }
+  void addNorm(int32_t layer, NormId norm, const float* weight) {
+    layers_[static_cast<size_t>(layer)].norms[static_cast<size_t>(norm)] = weight;
+  }
+  void addFinalNorm(const float* weight) { final_norm_ = weight; }
+  void addEmbedding(const AdapterEmbedding& embedding) { embedding_ = embedding; }
+  void addHead(const LinearPart& part) { head_.parts.push_back(part); }
+  void addHeadWeight(const PackedWeight& weight) { head_.weight = weight; }
+  void addVocabulary(int64_t logits, int64_t input) {
+    vocab_size_ = logits;
+    input_vocab_size_ = input;
+  }
+  void own(DeviceBuffer memory) { memory_.push_back(std::move(memory)); }
+  // Another adapter's parts, whose memory these point to.
+  void keep(std::shared_ptr<const AdapterParts> other) { kept_.push_back(std::move(other)); }
+  // Of the memory that it owns.
+  size_t bytes() const {
+    size_t total = 0;
+    for (const DeviceBuffer& memory : memory_) total += memory.size();
+    return total;
+  }
 
  private:
-  std::vector<std::array<std::vector<LinearPart>, kNumLinears>> parts_;
-  DeviceBuffer memory_;
+  struct Layer {
+    std::array<AdapterLinear, kNumLinears> linears;
+    std::array<const float*, kNumNorms> norms{};
+  };
+  AdapterLinear& mutableAt(int32_t layer, LinearId linear) {
+    return layers_[static_cast<size_t>(layer)].linears[static_cast<size_t>(linear)];
+  }
+
+  std::vector<Layer> layers_;
+  const float* final_norm_ = nullptr;
+  AdapterEmbedding embedding_;
+  AdapterLinear head_;
+  int64_t vocab_size_ = 0;
+  int64_t input_vocab_size_ = 0;
+  std::vector<DeviceBuffer> memory_;
+  std::vector<std::shared_ptr<const AdapterParts>> kept_;
 };
 
 // An adapter ready for the steps of a rank group. Immutable once made; shared by all steps that use it.

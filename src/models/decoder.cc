@@ -82,10 +82,10 @@ std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t laye
     scratch.ranges.reserve(count);  // the groups point into it
   }
   for (const AdapterRows& adapter : input.adapters) {
-    const auto parts = adapter.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
-    if (parts.empty()) continue;
+    const AdapterLinear& own = adapter.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
+    if (own.empty()) continue;
     if (all) {
-      scratch.groups.push_back({adapter.ranges, parts});
+      scratch.groups.push_back({adapter.ranges, own.parts, own.weight});
       continue;
     }
     const size_t first = scratch.ranges.size();
@@ -93,7 +93,8 @@ std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t laye
       const RowRange seen{std::max(range.begin, rows.begin) - rows.begin, std::min(range.end, rows.end) - rows.begin};
       if (seen.begin < seen.end) scratch.ranges.push_back(seen);
     }
-    if (scratch.ranges.size() > first) scratch.groups.push_back({std::span(scratch.ranges).subspan(first), parts});
+    if (scratch.ranges.size() > first)
+      scratch.groups.push_back({std::span(scratch.ranges).subspan(first), own.parts, own.weight});
   }
   return scratch.groups;
 }
@@ -104,16 +105,10 @@ void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix
   const bool some_columns = weights_.embedding_cols < shape_.hidden_size;
   const Matrix part =
       some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols} : residual;
-  backend.embedding({.table = weights_.embedding,
-                     .dtype = weights_.embedding_dtype,
-                     .vocab = weights_.embedding_rows,
-                     .first_token = weights_.embedding_first,
-                     .tokens = input.tokens,
-                     .out = part},
-                    context, stream);
+  backend.embedding({.table = weights_.embedding, .tokens = input.tokens, .out = part, .groups = {}}, context, stream);
   if (some_columns) {
     links_.tensor->allGatherColumns(part, residual, stream);
-  } else if (weights_.embedding_rows < shape_.vocab_size) {
+  } else if (weights_.embedding.vocab < shape_.vocab_size) {
     sumOverRanks(residual, stream);
   }
 }

@@ -30,11 +30,8 @@ struct DecoderLayerWeights {
 
 // Sizes are this rank's: of the layers of its pipeline stage, and its share of what is cut over tensor-parallel ranks.
 struct DecoderWeights {
-  // First stage: rows [embedding_first, embedding_first + embedding_rows) of the vocabulary, embedding_cols of hidden.
-  const void* embedding = nullptr;
-  DType embedding_dtype = DType::kFloat32;
-  int64_t embedding_first = 0;
-  int64_t embedding_rows = 0;
+  // First stage: all of the vocabulary or a share of it; embedding_cols of hidden.
+  EmbeddingTable embedding;
   int64_t embedding_cols = 0;
   std::vector<DecoderLayerWeights> layers;
   // Last stage.

@@ -31,11 +31,10 @@ std::vector<BenchCase> embeddingBench() {
                                                          {backend, rows, cols},
                                                          backend.createContext()});
                        return [s, vocab, &backend] {
-                         backend.embedding({.table = s->table.data(),
-                                            .dtype = DType::kBFloat16,
-                                            .vocab = vocab,
+                         backend.embedding({.table = {s->table.data(), DType::kBFloat16, vocab, 0},
                                             .tokens = s->tokens,
-                                            .out = s->out.view()},
+                                            .out = s->out.view(),
+                                            .groups = {}},
                                            *s->context, {});
                        };
                      }});

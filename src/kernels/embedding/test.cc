@@ -17,7 +17,7 @@ TEST_P(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
     std::vector<int32_t> tokens;
     for (int i = 0; i < 120; ++i) tokens.push_back(static_cast<int32_t>(values.integer(0, 160)));
     std::vector<float> out(tokens.size() * cols, -1.0f);
-    backend.embedding({table.data(), dtype, vocab, 100, tokens, kernel_test::view(out, 120, cols)}, *context, {});
+    backend.embedding({{table.data(), dtype, vocab, 100}, tokens, kernel_test::view(out, 120, cols), {}}, *context, {});
     for (size_t i = 0; i < tokens.size(); ++i) {
       const int64_t row = tokens[i] - 100;
       for (int64_t c = 0; c < cols; ++c) {
@@ -46,7 +46,7 @@ TEST_P(EmbeddingTest, NoTokensTouchNothing) {
   Backend& backend = newBackend(2);
   const auto context = backend.createContext();
   std::vector<float> table(8, 1.0f), out(4, -5.0f);
-  backend.embedding({table.data(), DType::kFloat32, 2, 0, {}, kernel_test::view(out, 0, 4)}, *context, {});
+  backend.embedding({{table.data(), DType::kFloat32, 2, 0}, {}, kernel_test::view(out, 0, 4), {}}, *context, {});
   EXPECT_EQ(out, std::vector<float>(4, -5.0f));
 }
 

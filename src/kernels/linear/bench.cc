@@ -67,7 +67,7 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
               for (size_t r = 0; r < s->groups.size(); ++r) {
                 s->ranges[r] = {static_cast<int32_t>(r), static_cast<int32_t>(r) + 1};
                 s->parts[r] = {.a = s->a.next(), .b = s->b.next()};
-                s->groups[r] = {{&s->ranges[r], 1}, {&s->parts[r], 1}};
+                s->groups[r] = {{&s->ranges[r], 1}, {&s->parts[r], 1}, {}};
               }
               backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = s->groups},
                              *s->context, {});

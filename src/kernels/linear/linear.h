@@ -13,28 +13,35 @@
 namespace chorus {
 
 // One adapter module on one linear, for output features [out_begin, out_begin + b.out):
-//   y = magnitude * (W x + scale * B (A x))        (magnitude: DoRA's m / ||W + scale B A||, null means 1)
-// magnitude multiplies whatever stands in y for these features, so parts are applied in order and a bias is
-// added by the consumer, afterwards (PEFT: DoRA does not scale the bias).
+//   y = magnitude * (W x + scale * (B (A x) + bias))
+// magnitude is DoRA's m / ||W + scale B A||, bias is PEFT's lora_bias; null means 1 and 0. magnitude multiplies
+// whatever stands in y for these features, so parts are applied in order and the base's bias is added by the consumer,
+// afterwards (PEFT: DoRA does not scale the bias). The rank may be 0: then a and b have no data, and b.out alone says
+// how many features the bias and the magnitude have. An adapter's own bias of a linear is such a part: its difference
+// from the base's, after the part with the magnitude.
 struct LinearPart {
   int64_t out_begin = 0;
   PackedWeight a;  // [rank, in], of a float format
-  PackedWeight b;  // [features, rank], of a float format
+  PackedWeight b;  // [features, rank], of a's format
   float scale = 1.0f;
+  const float* bias = nullptr;       // [features], device memory
   const float* magnitude = nullptr;  // [features], device memory
 };
 
-// Rows that share parts. Groups of one call are disjoint.
+// Rows that share parts and, where it has data, a weight that stands for LinearArgs::weight: of any format, with its
+// inputs and as many outputs as y has columns for. Groups of one call are disjoint.
 struct RowGroup {
   std::span<const RowRange> ranges;  // ascending
   std::span<const LinearPart> parts;
+  PackedWeight weight;
 };
 
-// x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. Every row's result depends on that
-// row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds over
-// ascending inputs. Of int8 and int4 weights each group of inputs, or run of a divisor of kScaleRun inputs where it is
-// longer, is such a chain over the integers or (fixed_point.h) their exact sum, and the output one chain of scale * sum
-// over ascending runs.
+// x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. y may have more columns than a row's weight
+// has outputs: these stay as they were. weight may have no outputs, where groups alone have some. Every row's result
+// depends on that row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds
+// over ascending inputs. Of int8 and int4 weights each group of inputs, or run of a divisor of kScaleRun inputs where
+// it is longer, is such a chain over the integers or (fixed_point.h) their exact sum, and the output one chain of scale
+// * sum over ascending runs.
 struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;

@@ -124,7 +124,7 @@ struct Assignment {
       }
     }
     for (size_t g = 0; g < ranges.size(); ++g) {
-      if (!ranges[g].empty()) groups.push_back({ranges[g], adapters.parts[g]});
+      if (!ranges[g].empty()) groups.push_back({ranges[g], adapters.parts[g], {}});
     }
   }
 };
