@@ -8,6 +8,7 @@
 #include "cli/inspect_paths.h"
 #include "convert/huggingface.h"
 #include "engine/adapter_limits.h"
+#include "engine/adapter_packer.h"
 #include "engine/engine.h"
 #include "lora/peft_config.h"
 #include "lora/shard.h"
@@ -54,6 +55,23 @@ std::string rangeText(int64_t least, int64_t most) {
   return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
 }
 
+// What stands for the base's own weights.
+void addReplacements(const Adapter& adapter, Inspection& found) {
+  std::set<std::string> rows;
+  for (const AdapterWeight& weight : adapter.weights) {
+    constexpr std::string_view kLayers = "transformer.layers.{}.";
+    rows.insert(weight.row.starts_with(kLayers) ? weight.row.substr(kLayers.size()) : weight.row);
+  }
+  if (!rows.empty()) found.addList("own weights", {rows.begin(), rows.end()});
+  const auto addTokens = [&](const char* name, const AdapterTokens& tokens) {
+    if (!tokens.empty()) found.add(name, std::ssize(tokens.tokens));
+  };
+  addTokens("trained tokens", adapter.embedding_tokens);
+  addTokens("trained tokens of the output head", adapter.head_tokens);
+  if (adapter.input_vocab_size > 0) found.add("tokens", adapter.input_vocab_size);
+  if (adapter.vocab_size > 0) found.add("tokens of its logits", adapter.vocab_size);
+}
+
 void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found) {
   std::set<std::string> modules;
   std::set<int32_t> layers;
@@ -61,20 +79,23 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   std::set<float> scales;
   for (const AdapterModule& module : adapter.modules) {
     modules.insert(module.module_name);
-    layers.insert(module.layer);
+    if (module.layer >= 0) layers.insert(module.layer);
     ranks.insert(module.rank);
     scales.insert(module.scale);
   }
   found.addList("modules", {modules.begin(), modules.end()});
   found.add("layers", layers, fmt::format("{} of {}", layers.size(), base.config.num_hidden_layers));
-  found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
-  found.add("scale", scales,
-            scales.size() == 1 ? fmt::format("{}", *scales.begin())
-                               : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
+  if (!ranks.empty()) {
+    found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
+    found.add("scale", scales,
+              scales.size() == 1 ? fmt::format("{}", *scales.begin())
+                                 : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
+  }
+  addReplacements(adapter, found);
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
-    largest = std::max(largest, static_cast<uint64_t>(packedAdapterBytes(part, base.config.dtype)));
+    largest = std::max(largest, static_cast<uint64_t>(AdapterPacker(base.config, base.table, rank).bytes(part)));
   }
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);
