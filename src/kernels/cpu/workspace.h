@@ -32,17 +32,18 @@ struct CpuWorkspace {
   CpuWorkspace(ThreadPool& thread_pool, Isa instruction_set)
       : pool(thread_pool), isa(instruction_set), thread(static_cast<size_t>(thread_pool.size())) {}
 
-  // Calls fn(begin, end) for pieces of [0, count) on all threads, or at once on this one when the whole costs
+  // Calls fn(begin, end, thread) for pieces of [0, count) on all threads, or at once on this one when the whole costs
   // less than a fork-join (about a microsecond). element_cost: rough cost of one index in elements touched.
   template <typename F>
   void forEachPiece(int64_t count, int64_t element_cost, F&& fn) {
     constexpr int64_t kWorthForking = 32768;
     if (pool.size() == 1 || count * element_cost < kWorthForking) {
-      if (count > 0) fn(int64_t{0}, count);
+      if (count > 0) fn(int64_t{0}, count, 0);
       return;
     }
     const int64_t pieces = std::min<int64_t>(count, 4 * pool.size());
-    pool.run(pieces, [&](int64_t piece, int) { fn(count * piece / pieces, count * (piece + 1) / pieces); });
+    pool.run(pieces,
+             [&](int64_t piece, int thread) { fn(count * piece / pieces, count * (piece + 1) / pieces, thread); });
   }
 
   // The kernel of the op that the workspace's instruction set takes; noted as used.

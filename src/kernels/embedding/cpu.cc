@@ -2,27 +2,94 @@
 
 #include <algorithm>
 
+#include "kernels/embedding/look_up.h"
+#include "kernels/linear/panel_kernels.h"
+
 namespace chorus {
 
 namespace {
 constexpr Variant kEmbedding{Op::kEmbedding, Isa::kScalar, std::nullopt};
 constexpr Variant kGatherRows{Op::kGatherRows, Isa::kScalar, std::nullopt};
+
+// Up to max_rows rows of one group get one of its parts: products with B by the panel kernels of the linear, on top of
+// what stands there.
+void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKernels& kernels,
+             std::span<const int32_t> rows, float* scratch) {
+  const PackedWeight& b = part.b;
+  const auto count = static_cast<int>(rows.size());
+  float* y[kMaxTileRows];
+  const float* t[kMaxTileRows] = {};
+  for (int r = 0; r < count; ++r) {
+    float* row = scratch + r * b.in;
+    widenRow(part.a, args.tokens[static_cast<size_t>(rows[static_cast<size_t>(r)])], b.in, row);
+    for (int64_t i = 0; i < b.in; ++i) row[i] *= part.scale;
+    t[r] = row;
+    y[r] = args.out.data + rows[static_cast<size_t>(r)] * args.out.stride;
+  }
+  PanelArgs panel;
+  panel.x = t[0];
+  if (count > 1 || !kernels.takesRows()) {
+    float* packed = scratch + kMaxTileRows * b.in;
+    kernels.pack(t, count, b.in, packed);
+    panel.x = packed;
+  }
+  panel.inputs = b.in;
+  panel.panels = b.data;
+  panel.panel_stride = panelBytes(b.dtype, b.in);
+  panel.input_stride = packedInputStride(b.dtype);
+  panel.y = y;
+  panel.cols = args.out.cols;
+  panel.accumulate = true;
+  kernels.run[count](panel);
+  for (int r = 0; part.magnitude != nullptr && r < count; ++r) {
+    kernels.scale_columns(part.magnitude, y[r], args.out.cols);
+  }
+}
+
+// All parts of the group, on its rows among [begin, end).
+void addParts(const EmbeddingArgs& args, const EmbeddingGroup& group, int64_t begin, int64_t end, Isa isa,
+              float* scratch) {
+  for (const EmbeddingPart& part : group.parts) {
+    const PanelKernels& kernels = panelKernels(isa, part.b.dtype);
+    int32_t rows[kMaxTileRows];
+    size_t count = 0;
+    const auto flush = [&] {
+      if (count > 0) addPart(args, part, kernels, {rows, count}, scratch);
+      count = 0;
+    };
+    for (const RowRange range : group.ranges) {
+      for (auto r = std::max<int64_t>(begin, range.begin); r < std::min<int64_t>(end, range.end); ++r) {
+        rows[count++] = static_cast<int32_t>(r);
+        if (count == static_cast<size_t>(kernels.max_rows)) flush();
+      }
+    }
+    flush();
+  }
+}
 }  // namespace
 
-// Both move memory with exact conversions, a few rows a step: the plain loops do, over threads.
+// Without parts this moves memory with exact conversions, a few rows a step: the plain loops do, over threads.
 void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace) {
   workspace.used.add(kEmbedding);
-  workspace.forEachPiece(std::ssize(args.tokens), args.out.cols, [&](int64_t begin, int64_t end) {
-    EmbeddingArgs piece = args;
-    piece.tokens = args.tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    piece.out.data += begin * args.out.stride;
-    reference::embedding(piece);
+  int64_t floats = 0;  // of a tile's products with A, and as many packed
+  for (const EmbeddingGroup& group : args.groups) {
+    for (const EmbeddingPart& part : group.parts) {
+      floats = std::max(floats, kMaxTileRows * part.b.in + tileSize(kMaxTileRows, part.b.in));
+    }
+  }
+  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(static_cast<size_t>(floats));
+  workspace.forEachPiece(std::ssize(args.tokens), args.out.cols, [&](int64_t begin, int64_t end, int thread) {
+    lookUpRows(args, begin, end);
+    auto* scratch = workspace.thread[static_cast<size_t>(thread)].reserve<float>(0);
+    for (const EmbeddingGroup& group : args.groups) {
+      addParts(args, group, begin, end, workspace.isa, scratch);
+    }
   });
 }
 
 void gatherRowsCpu(const GatherRowsArgs& args, CpuWorkspace& workspace) {
   workspace.used.add(kGatherRows);
-  workspace.forEachPiece(std::ssize(args.rows), args.out.cols, [&](int64_t begin, int64_t end) {
+  workspace.forEachPiece(std::ssize(args.rows), args.out.cols, [&](int64_t begin, int64_t end, int) {
     GatherRowsArgs piece = args;
     piece.rows = args.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
     piece.out.data += begin * args.out.stride;

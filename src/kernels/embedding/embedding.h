@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/step_batch.h"
+#include "kernels/row_groups.h"
 #include "kernels/tensor.h"
 
 namespace chorus {

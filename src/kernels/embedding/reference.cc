@@ -1,20 +1,63 @@
 #include <algorithm>
+#include <vector>
 
-#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/look_up.h"
+#include "kernels/linear/linear.h"
+
+namespace chorus {
+
+void widenRow(const EmbeddingTable& table, int32_t token, int64_t cols, float* out) {
+  const int64_t row = token - table.first_token;
+  if (row < 0 || row >= table.vocab) {
+    std::fill(out, out + cols, 0.0f);
+    return;
+  }
+  const auto* data = static_cast<const std::byte*>(table.data);
+  convertElements(data + row * cols * static_cast<int64_t>(dtypeSize(table.dtype)), table.dtype, out, DType::kFloat32,
+                  static_cast<size_t>(cols));
+}
+
+void lookUpRows(const EmbeddingArgs& args, int64_t begin, int64_t end) {
+  const int64_t cols = args.out.cols;
+  for (int64_t i = begin; i < end; ++i) {
+    const int32_t token = args.tokens[static_cast<size_t>(i)];
+    float* out = args.out.data + i * args.out.stride;
+    const EmbeddingGroup* group = groupOf(args.groups, i);
+    if (group != nullptr && group->replaced > 0) {
+      const int32_t* tokens = group->replaced_tokens;
+      const int64_t at = std::lower_bound(tokens, tokens + group->replaced, token) - tokens;
+      if (at < group->replaced && tokens[at] == token) {
+        std::copy_n(group->replaced_rows + at * cols, cols, out);
+        continue;
+      }
+    }
+    widenRow(group != nullptr && group->table.data != nullptr ? group->table : args.table, token, cols, out);
+  }
+}
+
+}  // namespace chorus
 
 namespace chorus::reference {
 
 void embedding(const EmbeddingArgs& args) {
   const int64_t cols = args.out.cols;
-  const auto* table = static_cast<const std::byte*>(args.table.data);
-  for (size_t i = 0; i < args.tokens.size(); ++i) {
-    float* out = args.out.data + static_cast<int64_t>(i) * args.out.stride;
-    const int64_t row = args.tokens[i] - args.table.first_token;
-    if (row < 0 || row >= args.table.vocab) {
-      std::fill(out, out + cols, 0.0f);
-    } else {
-      convertElements(table + row * cols * static_cast<int64_t>(dtypeSize(args.table.dtype)), args.table.dtype, out,
-                      DType::kFloat32, static_cast<size_t>(cols));
+  lookUpRows(args, 0, std::ssize(args.tokens));
+  for (const EmbeddingGroup& group : args.groups) {
+    for (const EmbeddingPart& part : group.parts) {
+      std::vector<float> t(static_cast<size_t>(part.b.in)), b(t.size());
+      for (const RowRange range : group.ranges) {
+        for (int64_t r = range.begin; r < range.end; ++r) {
+          float* out = args.out.data + r * args.out.stride;
+          widenRow(part.a, args.tokens[static_cast<size_t>(r)], part.b.in, t.data());
+          for (int64_t c = 0; c < cols; ++c) {
+            unpackRow(part.b, c, b.data());
+            float sum = 0;
+            for (size_t i = 0; i < t.size(); ++i) sum += t[i] * b[i];
+            out[c] += part.scale * sum;
+            if (part.magnitude != nullptr) out[c] *= part.magnitude[c];
+          }
+        }
+      }
     }
   }
 }

@@ -103,7 +103,7 @@ void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace
   const int64_t slices = (cols + kSlice - 1) / kSlice;
   const ActivateRow run = workspace.select(Op::kGatedActivation, table());
   // An exponential and a division cost about ten times what an element's move does.
-  workspace.forEachPiece(args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end) {
+  workspace.forEachPiece(args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % slices * kSlice;
       const float* fc = args.fc_gate.data + i / slices * args.fc_gate.stride + c;

@@ -38,35 +38,35 @@ struct Prefetch {
 struct Call {
   const LinearArgs& args;
   const LinearPlan& plan;
-  const PanelKernels& kernels;
   Isa isa;
-  std::byte* x = nullptr;  // base tiles, packed: tile t at tile_begin[t] * row_bytes
+  std::byte* x = nullptr;  // packed rows of the weights
   std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and part
-  int64_t row_bytes = 0;
 
   const float* xRow(int64_t r) const { return args.x.data + r * args.x.stride; }
   float* yRow(int64_t r) const { return args.y.data + r * args.y.stride; }
-  // The tile that begins with this row.
-  const std::byte* tileOf(int64_t row) const {
-    if (!packsRows()) return reinterpret_cast<const std::byte*>(args.x.data);
-    return x + row * row_bytes;
+  const WeightRows& weightOf(int32_t index) const { return plan.weights[static_cast<size_t>(index)]; }
+  const int32_t* rowsOf(const RowTile& tile) const { return plan.rows.data() + tile.first_row; }
+  std::byte* packed(const WeightRows& weight, const RowTile& tile) const {
+    return x + weight.x + (tile.first_row - weight.first_row) * weight.row_bytes;
   }
-  bool packsRows() const { return args.x.rows > 1 || !kernels.takesRows(); }
 
-  void packBase(int64_t tile, int64_t begin, int64_t end) const;
+  void packRows(int64_t tile, int64_t begin, int64_t end) const;
   void multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const;
-  void multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const;
-  void multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const;
+  void multiplyPanels(const PanelTask& task) const;
+  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
 // Inputs [begin, end) of a tile; begin is a multiple of kInputBlock.
-void Call::packBase(int64_t tile, int64_t begin, int64_t end) const {
-  const int32_t first = plan.tile_begin[static_cast<size_t>(tile)];
-  const int count = plan.tile_begin[static_cast<size_t>(tile) + 1] - first;
+void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
+  const RowTile& tile = plan.tiles[static_cast<size_t>(index)];
+  const WeightRows& weight = weightOf(tile.weight);
+  if (!weight.packs()) return;
+  const int32_t* tile_rows = rowsOf(tile);
   const float* rows[kMaxTileRows];
-  for (int r = 0; r < count; ++r) rows[r] = xRow(first + r) + begin;
-  kernels.pack(rows, count, end - begin, x + first * row_bytes + count * kernels.rowBytes(begin));
+  for (int r = 0; r < tile.rows; ++r) rows[r] = xRow(tile_rows[r]) + begin;
+  weight.kernels->pack(rows, tile.rows, end - begin,
+                       packed(weight, tile) + tile.rows * weight.kernels->rowBytes(begin));
 }
 
 // packed_tile: the tile that `packed` holds, since tasks of one tile follow each other on a thread.
@@ -107,10 +107,11 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTi
                     part_t + task.panel * kPanelCols * tile.rows * part_kernels.element_bytes);
 }
 
-void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const {
-  const PackedWeight& w = args.weight;
-  const int32_t tile_begin = plan.block_begin[static_cast<size_t>(block)];
-  const int32_t tiles = plan.block_begin[static_cast<size_t>(block) + 1] - tile_begin;
+void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const {
+  const WeightRows& weight = weightOf(block.weight);
+  const PanelKernels& kernels = *weight.kernels;
+  const PackedWeight& w = weight.weight;
+  const int32_t tiles = block.tile_end - block.tile_begin;
   const WeightFormat format = w.format();
   const int64_t stride = panelBytes(format, w.in);
   const auto* data = static_cast<const std::byte*>(w.data) + panel_begin * stride;
@@ -142,12 +143,13 @@ void Call::multiplyBase(int64_t block, int64_t panel_begin, int64_t cols) const 
       Prefetch prefetch{following, stride, panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64};
       if (tiles == 1 || (end && (panel_begin + panels) * kPanelCols >= w.out)) prefetch.lines_of_panel = 0;
       for (int32_t t = 0; t < tiles; ++t) {
-        const int32_t row = plan.tile_begin[static_cast<size_t>(tile_begin + t)];
-        const int rows = plan.tile_begin[static_cast<size_t>(tile_begin + t) + 1] - row;
-        for (int r = 0; r < rows; ++r) y[r] = yRow(row + r) + (panel_begin + p) * kPanelCols;
-        panel.x = tileOf(row) + rows * kernels.rowBytes(i);
-        prefetch.share(t, tiles, kernels.passes[rows], panel);
-        kernels.run[rows](panel);
+        const RowTile& tile = plan.tiles[static_cast<size_t>(block.tile_begin + t)];
+        const int32_t* rows = rowsOf(tile);
+        for (int r = 0; r < tile.rows; ++r) y[r] = yRow(rows[r]) + (panel_begin + p) * kPanelCols;
+        const auto* x_tile = weight.packs() ? packed(weight, tile) : reinterpret_cast<const std::byte*>(xRow(rows[0]));
+        panel.x = x_tile + tile.rows * kernels.rowBytes(i);
+        prefetch.share(t, tiles, kernels.passes[tile.rows], panel);
+        kernels.run[tile.rows](panel);
       }
     }
   }
@@ -178,65 +180,45 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
       panel.y = y;
       for (int r = 0; r < tile.rows; ++r) y[r] = yRow(tile_rows[r]) + part.out_begin + first_panel * kPanelCols;
       const PanelKernels& part_kernels = panelKernels(isa, b.dtype);
-      part_kernels.run[tile.rows](panel);
-      for (int r = 0; part.magnitude != nullptr && r < tile.rows; ++r) {
-        part_kernels.scale_columns(part.magnitude + begin, y[r] + panel.skip, end - begin);
+      if (b.in > 0) part_kernels.run[tile.rows](panel);
+      for (int r = 0; r < tile.rows; ++r) {
+        float* cols = y[r] + panel.skip;
+        for (int64_t c = 0; part.bias != nullptr && c < end - begin; ++c) cols[c] += part.scale * part.bias[begin + c];
+        if (part.magnitude != nullptr) part_kernels.scale_columns(part.magnitude + begin, cols, end - begin);
       }
     }
     t_begin += (part.a.out + kPanelCols - 1) / kPanelCols * kPanelCols * tile.rows;
   }
 }
 
-void Call::multiplyPanels(int64_t block, int64_t panel_begin, int64_t panel_end) const {
-  const int64_t col_begin = panel_begin * kPanelCols;
-  const int64_t col_end = std::min(args.weight.out, panel_end * kPanelCols);
-  multiplyBase(block, panel_begin, col_end - col_begin);
-  const int32_t last = plan.block_adapters[static_cast<size_t>(block) + 1];
-  for (int32_t tile = plan.block_adapters[static_cast<size_t>(block)]; tile < last; ++tile) {
+void Call::multiplyPanels(const PanelTask& task) const {
+  const RowBlock& block = plan.blocks[static_cast<size_t>(task.block)];
+  const int64_t col_begin = task.begin * kPanelCols;
+  const int64_t col_end = std::min(weightOf(block.weight).weight.out, task.end * kPanelCols);
+  multiplyWeight(block, task.begin, col_end - col_begin);
+  for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
     addParts(plan.adapter_tiles[static_cast<size_t>(tile)], col_begin, col_end);
-  }
-}
-
-// How the panels are dealt out, in tasks of (block, panels): long ones that stream, and in the last block ever shorter
-// ones, so that no thread waits long for another at the end.
-void dealPanels(int64_t panels, int64_t blocks, int64_t shortest, int threads, std::vector<PanelTask>& tasks) {
-  const int64_t longest = std::clamp<int64_t>(panels * blocks / (int64_t{8} * threads) / 8 * 8, 8, 64);
-  tasks.clear();
-  for (int64_t block = 0; block < blocks; ++block) {
-    for (int64_t begin = 0; begin < panels;) {
-      int64_t size = std::min(longest, panels - begin);
-      if (block + 1 == blocks) size = std::min(size, std::max(shortest, (panels - begin) / (4 * threads) / 2 * 2));
-      tasks.push_back({block, begin, begin + size});
-      begin += size;
-    }
   }
 }
 }  // namespace
 
 void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan) {
-  assert(args.x.cols == args.weight.in && args.y.rows == args.x.rows && args.y.cols == args.weight.out);
-  if (args.x.rows == 0 || args.weight.out == 0) return;
-  const DType dtype = args.weight.dtype;
-  const PanelKernels& kernels = *workspace.select(Op::kLinear, panelKernels(args.weight.format()), dtype);
-  // Adapters have kernels of their own type, whose tiles may be smaller.
-  int part_rows = kernels.max_rows;
-  for (const RowGroup& group : args.groups) {
-    for (const LinearPart& part : group.parts) {
-      part_rows = std::min(part_rows, panelKernels(workspace.isa, part.a.dtype).max_rows);
-    }
+  assert(args.y.rows == args.x.rows);
+  if (args.x.rows == 0) return;
+  assignRows(args, plan);
+  bool packs = false;
+  for (WeightRows& weight : plan.weights) {
+    const PackedWeight& w = weight.weight;
+    assert(args.x.cols == w.in && w.out <= args.y.cols);
+    weight.kernels = workspace.select(Op::kLinear, panelKernels(w.format()), w.dtype);
+    packs = packs || weight.packs();
   }
-  planLinear(args, kernels.max_rows, part_rows, plan);
-  Call call{args, plan, kernels, workspace.isa};
-  call.row_bytes = kernels.rowBytes(args.x.cols);
-  const auto base_tiles = call.packsRows() ? static_cast<int64_t>(plan.tile_begin.size()) - 1 : 0;
+  cutRows(args, workspace.isa, workspace.pool.size(), plan);
+  Call call{args, plan, workspace.isa};
+  const int64_t tiles = packs ? std::ssize(plan.tiles) : 0;
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());
-  const int64_t panels = (args.weight.out + kPanelCols - 1) / kPanelCols;
-  const auto blocks = static_cast<int64_t>(plan.block_begin.size()) - 1;
-  // Several tiles meet the panels of a task while they are fetched for them: short tasks would have little to fetch.
-  const int64_t shortest = plan.tile_begin.size() > 2 ? 4 : 2;
-  dealPanels(panels, blocks, shortest, workspace.pool.size(), plan.panel_tasks);
 
-  call.x = workspace.shared[0].reserve<std::byte>(static_cast<size_t>(args.x.rows * call.row_bytes));
+  call.x = workspace.shared[0].reserve<std::byte>(static_cast<size_t>(plan.x_bytes));
   call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
   const auto tile_floats = static_cast<size_t>(tileSize(kMaxTileRows, args.x.cols));
   for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
@@ -244,15 +226,15 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   // Packing a few rows costs less than waking the other threads.
   constexpr int64_t kPackAlone = 8192;
   if (adapter_tasks == 0 && args.x.rows * args.x.cols <= kPackAlone) {
-    for (int64_t tile = 0; tile < base_tiles; ++tile) call.packBase(tile, 0, args.x.cols);
+    for (int64_t tile = 0; tile < tiles; ++tile) call.packRows(tile, 0, args.x.cols);
   } else {
     const int64_t slices = std::max<int64_t>(1, (args.x.cols + kInputBlock - 1) / kInputBlock);
-    const int64_t pack_tasks = base_tiles * slices;
+    const int64_t pack_tasks = tiles * slices;
     const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
     workspace.pool.run(pack_tasks + pieces, [&](int64_t task, int thread) {
       if (task < pack_tasks) {
         const int64_t begin = task % slices * kInputBlock;
-        return call.packBase(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
+        return call.packRows(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
       }
       const int64_t piece = task - pack_tasks;
       const AdapterTile* packed_tile = nullptr;
@@ -262,10 +244,8 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
       }
     });
   }
-  workspace.pool.run(std::ssize(plan.panel_tasks), [&](int64_t i, int) {
-    const PanelTask& task = plan.panel_tasks[static_cast<size_t>(i)];
-    call.multiplyPanels(task.block, task.begin, task.end);
-  });
+  workspace.pool.run(std::ssize(plan.panel_tasks),
+                     [&](int64_t i, int) { call.multiplyPanels(plan.panel_tasks[static_cast<size_t>(i)]); });
 }
 
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights) {

@@ -29,7 +29,8 @@ struct LinearPart {
 };
 
 // Rows that share parts and, where it has data, a weight that stands for LinearArgs::weight: of any format, with its
-// inputs and as many outputs as y has columns for. Groups of one call are disjoint.
+// inputs and no more outputs than y has columns. Parts lie within the outputs of their rows' weight. Groups of one call
+// are disjoint.
 struct RowGroup {
   std::span<const RowRange> ranges;  // ascending
   std::span<const LinearPart> parts;

@@ -22,26 +22,39 @@ void applyPart(const LinearPart& part, const float* x, float* y) {
   for (int64_t r = 0; r < part.a.out; ++r) t[static_cast<size_t>(r)] = dot(x, feature(part.a, r));
   for (int64_t o = 0; o < part.b.out; ++o) {
     float& out = y[part.out_begin + o];
-    out += part.scale * dot(t.data(), feature(part.b, o));
+    const float bias = part.bias != nullptr ? part.bias[o] : 0.0f;
+    out += part.scale * (dot(t.data(), feature(part.b, o)) + bias);
     if (part.magnitude != nullptr) out *= part.magnitude[o];
   }
 }
 }  // namespace
 
 void linear(const LinearArgs& args) {
-  for (int64_t o = 0; o < args.weight.out; ++o) {
-    const std::vector<float> w = feature(args.weight, o);
-    for (int64_t r = 0; r < args.x.rows; ++r) {
-      args.y.data[r * args.y.stride + o] = dot(args.x.data + r * args.x.stride, w);
-    }
-  }
+  std::vector<const RowGroup*> group_of(static_cast<size_t>(args.x.rows));
   for (const RowGroup& group : args.groups) {
     for (const RowRange range : group.ranges) {
-      for (int64_t r = range.begin; r < range.end; ++r) {
-        for (const LinearPart& part : group.parts) {
-          applyPart(part, args.x.data + r * args.x.stride, args.y.data + r * args.y.stride);
-        }
+      for (int64_t r = range.begin; r < range.end; ++r) group_of[static_cast<size_t>(r)] = &group;
+    }
+  }
+  const auto multiply = [&](const PackedWeight& weight, const RowGroup* owner) {
+    for (int64_t o = 0; o < weight.out; ++o) {
+      const std::vector<float> w = feature(weight, o);
+      for (int64_t r = 0; r < args.x.rows; ++r) {
+        const RowGroup* group = group_of[static_cast<size_t>(r)];
+        const RowGroup* owner_of_row = group != nullptr && group->weight.data != nullptr ? group : nullptr;
+        if (owner_of_row == owner) args.y.data[r * args.y.stride + o] = dot(args.x.data + r * args.x.stride, w);
       }
+    }
+  };
+  multiply(args.weight, nullptr);
+  for (const RowGroup& group : args.groups) {
+    if (group.weight.data != nullptr) multiply(group.weight, &group);
+  }
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    const RowGroup* group = group_of[static_cast<size_t>(r)];
+    if (group == nullptr) continue;
+    for (const LinearPart& part : group->parts) {
+      applyPart(part, args.x.data + r * args.x.stride, args.y.data + r * args.y.stride);
     }
   }
 }

@@ -2,212 +2,13 @@
 #include <limits>
 #include <span>
 
-#include "base/aligned_buffer.h"
 #include "kernels/linear/fixed_reference.h"
-#include "kernels/linear/panel_kernels.h"
-#include "kernels/test_util.h"
+#include "kernels/linear/linear_cases.h"
 
 namespace chorus {
 namespace {
 
-using kernel_test::Values;
-
-struct Weight {
-  AlignedBuffer memory;
-  PackedWeight view;
-};
-
-// A format of this dtype: of a quantised one, any group and type of scales.
-WeightFormat anyFormat(Values& values, DType dtype) {
-  if (!isQuantised(dtype)) return dtype;
-  constexpr int64_t kGroups[] = {0, 32, 64, 128};
-  constexpr DType kScales[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-  return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)]};
-}
-
-// Rows as packRows takes them, and scales as packScales does: every integer of the format, scales of about 1 / 100.
-struct Rows {
-  std::vector<std::byte> elements;
-  std::vector<float> scales;  // [out, groups]
-  int64_t groups = 0;
-
-  Rows(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
-    if (!isQuantised(format.dtype)) {
-      elements = kernel_test::asDtype(values.reals(out * in, -size, size), format.dtype);
-      return;
-    }
-    groups = format.group > 0 ? (in + format.group - 1) / format.group : 1;
-    elements.resize(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
-    for (std::byte& element : elements) element = static_cast<std::byte>(values.integer(0, 255));
-    scales = values.reals(out * groups, size * 0.005f, size * 0.02f);
-  }
-  // Rows [begin, end) of `all` into the packed weight at dst.
-  void pack(const WeightFormat& format, int64_t begin, int64_t end, int64_t in, void* dst) const {
-    const bool quantised = isQuantised(format.dtype);
-    const int64_t row_bytes = quantised ? in : in * static_cast<int64_t>(dtypeSize(format.dtype));
-    const int64_t first = format.dtype == DType::kInt4 ? begin / 2 : begin;
-    packRows(elements.data() + first * row_bytes, format, end - begin, in, begin, dst);
-    if (quantised) {
-      packScales(scales.data() + begin * groups, DType::kFloat32, format, end - begin, in, begin, dst);
-    }
-  }
-};
-
-Weight makeWeight(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
-  Weight weight;
-  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(format, out, in))));
-  Rows(values, format, out, in, size).pack(format, 0, out, in, weight.memory.data());
-  weight.view = {weight.memory.data(), format, out, in};
-  return weight;
-}
-std::vector<float> unpackAll(const PackedWeight& weight) {
-  std::vector<float> all(static_cast<size_t>(weight.out * weight.in));
-  for (int64_t o = 0; o < weight.out; ++o) unpackRow(weight, o, all.data() + o * weight.in);
-  return all;
-}
-
-// The same weight with every element's absolute value, float32.
-Weight absolute(const PackedWeight& weight) {
-  std::vector<float> all = unpackAll(weight);
-  for (float& value : all) value = std::abs(value);
-  Weight result;
-  result.memory = AlignedBuffer(static_cast<size_t>(packedBytes(DType::kFloat32, weight.out, weight.in)));
-  packRows(all.data(), DType::kFloat32, weight.out, weight.in, 0, result.memory.data());
-  result.view = {result.memory.data(), DType::kFloat32, weight.out, weight.in};
-  return result;
-}
-
-// Adapters and the groups that use them, with storage that outlives the calls.
-struct Adapters {
-  std::vector<Weight> weights;
-  std::vector<std::vector<float>> magnitudes;
-  std::vector<std::vector<LinearPart>> parts;
-
-  // Of the type of the model that has this weight.
-  void add(Values& values, const PackedWeight& base, const std::vector<int64_t>& ranks) {
-    const DType dtype = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
-    const int64_t in = base.in, out = base.out;
-    std::vector<LinearPart> list;
-    for (const int64_t rank : ranks) {
-      LinearPart part;
-      part.out_begin = values.integer(0, out - 1);
-      const int64_t features = values.integer(1, out - part.out_begin);
-      weights.push_back(makeWeight(values, dtype, rank, in));
-      part.a = weights.back().view;
-      weights.push_back(makeWeight(values, dtype, features, rank));
-      part.b = weights.back().view;
-      part.scale = values.real(0.25f, 2.0f);
-      if (values.integer(0, 1) == 1) {
-        magnitudes.push_back(values.reals(features, 0.5f, 1.5f));
-        part.magnitude = magnitudes.back().data();
-      }
-      list.push_back(part);
-    }
-    parts.push_back(list);
-  }
-};
-
-struct Assignment {
-  std::vector<std::vector<RowRange>> ranges;
-  std::vector<RowGroup> groups;
-
-  // adapter_of[row]: index into adapters.parts, or -1.
-  Assignment(const std::vector<int>& adapter_of, const Adapters& adapters) : ranges(adapters.parts.size()) {
-    for (size_t row = 0; row < adapter_of.size(); ++row) {
-      if (adapter_of[row] < 0) continue;
-      auto& list = ranges[static_cast<size_t>(adapter_of[row])];
-      const auto r = static_cast<int32_t>(row);
-      if (!list.empty() && list.back().end == r) {
-        list.back().end = r + 1;
-      } else {
-        list.push_back({r, r + 1});
-      }
-    }
-    for (size_t g = 0; g < ranges.size(); ++g) {
-      if (!ranges[g].empty()) groups.push_back({ranges[g], adapters.parts[g], {}});
-    }
-  }
-};
-
-std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeight& weight,
-                       std::span<const RowGroup> groups = {}) {
-  const auto rows = static_cast<int64_t>(x.size()) / weight.in;
-  std::vector<float> y(static_cast<size_t>(rows * weight.out), std::numeric_limits<float>::quiet_NaN());
-  const auto context = backend.createContext();
-  backend.linear({kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, weight.out), groups},
-                 *context, {});
-  return y;
-}
-
-// What rounding can do to each element: epsilon times the number of roundings times the sum of absolute products. Where
-// the adapters' products take inputs of bfloat16 (x is what the products take already), A x is rounded once more.
-std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, DType part_inputs,
-                             const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) {
-  for (float& value : x) value = std::abs(value);
-  const Weight w = absolute(weight);
-  Adapters abs_adapters;
-  int64_t roundings = weight.in + 4;
-  if (adapters != nullptr) {
-    abs_adapters.parts = adapters->parts;
-    for (auto& parts : abs_adapters.parts) {
-      for (LinearPart& part : parts) {
-        abs_adapters.weights.push_back(absolute(part.a));
-        part.a = abs_adapters.weights.back().view;
-        abs_adapters.weights.push_back(absolute(part.b));
-        part.b = abs_adapters.weights.back().view;
-        part.scale = std::abs(part.scale);
-        roundings += part.a.out + part.a.in + 4;
-      }
-    }
-  }
-  const Assignment assignment(adapter_of, abs_adapters);
-  const auto reference = createBackend({.name = "reference"});
-  auto result = run(*reference, x, w.view, assignment.groups);
-  for (float& value : result) value *= static_cast<float>(roundings) * std::numeric_limits<float>::epsilon();
-  if (adapters != nullptr && part_inputs == DType::kBFloat16) {
-    std::memset(w.memory.data(), 0, w.memory.size());
-    const auto parts = run(*reference, x, w.view, assignment.groups);
-    for (size_t i = 0; i < parts.size(); ++i) result[i] += std::ldexp(parts[i], -8);
-  }
-  return result;
-}
-
-// In double precision, on weights as their format holds them; part_x: the inputs as adapters take them.
-std::vector<float> exactly(const std::vector<float>& x, const PackedWeight& weight,
-                           std::span<const RowGroup> groups = {}, const std::vector<float>& part_x = {}) {
-  const auto rows = static_cast<int64_t>(x.size()) / weight.in;
-  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
-    std::vector<double> result(static_cast<size_t>(w.out));
-    for (int64_t o = 0; o < w.out; ++o) {
-      double& sum = result[static_cast<size_t>(o)];
-      for (int64_t i = 0; i < w.in; ++i) {
-        sum += double{v[static_cast<size_t>(begin + i)]} * all[static_cast<size_t>(o * w.in + i)];
-      }
-    }
-    return result;
-  };
-  std::vector<std::vector<double>> y;
-  const auto all = unpackAll(weight);
-  for (int64_t r = 0; r < rows; ++r) y.push_back(product(x, r * weight.in, weight, all));
-  for (const RowGroup& group : groups) {
-    for (const LinearPart& part : group.parts) {
-      const auto a = unpackAll(part.a), b = unpackAll(part.b);
-      for (const RowRange range : group.ranges) {
-        for (int64_t r = range.begin; r < range.end; ++r) {
-          const auto added = product(product(part_x, r * weight.in, part.a, a), 0, part.b, b);
-          for (int64_t o = 0; o < part.b.out; ++o) {
-            double& value = y[static_cast<size_t>(r)][static_cast<size_t>(part.out_begin + o)];
-            value += part.scale * added[static_cast<size_t>(o)];
-            if (part.magnitude != nullptr) value *= part.magnitude[o];
-          }
-        }
-      }
-    }
-  }
-  std::vector<float> result;
-  for (const auto& row : y) result.insert(result.end(), row.begin(), row.end());
-  return result;
-}
+using namespace linear_test;
 
 constexpr DType kDtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
@@ -332,12 +133,14 @@ class LinearTest : public kernel_test::EveryVariant {
     return x;
   }
   std::vector<float> expected(const std::vector<float>& x, const PackedWeight& weight,
-                              std::span<const RowGroup> groups = {}) const {
-    return exactly(asTaken(x, weight), weight, groups, rounded(x, partInputType(weight)));
+                              std::span<const RowGroup> groups = {}, int64_t width = 0) const {
+    return exactly([&](const PackedWeight& of) { return asTaken(x, of); }, weight, groups,
+                   rounded(x, partInputType(weight)), width);
   }
   std::vector<float> toleranceOf(const std::vector<float>& x, const PackedWeight& weight,
-                                 const std::vector<int>& adapter_of = {}, const Adapters* adapters = nullptr) const {
-    return tolerance(asTaken(x, weight), weight, partInputType(weight), adapter_of, adapters);
+                                 const std::vector<int>& adapter_of = {}, const Adapters& adapters = {},
+                                 int64_t width = 0) const {
+    return tolerance(asTaken(x, weight), weight, partInputType(weight), adapter_of, adapters, width);
   }
 };
 
@@ -383,16 +186,21 @@ TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
       Adapters adapters;
       for (const int64_t rank : {1, 3, 8, 16, 17, 64}) adapters.add(values, weight.view, {rank});
       adapters.add(values, weight.view, {4, 16, 33});
+      adapters.add(values, weight.view, {0});
+      adapters.add(values, weight.view, {5, 0, 9, 0});
+      adapters.add(values, weight.view, {}, true);
+      adapters.add(values, weight.view, {8, 0}, true);
+      const int64_t width = widest(weight.view, adapters) + 3;
       std::vector<int> adapter_of;
       for (int64_t r = 0; r < rows; ++r) {
         adapter_of.push_back(r > 0 && values.integer(0, 2) > 0 ? adapter_of.back()
-                                                               : static_cast<int>(values.integer(-1, 6)));
+                                                               : static_cast<int>(values.integer(-1, 10)));
       }
       const Assignment assignment(adapter_of, adapters);
       auto x = values.reals(rows * in);
       kernel_test::expectNear(
-          run(backend, x, weight.view, assignment.groups), expected(x, weight.view, assignment.groups),
-          toleranceOf(x, weight.view, adapter_of, &adapters), fmt::format("{} rows {}", dtypeName(dtype), rows));
+          run(backend, x, weight.view, assignment.groups, width), expected(x, weight.view, assignment.groups, width),
+          toleranceOf(x, weight.view, adapter_of, adapters, width), fmt::format("{} rows {}", dtypeName(dtype), rows));
       if (HasFatalFailure()) return;
     }
   }
@@ -408,26 +216,51 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
     const Weight weight = anyWeight(values, dtype, out, in);
     Adapters adapters;
     for (const int64_t rank : {1, 8, 17}) adapters.add(values, weight.view, {rank, 3});
+    adapters.add(values, weight.view, {0, 8, 0});
+    adapters.add(values, weight.view, {}, true);
+    adapters.add(values, weight.view, {4, 0}, true);
+    const int64_t width = widest(weight.view, adapters);
     for (int round = 0; round < 12; ++round) {
       const int64_t rows = values.integer(1, round % 3 == 0 ? 150 : 20);
       auto x = values.reals(rows * in);
       std::vector<int> adapter_of;
-      for (int64_t r = 0; r < rows; ++r) adapter_of.push_back(static_cast<int>(values.integer(-1, 2)));
+      for (int64_t r = 0; r < rows; ++r) adapter_of.push_back(static_cast<int>(values.integer(-1, 5)));
       const Assignment mixed(adapter_of, adapters);
       std::vector<std::vector<float>> results;
-      for (Backend* backend : backends) results.push_back(run(*backend, x, weight.view, mixed.groups));
+      for (Backend* backend : backends) results.push_back(run(*backend, x, weight.view, mixed.groups, width));
       for (size_t b = 1; b < results.size(); ++b) {
-        kernel_test::expectSameBits(results[b].data(), results[0].data(), rows * out, "threads");
+        kernel_test::expectSameBits(results[b].data(), results[0].data(), rows * width, "threads");
       }
       for (int probe = 0; probe < 4; ++probe) {
         const int64_t row = values.integer(0, rows - 1);
         std::vector<float> one(x.begin() + row * in, x.begin() + (row + 1) * in);
         const Assignment alone({adapter_of[static_cast<size_t>(row)]}, adapters);
-        kernel_test::expectSameBits(results[0].data() + row * out, run(solo, one, weight.view, alone.groups).data(),
-                                    out, fmt::format("row {} of {}", row, rows));
+        kernel_test::expectSameBits(results[0].data() + row * width,
+                                    run(solo, one, weight.view, alone.groups, width).data(), width,
+                                    fmt::format("row {} of {}", row, rows));
       }
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// Only groups have outputs: the rest of y stays as it was.
+TEST_P(LinearTest, TheBaseMayHaveNoOutputs) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const DType dtype = dtypes().front();
+  const int64_t in = 70, out = 33, rows = 9;
+  const Weight own = anyWeight(values, dtype, out, in);
+  auto x = values.reals(rows * in);
+  const auto all = run(backend, x, own.view);
+  const RowRange ranges[] = {{1, 3}, {6, 8}};
+  const RowGroup group{ranges, {}, own.view};
+  const auto y = run(backend, x, PackedWeight(nullptr, dtype, 0, in), {&group, 1}, out);
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool in_group = r == 1 || r == 2 || r == 6 || r == 7;
+    const std::vector<float> untouched(static_cast<size_t>(out), kUntouched);
+    kernel_test::expectSameBits(y.data() + r * out, in_group ? all.data() + r * out : untouched.data(), out,
+                                fmt::format("row {}", r));
   }
 }
 

@@ -57,7 +57,7 @@ void rmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end) {
     const float sum = addAndSquare(delta, args.bias, residual, cols);
     if (args.y.data == nullptr) continue;
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    normalise(residual, scale, args.weight, args.y.data + r * args.y.stride, cols);
+    normalise(residual, scale, normWeight(args, r), args.y.data + r * args.y.stride, cols);
   }
 }
 
@@ -79,7 +79,7 @@ IsaTable<RmsNormRows> table() { CHORUS_ISA_TABLE(RmsNormRows, rows); }
 void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace) {
   const RmsNormRows run = workspace.select(Op::kRmsNorm, table());
   workspace.forEachPiece(args.residual.rows, args.residual.cols,
-                         [&](int64_t begin, int64_t end) { run(args, begin, end); });
+                         [&](int64_t begin, int64_t end, int) { run(args, begin, end); });
 }
 
 std::vector<Variant> rmsNormVariants() { return variantsOf(Op::kRmsNorm, table()); }

@@ -17,7 +17,8 @@ void rmsNorm(const RmsNormArgs& args) {
     float sum = 0;
     for (int64_t c = 0; c < cols; ++c) sum += residual[c] * residual[c];
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    for (int64_t c = 0; c < cols; ++c) args.y.data[r * args.y.stride + c] = residual[c] * scale * args.weight[c];
+    const float* weight = normWeight(args, r);
+    for (int64_t c = 0; c < cols; ++c) args.y.data[r * args.y.stride + c] = residual[c] * scale * weight[c];
   }
 }
 

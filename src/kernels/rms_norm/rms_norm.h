@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "kernels/step_batch.h"
+#include "kernels/row_groups.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
@@ -27,6 +27,12 @@ struct RmsNormArgs {
   Matrix y;
   std::span<const NormGroup> groups;
 };
+
+// Of a row.
+inline const float* normWeight(const RmsNormArgs& args, int64_t row) {
+  const NormGroup* group = groupOf(args.groups, row);
+  return group != nullptr ? group->weight : args.weight;
+}
 
 namespace reference {
 void rmsNorm(const RmsNormArgs& args);

@@ -76,6 +76,40 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
   }
 }
 
+// Whose rows they are decides no other bit of theirs or of their mates.
+TEST_P(RmsNormTest, RowsOfAGroupTakeItsWeight) {
+  Values values;
+  const int64_t rows = 57, cols = 1030;
+  std::vector<std::vector<float>> own;
+  for (int g = 0; g < 3; ++g) own.push_back(values.reals(cols));
+  const std::vector<std::vector<RowRange>> ranges = {{{0, 1}, {7, 9}, {30, 57}}, {{1, 2}, {9, 20}}, {{25, 26}}};
+  std::vector<NormGroup> groups;
+  for (size_t g = 0; g < 3; ++g) groups.push_back({ranges[g], own[g].data()});
+  for (const int threads : {1, 3}) {
+    Backend& backend = newBackend(threads);
+    const auto context = backend.createContext();
+    Call call(values, rows, cols);
+    std::vector<Call> with(4, call);  // all rows with one weight: the base's, then each group's
+    RmsNormArgs args = call.args(true, true, true);
+    args.groups = groups;
+    backend.rmsNorm(args, *context, {});
+    for (size_t g = 0; g < with.size(); ++g) {
+      args = with[g].args(true, true, true);
+      if (g > 0) args.weight = own[g - 1].data();
+      backend.rmsNorm(args, *context, {});
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      size_t expected = 0;
+      for (size_t g = 0; g < 3; ++g) {
+        for (const RowRange& range : ranges[g]) expected = r >= range.begin && r < range.end ? g + 1 : expected;
+      }
+      kernel_test::expectSameBits(call.y.data() + r * cols, with[expected].y.data() + r * cols, cols,
+                                  fmt::format("row {} of group {}", r, expected));
+    }
+    kernel_test::expectSameBits(call.residual.data(), with[0].residual.data(), rows * cols, "residual");
+  }
+}
+
 TEST_P(RmsNormTest, OutputMayAliasInputsAndMatesDoNotMatter) {
   Values values;
   Backend& backend = newBackend(3);

@@ -100,7 +100,7 @@ IsaTable<RopeCacheRows> table() { CHORUS_ISA_TABLE(RopeCacheRows, rows); }
 
 void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   const RopeCacheRows run = workspace.select(Op::kRopeCache, table());
-  workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end) {
+  workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end, int) {
     for (const SequenceSpan& sequence : batch.sequences) {
       const int64_t from = std::max<int64_t>(begin - sequence.row_begin, 0);
       const int64_t to = std::min<int64_t>(end - sequence.row_begin, sequence.num_rows);

@@ -1,0 +1,283 @@
+// Random weights, adapters and calls of the linear, and what they must give in double precision, for tests.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "kernels/linear/panel_kernels.h"
+#include "kernels/test_util.h"
+
+namespace chorus::linear_test {
+
+using kernel_test::Values;
+
+struct Weight {
+  AlignedBuffer memory;
+  PackedWeight view;
+};
+
+// A format of this dtype: of a quantised one, any group and type of scales.
+inline WeightFormat anyFormat(Values& values, DType dtype) {
+  if (!isQuantised(dtype)) return dtype;
+  constexpr int64_t kGroups[] = {0, 32, 64, 128};
+  constexpr DType kScales[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)]};
+}
+
+// Rows as packRows takes them, and scales as packScales does: every integer of the format, scales of about 1 / 100.
+struct Rows {
+  std::vector<std::byte> elements;
+  std::vector<float> scales;  // [out, groups]
+  int64_t groups = 0;
+
+  Rows(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
+    if (!isQuantised(format.dtype)) {
+      elements = kernel_test::asDtype(values.reals(out * in, -size, size), format.dtype);
+      return;
+    }
+    groups = format.group > 0 ? (in + format.group - 1) / format.group : 1;
+    elements.resize(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
+    for (std::byte& element : elements) element = static_cast<std::byte>(values.integer(0, 255));
+    scales = values.reals(out * groups, size * 0.005f, size * 0.02f);
+  }
+  // Rows [begin, end) of `all` into the packed weight at dst.
+  void pack(const WeightFormat& format, int64_t begin, int64_t end, int64_t in, void* dst) const {
+    const bool quantised = isQuantised(format.dtype);
+    const int64_t row_bytes = quantised ? in : in * static_cast<int64_t>(dtypeSize(format.dtype));
+    const int64_t first = format.dtype == DType::kInt4 ? begin / 2 : begin;
+    packRows(elements.data() + first * row_bytes, format, end - begin, in, begin, dst);
+    if (quantised) {
+      packScales(scales.data() + begin * groups, DType::kFloat32, format, end - begin, in, begin, dst);
+    }
+  }
+};
+
+inline Weight makeWeight(Values& values, const WeightFormat& format, int64_t out, int64_t in, float size = 1.0f) {
+  Weight weight;
+  weight.memory = AlignedBuffer(static_cast<size_t>(std::max<int64_t>(64, packedBytes(format, out, in))));
+  Rows(values, format, out, in, size).pack(format, 0, out, in, weight.memory.data());
+  weight.view = {weight.memory.data(), format, out, in};
+  return weight;
+}
+
+inline std::vector<float> unpackAll(const PackedWeight& weight) {
+  std::vector<float> all(static_cast<size_t>(weight.out * weight.in));
+  for (int64_t o = 0; o < weight.out; ++o) unpackRow(weight, o, all.data() + o * weight.in);
+  return all;
+}
+
+// The same weight with every element's absolute value, float32.
+inline Weight absolute(const PackedWeight& weight) {
+  std::vector<float> all = unpackAll(weight);
+  for (float& value : all) value = std::abs(value);
+  Weight result;
+  result.memory = AlignedBuffer(static_cast<size_t>(packedBytes(DType::kFloat32, weight.out, weight.in)));
+  packRows(all.data(), DType::kFloat32, weight.out, weight.in, 0, result.memory.data());
+  result.view = {result.memory.data(), DType::kFloat32, weight.out, weight.in};
+  return result;
+}
+
+// Adapters and the groups that use them, with storage that outlives the calls.
+struct Adapters {
+  std::deque<Weight> weights;
+  std::deque<std::vector<float>> vectors;  // biases and magnitudes
+  std::vector<std::vector<LinearPart>> parts;
+  std::vector<PackedWeight> own;  // without data: the base's
+
+  // Parts of these ranks, 0 among them, of the type of the model that has this weight; own_weight: and a weight of its
+  // own, of any format and with more outputs than the base's or fewer.
+  void add(Values& values, const PackedWeight& base, const std::vector<int64_t>& ranks, bool own_weight = false) {
+    const DType dtype = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
+    own.emplace_back();
+    if (own_weight) {
+      const std::span<const DType> formats = panelFormats();
+      const DType format = formats[static_cast<size_t>(values.integer(0, std::ssize(formats) - 1))];
+      const int64_t outputs = std::max<int64_t>(1, base.out + values.integer(-20, 40));
+      weights.push_back(makeWeight(values, anyFormat(values, format), outputs, base.in));
+      own.back() = weights.back().view;
+    }
+    const int64_t out = own_weight ? own.back().out : base.out;
+    std::vector<LinearPart> list;
+    for (const int64_t rank : ranks) {
+      LinearPart part;
+      part.out_begin = values.integer(0, out - 1);
+      const int64_t features = values.integer(1, out - part.out_begin);
+      if (rank > 0) {
+        weights.push_back(makeWeight(values, dtype, rank, base.in));
+        part.a = weights.back().view;
+        weights.push_back(makeWeight(values, dtype, features, rank));
+        part.b = weights.back().view;
+      } else {
+        part.b.out = features;
+      }
+      part.scale = values.real(0.25f, 2.0f);
+      const auto some = [&](float low, float high) -> const float* {
+        if (values.integer(0, 1) == 0) return nullptr;
+        vectors.push_back(values.reals(features, low, high));
+        return vectors.back().data();
+      };
+      part.bias = some(-1.0f, 1.0f);
+      part.magnitude = some(0.5f, 1.5f);
+      list.push_back(part);
+    }
+    parts.push_back(list);
+  }
+  // The same with every element's absolute value; without weights: of which only the parts are left.
+  static Adapters absolutes(const Adapters& of, bool with_weights) {
+    Adapters result;
+    result.parts = of.parts;
+    result.own = of.own;
+    const auto replace = [&](PackedWeight& weight) {
+      result.weights.push_back(absolute(weight));
+      weight = result.weights.back().view;
+    };
+    for (PackedWeight& own : result.own) {
+      if (own.data == nullptr) continue;
+      replace(own);
+      if (!with_weights) std::memset(result.weights.back().memory.data(), 0, result.weights.back().memory.size());
+    }
+    for (auto& parts : result.parts) {
+      for (LinearPart& part : parts) {
+        part.scale = std::abs(part.scale);
+        if (part.bias != nullptr) {
+          std::vector<float> bias(part.bias, part.bias + part.b.out);
+          for (float& value : bias) value = std::abs(value);
+          result.vectors.push_back(std::move(bias));
+          part.bias = result.vectors.back().data();
+        }
+        if (part.a.out == 0) continue;
+        replace(part.a);
+        replace(part.b);
+      }
+    }
+    return result;
+  }
+};
+
+struct Assignment {
+  std::vector<std::vector<RowRange>> ranges;
+  std::vector<RowGroup> groups;
+
+  // adapter_of[row]: index into adapters.parts, or -1.
+  Assignment(const std::vector<int>& adapter_of, const Adapters& adapters) : ranges(adapters.parts.size()) {
+    for (size_t row = 0; row < adapter_of.size(); ++row) {
+      if (adapter_of[row] < 0) continue;
+      auto& list = ranges[static_cast<size_t>(adapter_of[row])];
+      const auto r = static_cast<int32_t>(row);
+      if (!list.empty() && list.back().end == r) {
+        list.back().end = r + 1;
+      } else {
+        list.push_back({r, r + 1});
+      }
+    }
+    for (size_t g = 0; g < ranges.size(); ++g) {
+      if (!ranges[g].empty()) groups.push_back({ranges[g], adapters.parts[g], adapters.own[g]});
+    }
+  }
+};
+
+// Outputs of the widest weight among the base's and the adapters'.
+inline int64_t widest(const PackedWeight& weight, const Adapters& adapters) {
+  int64_t width = weight.out;
+  for (const PackedWeight& own : adapters.own) width = std::max(width, own.out);
+  return width;
+}
+
+// What stands in y beforehand, and stays where no output goes.
+inline constexpr float kUntouched = -12345.0f;
+
+// width: columns of y, 0 for the weight's.
+inline std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeight& weight,
+                              std::span<const RowGroup> groups = {}, int64_t width = 0) {
+  const auto rows = static_cast<int64_t>(x.size()) / weight.in;
+  if (width == 0) width = weight.out;
+  std::vector<float> y(static_cast<size_t>(rows * width), kUntouched);
+  const auto context = backend.createContext();
+  backend.linear({kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, width), groups}, *context,
+                 {});
+  return y;
+}
+
+// What rounding can do to each element: epsilon times the number of roundings times the sum of absolute products. Where
+// the adapters' products take inputs of bfloat16 (x is what the products take already), A x is rounded once more.
+inline std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, DType part_inputs,
+                                    const std::vector<int>& adapter_of = {}, const Adapters& adapters = {},
+                                    int64_t width = 0) {
+  for (float& value : x) value = std::abs(value);
+  const Weight w = absolute(weight);
+  const Adapters all = Adapters::absolutes(adapters, true);
+  int64_t roundings = weight.in + 4;
+  for (const auto& parts : all.parts) {
+    for (const LinearPart& part : parts) roundings += part.a.out + part.a.in + 6;
+  }
+  const auto reference = createBackend({.name = "reference"});
+  auto result = run(*reference, x, w.view, Assignment(adapter_of, all).groups, width);
+  for (float& value : result) value = std::abs(value) * static_cast<float>(roundings) * 1.2e-7f;
+  if (part_inputs == DType::kBFloat16) {
+    std::memset(w.memory.data(), 0, w.memory.size());
+    const Adapters only_parts = Adapters::absolutes(adapters, false);
+    const auto parts = run(*reference, x, w.view, Assignment(adapter_of, only_parts).groups, width);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i] != kUntouched) result[i] += std::ldexp(parts[i], -8);
+    }
+  }
+  return result;
+}
+
+// In double precision, on weights as their format holds them. taken(weight): the inputs as its product takes them;
+// part_x: as adapters' do.
+template <typename Taken>
+std::vector<float> exactly(const Taken& taken, const PackedWeight& weight, std::span<const RowGroup> groups = {},
+                           const std::vector<float>& part_x = {}, int64_t width = 0) {
+  const std::vector<float> base_x = taken(weight);
+  const auto rows = static_cast<int64_t>(base_x.size()) / weight.in;
+  if (width == 0) width = weight.out;
+  const auto product = [](const auto& v, int64_t begin, const PackedWeight& w, const std::vector<float>& all) {
+    std::vector<double> result(static_cast<size_t>(w.out));
+    for (int64_t o = 0; o < w.out; ++o) {
+      double& sum = result[static_cast<size_t>(o)];
+      for (int64_t i = 0; i < w.in; ++i) {
+        sum += double{v[static_cast<size_t>(begin + i)]} * all[static_cast<size_t>(o * w.in + i)];
+      }
+    }
+    return result;
+  };
+  std::vector<std::vector<double>> y;
+  const auto all = unpackAll(weight);
+  for (int64_t r = 0; r < rows; ++r) y.push_back(product(base_x, r * weight.in, weight, all));
+  for (const RowGroup& group : groups) {
+    std::vector<float> own, own_x;
+    if (group.weight.data != nullptr) own = unpackAll(group.weight), own_x = taken(group.weight);
+    for (const RowRange range : group.ranges) {
+      for (int64_t r = range.begin; r < range.end && !own.empty(); ++r) {
+        y[static_cast<size_t>(r)] = product(own_x, r * weight.in, group.weight, own);
+      }
+    }
+    for (const LinearPart& part : group.parts) {
+      const auto a = unpackAll(part.a), b = unpackAll(part.b);
+      for (const RowRange range : group.ranges) {
+        for (int64_t r = range.begin; r < range.end; ++r) {
+          const auto added = product(product(part_x, r * weight.in, part.a, a), 0, part.b, b);
+          for (int64_t o = 0; o < part.b.out; ++o) {
+            double& value = y[static_cast<size_t>(r)][static_cast<size_t>(part.out_begin + o)];
+            const double bias = part.bias != nullptr ? part.bias[o] : 0.0;
+            value += part.scale * (added[static_cast<size_t>(o)] + bias);
+            if (part.magnitude != nullptr) value *= part.magnitude[o];
+          }
+        }
+      }
+    }
+  }
+  std::vector<float> result;
+  for (auto& row : y) {
+    row.resize(static_cast<size_t>(width), kUntouched);
+    result.insert(result.end(), row.begin(), row.end());
+  }
+  return result;
+}
+
+}  // namespace chorus::linear_test
