@@ -35,14 +35,14 @@ std::unique_ptr<executor::Executor> open(const GoldenCase& golden, const Setting
   BuildConfig build = testBuildConfig();
   build.max_batch_size = kMaxMates + 1;
   executor::ExecutorConfig config;
-  config.numThreads = setting.threads;
-  config.iterStatsMaxIterations = 1 << 20;
-  config.kvCacheConfig.enableBlockReuse = setting.reuse;
+  config.setNumThreads(setting.threads);
+  config.setIterStatsMaxIterations(1 << 20);
+  config.getKvCacheConfigRef().setEnableBlockReuse(setting.reuse);
   if (setting.tight) {
     build.max_num_tokens = 80;
     build.tokens_per_block = 16;
-    config.schedulerConfig.capacitySchedulerPolicy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
-    config.kvCacheConfig.maxTokens = 400;
+    config.setSchedulerConfig(executor::SchedulerConfig(executor::CapacitySchedulerPolicy::kMAX_UTILIZATION));
+    config.getKvCacheConfigRef().setMaxTokens(400);
   }
   return openExecutor(testEngine(golden.directory, golden.dtype, build), config, adapterDirectories(golden));
 }

@@ -27,7 +27,7 @@ struct Arithmetic {
     return (isa ? std::string(isaName(*isa)) : "reference") + ", tp_size " + std::to_string(tp_size);
   }
   bool isOf(const HostileConfig& config) const {
-    return (config.executor.backend == "reference") == reference && config.cut.tp_size == tp_size;
+    return (config.executor.getBackend() == "reference") == reference && config.cut.tp_size == tp_size;
   }
 };
 
@@ -40,7 +40,7 @@ std::vector<HostileConfig> hostileConfigs() {
 // Those that the configurations ask for, on every instruction set.
 std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   std::set<std::pair<bool, int32_t>> wanted;
-  for (const auto& config : configs) wanted.emplace(config.executor.backend == "reference", config.cut.tp_size);
+  for (const auto& config : configs) wanted.emplace(config.executor.getBackend() == "reference", config.cut.tp_size);
   std::vector<Arithmetic> all;
   for (const auto& [reference, tp_size] : wanted) {
     if (reference) all.push_back({.reference = true, .tp_size = tp_size});
@@ -76,8 +76,8 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
   // Each request alone under default settings.
   void runUsual(const Arithmetic& arithmetic) {
     executor::ExecutorConfig config;
-    config.backend = arithmetic.reference ? "reference" : "cpu";
-    if (arithmetic.isa) config.isa = std::string(isaName(*arithmetic.isa));
+    config.setBackend(arithmetic.reference ? "reference" : "cpu");
+    if (arithmetic.isa) config.setIsa(std::string(isaName(*arithmetic.isa)));
     const auto engine_dir =
         testEngine(golden_.directory, golden_.dtype, testBuildConfig(), {.tp_size = arithmetic.tp_size});
     usual_ = runAlone(*openExecutor(engine_dir, config, adapterDirectories(golden_)), requests_);
@@ -89,9 +89,13 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
   // All of them together under the configuration. Returns the hash of all logits.
   std::string runHostile(const HostileConfig& config, const Arithmetic& arithmetic) {
     executor::ExecutorConfig run = config.executor;
-    if (arithmetic.isa) run.isa = std::string(isaName(*arithmetic.isa));
+    if (arithmetic.isa) run.setIsa(std::string(isaName(*arithmetic.isa)));
     const auto engine_dir = testEngine(golden_.directory, golden_.dtype, config.build, config.cut);
-    if (config.one_adapter_cache) run.peftCacheConfig.emplace().hostCacheSize = largestAdapter(golden_, engine_dir);
+    if (config.one_adapter_cache) {
+      executor::PeftCacheConfig adapters;
+      adapters.setHostCacheSize(largestAdapter(golden_, engine_dir));
+      run.setPeftCacheConfig(adapters);
+    }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));
     loadAdapters(*executor, golden_.adapters.size());
     executor->getLatestIterationStats();  // those of loading are not looked at
@@ -108,7 +112,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
 
   void runPaddedInput(const HostileConfig& config, const Arithmetic& arithmetic) {
     const auto engine_dir = testEngine(golden_.directory, golden_.dtype, config.build, config.cut);
-    const auto answers = runPadded(golden_, requests_, engine_dir, config.executor.backend, arithmetic.isa);
+    const auto answers = runPadded(golden_, requests_, engine_dir, config.executor.getBackend(), arithmetic.isa);
     for (size_t i = 0; i < requests_.size(); ++i) {
       EXPECT_EQ(answers[i].tokens, usual_[i].tokens) << "row " << i;
       const auto& usual = usual_[i].generation_logits;
@@ -149,7 +153,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     }
     const int32_t reused = executor.getKvCacheStats().reusedBlocks;
     EXPECT_GT(reused, config.reused_blocks_over) << "the setting did not bite";
-    if (!config.executor.kvCacheConfig.enableBlockReuse) {
+    if (!config.executor.getKvCacheConfig().getEnableBlockReuse()) {
       EXPECT_EQ(reused, 0);
     }
   }

@@ -21,7 +21,7 @@ void compareTokens(const std::string& name, DType dtype, Isa isa) {
   SCOPED_TRACE(isaName(isa));
   const GoldenCase golden = loadGolden(name, dtype);
   executor::ExecutorConfig config;
-  config.isa = std::string(isaName(isa));
+  config.setIsa(std::string(isaName(isa)));
   const std::filesystem::path engine_dir = testEngine(golden.directory, dtype);
   const ModelConfig model = Engine::load(engine_dir)->config();
   const auto requests = goldenRequests(golden);
@@ -57,7 +57,7 @@ void compareTokens(const std::string& name, DType dtype, Isa isa) {
   const size_t all = golden.rows.size() * golden.rows[0].tokens.size();
   EXPECT_GE(decided, inputs == DType::kBFloat16 ? all * 3 / 8 : all * 3 / 4);
   std::printf("%s %s %s: %zu of %zu tokens decided\n", name.c_str(), std::string(dtypeName(dtype)).c_str(),
-              config.isa->c_str(), decided, all);
+              config.getIsa()->c_str(), decided, all);
 
   const auto steps = executor->getLatestIterationStats();
   EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [&](const executor::IterationStats& step) {

@@ -60,19 +60,20 @@ HostileConfig loadHostileConfig(const std::string& name) {
           }},
          {"executor",
           [&](const Json& object) {
-            apply(object, where,
-                  {{"backend", [&](const Json& v) { v.get_to(run.backend); }},
-                   {"block_reuse", [&](const Json& v) { v.get_to(run.kvCacheConfig.enableBlockReuse); }},
-                   {"chunked_context", [&](const Json& v) { v.get_to(run.enableChunkedContext); }},
-                   {"kv_tokens", [&](const Json& v) { run.kvCacheConfig.maxTokens = v.get<int32_t>(); }},
-                   {"one_adapter_cache", [&](const Json& v) { v.get_to(config.one_adapter_cache); }},
-                   {"padded_input", [&](const Json& v) { v.get_to(config.padded_input); }},
-                   {"policy",
-                    [&](const Json& v) {
-                      run.schedulerConfig.capacitySchedulerPolicy = policyFromName(v.get<std::string>());
-                    }},
-                   {"repeat", [&](const Json& v) { v.get_to(config.repeat); }},
-                   {"threads", [&](const Json& v) { v.get_to(run.numThreads); }}});
+            apply(
+                object, where,
+                {{"backend", [&](const Json& v) { run.setBackend(v.get<std::string>()); }},
+                 {"block_reuse", [&](const Json& v) { run.getKvCacheConfigRef().setEnableBlockReuse(v.get<bool>()); }},
+                 {"chunked_context", [&](const Json& v) { run.setEnableChunkedContext(v.get<bool>()); }},
+                 {"kv_tokens", [&](const Json& v) { run.getKvCacheConfigRef().setMaxTokens(v.get<int32_t>()); }},
+                 {"one_adapter_cache", [&](const Json& v) { v.get_to(config.one_adapter_cache); }},
+                 {"padded_input", [&](const Json& v) { v.get_to(config.padded_input); }},
+                 {"policy",
+                  [&](const Json& v) {
+                    run.setSchedulerConfig(executor::SchedulerConfig(policyFromName(v.get<std::string>())));
+                  }},
+                 {"repeat", [&](const Json& v) { v.get_to(config.repeat); }},
+                 {"threads", [&](const Json& v) { run.setNumThreads(v.get<int>()); }}});
           }},
          {"expect", [&](const Json& object) {
             apply(object, where,

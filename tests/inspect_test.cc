@@ -113,6 +113,27 @@ TEST_F(Inspect, AnAdapterAloneAndOnItsBase) {
   }
 }
 
+TEST_F(Inspect, ConvertedTensorsAloneAndOnTheirBase) {
+  const fs::path tensors = dir_.path() / "tensors";
+  ASSERT_EQ(runChorus({"lora-convert", "-i", plain_.directory / "adapters/pattern_f32", "-o", tensors}).status, 0);
+  const Json alone = facts({tensors}, "LoRA tensors");
+  EXPECT_EQ(alone.at("storage type"), "float16");
+  EXPECT_EQ(alone.at("modules"), Json({"attn_dense", "attn_k", "attn_q", "mlp_4h_to_h"}));
+  EXPECT_EQ(alone.at("rank"), Json({4, 5, 11}));
+  const Json on_base = facts({tensors, "--base", plain_.directory}, "LoRA tensors");
+  EXPECT_EQ(
+      on_base.at("in memory"),
+      facts({plain_.directory / "adapters/pattern_f32", "--base", plain_.directory}, "PEFT adapter").at("in memory"));
+  refuses({tensors, "--base", loadGolden("head_dim", DType::kFloat32).directory}, {"lora_weights has to few values"});
+  truncateFile(tensors / "model.lora_weights.npy", 0.9);
+  refuses({tensors}, {"model.lora_weights.npy"});
+  fs::copy_file(tensors / "model.lora_config.npy", tensors / "model.lora_weights.npy",
+                fs::copy_options::overwrite_existing);
+  refuses({tensors, "--base", plain_.directory}, {"Expected lora weights to be the same data type as base model"});
+  fs::remove(tensors / "model.lora_config.npy");
+  refuses({tensors}, {"model.lora_config.npy"});
+}
+
 TEST_F(Inspect, WhatAModelLacks) {
   const fs::path model = copyModel("plain");
   dropTensor(model / "model.safetensors", "model.layers.2.mlp.up_proj.weight");

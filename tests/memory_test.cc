@@ -116,8 +116,8 @@ std::vector<executor::Request> randomRequests(const GoldenCase& golden, uint64_t
 TEST_F(Memory, NothingGrowsOnceEveryKindOfRequestWasSeen) {
   const auto engine_dir = testEngine(plain_.directory, DType::kFloat32);
   executor::ExecutorConfig config;
-  config.numThreads = 2;
-  config.iterStatsMaxIterations = 10;
+  config.setNumThreads(2);
+  config.setIterStatsMaxIterations(10);
   const auto executor = openExecutor(engine_dir, config, adapterDirectories(plain_));
   uint64_t seed = 0;
   const auto serve = [&](int rounds) {
@@ -134,8 +134,10 @@ TEST_F(Memory, NothingGrowsOnceEveryKindOfRequestWasSeen) {
 TEST_F(Memory, TheExecutorSaysWhatItTook) {
   const auto engine_dir = testEngine(plain_.directory, DType::kFloat32);
   executor::ExecutorConfig config;
-  config.kvCacheConfig.maxTokens = 2048;
-  config.peftCacheConfig.emplace().hostCacheSize = 3 << 20;
+  config.getKvCacheConfigRef().setMaxTokens(2048);
+  executor::PeftCacheConfig adapters;
+  adapters.setHostCacheSize(3 << 20);
+  config.setPeftCacheConfig(adapters);
   const auto executor = openExecutor(engine_dir, config, {});
   const executor::MemoryUse use = executor->getMemoryUse();
   EXPECT_EQ(use.kvCacheTokens, 2048);

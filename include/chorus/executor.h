@@ -2,84 +2,24 @@
 // (executor.h of 0.19) where they apply to one machine; additions are marked "Chorus:".
 #pragma once
 
+#include <deque>
 #include <filesystem>
+#include <map>
 #include <string>
 
+#include "chorus/executor_config.h"
 #include "chorus/request.h"
 #include "chorus/response.h"
+#include "chorus/statistics.h"
 #include "chorus/types.h"
 
 namespace chorus::executor {
 
-struct SchedulerConfig {
-  CapacitySchedulerPolicy capacitySchedulerPolicy = CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
-  std::optional<ContextChunkingPolicy> contextChunkingPolicy;
-};
+// Chorus's own.
+const char* version() noexcept;
 
-struct KvCacheConfig {
-  // Complete blocks are kept after their request while nobody needs the room, and requests that begin with the same
-  // tokens, under the same adapter content, start behind them. Answers do not change, to the bit.
-  bool enableBlockReuse = true;
-  std::optional<SizeType32> maxTokens;             // capacity in tokens; unset: by freeGpuMemoryFraction
-  std::optional<FloatType> freeGpuMemoryFraction;  // of the memory left after the engine; unset: half (CPU)
-};
-
-struct PeftCacheConfig {
-  SizeType32 numHostModuleLayer = 0;
-  SizeType32 numDeviceModuleLayer = 0;
-  SizeType32 optimalAdapterSize = 8;
-  SizeType32 maxAdapterSize = 64;
-  SizeType32 numPutWorkers = 1;
-  SizeType32 numEnsureWorkers = 1;
-  std::optional<FloatType> deviceCachePercent;
-  std::optional<std::size_t> hostCacheSize;  // bytes; unset: 1 GiB, at most a quarter of what is free
-};
-
-struct ExecutorConfig {
-  SizeType32 maxBeamWidth = 1;
-  SchedulerConfig schedulerConfig;
-  KvCacheConfig kvCacheConfig;
-  bool enableChunkedContext = true;
-  BatchingType batchingType = BatchingType::kINFLIGHT;
-  std::optional<SizeType32> maxBatchSize;  // unset: the engine's
-  std::optional<SizeType32> maxNumTokens;  // unset: the engine's
-  std::optional<PeftCacheConfig> peftCacheConfig;
-  std::optional<SizeType32> maxQueueSize;
-  SizeType32 iterStatsMaxIterations = 1000;
-  // Chorus: how the CPU runs it.
-  int numThreads = 0;              // 0: min(cores, cgroup quota)
-  std::string backend = "cpu";     // or "guarded", "reference"
-  std::optional<std::string> isa;  // force an instruction set by name
-  // Ready as soon as the weights are mapped; steps run while they are moved to where they are read fastest.
-  bool importWeightsInBackground = false;
-};
-
-// The pool of KV blocks. The counts of allocations, of reused and of missed blocks are since the start.
-struct KvCacheStats {
-  SizeType32 maxNumBlocks = 0;
-  SizeType32 freeNumBlocks = 0;  // cached ones among them
-  SizeType32 usedNumBlocks = 0;
-  SizeType32 tokensPerBlock = 0;
-  SizeType32 allocTotalBlocks = 0;  // taken by requests, reused or new
-  SizeType32 allocNewBlocks = 0;
-  SizeType32 reusedBlocks = 0;     // of contexts, found in the cache
-  SizeType32 missedBlocks = 0;     // of contexts that may reuse, not found
-  FloatType cacheHitRate = 0;      // reused / (reused + missed)
-  SizeType32 cachedNumBlocks = 0;  // Chorus: free ones that hold content to reuse
-  std::int64_t blockBytes = 0;     // Chorus: of one block, over all layers and ranks
-};
-
-struct IterationStats {
-  std::int64_t iter = 0;
-  SizeType32 numActiveRequests = 0;
-  SizeType32 numQueuedRequests = 0;
-  SizeType32 numContextRequests = 0;
-  SizeType32 numGenRequests = 0;
-  SizeType32 numCtxTokens = 0;
-  SizeType32 numAdapters = 0;  // Chorus: distinct adapters in the step
-  double iterLatencyMS = 0;
-  std::optional<KvCacheStats> kvCacheStats;  // always set; at the start of the step
-};
+// Events of KV blocks; not given.
+class KVCacheEventManager;
 
 // Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they
 // come.
@@ -97,12 +37,21 @@ class Executor {
  public:
   // Loads the engine directory and starts the loop. Throws chorus::Error (a std::runtime_error) on a bad engine.
   Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig);
+  // Encoders, and engines that do not lie in a directory: throw an Error that says so.
+  Executor(const std::filesystem::path& encoderModelPath, const std::filesystem::path& decoderModelPath,
+           ModelType modelType, const ExecutorConfig& executorConfig);
+  Executor(const BufferView& engineBuffer, const std::string& jsonConfigStr, ModelType modelType,
+           const ExecutorConfig& executorConfig,
+           const std::optional<std::map<std::string, Tensor>>& managedWeights = std::nullopt);
   ~Executor();  // as shutdown()
+  Executor(Executor&&) noexcept;
+  Executor& operator=(Executor&&) noexcept;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Returns the request's id at once. Throws when the queue is full or after shutdown; a request that cannot be
-  // served (too long, unknown adapter, bad end id) is answered by an error Response.
+  // Returns the request's id at once. Throws when the queue is full, after shutdown, and for a logits post-processor
+  // that is not there; a request that cannot be served (too long, unknown adapter, bad end id) is answered by an error
+  // Response.
   IdType enqueueRequest(const Request& request);
   std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
 
@@ -119,7 +68,15 @@ class Executor {
   // Running and queued requests end as cancelled; later enqueues throw.
   void shutdown();
   bool canEnqueueRequests() const;
-  std::vector<IterationStats> getLatestIterationStats();
+  bool isParticipant() const;  // always: the process runs all ranks
+  // Of the steps since the last call, at most ExecutorConfig's iterStatsMaxIterations, the oldest first.
+  std::deque<IterationStats> getLatestIterationStats();
+  // Of every request that ran, ended or waited in these steps; requestStatsMaxIterations of them.
+  std::deque<RequestStatsPerIteration> getLatestRequestStats();
+  // Empty: ExecutorConfig refuses to ask for any.
+  std::deque<DebugTensorsPerIteration> getLatestDebugTensors();
+  // Nothing: KvCacheConfig refuses to ask for events.
+  std::optional<std::shared_ptr<KVCacheEventManager>> getKVCacheEventManager() const;
 
   // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now (Error names what
   // is wrong) and loaded on a worker when a request first needs it, and again after eviction. Registering an id

@@ -1,145 +1,51 @@
-// What a client asks for: Request and its parts. Checks happen in constructors and setters and throw
-// std::invalid_argument with TensorRT-LLM's wording.
+// What a client asks for. Checks happen in constructors and setters and throw std::invalid_argument with
+// TensorRT-LLM's wording.
 #pragma once
 
-#include <list>
-
-#include "chorus/types.h"
+#include "chorus/request_config.h"
+#include "chorus/sampling_config.h"
 
 namespace chorus::executor {
-
-// Unset optionals mean "not asked for", which is not the same as a default value. Greedy is topK 1 or temperature 0;
-// with nothing set, greedy as well (TensorRT-LLM's decoder takes topK 0 and topP 0 as greedy).
-//
-// What happens to a row of logits, in TensorRT-LLM's order: embeddingBias is added, temperature divides,
-// repetitionPenalty divides (multiplies below 0), presencePenalty and frequencyPenalty times the count are subtracted,
-// end tokens are banned below minTokens, then what would repeat an n-gram, then what would end a bad word; then minP,
-// topK and topP filter. Penalties, n-grams and bad words look at the prompt and at what was generated. topPDecay acts
-// where topK is not given: each token multiplies topP by it, down to topPMin, and topPResetIds sets it back.
-// beamSearchDiversityRate, lengthPenalty and earlyStopping act on beams alone.
-//
-// Without beams numReturnSequences samples so many answers (1024 at most) to one prompt, which is computed once. The
-// responses carry the request's id and a sequenceIndex; sequence i samples with seed + i; logits and log probabilities
-// of the prompt come with sequence 0. An error ends all of them.
-class SamplingConfig {
- public:
-  explicit SamplingConfig(
-      SizeType32 beamWidth = 1, std::optional<SizeType32> topK = std::nullopt,
-      std::optional<FloatType> topP = std::nullopt, std::optional<FloatType> topPMin = std::nullopt,
-      std::optional<TokenIdType> topPResetIds = std::nullopt, std::optional<FloatType> topPDecay = std::nullopt,
-      std::optional<RandomSeedType> seed = std::nullopt, std::optional<FloatType> temperature = std::nullopt,
-      std::optional<SizeType32> minTokens = std::nullopt,
-      std::optional<FloatType> beamSearchDiversityRate = std::nullopt,
-      std::optional<FloatType> repetitionPenalty = std::nullopt,
-      std::optional<FloatType> presencePenalty = std::nullopt, std::optional<FloatType> frequencyPenalty = std::nullopt,
-      std::optional<FloatType> lengthPenalty = std::nullopt, std::optional<SizeType32> earlyStopping = std::nullopt,
-      std::optional<SizeType32> noRepeatNgramSize = std::nullopt,
-      std::optional<SizeType32> numReturnSequences = std::nullopt, std::optional<FloatType> minP = std::nullopt,
-      std::optional<std::vector<SizeType32>> beamWidthArray = std::nullopt);
-
-  SizeType32 getBeamWidth() const { return beamWidth_; }
-  std::optional<SizeType32> getTopK() const { return topK_; }
-  std::optional<FloatType> getTopP() const { return topP_; }
-  std::optional<FloatType> getTopPMin() const { return topPMin_; }
-  std::optional<TokenIdType> getTopPResetIds() const { return topPResetIds_; }
-  std::optional<FloatType> getTopPDecay() const { return topPDecay_; }
-  std::optional<RandomSeedType> getSeed() const { return seed_; }
-  std::optional<FloatType> getTemperature() const { return temperature_; }
-  std::optional<SizeType32> getMinTokens() const { return minTokens_; }
-  std::optional<FloatType> getBeamSearchDiversityRate() const { return beamSearchDiversityRate_; }
-  std::optional<FloatType> getRepetitionPenalty() const { return repetitionPenalty_; }
-  std::optional<FloatType> getPresencePenalty() const { return presencePenalty_; }
-  std::optional<FloatType> getFrequencyPenalty() const { return frequencyPenalty_; }
-  std::optional<FloatType> getLengthPenalty() const { return lengthPenalty_; }
-  std::optional<SizeType32> getEarlyStopping() const { return earlyStopping_; }
-  std::optional<SizeType32> getNoRepeatNgramSize() const { return noRepeatNgramSize_; }
-  std::optional<SizeType32> getNumReturnSequences() const { return numReturnSequences_; }
-  std::optional<FloatType> getMinP() const { return minP_; }
-  std::optional<std::vector<SizeType32>> getBeamWidthArray() const { return beamWidthArray_; }
-  // Chorus: how many of the prompt's first tokens presencePenalty and frequencyPenalty leave out; the prompt's length
-  // gives what OpenAI's API means by them. Later TensorRT-LLM has it too, in its constructor.
-  std::optional<SizeType32> getPromptIgnoreLength() const { return promptIgnoreLength_; }
-
-  void setBeamWidth(SizeType32 v);
-  void setTopK(std::optional<SizeType32> v);
-  void setTopP(std::optional<FloatType> v);
-  void setTopPMin(std::optional<FloatType> v);
-  void setTopPResetIds(std::optional<TokenIdType> v);
-  void setTopPDecay(std::optional<FloatType> v);
-  void setSeed(std::optional<RandomSeedType> v) { seed_ = v; }
-  void setTemperature(std::optional<FloatType> v);
-  void setMinTokens(std::optional<SizeType32> v);
-  void setBeamSearchDiversityRate(std::optional<FloatType> v);
-  void setRepetitionPenalty(std::optional<FloatType> v);
-  void setPresencePenalty(std::optional<FloatType> v) { presencePenalty_ = v; }
-  void setFrequencyPenalty(std::optional<FloatType> v) { frequencyPenalty_ = v; }
-  void setLengthPenalty(std::optional<FloatType> v);
-  void setEarlyStopping(std::optional<SizeType32> v);
-  void setNoRepeatNgramSize(std::optional<SizeType32> v);
-  void setNumReturnSequences(std::optional<SizeType32> v);
-  void setMinP(std::optional<FloatType> v);
-  void setBeamWidthArray(std::optional<std::vector<SizeType32>> v);
-  void setPromptIgnoreLength(std::optional<SizeType32> v);
-
- private:
-  SizeType32 beamWidth_;
-  std::optional<SizeType32> topK_;
-  std::optional<FloatType> topP_, topPMin_;
-  std::optional<TokenIdType> topPResetIds_;
-  std::optional<FloatType> topPDecay_;
-  std::optional<RandomSeedType> seed_;
-  std::optional<FloatType> temperature_;
-  std::optional<SizeType32> minTokens_;
-  std::optional<FloatType> beamSearchDiversityRate_, repetitionPenalty_, presencePenalty_, frequencyPenalty_,
-      lengthPenalty_;
-  std::optional<SizeType32> earlyStopping_, noRepeatNgramSize_, numReturnSequences_;
-  std::optional<FloatType> minP_;
-  std::optional<std::vector<SizeType32>> beamWidthArray_;
-  std::optional<SizeType32> promptIgnoreLength_;
-};
-
-struct OutputConfig {
-  bool returnLogProbs = false;
-  bool returnContextLogits = false;
-  bool returnGenerationLogits = false;
-  bool excludeInputFromOutput = false;
-  bool returnEncoderOutput = false;
-  bool returnPerfMetrics = false;
-  bool returnPromptLogProbs = false;  // Chorus: of the prompt's tokens
-  SizeType32 topLogProbs = 0;         // Chorus: alternatives reported beside each log probability that is asked for
-};
-
-// An adapter by task id; weights and config (spec S2) both or neither. With them the adapter is cached under the id,
-// without them it must be cached, or registered with Executor::registerAdapter.
-class LoraConfig {
- public:
-  explicit LoraConfig(IdType taskId, std::optional<Tensor> weights = std::nullopt,
-                      std::optional<Tensor> config = std::nullopt);
-  IdType getTaskId() const { return taskId_; }
-  const std::optional<Tensor>& getWeights() const { return weights_; }
-  const std::optional<Tensor>& getConfig() const { return config_; }
-
- private:
-  IdType taskId_;
-  std::optional<Tensor> weights_;
-  std::optional<Tensor> config_;
-};
 
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
+  // As logitsPostProcessorName: LogitsPostProcessorConfig's batched one.
+  static constexpr auto kBatchedPostProcessorName = "batched";
+  static constexpr auto kDynamicPostProcessorNamePrefix = "dynamic";
 
-  // inputTokenIds must not be empty; maxTokens > 0.
+  // inputTokenIds must not be empty; maxTokens > 0; priority in [0, 1]. What has no getter of its own description below
+  // is refused by the Executor unless unset.
   Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming = false,
           SamplingConfig samplingConfig = SamplingConfig(), OutputConfig outputConfig = OutputConfig(),
           std::optional<SizeType32> endId = std::nullopt, std::optional<SizeType32> padId = std::nullopt,
           std::optional<std::vector<SizeType32>> positionIds = std::nullopt,
           std::optional<std::list<VecTokens>> badWords = std::nullopt,
           std::optional<std::list<VecTokens>> stopWords = std::nullopt,
-          std::optional<Tensor> embeddingBias = std::nullopt);
+          std::optional<Tensor> embeddingBias = std::nullopt,
+          std::optional<ExternalDraftTokensConfig> externalDraftTokensConfig = std::nullopt,
+          std::optional<PromptTuningConfig> pTuningConfig = std::nullopt,
+          std::optional<MropeConfig> mRopeConfig = std::nullopt, std::optional<LoraConfig> loraConfig = std::nullopt,
+          std::optional<LookaheadDecodingConfig> lookaheadConfig = std::nullopt,
+          std::optional<KvCacheRetentionConfig> kvCacheRetentionConfig = std::nullopt,
+          std::optional<std::string> logitsPostProcessorName = std::nullopt,
+          std::optional<LogitsPostProcessor> logitsPostProcessor = std::nullopt,
+          std::optional<VecTokens> encoderInputTokenIds = std::nullopt, std::optional<IdType> clientId = std::nullopt,
+          bool returnAllGeneratedTokens = false, PriorityType priority = kDefaultPriority,
+          RequestType type = RequestType::REQUEST_TYPE_CONTEXT_AND_GENERATION,
+          std::optional<ContextPhaseParams> contextPhaseParams = std::nullopt,
+          std::optional<Tensor> encoderInputFeatures = std::nullopt,
+          std::optional<SizeType32> encoderOutputLength = std::nullopt,
+          std::optional<Tensor> crossAttentionMask = std::nullopt, SizeType32 numReturnSequences = 1,
+          std::optional<EagleConfig> eagleConfig = std::nullopt,
+          std::optional<Tensor> skipCrossAttnBlocks = std::nullopt,
+          std::optional<GuidedDecodingParams> guidedDecodingParams = std::nullopt,
+          std::optional<SizeType32> languageAdapterUid = std::nullopt,
+          std::optional<MillisecondsType> allottedTimeMs = std::nullopt);
 
   const VecTokens& getInputTokenIds() const { return inputTokenIds_; }
   SizeType32 getMaxTokens() const { return maxTokens_; }
+  SizeType32 getMaxNewTokens() const { return maxTokens_; }
   bool getStreaming() const { return streaming_; }
   const SamplingConfig& getSamplingConfig() const { return samplingConfig_; }
   const OutputConfig& getOutputConfig() const { return outputConfig_; }
@@ -154,11 +60,36 @@ class Request {
   const std::optional<std::list<VecTokens>>& getStopWords() const { return stopWords_; }
   // Added to every row of logits; [vocab] float32, minus infinity bans a token.
   const std::optional<Tensor>& getEmbeddingBias() const { return embeddingBias_; }
+  const std::optional<ExternalDraftTokensConfig>& getExternalDraftTokensConfig() const { return externalDraftTokens_; }
+  const std::optional<PromptTuningConfig>& getPromptTuningConfig() const { return pTuningConfig_; }
+  const std::optional<MropeConfig>& getMropeConfig() const { return mRopeConfig_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
+  const std::optional<LookaheadDecodingConfig>& getLookaheadConfig() const { return lookaheadConfig_; }
+  const std::optional<KvCacheRetentionConfig>& getKvCacheRetentionConfig() const { return kvCacheRetentionConfig_; }
+  // One of LogitsPostProcessorConfig's, or kBatchedPostProcessorName. The name or the function itself, not both.
+  const std::optional<std::string>& getLogitsPostProcessorName() const { return logitsPostProcessorName_; }
+  const std::optional<LogitsPostProcessor>& getLogitsPostProcessor() const { return logitsPostProcessor_; }
+  const std::optional<VecTokens>& getEncoderInputTokenIds() const { return encoderInputTokenIds_; }
+  // Comes back with every response.
   std::optional<IdType> getClientId() const { return clientId_; }
+  // When streaming, each response has all tokens so far.
   bool getReturnAllGeneratedTokens() const { return returnAllGeneratedTokens_; }
+  // Higher ones start first.
   PriorityType getPriority() const { return priority_; }
-  std::optional<std::chrono::milliseconds> getAllottedTimeMs() const { return allottedTimeMs_; }
+  RequestType getRequestType() const { return type_; }
+  const std::optional<ContextPhaseParams>& getContextPhaseParams() const { return contextPhaseParams_; }
+  const std::optional<Tensor>& getEncoderInputFeatures() const { return encoderInputFeatures_; }
+  std::optional<SizeType32> getEncoderOutputLength() const { return encoderOutputLength_; }
+  const std::optional<Tensor>& getCrossAttentionMask() const { return crossAttentionMask_; }
+  // An older spelling of SamplingConfig's.
+  SizeType32 getNumReturnSequences() const { return samplingConfig_.getNumReturnSequences().value_or(1); }
+  const std::optional<EagleConfig>& getEagleConfig() const { return eagleConfig_; }
+  const std::optional<Tensor>& getSkipCrossAttnBlocks() const { return skipCrossAttnBlocks_; }
+  const std::optional<GuidedDecodingParams>& getGuidedDecodingParams() const { return guidedDecodingParams_; }
+  std::optional<SizeType32> getLanguageAdapterUid() const { return languageAdapterUid_; }
+  // After which it ends with what it has, as kTIMED_OUT; in the step in which the time passes.
+  std::optional<MillisecondsType> getAllottedTimeMs() const { return allottedTimeMs_; }
+  std::optional<std::vector<std::string>> getAdditionalOutputNames() const;
 
   void setStreaming(bool v) { streaming_ = v; }
   void setSamplingConfig(const SamplingConfig& v) { samplingConfig_ = v; }
@@ -170,11 +101,29 @@ class Request {
   void setBadWords(std::list<VecTokens> v) { badWords_ = std::move(v); }
   void setStopWords(std::list<VecTokens> v) { stopWords_ = std::move(v); }
   void setEmbeddingBias(Tensor v) { embeddingBias_ = std::move(v); }
+  void setExternalDraftTokensConfig(ExternalDraftTokensConfig v) { externalDraftTokens_ = std::move(v); }
+  void setPromptTuningConfig(PromptTuningConfig v) { pTuningConfig_ = std::move(v); }
+  void setMropeConfig(MropeConfig v) { mRopeConfig_ = std::move(v); }
   void setLoraConfig(std::optional<LoraConfig> v) { loraConfig_ = std::move(v); }
+  void setLookaheadConfig(const LookaheadDecodingConfig& v) { lookaheadConfig_ = v; }
+  void setKvCacheRetentionConfig(KvCacheRetentionConfig v) { kvCacheRetentionConfig_ = std::move(v); }
+  void setLogitsPostProcessorName(std::string v) { logitsPostProcessorName_ = std::move(v); }
+  void setLogitsPostProcessor(std::optional<LogitsPostProcessor> v) { logitsPostProcessor_ = std::move(v); }
+  void setEncoderInputTokenIds(VecTokens v) { encoderInputTokenIds_ = std::move(v); }
   void setClientId(std::optional<IdType> v) { clientId_ = v; }
   void setReturnAllGeneratedTokens(bool v) { returnAllGeneratedTokens_ = v; }
   void setPriority(PriorityType v);
-  void setAllottedTimeMs(std::optional<std::chrono::milliseconds> v) { allottedTimeMs_ = v; }
+  void setRequestType(RequestType v) { type_ = v; }
+  void setContextPhaseParams(ContextPhaseParams v) { contextPhaseParams_ = std::move(v); }
+  void setEncoderInputFeatures(Tensor v) { encoderInputFeatures_ = std::move(v); }
+  void setEncoderOutputLength(SizeType32 v) { encoderOutputLength_ = v; }
+  void setCrossAttentionMask(Tensor v) { crossAttentionMask_ = std::move(v); }
+  void setNumReturnSequences(SizeType32 v) { samplingConfig_.setNumReturnSequences(v); }
+  void setEagleConfig(std::optional<EagleConfig> v) { eagleConfig_ = std::move(v); }
+  void setSkipCrossAttnBlocks(Tensor v) { skipCrossAttnBlocks_ = std::move(v); }
+  void setGuidedDecodingParams(GuidedDecodingParams v) { guidedDecodingParams_ = std::move(v); }
+  void setLanguageAdapterUid(SizeType32 v) { languageAdapterUid_ = v; }
+  void setAllottedTimeMs(std::optional<MillisecondsType> v) { allottedTimeMs_ = v; }
 
  private:
   VecTokens inputTokenIds_;
@@ -187,11 +136,28 @@ class Request {
   std::optional<std::vector<SizeType32>> positionIds_;
   std::optional<std::list<VecTokens>> badWords_, stopWords_;
   std::optional<Tensor> embeddingBias_;
+  std::optional<ExternalDraftTokensConfig> externalDraftTokens_;
+  std::optional<PromptTuningConfig> pTuningConfig_;
+  std::optional<MropeConfig> mRopeConfig_;
   std::optional<LoraConfig> loraConfig_;
+  std::optional<LookaheadDecodingConfig> lookaheadConfig_;
+  std::optional<KvCacheRetentionConfig> kvCacheRetentionConfig_;
+  std::optional<std::string> logitsPostProcessorName_;
+  std::optional<LogitsPostProcessor> logitsPostProcessor_;
+  std::optional<VecTokens> encoderInputTokenIds_;
   std::optional<IdType> clientId_;
-  bool returnAllGeneratedTokens_ = false;
-  PriorityType priority_ = kDefaultPriority;
-  std::optional<std::chrono::milliseconds> allottedTimeMs_;
+  bool returnAllGeneratedTokens_;
+  PriorityType priority_;
+  RequestType type_;
+  std::optional<ContextPhaseParams> contextPhaseParams_;
+  std::optional<Tensor> encoderInputFeatures_;
+  std::optional<SizeType32> encoderOutputLength_;
+  std::optional<Tensor> crossAttentionMask_;
+  std::optional<EagleConfig> eagleConfig_;
+  std::optional<Tensor> skipCrossAttnBlocks_;
+  std::optional<GuidedDecodingParams> guidedDecodingParams_;
+  std::optional<SizeType32> languageAdapterUid_;
+  std::optional<MillisecondsType> allottedTimeMs_;
 };
 
 }  // namespace chorus::executor

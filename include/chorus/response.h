@@ -5,23 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "chorus/request_config.h"
+#include "chorus/statistics.h"
 #include "chorus/types.h"
 
 namespace chorus::executor {
 
-struct RequestPerfMetrics {
-  struct KvCacheMetrics {
-    SizeType32 numTotalAllocatedBlocks = 0;  // new and reused
-    SizeType32 numNewAllocatedBlocks = 0;
-    SizeType32 numReusedBlocks = 0;
-    SizeType32 numMissedBlocks = 0;  // of its context, not found in the cache
-    FloatType kvCacheHitRate = 0;    // reused / (reused + missed)
-  };
-  std::chrono::steady_clock::time_point arrivalTime;
-  std::chrono::steady_clock::time_point firstScheduledTime;
-  std::chrono::steady_clock::time_point firstTokenTime;
-  std::chrono::steady_clock::time_point lastTokenTime;
-  KvCacheMetrics kvCacheMetrics;
+// Never set: nothing is drafted.
+struct SpeculativeDecodingFastLogitsInfo {
+  std::uint64_t draftRequestId = 0;
+  std::int32_t draftParticipantId = 0;
+};
+
+// A tensor of the network by name; none is given.
+struct AdditionalOutput {
+  AdditionalOutput(std::string nameIn, Tensor outputIn) : name(std::move(nameIn)), output(std::move(outputIn)) {}
+  std::string name;
+  Tensor output;
 };
 
 struct Result {
@@ -31,20 +31,24 @@ struct Result {
   BeamTokens outputTokenIds;
   std::optional<VecLogProbs> cumLogProbs;            // [beams]
   std::optional<std::vector<VecLogProbs>> logProbs;  // [beams][generated]
+  std::optional<Tensor> contextLogits;               // [prompt, vocab] float32
+  std::optional<Tensor> generationLogits;            // [beams, generated, vocab] float32
+  std::optional<SpeculativeDecodingFastLogitsInfo> specDecFastLogitsInfo;
+  std::optional<Tensor> encoderOutput;
+  std::vector<FinishReason> finishReasons;  // [beams]
+  std::optional<ContextPhaseParams> contextPhaseParams;
+  SizeType32 decodingIter = 0;   // steps this request took part in
+  SizeType32 sequenceIndex = 0;  // of numReturnSequences without beams
+  bool isSequenceFinal = false;
+  std::optional<RequestPerfMetrics> requestPerfMetrics;
+  std::vector<AdditionalOutput> additionalOutputs;
   // Chorus: the likeliest tokens of each generated one's row, by (log probability descending, id ascending);
   // [beams][generated][min(topLogProbs, vocab)].
   std::optional<std::vector<std::vector<std::vector<TokenLogProb>>>> topLogProbs;
   // Chorus: once, with the first response that has a token: of the prompt's tokens from the second on.
   std::optional<VecLogProbs> promptLogProbs;                                // [prompt - 1]
   std::optional<std::vector<std::vector<TokenLogProb>>> promptTopLogProbs;  // [prompt - 1][min(topLogProbs, vocab)]
-  std::optional<Tensor> contextLogits;                                      // [prompt, vocab] float32
-  std::optional<Tensor> generationLogits;                                   // [beams, generated, vocab] float32
-  std::vector<FinishReason> finishReasons;                                  // [beams]
-  SizeType32 decodingIter = 0;                                              // steps this request took part in
-  SizeType32 sequenceIndex = 0;                                             // of numReturnSequences without beams
-  bool isSequenceFinal = false;
   SizeType32 cachedTokens = 0;  // Chorus: of the prompt, not computed but found in the cache
-  std::optional<RequestPerfMetrics> requestPerfMetrics;
 };
 
 class Response {

@@ -1,31 +1,73 @@
-// Plain types of the Executor API, with the names, values and defaults of TensorRT-LLM's executor.
+// Names and enumerations of the Executor API, with the values of TensorRT-LLM's executor.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
+
+namespace chorus::runtime {
+// Of devices that run beside the host. This build has none: streams are null wherever the API hands them out, and
+// ignored where it takes them.
+class CudaStream;
+}  // namespace chorus::runtime
 
 namespace chorus::executor {
 
+class Request;
+class Tensor;
+
+using TensorPtr = std::shared_ptr<Tensor>;
+using SizeType32 = std::int32_t;
+using SizeType64 = std::int64_t;
+using FloatType = float;
 using TokenIdType = std::int32_t;
 using VecTokens = std::vector<TokenIdType>;
 using BeamTokens = std::vector<VecTokens>;
 using IdType = std::uint64_t;
+using VecTokenExtraIds = std::vector<IdType>;
+using IterationType = std::uint64_t;
 using RandomSeedType = std::uint64_t;
-using SizeType32 = std::int32_t;
-using FloatType = float;
 using VecLogProbs = std::vector<FloatType>;
+using StreamPtr = std::shared_ptr<runtime::CudaStream>;
+using MillisecondsType = std::chrono::milliseconds;
+using MedusaChoices = std::vector<std::vector<SizeType32>>;
+using EagleChoices = std::vector<std::vector<SizeType32>>;
 using PriorityType = float;
+using RetentionPriority = SizeType32;
+using BufferView = std::basic_string_view<std::uint8_t>;
+
+// Called with a request's logits before its next token is chosen, and may change them: (request id, logits
+// [1, 1, vocab] float32 on the host, the tokens of its beams from the prompt's first on, a null stream, client id). It
+// runs on the executor's thread, before everything that SamplingConfig and embeddingBias ask for. One that throws ends
+// its request with an error and no other.
+using LogitsPostProcessor =
+    std::function<void(IdType, Tensor&, const BeamTokens&, const StreamPtr&, std::optional<IdType>)>;
+using LogitsPostProcessorMap = std::unordered_map<std::string, LogitsPostProcessor>;
+// The same for all requests of a step that ask for it, in one call; one that throws ends all of these.
+using LogitsPostProcessorBatched = std::function<void(const std::vector<IdType>&, std::vector<Tensor>&,
+                                                      const std::vector<std::reference_wrapper<const BeamTokens>>&,
+                                                      const StreamPtr&, const std::vector<std::optional<IdType>>&)>;
 
 enum class DataType { kBOOL, kUINT8, kINT8, kINT32, kINT64, kBF16, kFP8, kFP16, kFP32, kUNKNOWN };
+enum class MemoryType { kCPU, kCPU_PINNED, kCPU_PINNEDPOOL, kGPU, kUVM, kUNKNOWN };
 enum class ModelType { kDECODER_ONLY = 0, kENCODER_ONLY = 1, kENCODER_DECODER = 2 };
 enum class BatchingType { kSTATIC = 0, kINFLIGHT = 1 };
 enum class CapacitySchedulerPolicy { kMAX_UTILIZATION = 0, kGUARANTEED_NO_EVICT = 1, kSTATIC_BATCH = 2 };
 enum class ContextChunkingPolicy { kFIRST_COME_FIRST_SERVED = 0, kEQUAL_PROGRESS = 1 };
+enum class CommunicationType { kMPI = 0 };
+enum class CommunicationMode { kLEADER, kORCHESTRATOR };
+enum class RequestType {
+  REQUEST_TYPE_CONTEXT_AND_GENERATION = 0,
+  REQUEST_TYPE_CONTEXT_ONLY = 1,
+  REQUEST_TYPE_GENERATION_ONLY = 2
+};
 enum class FinishReason {
   kNOT_FINISHED = 0,
   kEND_ID = 1,
@@ -44,35 +86,45 @@ enum class ResponseErrorCode {
   kINTERNAL,          // a fault that is not the request's
 };
 
+std::ostream& operator<<(std::ostream& os, CapacitySchedulerPolicy policy);
+std::ostream& operator<<(std::ostream& os, ContextChunkingPolicy policy);
+
 // Chorus: a token and the logarithm of its probability, by the softmax of the logits as the model gave them.
 struct TokenLogProb {
   TokenIdType token = 0;
   FloatType logProb = 0;
 };
 
-// An owning host tensor, row-major. Copies share the bytes.
-class Tensor {
- public:
-  Tensor() = default;
-  // Zeroed. Throws std::bad_alloc; extents must be non-negative.
-  static Tensor cpu(DataType type, std::vector<std::int64_t> shape);
-  // Copies bytes from data, which holds the whole tensor.
-  static Tensor of(DataType type, const void* data, std::vector<std::int64_t> shape);
-
-  DataType getDataType() const { return type_; }
-  const std::vector<std::int64_t>& getShape() const { return shape_; }
-  std::size_t getSize() const { return elements_; }
-  std::size_t getSizeInBytes() const { return bytes_; }
-  void* getData() { return data_.get(); }
-  const void* getData() const { return data_.get(); }
-  explicit operator bool() const { return data_ != nullptr; }
-
- private:
-  DataType type_ = DataType::kUNKNOWN;
-  std::vector<std::int64_t> shape_;
-  std::size_t elements_ = 0;
-  std::size_t bytes_ = 0;
-  std::shared_ptr<std::byte[]> data_;
+// The data type of a C++ type.
+template <typename T, bool = false>
+struct TypeTraits {};
+template <>
+struct TypeTraits<float> {
+  static constexpr auto value = DataType::kFP32;
+};
+template <>
+struct TypeTraits<std::int8_t> {
+  static constexpr auto value = DataType::kINT8;
+};
+template <>
+struct TypeTraits<std::int32_t> {
+  static constexpr auto value = DataType::kINT32;
+};
+template <>
+struct TypeTraits<std::int64_t> {
+  static constexpr auto value = DataType::kINT64;
+};
+template <>
+struct TypeTraits<bool> {
+  static constexpr auto value = DataType::kBOOL;
+};
+template <>
+struct TypeTraits<std::uint8_t> {
+  static constexpr auto value = DataType::kUINT8;
+};
+template <typename T>
+struct TypeTraits<T*> {
+  static constexpr auto value = DataType::kINT64;
 };
 
 }  // namespace chorus::executor

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/pace.h"
 
 namespace chorus {
 namespace {
@@ -104,8 +105,9 @@ float loadAsFloat(const void* data, DType dtype, size_t i) {
   }
 }
 
-void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count) {
-  if (count == 0) return;  // memcpy takes no null pointer
+namespace {
+
+void convertPiece(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count) {
   if (src_dtype == dst_dtype) {
     std::memcpy(dst, src, count * dtypeSize(src_dtype));
     return;
@@ -122,6 +124,17 @@ void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtyp
     default:
       fail(ErrorCode::kUnsupported, "cannot convert from {}", dtypeName(src_dtype));
   }
+}
+
+}  // namespace
+
+void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count) {
+  const size_t src_size = dtypeSize(src_dtype), dst_size = dtypeSize(dst_dtype);
+  inPieces(static_cast<int64_t>(count), src_size, [&](int64_t begin, int64_t n) {
+    const auto at = static_cast<size_t>(begin);
+    convertPiece(static_cast<const std::byte*>(src) + at * src_size, src_dtype,
+                 static_cast<std::byte*>(dst) + at * dst_size, dst_dtype, static_cast<size_t>(n));
+  });
 }
 
 }  // namespace chorus

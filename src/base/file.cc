@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "base/error.h"
@@ -33,6 +34,9 @@ struct OpenFile {
   size_t size;
 };
 
+int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+
+// O_NONBLOCK: a FIFO is refused, not waited for.
 OpenFile openRegular(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
@@ -43,6 +47,22 @@ OpenFile openRegular(const std::filesystem::path& path) {
   return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};
 }
 }  // namespace
+
+std::optional<FileStamp> stampOf(const std::filesystem::path& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  }
+  return FileStamp{static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino),
+                   static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+int64_t ageNs(const FileStamp& stamp) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return nanoseconds(now) - stamp.changed_ns;
+}
 
 std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
   const OpenFile file = openRegular(path);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,21 @@ namespace chorus {
 
 // Whole contents. Throws kNotFound, or kCorrupt when the file is larger than max_bytes.
 std::string readFile(const std::filesystem::path& path, size_t max_bytes);
+
+// What tells a state of a file from others: identity, size, times. Times include the change time, which programs can't
+// set, so an edit in place is always noticed, unless it falls into the same tick of the file system's clock as the one
+// before (kFileClockTick).
+struct FileStamp {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t modified_ns = 0, changed_ns = 0;
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+inline constexpr int64_t kFileClockTickNs = 20'000'000;
+
+// Of what the path leads to. nullopt where there is nothing.
+std::optional<FileStamp> stampOf(const std::filesystem::path& path);
+// How long ago the stamp's file changed, by the clock that file systems stamp with.
+int64_t ageNs(const FileStamp& stamp);
 
 // Writes to a sibling temporary, syncs and renames. Throws kExhausted when the disk is full; the old file stays.
 void writeFileAtomically(const std::filesystem::path& path, std::string_view contents);

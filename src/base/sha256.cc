@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "base/error.h"
+#include "base/pace.h"
 
 namespace chorus {
 
@@ -18,7 +19,11 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
 }
 Sha256::~Sha256() = default;
 
-void Sha256::update(std::span<const std::byte> bytes) { EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()); }
+void Sha256::update(std::span<const std::byte> bytes) {
+  inPieces(std::ssize(bytes), 1, [&](int64_t begin, int64_t count) {
+    EVP_DigestUpdate(state_->context, bytes.data() + begin, static_cast<size_t>(count));
+  });
+}
 
 std::string Sha256::hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];

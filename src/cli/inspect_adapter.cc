@@ -1,5 +1,7 @@
 // Adapter directories: alone what they say, beside a base whether they would serve there.
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
@@ -7,12 +9,16 @@
 #include "checkpoint/reader.h"
 #include "cli/inspect_paths.h"
 #include "convert/huggingface.h"
+#include "convert/lora_convert.h"
 #include "engine/adapter_limits.h"
 #include "engine/adapter_packer.h"
 #include "engine/engine.h"
+#include "formats/npy.h"
+#include "lora/module_ids.h"
 #include "lora/peft_config.h"
 #include "lora/shard.h"
 #include "lora/source_peft.h"
+#include "lora/source_tensors.h"
 #include "models/architecture.h"
 
 namespace chorus {
@@ -55,6 +61,10 @@ std::string rangeText(int64_t least, int64_t most) {
   return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
 }
 
+std::string nameOf(const fs::path& dir) {
+  return dir.has_filename() ? dir.filename().string() : dir.parent_path().filename().string();
+}
+
 // What stands for the base's own weights.
 void addReplacements(const Adapter& adapter, Inspection& found) {
   std::set<std::string> rows;
@@ -85,7 +95,7 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   }
   found.addList("modules", {modules.begin(), modules.end()});
   found.add("layers", layers, fmt::format("{} of {}", layers.size(), base.config.num_hidden_layers));
-  if (!ranks.empty()) {
+  if (!adapter.modules.empty()) {
     found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
     found.add("scale", scales,
               scales.size() == 1 ? fmt::format("{}", *scales.begin())
@@ -100,7 +110,57 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);
 }
+// Rows of a config tensor of the right type and shape: which modules, layers and ranks.
+void describeRows(const NpyArray& config, Inspection& found) {
+  std::set<std::string> modules;
+  std::set<int32_t> layers, ranks;
+  bool dora = false;
+  const auto columns = static_cast<size_t>(config.shape.back());
+  std::vector<int32_t> values(config.data.size() / sizeof(int32_t));
+  std::memcpy(values.data(), config.data.data(), config.data.size());
+  for (size_t at = 0; at + columns <= values.size(); at += columns) {
+    modules.insert(std::string(loraModuleName(values[at]).value_or("unknown module")));
+    layers.insert(values[at + 1]);
+    ranks.insert(values[at + 2]);
+    dora = dora || (columns == 4 && values[at + 3] != 0);
+  }
+  found.add("kind", dora ? "DoRA" : "LoRA");
+  found.addList("modules", {modules.begin(), modules.end()});
+  found.add("layers", layers, std::to_string(layers.size()));
+  if (!ranks.empty()) found.add("rank", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
+}
 }  // namespace
+
+void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspection& found) {
+  found.setKind("LoRA tensors");
+  const auto config_file = std::make_shared<MappedFile>(dir / kLoraConfigFile);
+  const auto weights_file = std::make_shared<MappedFile>(dir / kLoraWeightsFile);
+  const NpyArray config = parseNpy(config_file->bytes(), config_file->path().string());
+  const NpyArray weights = parseNpy(weights_file->bytes(), weights_file->path().string());
+  const auto dimensions = config.shape.size();
+  if (config.dtype != DType::kInt32 || dimensions < 2 || dimensions > 3 ||
+      (config.shape.back() != 3 && config.shape.back() != 4)) {
+    fail(ErrorCode::kCorrupt, "{}: {} of shape {}, expected int32 [1, rows, 4]", config_file->path().string(),
+         dtypeName(config.dtype), shapeText(config.shape));
+  }
+  describeRows(config, found);
+  found.add("storage type", std::string(dtypeName(weights.dtype)));
+  found.add("shape", weights.shape, shapeText(weights.shape));
+  if (base_path.empty()) {
+    found.add("base", nullptr, "not given: --base says whether it would serve there");
+    return;
+  }
+  const Base base = openBase(base_path);
+  found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
+  checkServable(Adapter{.name = nameOf(dir)}, base.build);
+  const auto owner =
+      std::make_shared<std::pair<decltype(config_file), decltype(weights_file)>>(config_file, weights_file);
+  const Adapter adapter =
+      readTensorAdapter({weights.dtype, weights.shape, weights.data}, {config.dtype, config.shape, config.data}, owner,
+                        nameOf(dir), {base.config, base.table, base.build.max_lora_rank});
+  describeAdapter(adapter, base, found);
+  checkServable(adapter, base.build);
+}
 
 void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& found) {
   found.setKind("PEFT adapter");
@@ -121,7 +181,7 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   }
   const Base base = openBase(base_path);
   found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
-  const std::string name = dir.has_filename() ? dir.filename().string() : dir.parent_path().filename().string();
+  const std::string name = nameOf(dir);
   checkServable(Adapter{.name = name}, base.build);
   const Adapter adapter = readPeftAdapter(dir, name, {base.config, base.table, base.build.max_lora_rank});
   describeAdapter(adapter, base, found);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
+#include "runtime/lora_files.h"
 
 namespace chorus {
 namespace {
@@ -23,7 +24,7 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
   if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
   if (!fs::is_directory(path)) return inspectFile(path, found);
   const DirectoryKind kind = directoryKind(path);
-  if (kind != DirectoryKind::kAdapter && !base.empty()) {
+  if (kind != DirectoryKind::kAdapter && kind != DirectoryKind::kLoraTensors && !base.empty()) {
     fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
   }
   switch (kind) {
@@ -35,6 +36,8 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
       return inspectEngine(path, found);
     case DirectoryKind::kAdapter:
       return inspectAdapter(path, base, found);
+    case DirectoryKind::kLoraTensors:
+      return inspectLoraTensors(path, base, found);
     case DirectoryKind::kTokenizer:
       return inspectTokenizer(path, found);
   }
@@ -62,6 +65,7 @@ void runInspect(const InspectArgs& args) {
 
 DirectoryKind directoryKind(const fs::path& dir) {
   if (fs::exists(dir / "adapter_config.json")) return DirectoryKind::kAdapter;
+  if (holdsLoraFiles(dir)) return DirectoryKind::kLoraTensors;
   const auto config_path = dir / "config.json";
   if (fs::exists(config_path)) {
     const Json config = readJsonFile(config_path);

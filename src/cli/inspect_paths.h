@@ -14,11 +14,13 @@ void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
 // base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
 void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
+// The same of the tensors that lora-convert writes.
+void inspectLoraTensors(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
 // safetensors, PyTorch, npy and engine files, told apart by their first bytes and their ending.
 void inspectFile(const std::filesystem::path& file, Inspection& found);
 
-enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kTokenizer };
+enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kLoraTensors, kTokenizer };
 // Throws Error(kUnsupported) that says what the directory lacks.
 DirectoryKind directoryKind(const std::filesystem::path& dir);
 

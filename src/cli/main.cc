@@ -8,7 +8,9 @@
 #include "cli/bench/bench_command.h"
 #include "cli/build_command.h"
 #include "cli/convert_command.h"
+#include "cli/dora_normalize_command.h"
 #include "cli/inspect_command.h"
+#include "cli/lora_convert_command.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
 #include "cli/text_commands.h"
@@ -29,6 +31,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", CHORUS_VERSION);
   chorus::addConvertCommand(app);
   chorus::addBuildCommand(app);
+  chorus::addLoraConvertCommand(app);
+  chorus::addDoraNormalizeCommand(app);
   chorus::addRunCommand(app);
   chorus::addServeCommand(app);
   chorus::addTextCommands(app);

@@ -12,6 +12,7 @@
 #include "cli/output_files.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
+#include "runtime/lora_files.h"
 #include "server/model/generation_defaults.h"
 #include "server/model/text_codec.h"
 
@@ -74,8 +75,25 @@ void checkAdapters(const RunArgs& args, size_t rows) {
   }
 }
 
+// What requests name an adapter with, for every --lora_dir: the id alone where the directory is registered, with the
+// tensors where it holds those.
+std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Executor& executor) {
+  std::vector<executor::LoraConfig> adapters;
+  for (size_t i = 0; i < args.lora_dirs.size(); ++i) {
+    const std::string& dir = args.lora_dirs[i];
+    if (holdsLoraFiles(dir)) {
+      const LoraTensors tensors = readLoraFiles(dir);
+      adapters.emplace_back(i, tensors.weights, tensors.config);
+    } else {
+      executor.registerAdapter(i, dir);
+      adapters.emplace_back(i);
+    }
+  }
+  return adapters;
+}
+
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
-                              const server::TextCodec* text_codec) {
+                              const std::vector<executor::LoraConfig>& adapters, const server::TextCodec* text_codec) {
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnGenerationLogits = !args.output_logits_npy.empty();
@@ -87,7 +105,7 @@ executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index,
     request.setExtraEndIds({end_ids.begin() + 1, end_ids.end()});
   }
   if (!args.lora_task_uids.empty() && args.lora_task_uids[index] >= 0) {
-    request.setLoraConfig(executor::LoraConfig(static_cast<executor::IdType>(args.lora_task_uids[index])));
+    request.setLoraConfig(adapters[static_cast<size_t>(args.lora_task_uids[index])]);
   }
   return request;
 }
@@ -156,12 +174,12 @@ void runRun(const RunArgs& args) {
   checkAdapters(args, rows.size());
 
   executor::ExecutorConfig config;
-  config.numThreads = args.threads;
-  config.backend = args.backend;
-  config.isa = isa;
+  config.setNumThreads(args.threads);
+  config.setBackend(args.backend);
+  config.setIsa(isa);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
-  for (size_t i = 0; i < args.lora_dirs.size(); ++i) executor.registerAdapter(i, args.lora_dirs[i]);
+  const std::vector<executor::LoraConfig> adapters = openAdapters(args, executor);
 
   std::vector<int32_t> end_ids;
   if (args.end_id) {
@@ -170,7 +188,9 @@ void runRun(const RunArgs& args) {
     end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).endIds;
   }
   std::vector<executor::Request> requests;
-  for (size_t i = 0; i < rows.size(); ++i) requests.push_back(makeRequest(args, rows[i], i, end_ids, text_codec.get()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    requests.push_back(makeRequest(args, rows[i], i, end_ids, adapters, text_codec.get()));
+  }
   collect(executor, executor.enqueueRequests(requests), rows);
   report(rows, text_codec.get(), executor);
 
@@ -212,7 +232,7 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
   run->add_option("--output_logits_npy", args->output_logits_npy,
                   "Logits of the last prompt position, float32 [n, vocab]");
-  run->add_option("--lora_dir", args->lora_dirs, "PEFT adapter directories");
+  run->add_option("--lora_dir", args->lora_dirs, "Adapters: PEFT directories, or those of lora-convert");
   run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
   run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,

@@ -144,7 +144,14 @@ class AdapterPacker::Writer {
     return device_ + at;
   }
   PackedWeight pack(const std::byte* values, DType from, int64_t out, int64_t in) {
-    return pack(dtype_, out, in, [&] { return convertValues(values, from, dtype_, out * in); });
+    const std::byte* data = take(packedBytes(dtype_, out, in), [&](std::byte* host) {
+      if (from == dtype_) {
+        packRows(values, dtype_, out, in, 0, host);
+      } else {
+        packRows(convertValues(values, from, dtype_, out * in).data(), dtype_, out, in, 0, host);
+      }
+    });
+    return PackedWeight{data, dtype_, out, in};
   }
   // values(): [out, in] of the type, row-major.
   template <typename Values>

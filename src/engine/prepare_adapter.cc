@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "base/pace.h"
 #include "engine/adapter_packer.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
@@ -37,6 +38,7 @@ bool sameTable(const AdapterWeight& weight, const EmbeddingTable& base, int64_t 
   for (int64_t i = 0; i < weight.rows; ++i) {
     convertElements(rowOf(weight, i), weight.dtype, row.data(), base.dtype, static_cast<size_t>(cols));
     if (std::memcmp(row.data(), table + static_cast<size_t>(i) * row_bytes, row_bytes) != 0) return false;
+    worked(row_bytes);
   }
   return true;
 }
@@ -48,6 +50,7 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
     unpackRow(base, i, row.data());
     roundValues(rowOf(weight, i), weight.dtype, dtype, own);
     if (own != row) return false;
+    worked(row.size() * sizeof(float));
   }
   return true;
 }
@@ -114,6 +117,7 @@ std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& mod
     }
     delta.addColumn(token, values);
     for (size_t o = 0; o < values.size(); ++o) sums[o] += static_cast<double>(values[o]) * values[o];
+    worked(values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
@@ -149,6 +153,7 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
     sums[static_cast<size_t>(o)] = sum;
+    worked(row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
@@ -165,7 +170,10 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
   auto parts = std::make_shared<AdapterParts>(engine_->layers().count());
   packer.pack(part, baseWeights(), staging.as<std::byte>(), memory.as<std::byte>(), *parts);
   const Stream stream;
-  backend_->upload(memory.data(), staging.data(), total, stream);
+  inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
+    backend_->upload(memory.as<std::byte>() + begin, staging.as<std::byte>() + begin, static_cast<size_t>(bytes),
+                     stream);
+  });
   backend_->synchronize(stream);
   parts->own(std::move(memory));
   return parts;

@@ -13,13 +13,13 @@ namespace {
 constexpr char kMagic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 struct Descr {
-  std::string_view text;
+  std::string_view text;  // after the byte order
   DType dtype;
 };
-constexpr Descr kDescrs[] = {{"|b1", DType::kBool},    {"|u1", DType::kUint8},   {"|i1", DType::kInt8},
-                             {"<i2", DType::kInt16},   {"<i4", DType::kInt32},   {"<i8", DType::kInt64},
-                             {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
-                             {"|V2", DType::kBFloat16}};
+constexpr Descr kDescrs[] = {{"b1", DType::kBool},    {"u1", DType::kUint8},   {"i1", DType::kInt8},
+                             {"i2", DType::kInt16},   {"i4", DType::kInt32},   {"i8", DType::kInt64},
+                             {"f2", DType::kFloat16}, {"f4", DType::kFloat32}, {"f8", DType::kFloat64},
+                             {"V2", DType::kBFloat16}};
 
 // NumPy itself reads no longer ones from strangers.
 constexpr size_t kMaxHeaderBytes = 10000;
@@ -93,8 +93,10 @@ class HeaderReader {
     at_ += 5;
   }
   DType dtypeOf(std::string_view descr) const {
+    // NumPy takes '|' and no order at all as the machine's own, which is little-endian wherever this runs.
+    const bool ordered = descr.starts_with('<') || descr.starts_with('=') || descr.starts_with('|');
     for (const Descr& known : kDescrs) {
-      if (known.text == descr) return known.dtype;
+      if (known.text == descr.substr(ordered ? 1 : 0)) return known.dtype;
     }
     fail(ErrorCode::kUnsupported, "{}: numpy data type '{}' not supported", source_, descr);
   }
@@ -157,24 +159,33 @@ NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
   return array;
 }
 
-std::string npyBytes(DType dtype, std::span<const int64_t> shape, const void* data) {
+std::string npyHeader(DType dtype, std::span<const int64_t> shape) {
   std::string_view descr;
   for (const Descr& known : kDescrs) {
     if (known.dtype == dtype) descr = known.text;
   }
+  const char order = dtypeSize(dtype) == 1 || dtype == DType::kBFloat16 ? '|' : '<';
   std::string extents;
   for (const int64_t extent : shape) extents += std::to_string(extent) + ", ";
   if (shape.size() > 1) extents.resize(extents.size() - 2);
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, extents);
-  header.append(63 - (10 + header.size()) % 64, ' ');
-  header += '\n';
-  const uint64_t size = checkedMul(checkedElementCount(shape, "npy"), dtypeSize(dtype), "npy");
+  if (shape.size() == 1) extents.pop_back();
+  std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order, descr, extents);
+  // NumPy leaves room for the first extent to grow to 21 digits in place, and then at least one more byte.
+  if (!shape.empty()) text.append(21 - std::to_string(shape[0]).size(), ' ');
+  constexpr size_t kPrefix = 10, kAlignment = 64;
+  text.append(kAlignment - (kPrefix + text.size() + 1) % kAlignment, ' ');
+  text += '\n';
   std::string out(kMagic, 6);
   out += '\x01';
   out += '\0';
-  out += static_cast<char>(header.size() & 0xff);
-  out += static_cast<char>(header.size() >> 8);
-  out += header;
+  out += static_cast<char>(text.size() & 0xff);
+  out += static_cast<char>(text.size() >> 8);
+  return out + text;
+}
+
+std::string npyBytes(DType dtype, std::span<const int64_t> shape, const void* data) {
+  const uint64_t size = checkedMul(checkedElementCount(shape, "npy"), dtypeSize(dtype), "npy");
+  std::string out = npyHeader(dtype, shape);
   out.append(static_cast<const char*>(data), size);
   return out;
 }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "base/error_of.h"
+#include "base/file.h"
 
 namespace chorus {
 namespace {
@@ -49,6 +51,55 @@ TEST(NpyTest, ReadsEveryVersion) {
   }
 }
 
+TEST(NpyTest, ReadsNativeOrderAndBFloat16) {
+  const std::vector<uint16_t> data{1, 2, 3, 4};
+  const std::string bytes = npyBytes(DType::kBFloat16, std::vector<int64_t>{4}, data.data());
+  const auto withDescr = [&](std::string_view descr) {
+    std::string copy = bytes;
+    return copy.replace(copy.find("|V2"), 3, descr);
+  };
+  for (const char* descr : {"|V2", "<V2", "=V2"}) EXPECT_EQ(parse(withDescr(descr)).dtype, DType::kBFloat16) << descr;
+  for (const char* descr : {"|f2", "<f2", "=f2"}) EXPECT_EQ(parse(withDescr(descr)).dtype, DType::kFloat16) << descr;
+  EXPECT_EQ(parse(withDescr("f2'").replace(bytes.find("|V2") + 3, 1, " ")).dtype, DType::kFloat16);
+  for (const char* descr : {">V2", ">f2", "!f2"}) EXPECT_THAT(refusal(withDescr(descr)), testing::HasSubstr(descr));
+}
+
+// What NumPy 2 writes for these, headers of one and of two blocks.
+TEST(NpyTest, WritesNumpysOwnHeader) {
+  const auto expected = [](std::string text, size_t size) {
+    text.resize(size - 11, ' ');
+    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size - 10) + '\0' + text + '\n';
+  };
+  const auto header = [](DType dtype, std::vector<int64_t> shape) { return npyHeader(dtype, shape); };
+  EXPECT_EQ(header(DType::kBFloat16, {1, 3, 7}),
+            expected("{'descr': '|V2', 'fortran_order': False, 'shape': (1, 3, 7), }", 128));
+  EXPECT_EQ(header(DType::kInt32, {6}), expected("{'descr': '<i4', 'fortran_order': False, 'shape': (6,), }", 128));
+  EXPECT_EQ(header(DType::kUint8, {}), expected("{'descr': '|u1', 'fortran_order': False, 'shape': (), }", 128));
+}
+
+TEST(NpyTest, WritesInPiecesAndLeavesNothingUnfinished) {
+  const auto dir = std::filesystem::temp_directory_path() / "chorus_npy_writer_test";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directory(dir);
+  const std::vector<int32_t> data{1, -2, 3, 4, 5, 6};
+  const int64_t shape[] = {2, 3};
+  const auto bytes = std::as_bytes(std::span(data));
+  {
+    NpyWriter half(dir / "half.npy", DType::kInt32, shape);
+    half.append(bytes.first(8));
+    EXPECT_THAT(errorOf([&] { half.append(bytes); }), testing::HasSubstr("half.npy"));
+    EXPECT_THAT(errorOf([&] { half.finish(); }), testing::HasSubstr("16 bytes"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir));
+  NpyWriter whole(dir / "whole.npy", DType::kInt32, shape);
+  whole.append(bytes.first(8));
+  whole.append(bytes.subspan(8));
+  whole.finish();
+  EXPECT_EQ(readFile(dir / "whole.npy", 1000), npyBytes(DType::kInt32, shape, data.data()));
+  EXPECT_THAT(errorOf([&] { NpyWriter(dir / "no/where.npy", DType::kInt32, shape); }), testing::HasSubstr("where.npy"));
+  std::filesystem::remove_all(dir);
+}
+
 TEST(NpyTest, RefusesWhatItCannotRead) {
   const std::vector<int32_t> data(4, 7);
   const std::string bytes = npyBytes(DType::kInt32, std::vector<int64_t>{4}, data.data());
@@ -58,17 +109,17 @@ TEST(NpyTest, RefusesWhatItCannotRead) {
   };
   EXPECT_THAT(refusal(edit("<i4", "<c8")), testing::HasSubstr("'<c8' not supported"));
   EXPECT_THAT(refusal(edit("False", " True")), testing::HasSubstr("Fortran"));
-  EXPECT_THAT(refusal(edit("(4, )", "(5, )")), testing::HasSubstr("16 bytes"));
-  EXPECT_THAT(refusal(edit("(4, )", "(-4,)")), testing::HasSubstr("malformed"));
-  EXPECT_THAT(refusal(edit("(4, ), }", "(99999999999999999,99999999999),}")), testing::HasSubstr("overflows"));
+  EXPECT_THAT(refusal(edit("(4,)", "(5,)")), testing::HasSubstr("16 bytes"));
+  EXPECT_THAT(refusal(edit("(4,)", "(-4,)")), testing::HasSubstr("malformed"));
+  EXPECT_THAT(refusal(edit("(4,), }", "(99999999999999999,99999999999),}")), testing::HasSubstr("overflows"));
   EXPECT_THAT(refusal(edit("<i4", ">i4")), testing::HasSubstr("'>i4' not supported"));
   EXPECT_THAT(refusal(edit("<i4", "|O8")), testing::HasSubstr("'|O8' not supported"));
   EXPECT_THAT(refusal(edit(std::string_view("\x01\x00", 2), "\x01\x01")), testing::HasSubstr("npy version 1.1"))
       << "a minor version";
-  EXPECT_THAT(refusal(edit("(4, )", "(4)  ")), testing::HasSubstr("malformed")) << "a number to Python";
-  EXPECT_THAT(refusal(edit("(4, )", "(04,)")), testing::HasSubstr("malformed")) << "no number to Python";
+  EXPECT_THAT(refusal(edit("(4,)", "(4) ")), testing::HasSubstr("malformed")) << "a number to Python";
+  EXPECT_THAT(refusal(edit("(4,)", "(04,)")), testing::HasSubstr("malformed")) << "no number to Python";
   EXPECT_THAT(refusal(edit("{", " ")), testing::HasSubstr("malformed"));
-  EXPECT_THAT(refusal(edit("'shape': (4, ), }", "'descr': '<i4', }")), testing::HasSubstr("malformed"));
+  EXPECT_THAT(refusal(edit("'shape': (4,), }", "'descr': '<i4', }")), testing::HasSubstr("malformed"));
   for (size_t size = 0; size < bytes.size(); ++size) EXPECT_NE(refusal(bytes.substr(0, size)), "");
 }
 

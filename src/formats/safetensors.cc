@@ -146,7 +146,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
 Safetensors Safetensors::open(const std::filesystem::path& path) {
   auto map = std::make_shared<const MappedFile>(path);
   Safetensors result = parse(map->bytes(), path.string());
-  result.memory_ = std::move(map);
+  result.keep(std::move(map));
   return result;
 }
 

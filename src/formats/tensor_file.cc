@@ -1,5 +1,6 @@
 #include "formats/tensor_file.h"
 
+#include "base/error.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
 
@@ -21,9 +22,23 @@ void TensorFile::add(std::string name, TensorView tensor) {
   tensors_.emplace(std::move(name), std::move(tensor));
 }
 
+void TensorFile::keep(std::shared_ptr<const void> owner) {
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  memory_ = memory_ == nullptr ? std::move(owner) : std::make_shared<const Both>(std::move(owner), std::move(memory_));
+}
+
 TensorFile openTensorFile(const std::filesystem::path& path) {
   if (path.extension() == ".safetensors") return Safetensors::open(path);
   return TorchFile::open(path);
+}
+
+TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
+                           std::shared_ptr<const void> owner) {
+  if (bytes.empty()) fail(ErrorCode::kCorrupt, "{}: the file is empty", path.string());
+  TensorFile file = path.extension() == ".safetensors" ? TensorFile(Safetensors::parse(bytes, path.string()))
+                                                       : TensorFile(TorchFile::parse(bytes, path.string()));
+  file.keep(std::move(owner));
+  return file;
 }
 
 }  // namespace chorus

@@ -38,6 +38,8 @@ class TensorFile {
   // nullptr when absent.
   const TensorView* find(std::string_view name) const;
   std::shared_ptr<const void> keepAlive() const { return memory_; }
+  // Keeps what the bytes given to parse() lie in too.
+  void keep(std::shared_ptr<const void> owner);
   // The whole file, header included.
   std::span<const std::byte> fileBytes() const { return file_; }
 
@@ -56,5 +58,8 @@ class TensorFile {
 
 // Maps and parses PATH: safetensors by its ending, else a PyTorch file (torch_file.h). Throws their Errors.
 TensorFile openTensorFile(const std::filesystem::path& path);
+// Parses bytes that were read from PATH; the result keeps their owner.
+TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
+                           std::shared_ptr<const void> owner);
 
 }  // namespace chorus

@@ -298,8 +298,7 @@ TorchFile TorchFile::parse(std::span<const std::byte> bytes, std::string_view so
 TorchFile TorchFile::open(const std::filesystem::path& path) {
   auto map = std::make_shared<const MappedFile>(path);
   TorchFile file = parse(map->bytes(), path.string());
-  using Both = std::pair<std::shared_ptr<const MappedFile>, std::shared_ptr<const void>>;
-  file.memory_ = std::make_shared<const Both>(std::move(map), std::move(file.memory_));
+  file.keep(std::move(map));
   return file;
 }
 

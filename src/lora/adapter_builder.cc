@@ -7,6 +7,8 @@
 #include <limits>
 #include <tuple>
 
+#include "base/pace.h"
+
 namespace chorus {
 namespace {
 
@@ -14,27 +16,44 @@ namespace {
 template <typename Bits>
 bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
   bool finite = true;
-  for (size_t i = 0; i + sizeof(Bits) <= bytes.size(); i += sizeof(Bits)) {
-    Bits bits;
-    std::memcpy(&bits, bytes.data() + i, sizeof(Bits));
-    finite &= (bits & exponent) != exponent;
-  }
+  inPieces(std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits)), sizeof(Bits), [&](int64_t begin, int64_t count) {
+    const std::byte* piece = bytes.data() + static_cast<size_t>(begin) * sizeof(Bits);
+    bool all = true;
+    for (int64_t i = 0; i < count; ++i) {
+      Bits bits;
+      std::memcpy(&bits, piece + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
+      all &= (bits & exponent) != exponent;
+    }
+    finite &= all;
+  });
   return finite;
 }
 
 // Adapters of float64 are kept as float32: what lies beyond its range would become infinite.
 bool fitFloat32(std::span<const std::byte> doubles) {
-  for (size_t i = 0; i + sizeof(double) <= doubles.size(); i += sizeof(double)) {
-    double value;
-    std::memcpy(&value, doubles.data() + i, sizeof(double));
-    if (!(std::abs(value) <= std::numeric_limits<float>::max())) return false;
-  }
-  return true;
+  bool fit = true;
+  inPieces(std::ssize(doubles) / static_cast<int64_t>(sizeof(double)), sizeof(double),
+           [&](int64_t begin, int64_t count) {
+             for (int64_t i = begin; i < begin + count; ++i) {
+               double value;
+               std::memcpy(&value, doubles.data() + static_cast<size_t>(i) * sizeof(double), sizeof(double));
+               fit &= std::abs(value) <= std::numeric_limits<float>::max();
+             }
+           });
+  return fit;
 }
 
 std::shared_ptr<std::byte> allocate(size_t bytes) {
   return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1))),
           [](std::byte* p) { ::operator delete(p); }};
+}
+
+std::shared_ptr<std::byte> copyOf(std::span<const std::byte> bytes) {
+  auto copy = allocate(bytes.size());
+  inPieces(std::ssize(bytes), 1, [&](int64_t begin, int64_t count) {
+    std::memcpy(copy.get() + begin, bytes.data() + begin, static_cast<size_t>(count));
+  });
+  return copy;
 }
 }  // namespace
 
@@ -95,8 +114,7 @@ bool allFinite(std::span<const std::byte> bytes, DType dtype) {
 }
 
 std::vector<float> toFloats(const TensorView& tensor) {
-  const auto aligned = allocate(tensor.bytes.size());
-  if (!tensor.bytes.empty()) std::memcpy(aligned.get(), tensor.bytes.data(), tensor.bytes.size());
+  const auto aligned = copyOf(tensor.bytes);
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
   convertElements(aligned.get(), tensor.dtype, values.data(), DType::kFloat32, values.size());
   return values;
@@ -106,8 +124,7 @@ const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
   const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtypeSize(tensor.dtype) == 0;
   if (aligned && tensor.dtype == dtype) return tensor.bytes.data();
   const auto count = static_cast<size_t>(tensor.elements());
-  const auto source = allocate(tensor.bytes.size());
-  std::memcpy(source.get(), tensor.bytes.data(), tensor.bytes.size());
+  const auto source = copyOf(tensor.bytes);
   if (tensor.dtype == dtype) {
     keep(source);
     return source.get();

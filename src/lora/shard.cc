@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pace.h"
 #include "checkpoint/shard.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
@@ -21,7 +22,10 @@ std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype
       continue;
     }
     const std::byte* begin = data + static_cast<size_t>(run.begin) * row_bytes;
-    out.insert(out.end(), begin, begin + bytes);
+    inPieces(run.rows, row_bytes, [&](int64_t row, int64_t rows) {
+      const std::byte* piece = begin + static_cast<size_t>(row) * row_bytes;
+      out.insert(out.end(), piece, piece + static_cast<size_t>(rows) * row_bytes);
+    });
   }
   return out;
 }
@@ -33,6 +37,7 @@ std::vector<std::byte> takeColumns(const std::byte* data, int64_t rows, int64_t 
   for (int64_t row = 0; row < rows; ++row) {
     std::memcpy(out.data() + static_cast<size_t>(row * count) * size,
                 data + static_cast<size_t>(row * cols + begin) * size, static_cast<size_t>(count) * size);
+    worked(static_cast<size_t>(count) * size);
   }
   return out;
 }

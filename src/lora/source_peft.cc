@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/pace.h"
 #include "base/sha256.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
@@ -36,6 +36,7 @@ std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
       std::copy_n(matrix.bytes.begin() + static_cast<std::ptrdiff_t>((r * columns + c) * size), size,
                   out->begin() + static_cast<std::ptrdiff_t>((c * rows + r) * size));
     }
+    worked(columns * size);
   }
   return out;
 }
@@ -283,18 +284,13 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
   return builder.finish(hash.hex());
 }
 
-TensorFile openPeftWeights(const std::filesystem::path& dir) {
-  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
-    if (std::filesystem::exists(dir / name)) return openTensorFile(dir / name);
-  }
-  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
+  return readPeftAdapter(readPeftFiles(dir, largestPeftWeights(target.config, target.table, target.max_rank)),
+                         std::move(name), target);
 }
 
-Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
-  const auto config_path = dir / "adapter_config.json";
-  const std::string config_text = readFile(config_path, kMaxPeftConfigBytes);
-  const TensorFile weights = openPeftWeights(dir);
-  return readPeftAdapter(config_text, config_path.string(), weights, std::move(name), target);
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target) {
+  return readPeftAdapter(files.config, files.config_source, files.weights, std::move(name), target);
 }
 
 }  // namespace chorus

@@ -9,6 +9,7 @@
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
 #include "lora/adapter.h"
+#include "lora/peft_files.h"
 
 namespace chorus {
 
@@ -19,14 +20,13 @@ struct AdapterTarget {
   int64_t max_rank = 0;      // of the engine (--max_lora_rank); 0: any
 };
 
-// LoRA, rsLoRA and DoRA. The weights stay mapped. Throws Error with one line that names file, field or tensor and what
-// is expected: a missing file, a field that asks for something else (peft_config.h), a module, shape or layer that the
-// model does not have, A without B, a rank above the maximum, values that are not finite.
+// LoRA, rsLoRA and DoRA. Both files are of one state of the directory (peft_files.h). Throws Error with one line that
+// names file, field or tensor and what is expected: a missing file, a field that asks for something else
+// (peft_config.h), a module, shape or layer that the model does not have, A without B, a rank above the maximum, values
+// that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
-// The weights of such a directory: safetensors where both files stand, as PEFT has it. Throws Error(kNotFound) and
-// those of the formats.
-TensorFile openPeftWeights(const std::filesystem::path& dir);
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target);
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,

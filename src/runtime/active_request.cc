@@ -74,7 +74,7 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
       max_new_tokens_(request.getMaxTokens()),
       sampling_(request, end_ids_, tokensAtMost(request, max_seq_len)),
       tokens_(request.getInputTokenIds()) {
-  metrics_.arrivalTime = Clock::now();
+  metrics_.timingMetrics.arrivalTime = Clock::now();
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
     log::warn("request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
               prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
@@ -203,8 +203,8 @@ FinishReason ActiveRequest::append(const SampleOutput& sample, Clock::time_point
     cum_log_prob_ += sample.log_prob;
     if (output_.topLogProbs > 0) top_log_probs_.push_back(sample.top);
   }
-  if (numGenerated() == 1) metrics_.firstTokenTime = now;
-  metrics_.lastTokenTime = now;
+  if (numGenerated() == 1) metrics_.timingMetrics.firstTokenTime = now;
+  metrics_.timingMetrics.lastTokenTime = now;
   return finishReason(sample.token);
 }
 
@@ -222,7 +222,7 @@ bool ActiveRequest::endsWithStopWord() const {
 }
 
 void ActiveRequest::stepped(Clock::time_point now) {
-  if (decoding_iter_++ == 0) metrics_.firstScheduledTime = now;
+  if (decoding_iter_++ == 0) metrics_.timingMetrics.firstScheduledTime = now;
 }
 
 executor::Response ActiveRequest::response(FinishReason reason) {
@@ -270,7 +270,7 @@ void ActiveRequest::addLogits(executor::Result& result, bool last) {
   }
   if (generation_logits_.empty()) return;
   const auto rows = static_cast<int64_t>(generation_logits_.size()) / vocab_size_;
-  result.generationLogits = Tensor::of(DataType::kFP32, generation_logits_.data(), {1, rows, vocab_size_});
+  result.generationLogits = Tensor::copyOf(DataType::kFP32, generation_logits_.data(), {1, rows, vocab_size_});
   generation_logits_.clear();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "checkpoint/weight_table.h"
@@ -10,20 +11,24 @@
 
 namespace chorus {
 
-// Thread-safe. The ranks must outlive it.
+// All its work is done in slices, with rests between them while a step runs (base/pace.h). Thread-safe. The ranks must
+// outlive it.
 class EngineAdapters {
  public:
-  explicit EngineAdapters(const RankGroup& ranks);
+  // steps_run: whether a step runs now; called from any thread.
+  EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run);
 
   // Reads and checks a PEFT directory. Throws Error that names what is wrong.
-  std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory) const;
-  // Reads, checks and prepares. Throws Error.
+  std::shared_ptr<AdapterSource> peftSource(const std::filesystem::path& directory) const;
+  // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the
+  // parts' content_hash says what they are. Throws Error.
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
   Adapter read(const AdapterSource& source) const;
 
   const RankGroup& ranks_;
+  std::function<bool()> steps_run_;
   WeightTable table_;
 };
 

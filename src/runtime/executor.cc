@@ -2,11 +2,13 @@
 #include "chorus/executor.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/rank_group.h"
+#include "runtime/config_checks.h"
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/kv_cache/kv_budget.h"
@@ -28,24 +30,19 @@ SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, co
 }
 
 void check(const ExecutorConfig& config, ModelType model_type, const Engine& engine) {
-  if (model_type != ModelType::kDECODER_ONLY) {
-    fail(ErrorCode::kUnsupported, "modelType: only kDECODER_ONLY is supported");
-  }
-  if (config.maxBeamWidth <= 0 || config.maxBeamWidth > engine.buildConfig().max_beam_width) {
+  checkSupported(config, model_type, engine.buildConfig().max_seq_len);
+  if (config.getMaxBeamWidth() <= 0 || config.getMaxBeamWidth() > engine.buildConfig().max_beam_width) {
     fail(ErrorCode::kInvalidArgument, "maxBeamWidth {} is not within the engine's max_beam_width {}",
-         config.maxBeamWidth, engine.buildConfig().max_beam_width);
-  }
-  if (config.maxQueueSize && *config.maxQueueSize <= 0) {
-    fail(ErrorCode::kInvalidArgument, "maxQueueSize {} must be positive", *config.maxQueueSize);
+         config.getMaxBeamWidth(), engine.buildConfig().max_beam_width);
   }
 }
 
 BackendOptions backendOptions(const ExecutorConfig& config) {
   BackendOptions options;
-  options.name = config.backend;
-  options.threads = config.numThreads;
-  if (config.isa) options.isa = requireIsa(*config.isa);
-  options.import_in_background = config.importWeightsInBackground;
+  options.name = config.getBackend();
+  options.threads = config.getNumThreads();
+  if (config.getIsa()) options.isa = requireIsa(*config.getIsa());
+  options.import_in_background = config.getImportWeightsInBackground();
   return options;
 }
 
@@ -54,13 +51,14 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const BuildConfig& build = engine.buildConfig();
   CoreOptions core;
   auto& scheduler = core.scheduler;
-  scheduler.policy = config.batchingType == BatchingType::kSTATIC ? CapacitySchedulerPolicy::kSTATIC_BATCH
-                                                                  : config.schedulerConfig.capacitySchedulerPolicy;
+  scheduler.policy = config.getBatchingType() == BatchingType::kSTATIC
+                         ? CapacitySchedulerPolicy::kSTATIC_BATCH
+                         : config.getSchedulerConfig().getCapacitySchedulerPolicy();
   scheduler.chunking_policy =
-      config.schedulerConfig.contextChunkingPolicy.value_or(ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED);
-  scheduler.chunked_context = config.enableChunkedContext;
-  scheduler.max_batch_size = limitOf(config.maxBatchSize, build.max_batch_size, "maxBatchSize", "max_batch_size");
-  scheduler.max_num_tokens = limitOf(config.maxNumTokens, build.max_num_tokens, "maxNumTokens", "max_num_tokens");
+      config.getSchedulerConfig().getContextChunkingPolicy().value_or(ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED);
+  scheduler.chunked_context = config.getEnableChunkedContext();
+  scheduler.max_batch_size = limitOf(config.getMaxBatchSize(), build.max_batch_size, "maxBatchSize", "max_batch_size");
+  scheduler.max_num_tokens = limitOf(config.getMaxNumTokens(), build.max_num_tokens, "maxNumTokens", "max_num_tokens");
   scheduler.tokens_per_block = build.tokens_per_block;
   const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
   if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
@@ -72,13 +70,13 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.requests = {build.max_input_len,
                    build.max_seq_len,
                    scheduler.max_num_tokens,
-                   config.maxBeamWidth,
+                   config.getMaxBeamWidth(),
                    static_cast<int32_t>(engine.config().vocab_size),
                    scheduler.chunked_context};
-  core.block_reuse = config.kvCacheConfig.enableBlockReuse;
-  core.max_queue_size = config.maxQueueSize;
-  core.iter_stats_max = config.iterStatsMaxIterations;
-  core.sampler_threads = config.numThreads > 0 ? config.numThreads : availableCores();
+  core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
+  core.max_queue_size = config.getMaxQueueSize();
+  core.iter_stats_max = config.getIterStatsMaxIterations();
+  core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
   // At most: every tensor-parallel rank holds a whole A or B.
   core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
   return core;
@@ -89,8 +87,21 @@ class RankRunner : public StepRunner {
   RankRunner(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
              const SessionOptions& options)
       : ranks(std::move(engines), backend, options) {}
-  std::span<const float> run(const StepInput& input) override { return ranks.run(input); }
+  std::span<const float> run(const StepInput& input) override {
+    const Running now(running_);
+    return ranks.run(input);
+  }
+  // Any thread.
+  bool running() const { return running_.load(std::memory_order_relaxed); }
   RankGroup ranks;
+
+ private:
+  struct Running {
+    explicit Running(std::atomic<bool>& flag) : flag_(flag) { flag_.store(true, std::memory_order_relaxed); }
+    ~Running() { flag_.store(false, std::memory_order_relaxed); }
+    std::atomic<bool>& flag_;
+  };
+  std::atomic<bool> running_ = false;
 };
 
 }  // namespace
@@ -109,7 +120,7 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks);
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] { return steps.running(); });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
@@ -126,23 +137,24 @@ class Executor::Impl {
   // it, so unless asked for less the device level holds all that the host level does.
   static void sizeAdapterCache(const PeftCacheConfig& peft, const Engine& engine, int64_t free_bytes,
                                CoreOptions& options) {
-    if (peft.numPutWorkers <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
-    if (peft.numHostModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-    if (peft.numDeviceModuleLayer < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
-    if (peft.deviceCachePercent && !(*peft.deviceCachePercent > 0 && *peft.deviceCachePercent <= 1)) {
-      fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.deviceCachePercent);
+    if (peft.getNumPutWorkers() <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
+    if (peft.getNumHostModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
+    if (peft.getNumDeviceModuleLayer() < 0)
+      fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+    if (peft.getDeviceCachePercent() && !(*peft.getDeviceCachePercent() > 0 && *peft.getDeviceCachePercent() <= 1)) {
+      fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.getDeviceCachePercent());
     }
     const int64_t unit = widestModuleLayerBytes(engine);
-    options.adapter_workers = peft.numPutWorkers;
-    options.adapter_cache_bytes = peft.numHostModuleLayer > 0 ? peft.numHostModuleLayer * unit
-                                  : peft.hostCacheSize        ? static_cast<int64_t>(*peft.hostCacheSize)
-                                                              : std::min(kDefaultHostCacheSize, free_bytes / 4);
+    options.adapter_workers = peft.getNumPutWorkers();
+    options.adapter_cache_bytes = peft.getNumHostModuleLayer() > 0 ? peft.getNumHostModuleLayer() * unit
+                                  : peft.getHostCacheSize()        ? static_cast<int64_t>(*peft.getHostCacheSize())
+                                                                   : std::min(kDefaultHostCacheSize, free_bytes / 4);
     int64_t& device = options.scheduler.adapter_budget;
     device = options.adapter_cache_bytes;
-    if (peft.numDeviceModuleLayer > 0)
-      device = std::min(device, peft.numDeviceModuleLayer * unit);
-    else if (peft.deviceCachePercent) {
-      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.deviceCachePercent));
+    if (peft.getNumDeviceModuleLayer() > 0)
+      device = std::min(device, peft.getNumDeviceModuleLayer() * unit);
+    else if (peft.getDeviceCachePercent()) {
+      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.getDeviceCachePercent()));
     }
   }
 
@@ -151,14 +163,14 @@ class Executor::Impl {
                   SessionOptions& session, CoreOptions& options) {
     const Engine& engine = *engines.front();
     const auto free_bytes = static_cast<int64_t>(availableMemory());
-    sizeAdapterCache(config.peftCacheConfig.value_or(PeftCacheConfig()), engine, free_bytes, options);
+    sizeAdapterCache(config.getPeftCacheConfig().value_or(PeftCacheConfig()), engine, free_bytes, options);
     KvBudget budget;
     budget.block_bytes = Session::kvBlockBytes(engine.config(), options.scheduler.tokens_per_block);
     budget.tokens_per_block = options.scheduler.tokens_per_block;
     budget.max_batch_size = options.scheduler.max_batch_size;
     budget.max_seq_len = options.requests.max_seq_len;
-    budget.max_tokens = config.kvCacheConfig.maxTokens;
-    budget.fraction = config.kvCacheConfig.freeGpuMemoryFraction;
+    budget.max_tokens = config.getKvCacheConfig().getMaxTokens();
+    budget.fraction = config.getKvCacheConfig().getFreeGpuMemoryFraction();
     budget.free_bytes = free_bytes - planMemory(engines, session, options.adapter_cache_bytes, free_bytes).total();
     options.scheduler.kv_blocks = kvBlocks(budget);
     session.kv_blocks = options.scheduler.kv_blocks;
@@ -174,7 +186,20 @@ class Executor::Impl {
 Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig)
     : impl_(std::make_unique<Impl>(modelPath, modelType, executorConfig)) {}
 
+Executor::Executor(const std::filesystem::path&, const std::filesystem::path&, ModelType, const ExecutorConfig&) {
+  fail(ErrorCode::kUnsupported, "an Executor of an encoder and a decoder is not supported");
+}
+
+Executor::Executor(const BufferView&, const std::string&, ModelType, const ExecutorConfig&,
+                   const std::optional<std::map<std::string, Tensor>>&) {
+  fail(ErrorCode::kUnsupported, "an Executor of an engine in memory is not supported: name the engine's directory");
+}
+
 Executor::~Executor() = default;
+Executor::Executor(Executor&&) noexcept = default;
+Executor& Executor::operator=(Executor&&) noexcept = default;
+
+const char* version() noexcept { return CHORUS_VERSION; }
 
 IdType Executor::enqueueRequest(const Request& request) { return impl_->core().enqueue({&request, 1}, nullptr)[0]; }
 
@@ -210,7 +235,13 @@ void Executor::shutdown() { impl_->core().shutdown(); }
 
 bool Executor::canEnqueueRequests() const { return impl_->core().acceptsRequests(); }
 
-std::vector<IterationStats> Executor::getLatestIterationStats() { return impl_->core().takeStats(); }
+bool Executor::isParticipant() const { return true; }
+
+std::deque<IterationStats> Executor::getLatestIterationStats() { return impl_->core().takeStats(); }
+
+std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return {}; }
+
+std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
 void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
   impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));

@@ -29,8 +29,8 @@ class ExecutorAdaptersTest : public CoreFixture {
   static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id, int32_t number) {
     const int32_t rows[] = {1, 0, 2};
     Request r = request(std::move(prompt), max_tokens);
-    r.setLoraConfig(
-        LoraConfig(task_id, Tensor::of(DataType::kINT32, &number, {1, 1}), Tensor::of(DataType::kINT32, rows, {1, 3})));
+    r.setLoraConfig(LoraConfig(task_id, Tensor::copyOf(DataType::kINT32, &number, {1, 1}),
+                               Tensor::copyOf(DataType::kINT32, rows, {1, 3})));
     return r;
   }
   executor::VecTokens answer(const Request& r) { return resultOf(enqueue(r)).outputTokenIds.at(0); }

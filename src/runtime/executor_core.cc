@@ -15,8 +15,12 @@ using executor::FinishReason;
 using executor::IdType;
 using executor::Response;
 
+// What a request looks at may go when enqueue returns.
+executor::Tensor ownTensor(const executor::Tensor& tensor) { return tensor.ownsData() ? tensor : tensor.copyToCpu(); }
+
 void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
-  hash.update(std::as_bytes(std::span(tensor.getShape())));
+  const executor::Shape shape = tensor.getShape();
+  hash.update(std::as_bytes(std::span(shape.data(), shape.size())));
   const int type = static_cast<int>(tensor.getDataType());
   hash.update(std::as_bytes(std::span(&type, 1)));
   hash.update(std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes()));
@@ -25,8 +29,8 @@ void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
 std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, int64_t element_bytes) {
   if (!lora.getWeights()) return nullptr;
   auto source = std::make_shared<AdapterSource>();
-  source->weights = lora.getWeights();
-  source->config = lora.getConfig();
+  source->weights = ownTensor(*lora.getWeights());
+  source->config = ownTensor(*lora.getConfig());
   source->bytes = static_cast<int64_t>(lora.getWeights()->getSize()) * element_bytes;
   Sha256 hash;
   hashTensor(hash, *source->weights);
@@ -152,11 +156,9 @@ bool ExecutorCore::acceptsRequests() const {
   return !shutdown_ && (!options_.max_queue_size || queued_ < *options_.max_queue_size);
 }
 
-std::vector<executor::IterationStats> ExecutorCore::takeStats() {
+std::deque<executor::IterationStats> ExecutorCore::takeStats() {
   const std::lock_guard lock(stats_mutex_);
-  std::vector<executor::IterationStats> stats(stats_.begin(), stats_.end());
-  stats_.clear();
-  return stats;
+  return std::exchange(stats_, {});
 }
 
 executor::KvCacheStats ExecutorCore::kvCacheStats() const {

@@ -61,7 +61,7 @@ class ExecutorCore {
   void shutdown();
   bool acceptsRequests() const;
   ResponseQueue& responses() { return responses_; }
-  std::vector<executor::IterationStats> takeStats();
+  std::deque<executor::IterationStats> takeStats();
   executor::KvCacheStats kvCacheStats() const;
   const CoreOptions& options() const { return options_; }
 

@@ -39,9 +39,11 @@ class ExecutorEngineTest : public ::testing::Test {
 
   static ExecutorConfig small() {
     ExecutorConfig config;
-    config.numThreads = 1;
-    config.kvCacheConfig.maxTokens = 512;
-    config.peftCacheConfig = PeftCacheConfig{.hostCacheSize = std::size_t{1} << 20};
+    config.setNumThreads(1);
+    config.getKvCacheConfigRef().setMaxTokens(512);
+    PeftCacheConfig adapters;
+    adapters.setHostCacheSize(std::size_t{1} << 20);
+    config.setPeftCacheConfig(adapters);
     return config;
   }
   static std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
@@ -95,22 +97,24 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
   ExecutorConfig config = small();
   EXPECT_EQ(refusal(config), "");
   EXPECT_THAT(refusal(config, ModelType::kENCODER_ONLY), HasSubstr("modelType"));
-  config.maxBatchSize = 5;
+  config.setMaxBatchSize(5);
   EXPECT_THAT(refusal(config), HasSubstr("maxBatchSize 5 is larger than the engine's max_batch_size 4"));
   config = small();
-  config.maxNumTokens = 8;
+  config.setMaxNumTokens(8);
   EXPECT_THAT(refusal(config), HasSubstr("maxNumTokens 8"));
   config = small();
-  config.kvCacheConfig.maxTokens = 100;
+  config.getKvCacheConfigRef().setMaxTokens(100);
   EXPECT_THAT(refusal(config), HasSubstr("maxTokens 100 does not hold one sequence"));
   config = small();
-  config.maxBeamWidth = 2;
+  config.setMaxBeamWidth(2);
   EXPECT_THAT(refusal(config), HasSubstr("maxBeamWidth 2"));
   config = small();
-  config.isa = "sse9";
+  config.setIsa("sse9");
   EXPECT_THAT(refusal(config), HasSubstr("sse9"));
   config = small();
-  config.peftCacheConfig->deviceCachePercent = 1.5f;
+  PeftCacheConfig adapters;
+  adapters.setDeviceCachePercent(1.5f);
+  config.setPeftCacheConfig(adapters);
   EXPECT_THAT(refusal(config), HasSubstr("deviceCachePercent"));
 }
 

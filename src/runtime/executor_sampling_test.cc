@@ -95,7 +95,7 @@ TEST_F(ExecutorSamplingTest, RulesFollowTheKnownTokensAlone) {
       if (pick(0, 1) == 0) {
         plain.bias.resize(kVocab);
         for (int b = 0; b < 10; ++b) plain.bias[static_cast<size_t>(pick(0, kVocab - 1))] = 2.5f;
-        r.setEmbeddingBias(Tensor::of(executor::DataType::kFP32, plain.bias.data(), {kVocab}));
+        r.setEmbeddingBias(Tensor::copyOf(executor::DataType::kFP32, plain.bias.data(), {kVocab}));
       }
       plain.params = SamplingParams::from(config);
       asked.emplace_back(enqueue(r), plainAnswer(plain, count, kVocab));
@@ -205,7 +205,7 @@ TEST_F(ExecutorSamplingTest, ErrorsHaveCodes) {
   positions.setPositionIds({0});
   EXPECT_EQ(codeOf(positions), Code::kUNSUPPORTED);
   Request banned = request({1}, 1);
-  banned.setEmbeddingBias(Tensor::of(
+  banned.setEmbeddingBias(Tensor::copyOf(
       executor::DataType::kFP32, std::vector<float>(kVocab, -std::numeric_limits<float>::infinity()).data(), {kVocab}));
   EXPECT_EQ(codeOf(banned), Code::kINVALID_ARGUMENT);
 }
@@ -229,9 +229,10 @@ TEST_F(ExecutorSamplingTest, WordsAndBiasAreChecked) {
             "Embedding bias data type must be same as model logits type.");
   std::vector<float> bias(kVocab, 0.0f);
   bias[7] = std::nanf("");
-  EXPECT_THAT(
-      refused([&](Request& r) { r.setEmbeddingBias(Tensor::of(executor::DataType::kFP32, bias.data(), {kVocab})); }),
-      HasSubstr("at 7"));
+  EXPECT_THAT(refused([&](Request& r) {
+                r.setEmbeddingBias(Tensor::copyOf(executor::DataType::kFP32, bias.data(), {kVocab}));
+              }),
+              HasSubstr("at 7"));
   EXPECT_EQ(refused([](Request& r) {
               OutputConfig output;
               output.topLogProbs = 2;

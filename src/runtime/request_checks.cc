@@ -66,7 +66,7 @@ Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_s
   if (!bias) return std::nullopt;
   if (bias->getDataType() != executor::DataType::kFP32)
     return invalid("Embedding bias data type must be same as model logits type.");
-  if (bias->getShape() != std::vector<int64_t>{vocab_size}) {
+  if (bias->getShape() != executor::Shape{vocab_size}) {
     return invalid("embeddingBias must have the shape [{}], the vocabulary's size", vocab_size);
   }
   const auto* values = static_cast<const float*>(bias->getData());

@@ -45,7 +45,7 @@ VARIANTS = {
                     vocab_size=189, rms_norm_eps=1e-5),
         adapters=["all_r8_f16", "dora_r4_f32", "pattern_bf16"]),
     "rope_llama3": dict(
-        dtype="float32", old_config=False,
+        dtype="bfloat16", old_config=False,
         # Wavelengths of head size 16 fall into all three regimes: kept, interpolated, divided.
         config=dict(hidden_size=96, num_attention_heads=6, num_key_value_heads=2, intermediate_size=176,
                     vocab_size=224, rms_norm_eps=1e-5,

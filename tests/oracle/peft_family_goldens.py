@@ -23,8 +23,8 @@ import llama_goldens as llama
 import quantised_goldens as quantised
 
 SEED = 20250607
-llama.NEW_TOKENS = 6
-LENGTHS = [65, 3, 1, 18, 130, 5, 33, 9, 7, 12]
+llama.NEW_TOKENS = 16
+LENGTHS = [*llama.LENGTHS, 9, 12]
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 ADAPTERS = {
     "embeddings": dict(r=3, lora_alpha=6, target_modules=["q_proj", "embed_tokens", "lm_head"]),
@@ -57,7 +57,6 @@ ADAPTERS = {
     "saved_embedding": dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens"]),
     "other_base": dict(r=2, lora_alpha=4, target_modules=["v_proj", "embed_tokens"]),
 }
-llama.BASE["num_hidden_layers"] = 2
 VARIANTS = {
     "peft_bias": dict(
         dtype="bfloat16", old_config=False,
@@ -73,8 +72,8 @@ VARIANTS = {
                   "other_tokens_f32", "tied_saved_bf16", "saved_embedding_bf16", "other_base_f32"]),
     "peft_int4": dict(
         dtype="bfloat16", old_config=False, quantise=dict(bits=4, group_size=32, head=False),
-        config=dict(hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=32, vocab_size=45,
-                    attention_bias=True, rms_norm_eps=1e-5),
+        config=dict(hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=16, intermediate_size=64,
+                    vocab_size=45, attention_bias=True, rms_norm_eps=1e-5),
         adapters=["dora_embeddings_f32", "saved_linears_bf16", "saved_blocks_bf16", "bias_all_f32", "tokens_f32",
                   "parameters_f32"]),
 }
@@ -187,7 +186,7 @@ def make_variant(name, variant, index, root):
     for adapter in variant["adapters"]:
         save_adapter(path, variant, adapter, generator)
     models = {dtype: SoloModels(path, variant, llama.DTYPES[dtype]) for dtype in llama.DTYPES}
-    lengths = (LENGTHS[index:] + LENGTHS[:index])[: max(8, len(variant["adapters"]) + 1)]
+    lengths = LENGTHS[index:] + LENGTHS[:index]
     quantise = {"quantise": variant["quantise"]} if "quantise" in variant else {}
     llama.write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator,
                      **quantise)

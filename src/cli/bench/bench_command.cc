@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/bench/bench_adapters.h"
 #include "cli/bench/bench_executor.h"
 #include "cli/bench/bench_kernels.h"
 #include "cli/bench/bench_serve.h"
@@ -13,6 +14,7 @@ void addBenchCommand(CLI::App& app) {
   bench->require_subcommand(1);
   addBenchLatency(*bench);
   addBenchThroughput(*bench);
+  addBenchAdapters(*bench);
   addBenchServe(*bench);
   addBenchKernels(*bench);
 }

@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/quantisation.h"
 #include "cli/backend_flags.h"
+#include "cli/bench/adapter_directories.h"
 #include "cli/bench/throughput.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
@@ -54,17 +55,6 @@ Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
 }
 
-std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
-  std::vector<std::filesystem::path> found;
-  if (dir.empty()) return found;
-  if (!std::filesystem::is_directory(dir)) fail(ErrorCode::kNotFound, "--adapters {}: not a directory", dir);
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (std::filesystem::exists(entry.path() / "adapter_config.json")) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 // Bytes of A and B at the engine's dtype.
 size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
   const WeightTable table = engine.architecture().weightTable(engine.config());
@@ -97,17 +87,19 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
   }
   const auto engine = Engine::load(args.engine_dir);
   executor::ExecutorConfig config;
-  config.numThreads = args.threads;
-  config.backend = args.backend;
-  config.isa = isa;
+  config.setNumThreads(args.threads);
+  config.setBackend(args.backend);
+  config.setIsa(isa);
   const int largest = *std::max_element(args.batches.begin(), args.batches.end());
   if (largest > engine->buildConfig().max_batch_size) {
     fail(ErrorCode::kInvalidArgument, "--batch {}: the engine was built with --max_batch_size {}", largest,
          engine->buildConfig().max_batch_size);
   }
   const int length = (args.prompt + args.new_tokens + 1 + 63) / 64 * 64 + 64;
-  config.kvCacheConfig.maxTokens = std::max(largest * length, engine->buildConfig().max_seq_len);
-  config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = size_t{4} << 30};
+  config.getKvCacheConfigRef().setMaxTokens(std::max(largest * length, engine->buildConfig().max_seq_len));
+  executor::PeftCacheConfig adapters;
+  adapters.setHostCacheSize(size_t{4} << 30);
+  config.setPeftCacheConfig(adapters);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::printf("%s\n", executor.getMemoryUse().table.c_str());
   std::vector<size_t> adapter_bytes;

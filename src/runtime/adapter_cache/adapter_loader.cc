@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/pace.h"
+
 namespace chorus {
 
 AdapterLoader::AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done)
@@ -32,6 +34,7 @@ std::vector<AdapterLoad> AdapterLoader::takeDone() {
 }
 
 void AdapterLoader::work() {
+  lowerThreadPriority();
   for (;;) {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });

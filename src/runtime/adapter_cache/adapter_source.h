@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "chorus/types.h"
+#include "chorus/tensor.h"
 #include "models/adapter_parts.h"
 
 namespace chorus {
@@ -18,8 +18,13 @@ struct AdapterSource {
   std::filesystem::path directory;  // empty: the tensors
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
-  std::string content_hash;  // equal hashes are one adapter
+  std::string content_hash;      // when it was registered; equal hashes are one adapter
+  int64_t newest_change_ns = 0;  // of a directory's files before they were read (peft_files.h)
   int64_t bytes = 0;  // what it will take packed: exact for a directory; of tensors, which may be padded, at most
+
+  // A directory's, where set: called on a loader thread with the hash of the content that was found instead of
+  // content_hash, before that is packed. Throws Error to refuse it.
+  std::function<void(const std::string& content_hash)> on_changed;
 
   bool reloadable() const { return !directory.empty(); }
 };

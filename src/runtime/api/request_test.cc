@@ -32,7 +32,7 @@ TEST(Tensor, IsZeroedSharedAndChecked) {
   EXPECT_EQ(static_cast<const char*>(tensor.getData())[11], 5);
   EXPECT_EQ(static_cast<const char*>(tensor.getData())[0], 0);
   const std::int32_t values[] = {7, 8};
-  const Tensor of = Tensor::of(DataType::kINT32, values, {2});
+  const Tensor of = Tensor::copyOf(DataType::kINT32, values, {2});
   EXPECT_EQ(std::memcmp(of.getData(), values, 8), 0);
   EXPECT_EQ(Tensor::cpu(DataType::kFP32, {0, 4}).getSize(), 0u);
   EXPECT_FALSE(Tensor());

@@ -32,7 +32,7 @@ struct Case {
     request.setBadWords({plain.bad_words.begin(), plain.bad_words.end()});
     if (!plain.bias.empty()) {
       request.setEmbeddingBias(
-          Tensor::of(executor::DataType::kFP32, plain.bias.data(), {static_cast<int64_t>(plain.bias.size())}));
+          Tensor::copyOf(executor::DataType::kFP32, plain.bias.data(), {static_cast<int64_t>(plain.bias.size())}));
     }
     SamplingState state(request, plain.end_ids, static_cast<int32_t>(plain.prompt.size()) + 100);
     for (const int32_t token : plain.generated) state.append(token);

@@ -1,11 +1,7 @@
 #include "server/model/file_digests.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -20,16 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
-
 std::string keyOf(const fs::path& file) { return fs::absolute(file).lexically_normal().string(); }
 
-struct stat statusOf(const fs::path& file) {
-  struct stat status{};
-  if (::stat(file.c_str(), &status) != 0) {
-    fail(ErrorCode::kNotFound, "{}: {}", file.string(), std::strerror(errno));
-  }
-  return status;
+FileStamp stampOfFile(const fs::path& file) {
+  const auto stamp = stampOf(file);
+  if (!stamp) fail(ErrorCode::kNotFound, "{}: it is not there", file.string());
+  return *stamp;
 }
 
 std::string digestOf(const fs::path& file, uint64_t size) {
@@ -49,8 +41,8 @@ FileDigests::FileDigests(fs::path memo) : memo_(std::move(memo)) {
   try {
     const Json json = readJsonFile(memo_);
     for (const auto& [path, e] : json.items()) {
-      entries_[path] = {e.at("device"),      e.at("inode"),      e.at("size"),
-                        e.at("modified_ns"), e.at("changed_ns"), e.at("sha256")};
+      entries_[path] = {{e.at("device"), e.at("inode"), e.at("size"), e.at("modified_ns"), e.at("changed_ns")},
+                        e.at("sha256")};
     }
   } catch (const std::exception& e) {
     log::debug("{}: ignored: {}", memo_.string(), e.what());
@@ -58,43 +50,29 @@ FileDigests::FileDigests(fs::path memo) : memo_(std::move(memo)) {
   }
 }
 
-FileDigests::Entry FileDigests::describe(const fs::path& file) {
-  const struct stat status = statusOf(file);
-  return {status.st_dev,
-          status.st_ino,
-          static_cast<uint64_t>(status.st_size),
-          nanoseconds(status.st_mtim),
-          nanoseconds(status.st_ctim),
-          ""};
-}
-
 void FileDigests::remember(const fs::path& file, const std::string& digest) {
-  Entry entry = describe(file);
-  entry.digest = digest;
-  entries_[keyOf(file)] = entry;
+  entries_[keyOf(file)] = {stampOfFile(file), digest};
   changed_ = true;
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
 std::string FileDigests::of(const fs::path& file) {
   const std::string key = keyOf(file);
-  Entry entry = describe(file);
-  if (const auto known = entries_.find(key); known != entries_.end()) {
-    entry.digest = known->second.digest;
-    if (known->second == entry) return entry.digest;
+  const FileStamp stamp = stampOfFile(file);
+  if (const auto known = entries_.find(key); known != entries_.end() && known->second.stamp == stamp) {
+    return known->second.digest;
   }
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  entry.digest = digestOf(file, entry.size);
+  const int64_t age = ageNs(stamp);
+  std::string digest = digestOf(file, stamp.size);
   // A file that changed just now may change again within the same tick of the file system's clock.
   constexpr int64_t kSettledNs = 2'000'000'000;
-  if (nanoseconds(now) - entry.changedNs > kSettledNs) {
-    entries_[key] = entry;
+  if (age > kSettledNs) {
+    entries_[key] = {stamp, digest};
     changed_ = true;
   } else {
     entries_.erase(key);
   }
-  return entry.digest;
+  return digest;
 }
 
 void FileDigests::save() {
@@ -102,8 +80,9 @@ void FileDigests::save() {
   std::erase_if(entries_, [](const auto& entry) { return !fs::exists(entry.first); });
   Json json = Json::object();
   for (const auto& [path, e] : entries_) {
-    json[path] = {{"device", e.device},          {"inode", e.inode},          {"size", e.size},
-                  {"modified_ns", e.modifiedNs}, {"changed_ns", e.changedNs}, {"sha256", e.digest}};
+    const FileStamp& s = e.stamp;
+    json[path] = {{"device", s.device},           {"inode", s.inode},           {"size", s.size},
+                  {"modified_ns", s.modified_ns}, {"changed_ns", s.changed_ns}, {"sha256", e.digest}};
   }
   try {
     writeFileAtomically(memo_, json.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -124,7 +103,7 @@ std::string sampledFingerprint(const fs::path& directory) {
   std::sort(files.begin(), files.end());
   Sha256 hash;
   for (const auto& file : files) {
-    const auto size = static_cast<uint64_t>(statusOf(file).st_size);
+    const auto size = stampOfFile(file).size;
     hash.update(fmt::format("{} {}\n", file.filename().string(), size));
     if (size == 0) continue;
     const MappedFile mapped(file);

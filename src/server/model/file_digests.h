@@ -1,11 +1,12 @@
-// SHA-256 of whole files, remembered between runs: a file whose identity, size and times did not change is not read
-// again. Times include the change time, which programs can't set, so an edit in place is always noticed.
+// SHA-256 of whole files, remembered between runs: a file whose stamp (FileStamp) did not change is not read again.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+
+#include "base/file.h"
 
 namespace chorus::server {
 
@@ -24,20 +25,16 @@ class FileDigests {
 
  private:
   struct Entry {
-    uint64_t device, inode, size;
-    int64_t modifiedNs, changedNs;
+    FileStamp stamp;
     std::string digest;
-    bool operator==(const Entry&) const = default;
   };
-
-  static Entry describe(const std::filesystem::path& file);
 
   std::filesystem::path memo_;
   std::map<std::string, Entry> entries_;
   bool changed_ = false;
 };
 
-// An identity of an adapter's or engine's files that is cheap for any size: files of up to 4 MiB whole, of larger
+// An identity of an engine's files that is cheap for any size: files of up to 4 MiB whole, of larger
 // ones the size and 64 pieces spread over them. Good enough to tell versions apart for clients, not for a cache key.
 std::string sampledFingerprint(const std::filesystem::path& directory);
 

@@ -19,16 +19,18 @@ constexpr size_t kLargestAdapterCache = size_t{1} << 30;
 
 executor::ExecutorConfig executorConfig(const ServeOptions& options, size_t adapterCacheBytes) {
   executor::ExecutorConfig config;
-  config.peftCacheConfig = executor::PeftCacheConfig{.hostCacheSize = adapterCacheBytes};
-  config.maxBatchSize = options.maxBatchSize;
-  config.maxNumTokens = options.maxNumTokens;
-  config.maxQueueSize = options.maxQueueSize;
-  config.kvCacheConfig.maxTokens = options.kvCacheMaxTokens;
-  config.kvCacheConfig.freeGpuMemoryFraction = options.kvCacheFreeMemoryFraction;
-  config.numThreads = options.threads;
-  config.backend = options.backend;
-  config.importWeightsInBackground = true;
-  if (!options.isa.empty()) config.isa = options.isa;
+  executor::PeftCacheConfig adapters;
+  adapters.setHostCacheSize(adapterCacheBytes);
+  config.setPeftCacheConfig(adapters);
+  config.setMaxBatchSize(options.maxBatchSize);
+  config.setMaxNumTokens(options.maxNumTokens);
+  config.setMaxQueueSize(options.maxQueueSize);
+  config.getKvCacheConfigRef().setMaxTokens(options.kvCacheMaxTokens);
+  config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kvCacheFreeMemoryFraction);
+  config.setNumThreads(options.threads);
+  config.setBackend(options.backend);
+  config.setImportWeightsInBackground(true);
+  if (!options.isa.empty()) config.setIsa(options.isa);
   return config;
 }
 

@@ -1,0 +1,193 @@
+// An executor's caches: of keys and values, and of adapters. "refused" as in executor_config.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "chorus/types.h"
+
+namespace chorus::runtime {
+// What an engine would have set where KvCacheConfig does not.
+struct RuntimeDefaults {
+  std::optional<std::vector<std::int32_t>> maxAttentionWindowVec;
+  std::optional<std::int32_t> sinkTokenLength;
+};
+}  // namespace chorus::runtime
+
+namespace chorus::executor {
+
+// The cache of keys and values.
+class KvCacheConfig {
+ public:
+  explicit KvCacheConfig(bool enableBlockReuse = true, std::optional<SizeType32> maxTokens = std::nullopt,
+                         std::optional<std::vector<SizeType32>> maxAttentionWindowVec = std::nullopt,
+                         std::optional<SizeType32> sinkTokenLength = std::nullopt,
+                         std::optional<FloatType> freeGpuMemoryFraction = std::nullopt,
+                         std::optional<std::size_t> hostCacheSize = std::nullopt, bool onboardBlocks = true,
+                         std::optional<FloatType> crossKvCacheFraction = std::nullopt,
+                         std::optional<RetentionPriority> secondaryOffloadMinPriority = std::nullopt,
+                         std::size_t eventBufferMaxSize = 0, bool enablePartialReuse = true,
+                         bool copyOnPartialReuse = true)
+      : enableBlockReuse_(enableBlockReuse),
+        maxTokens_(maxTokens),
+        maxAttentionWindowVec_(std::move(maxAttentionWindowVec)),
+        sinkTokenLength_(sinkTokenLength),
+        freeGpuMemoryFraction_(freeGpuMemoryFraction),
+        hostCacheSize_(hostCacheSize),
+        onboardBlocks_(onboardBlocks),
+        crossKvCacheFraction_(crossKvCacheFraction),
+        secondaryOffloadMinPriority_(secondaryOffloadMinPriority),
+        eventBufferMaxSize_(eventBufferMaxSize),
+        enablePartialReuse_(enablePartialReuse),
+        copyOnPartialReuse_(copyOnPartialReuse) {}
+  // Later 0.19 has defaults of the engine before the last two.
+  explicit KvCacheConfig(bool enableBlockReuse, std::optional<SizeType32> maxTokens,
+                         std::optional<std::vector<SizeType32>> maxAttentionWindowVec,
+                         std::optional<SizeType32> sinkTokenLength, std::optional<FloatType> freeGpuMemoryFraction,
+                         std::optional<std::size_t> hostCacheSize, bool onboardBlocks,
+                         std::optional<FloatType> crossKvCacheFraction,
+                         std::optional<RetentionPriority> secondaryOffloadMinPriority, std::size_t eventBufferMaxSize,
+                         const std::optional<runtime::RuntimeDefaults>& runtimeDefaults, bool enablePartialReuse = true,
+                         bool copyOnPartialReuse = true)
+      : KvCacheConfig(enableBlockReuse, maxTokens, std::move(maxAttentionWindowVec), sinkTokenLength,
+                      freeGpuMemoryFraction, hostCacheSize, onboardBlocks, crossKvCacheFraction,
+                      secondaryOffloadMinPriority, eventBufferMaxSize, enablePartialReuse, copyOnPartialReuse) {
+    if (runtimeDefaults) fillEmptyFieldsFromRuntimeDefaults(*runtimeDefaults);
+  }
+
+  // Complete blocks are kept after their request while nobody needs the room, and requests that begin with the same
+  // tokens, under the same adapter content, start behind them. Answers do not change, to the bit.
+  bool getEnableBlockReuse() const { return enableBlockReuse_; }
+  // Capacity in tokens; unset: by freeGpuMemoryFraction.
+  std::optional<SizeType32> getMaxTokens() const { return maxTokens_; }
+  // Refused unless every window holds a whole sequence.
+  const std::optional<std::vector<SizeType32>>& getMaxAttentionWindowVec() const { return maxAttentionWindowVec_; }
+  // Refused unless 0.
+  std::optional<SizeType32> getSinkTokenLength() const { return sinkTokenLength_; }
+  // Of the memory left after the engine; unset: half, since a CPU shares it.
+  std::optional<FloatType> getFreeGpuMemoryFraction() const { return freeGpuMemoryFraction_; }
+  // Refused unless 0: blocks lie in host memory already.
+  std::optional<std::size_t> getHostCacheSize() const { return hostCacheSize_; }
+  bool getOnboardBlocks() const { return onboardBlocks_; }
+  // Refused.
+  std::optional<FloatType> getCrossKvCacheFraction() const { return crossKvCacheFraction_; }
+  // Refused.
+  std::optional<RetentionPriority> getSecondaryOffloadMinPriority() const { return secondaryOffloadMinPriority_; }
+  // Refused unless 0.
+  std::size_t getEventBufferMaxSize() const { return eventBufferMaxSize_; }
+  // Complete blocks alone are reused, whatever these two say.
+  bool getEnablePartialReuse() const { return enablePartialReuse_; }
+  bool getCopyOnPartialReuse() const { return copyOnPartialReuse_; }
+
+  void setEnableBlockReuse(bool v) { enableBlockReuse_ = v; }
+  void setMaxTokens(std::optional<SizeType32> v) { maxTokens_ = v; }
+  void setMaxAttentionWindowVec(std::vector<SizeType32> v) { maxAttentionWindowVec_ = std::move(v); }
+  void setSinkTokenLength(SizeType32 v) { sinkTokenLength_ = v; }
+  void setFreeGpuMemoryFraction(std::optional<FloatType> v) { freeGpuMemoryFraction_ = v; }
+  void setHostCacheSize(std::size_t v) { hostCacheSize_ = v; }
+  void setOnboardBlocks(bool v) { onboardBlocks_ = v; }
+  void setCrossKvCacheFraction(FloatType v) { crossKvCacheFraction_ = v; }
+  void setSecondaryOffloadMinPriority(std::optional<RetentionPriority> v) { secondaryOffloadMinPriority_ = v; }
+  void setEventBufferMaxSize(std::size_t v) { eventBufferMaxSize_ = v; }
+  void setEnablePartialReuse(bool v) { enablePartialReuse_ = v; }
+  void setCopyOnPartialReuse(bool v) { copyOnPartialReuse_ = v; }
+  void fillEmptyFieldsFromRuntimeDefaults(const runtime::RuntimeDefaults& defaults) {
+    if (!maxAttentionWindowVec_) maxAttentionWindowVec_ = defaults.maxAttentionWindowVec;
+    if (!sinkTokenLength_) sinkTokenLength_ = defaults.sinkTokenLength;
+  }
+
+ private:
+  bool enableBlockReuse_;
+  std::optional<SizeType32> maxTokens_;
+  std::optional<std::vector<SizeType32>> maxAttentionWindowVec_;
+  std::optional<SizeType32> sinkTokenLength_;
+  std::optional<FloatType> freeGpuMemoryFraction_;
+  std::optional<std::size_t> hostCacheSize_;
+  bool onboardBlocks_;
+  std::optional<FloatType> crossKvCacheFraction_;
+  std::optional<RetentionPriority> secondaryOffloadMinPriority_;
+  std::size_t eventBufferMaxSize_;
+  bool enablePartialReuse_;
+  bool copyOnPartialReuse_;
+};
+
+// The adapter cache: a host store, and a device store of what steps read.
+class PeftCacheConfig {
+ public:
+  static constexpr SizeType32 kDefaultOptimalAdapterSize = 8;
+  static constexpr SizeType32 kDefaultMaxAdapterSize = 64;
+  static constexpr SizeType32 kDefaultMaxPagesPerBlockHost = 24;
+  static constexpr SizeType32 kDefaultMaxPagesPerBlockDevice = 8;
+
+  explicit PeftCacheConfig(SizeType32 numHostModuleLayer = 0, SizeType32 numDeviceModuleLayer = 0,
+                           SizeType32 optimalAdapterSize = kDefaultOptimalAdapterSize,
+                           SizeType32 maxAdapterSize = kDefaultMaxAdapterSize, SizeType32 numPutWorkers = 1,
+                           SizeType32 numEnsureWorkers = 1, SizeType32 numCopyStreams = 1,
+                           SizeType32 maxPagesPerBlockHost = kDefaultMaxPagesPerBlockHost,
+                           SizeType32 maxPagesPerBlockDevice = kDefaultMaxPagesPerBlockDevice,
+                           std::optional<FloatType> deviceCachePercent = std::nullopt,
+                           std::optional<std::size_t> hostCacheSize = std::nullopt,
+                           std::optional<std::string> loraPrefetchDir = std::nullopt)
+      : numHostModuleLayer_(numHostModuleLayer),
+        numDeviceModuleLayer_(numDeviceModuleLayer),
+        optimalAdapterSize_(optimalAdapterSize),
+        maxAdapterSize_(maxAdapterSize),
+        numPutWorkers_(numPutWorkers),
+        numEnsureWorkers_(numEnsureWorkers),
+        numCopyStreams_(numCopyStreams),
+        maxPagesPerBlockHost_(maxPagesPerBlockHost),
+        maxPagesPerBlockDevice_(maxPagesPerBlockDevice),
+        deviceCachePercent_(deviceCachePercent),
+        hostCacheSize_(hostCacheSize),
+        loraPrefetchDir_(std::move(loraPrefetchDir)) {}
+  bool operator==(const PeftCacheConfig&) const = default;
+
+  // Capacity of the host store in rank-1 module-layers of the widest module; 0: by hostCacheSize.
+  SizeType32 getNumHostModuleLayer() const { return numHostModuleLayer_; }
+  // The same of the device store; 0: by deviceCachePercent.
+  SizeType32 getNumDeviceModuleLayer() const { return numDeviceModuleLayer_; }
+  SizeType32 getOptimalAdapterSize() const { return optimalAdapterSize_; }
+  SizeType32 getMaxAdapterSize() const { return maxAdapterSize_; }
+  // Threads that load adapters.
+  SizeType32 getNumPutWorkers() const { return numPutWorkers_; }
+  SizeType32 getNumEnsureWorkers() const { return numEnsureWorkers_; }
+  SizeType32 getNumCopyStreams() const { return numCopyStreams_; }
+  SizeType32 getMaxPagesPerBlockHost() const { return maxPagesPerBlockHost_; }
+  SizeType32 getMaxPagesPerBlockDevice() const { return maxPagesPerBlockDevice_; }
+  // Share of the memory that is free after the engine, in (0, 1].
+  std::optional<FloatType> getDeviceCachePercent() const { return deviceCachePercent_; }
+  // Bytes; unset: 1 GiB, at most a quarter of what is free.
+  std::optional<std::size_t> getHostCacheSize() const { return hostCacheSize_; }
+  const std::optional<std::string>& getLoraPrefetchDir() const { return loraPrefetchDir_; }
+
+  // Chorus: setters.
+  void setNumHostModuleLayer(SizeType32 v) { numHostModuleLayer_ = v; }
+  void setNumDeviceModuleLayer(SizeType32 v) { numDeviceModuleLayer_ = v; }
+  void setOptimalAdapterSize(SizeType32 v) { optimalAdapterSize_ = v; }
+  void setMaxAdapterSize(SizeType32 v) { maxAdapterSize_ = v; }
+  void setNumPutWorkers(SizeType32 v) { numPutWorkers_ = v; }
+  void setNumEnsureWorkers(SizeType32 v) { numEnsureWorkers_ = v; }
+  void setNumCopyStreams(SizeType32 v) { numCopyStreams_ = v; }
+  void setMaxPagesPerBlockHost(SizeType32 v) { maxPagesPerBlockHost_ = v; }
+  void setMaxPagesPerBlockDevice(SizeType32 v) { maxPagesPerBlockDevice_ = v; }
+  void setDeviceCachePercent(std::optional<FloatType> v) { deviceCachePercent_ = v; }
+  void setHostCacheSize(std::optional<std::size_t> v) { hostCacheSize_ = v; }
+  void setLoraPrefetchDir(std::optional<std::string> v) { loraPrefetchDir_ = std::move(v); }
+
+ private:
+  SizeType32 numHostModuleLayer_;
+  SizeType32 numDeviceModuleLayer_;
+  SizeType32 optimalAdapterSize_;
+  SizeType32 maxAdapterSize_;
+  SizeType32 numPutWorkers_;
+  SizeType32 numEnsureWorkers_;
+  SizeType32 numCopyStreams_;
+  SizeType32 maxPagesPerBlockHost_;
+  SizeType32 maxPagesPerBlockDevice_;
+  std::optional<FloatType> deviceCachePercent_;
+  std::optional<std::size_t> hostCacheSize_;
+  std::optional<std::string> loraPrefetchDir_;
+};
+
+}  // namespace chorus::executor

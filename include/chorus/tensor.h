@@ -1,0 +1,139 @@
+// Tensors of the Executor API: row-major, in host memory, with a type and a shape that are known at run time.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "chorus/types.h"
+
+namespace chorus::executor {
+
+// Extents, the outermost first. Holds them, unlike TensorRT-LLM's, which looks at somebody's.
+class Shape {
+ public:
+  using DimType64 = std::int64_t;
+  using value_type = DimType64;
+  using size_type = std::size_t;
+  using const_iterator = std::vector<DimType64>::const_iterator;
+
+  Shape() = default;
+  Shape(const DimType64* data, size_type size) : dims_(data, data + size) {}
+  Shape(std::initializer_list<DimType64> dims) : dims_(dims) {}
+  Shape(std::vector<DimType64> dims) : dims_(std::move(dims)) {}  // Chorus
+
+  size_type size() const { return dims_.size(); }
+  bool empty() const { return dims_.empty(); }
+  const DimType64* data() const { return dims_.data(); }
+  const DimType64& operator[](size_type i) const { return dims_[i]; }
+  const DimType64& at(size_type i) const { return dims_.at(i); }  // Chorus
+  const_iterator begin() const { return dims_.begin(); }
+  const_iterator end() const { return dims_.end(); }
+  const_iterator cbegin() const { return dims_.begin(); }
+  const_iterator cend() const { return dims_.end(); }
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::vector<DimType64> dims_;
+};
+
+// Copies share type, shape and bytes. A default-made tensor is empty: no bytes, kUNKNOWN, false. Factories throw
+// std::invalid_argument for a type or shape that cannot be, std::bad_alloc for one that does not fit.
+class Tensor {
+ public:
+  using CudaStreamPtr = StreamPtr;
+
+  // Zeroed.
+  static Tensor cpu(DataType dataType, Shape shape = {});
+  // Host memory like any other where the backend is the host; getMemoryType says what was asked for.
+  static Tensor pinned(DataType dataType, Shape shape = {});
+  static Tensor pooledPinned(DataType dataType, Shape shape = {});
+  static Tensor managed(DataType dataType, Shape shape = {});
+  // Throws std::runtime_error: this build has no GPU memory.
+  static Tensor gpu(DataType dataType, CudaStreamPtr stream, Shape shape = {});
+
+  template <typename T>
+  static Tensor cpu(Shape shape = {}) {
+    return cpu(typeOf<T>(), std::move(shape));
+  }
+  template <typename T>
+  static Tensor pinned(Shape shape = {}) {
+    return pinned(typeOf<T>(), std::move(shape));
+  }
+  template <typename T>
+  static Tensor pooledPinned(Shape shape = {}) {
+    return pooledPinned(typeOf<T>(), std::move(shape));
+  }
+  template <typename T>
+  static Tensor managed(Shape shape = {}) {
+    return managed(typeOf<T>(), std::move(shape));
+  }
+  template <typename T>
+  static Tensor gpu(CudaStreamPtr stream, Shape shape = {}) {
+    return gpu(typeOf<T>(), std::move(stream), std::move(shape));
+  }
+
+  // Looks at the caller's bytes, which must outlive the tensor and its copies. Executor::enqueueRequest copies those of
+  // a request, so for one they need to live no longer than until it returns.
+  static Tensor of(DataType dataType, void* data, Shape shape);
+  template <typename T>
+  static Tensor of(T* data, Shape shape) {
+    return of(typeOf<T>(), static_cast<void*>(data), std::move(shape));
+  }
+  // Any container with data() and size().
+  template <typename T>
+  static Tensor of(T& data) {
+    if (static_cast<std::uint64_t>(data.size()) > std::numeric_limits<Shape::DimType64>::max()) {
+      throw std::invalid_argument("a tensor's extents must fit 63 bits");
+    }
+    return of(data.data(), {static_cast<Shape::DimType64>(data.size())});
+  }
+
+  // Chorus: a copy of the caller's bytes.
+  static Tensor copyOf(DataType dataType, const void* data, Shape shape);
+
+  // Copies of the bytes.
+  Tensor copyToCpu(CudaStreamPtr stream = nullptr) const;
+  Tensor copyToPinned(CudaStreamPtr stream = nullptr) const;
+  Tensor copyToPooledPinned(CudaStreamPtr stream = nullptr) const;
+  Tensor copyToManaged(CudaStreamPtr stream = nullptr) const;
+  Tensor copyToGpu(CudaStreamPtr stream) const;  // as gpu()
+
+  Tensor() noexcept = default;
+
+  void* getData();
+  const void* getData() const;
+  DataType getDataType() const;
+  MemoryType getMemoryType() const;
+  Shape getShape() const;
+  std::size_t getSize() const;  // elements
+  std::size_t getSizeInBytes() const;
+  // Chorus: the bytes are the tensor's own, not the caller's (of).
+  bool ownsData() const;
+
+  void setZero(CudaStreamPtr stream = nullptr);
+  // Takes the other's shape and bytes; all copies of this tensor see it. Throws std::invalid_argument when the types
+  // differ, or when bytes that are not its own are too few.
+  void setFrom(const Tensor& other, CudaStreamPtr stream = nullptr);
+
+  explicit operator bool() const { return storage_ != nullptr; }
+  // The same tensor, not one of equal content.
+  bool operator==(const Tensor& rhs) const { return storage_ == rhs.storage_; }
+  bool operator!=(const Tensor& rhs) const { return !(rhs == *this); }
+
+ private:
+  struct Storage;
+  template <typename T>
+  static constexpr DataType typeOf() {
+    return TypeTraits<std::remove_cv_t<T>>::value;
+  }
+  static Tensor allocate(DataType dataType, MemoryType memoryType, Shape shape);
+  Tensor copyTo(MemoryType memoryType) const;
+
+  std::shared_ptr<Storage> storage_;
+};
+
+}  // namespace chorus::executor

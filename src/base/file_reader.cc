@@ -1,0 +1,83 @@
+#include "base/file_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/pace.h"
+
+namespace chorus {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::filesystem::path& path)
+      // O_NONBLOCK: a FIFO is refused, not waited for.
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+    if (fd_ < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+const std::optional<FileStamp>& FileReader::see(const std::filesystem::path& path) {
+  return seen_.emplace_back(path, stampOf(path)).second;
+}
+
+bool FileReader::exists(const std::filesystem::path& path) {
+  return see(path).has_value() || std::filesystem::is_symlink(path);
+}
+
+std::shared_ptr<const FileContents> FileReader::read(const std::filesystem::path& path, size_t max_bytes) {
+  const std::optional<FileStamp> stamp = see(path);
+  if (stamp) {
+    const int64_t settles_in = kFileClockTickNs - ageNs(*stamp);
+    if (settles_in > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(settles_in, kFileClockTickNs)));
+  }
+  const Descriptor fd(path);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size > max_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
+  }
+  AlignedBuffer memory(size);
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+    worked(static_cast<size_t>(n));
+  }
+  return std::make_shared<const FileContents>(std::move(memory), done);
+}
+
+bool FileReader::unchanged() const {
+  return std::all_of(seen_.begin(), seen_.end(), [](const Seen& seen) { return stampOf(seen.first) == seen.second; });
+}
+
+int64_t FileReader::newestChangeNs() const {
+  int64_t newest = 0;
+  for (const Seen& seen : seen_) {
+    if (seen.second) newest = std::max(newest, seen.second->changed_ns);
+  }
+  return newest;
+}
+
+}  // namespace chorus

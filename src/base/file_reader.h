@@ -1,0 +1,70 @@
+// Files that somebody may rewrite meanwhile, read into memory as one state of all of them.
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/error.h"
+#include "base/file.h"
+
+namespace chorus {
+
+// A file's bytes in memory of their own: whatever becomes of the file, they stay. (A map's owner dies by SIGBUS when
+// the file is cut.)
+class FileContents {
+ public:
+  FileContents(AlignedBuffer memory, size_t size) : memory_(std::move(memory)), size_(size) {}
+  std::span<const std::byte> bytes() const { return {memory_.as<const std::byte>(), size_}; }
+  std::string_view text() const { return {memory_.as<const char>(), size_}; }
+
+ private:
+  AlignedBuffer memory_;
+  size_t size_;
+};
+
+// Remembers the state that each file was seen in. Used by one thread, once.
+class FileReader {
+ public:
+  // Throws Error: kNotFound; kCorrupt when it is not a regular file (a FIFO, a device, a directory) or larger than
+  // max_bytes. A file that changed within the last tick of the file system's clock is waited for, so that a further
+  // change shows.
+  std::shared_ptr<const FileContents> read(const std::filesystem::path& path, size_t max_bytes);
+  // Whether something is there, be it only a link that leads nowhere.
+  bool exists(const std::filesystem::path& path);
+  // Whether everything is still as it was seen: then all that was read is of one state.
+  bool unchanged() const;
+  // When the youngest of what is there last changed (FileStamp::changed_ns); 0 when nothing was seen.
+  int64_t newestChangeNs() const;
+
+ private:
+  using Seen = std::pair<std::filesystem::path, std::optional<FileStamp>>;
+  const std::optional<FileStamp>& see(const std::filesystem::path& path);
+  std::vector<Seen> seen_;
+};
+
+// read(FileReader&)'s result, once nothing has changed while it ran, however it ended. Throws what it throws, and
+// kExhausted, naming what was read, when the files change faster than they can be read.
+template <typename F>
+auto readUnchanged(std::string_view what, F&& read) {
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries; ++i) {
+    FileReader files;
+    try {
+      auto result = read(files);
+      if (files.unchanged()) return result;
+    } catch (const std::exception&) {
+      if (files.unchanged()) throw;
+    }
+  }
+  fail(ErrorCode::kExhausted,
+       "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);
+}
+
+}  // namespace chorus

@@ -1,0 +1,106 @@
+#include "base/file_reader.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "base/error_of.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileReaderTest : public testing::Test {
+ protected:
+  FileReaderTest() { fs::create_directories(dir_); }
+  ~FileReaderTest() override { fs::remove_all(dir_); }
+  fs::path write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ / name) << text;
+    return dir_ / name;
+  }
+  fs::path dir_ = fs::temp_directory_path() / ("chorus_file_reader_test_" + std::to_string(::getpid()));
+};
+
+TEST_F(FileReaderTest, WhatWasReadStaysWhenTheFileIsCut) {
+  const std::string text(300'000, 'x');
+  const fs::path path = write("a", text);
+  FileReader files;
+  const auto contents = files.read(path, text.size());
+  EXPECT_TRUE(files.unchanged());
+  fs::resize_file(path, 0);
+  EXPECT_EQ(contents->text(), text);
+  EXPECT_FALSE(files.unchanged());
+  EXPECT_EQ(FileReader().read(path, 0)->bytes().size(), 0u) << "an empty file is one";
+}
+
+TEST_F(FileReaderTest, RefusesWhatIsNoFileOfItsSize) {
+  const auto refusal = [](const fs::path& path, size_t limit = 1 << 20) {
+    return errorOf([&] { FileReader().read(path, limit); });
+  };
+  EXPECT_EQ(refusal(dir_ / "none"), (dir_ / "none").string() + ": No such file or directory");
+  EXPECT_EQ(refusal(dir_), dir_.string() + ": not a regular file");
+  EXPECT_EQ(refusal("/dev/zero"), "/dev/zero: not a regular file");
+  ASSERT_EQ(::mkfifo((dir_ / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(refusal(dir_ / "fifo"), (dir_ / "fifo").string() + ": not a regular file");
+  const fs::path huge = write("huge", "x");
+  fs::resize_file(huge, uint64_t{1} << 40);
+  EXPECT_EQ(refusal(huge), huge.string() + ": 1099511627776 bytes, more than the limit of 1048576");
+}
+
+TEST_F(FileReaderTest, SeesEveryKindOfChange) {
+  const fs::path path = write("a", "one");
+  const auto changes = [&](const auto& change) {
+    FileReader files;
+    files.read(path, 100);
+    files.exists(dir_ / "later");
+    change();
+    return !files.unchanged();
+  };
+  EXPECT_FALSE(changes([] {}));
+  EXPECT_TRUE(changes([&] { write("a", "two"); })) << "in place, the same size, at once";
+  EXPECT_TRUE(changes([&] {
+    const auto time = fs::last_write_time(path);
+    write("a", "six");
+    fs::last_write_time(path, time);
+  })) << "with its time put back";
+  EXPECT_TRUE(changes([&] { fs::rename(write("b", "one"), path); })) << "renamed into place";
+  EXPECT_TRUE(changes([&] { write("later", ""); }));
+  EXPECT_TRUE(changes([&] { fs::remove(path); }));
+}
+
+TEST_F(FileReaderTest, ReadsAgainUntilNothingChanges) {
+  const fs::path path = write("a", "old");
+  int tries = 0;
+  const std::string text = readUnchanged("both", [&](FileReader& files) {
+    std::string read(files.read(path, 100)->text());
+    if (++tries == 1) {
+      write("a", "new");
+      fail(ErrorCode::kCorrupt, "what a torn file looks like");
+    }
+    return read;
+  });
+  EXPECT_EQ(text, "new");
+  EXPECT_EQ(tries, 2);
+  EXPECT_EQ(errorOf([&] {
+              readUnchanged("dir", [&](FileReader& files) {
+                files.read(path, 100);
+                write("a", "again");
+                return 0;
+              });
+            }),
+            "dir: its files change while they are read; write new ones elsewhere and rename the directory into place");
+  EXPECT_EQ(errorOf([&] {
+              readUnchanged("dir", [&](FileReader& files) -> int {
+                files.read(path, 100);
+                fail(ErrorCode::kCorrupt, "its own fault");
+              });
+            }),
+            "its own fault");
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,66 @@
+#include "base/pace.h"
+
+#ifdef __linux__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <thread>
+#include <utility>
+
+namespace chorus {
+namespace {
+
+thread_local Pace* current_pace = nullptr;
+
+}  // namespace
+
+PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
+  // Time that the thread did not run, for somebody else did, is no work of its own.
+  return {[] {
+            timespec used{};
+            ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+            return Duration(std::chrono::seconds(used.tv_sec)) + Duration(used.tv_nsec);
+          },
+          [](Duration time) { std::this_thread::sleep_for(time); }, std::move(others_need_it)};
+}
+
+Pace::Pace(PaceClock clock) : clock_(std::move(clock)), slice_begin_(clock_.now()), last_look_(slice_begin_) {}
+
+void Pace::look() {
+  bytes_ = 0;
+  const Duration now = clock_.now();
+  longest_piece_ = std::max(longest_piece_, now - last_look_);
+  last_look_ = now;
+  const Duration slice = now - slice_begin_;
+  longest_slice_ = std::max(longest_slice_, slice);
+  // The next piece may take as long as the longest so far.
+  if (slice + longest_piece_ <= kSlice) return;
+  if (clock_.others_need_it()) clock_.rest(std::min(slice, kSlice) * kRest);
+  slice_begin_ = last_look_ = clock_.now();
+}
+
+PaceScope::PaceScope(Pace& pace) : outer_(std::exchange(current_pace, &pace)) {}
+PaceScope::~PaceScope() { current_pace = outer_; }
+
+void worked(size_t bytes) {
+  if (current_pace != nullptr) current_pace->worked(bytes);
+}
+
+void lowerThreadPriority() {
+#ifdef __linux__
+  // Half the weight of an ordinary thread: the rests between slices are what keeps the cores free, and a thread that
+  // hardly runs would let a cold adapter wait for as long as there is other work.
+  constexpr int kNicer = 3;
+  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
+  errno = 0;
+  const int now = ::getpriority(PRIO_PROCESS, thread);
+  if (errno == 0) ::setpriority(PRIO_PROCESS, thread, std::min(now + kNicer, 19));
+#endif
+}
+
+}  // namespace chorus

@@ -1,0 +1,99 @@
+#include "base/pace.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace chorus {
+namespace {
+
+using std::chrono::microseconds;
+
+// A clock that only the test moves.
+struct FakeMachine {
+  Pace::Duration time{0};
+  bool busy = true;
+  std::vector<Pace::Duration> rests;
+
+  PaceClock clock() {
+    return {[this] { return time; }, [this](Pace::Duration rest) { rests.push_back(rest); }, [this] { return busy; }};
+  }
+};
+
+TEST(Pace, RestsBeforeASliceIsOver) {
+  FakeMachine machine;
+  Pace pace(machine.clock());
+  // Pieces of 30 to 90 us.
+  for (int i = 0; i < 1000; ++i) {
+    machine.time += microseconds(30 + i * 7 % 61);
+    pace.worked(Pace::kPieceBytes);
+  }
+  EXPECT_LE(pace.longestSlice(), Pace::kSlice);
+  EXPECT_GT(pace.longestSlice(), Pace::kSlice / 2);
+  EXPECT_NEAR(static_cast<double>(machine.rests.size()), 60 / 0.95, 5) << "a rest about every millisecond of 60 ms";
+  for (const auto rest : machine.rests) EXPECT_LE(rest, Pace::kSlice * Pace::kRest);
+}
+
+TEST(Pace, SmallAmountsAddUpToAPiece) {
+  FakeMachine machine;
+  int looks = 0;
+  PaceClock clock = machine.clock();
+  clock.now = [&] {
+    ++looks;
+    return machine.time;
+  };
+  Pace pace(clock);
+  looks = 0;
+  for (size_t i = 0; i < 100; ++i) pace.worked(Pace::kPieceBytes / 10);
+  EXPECT_EQ(looks, 9) << "every eleventh time: ten tenths, rounded down, are not quite a piece";
+}
+
+TEST(Pace, GoesOnWhereNobodyElseWorks) {
+  FakeMachine machine;
+  machine.busy = false;
+  Pace pace(machine.clock());
+  for (int i = 0; i < 100; ++i) {
+    machine.time += microseconds(100);
+    pace.worked(Pace::kPieceBytes);
+  }
+  EXPECT_TRUE(machine.rests.empty());
+}
+
+TEST(Pace, IsTheThreadsOwnForItsScope) {
+  FakeMachine machine;
+  Pace pace(machine.clock());
+  const auto work = [&] {
+    machine.time += Pace::kSlice;
+    worked(Pace::kPieceBytes);
+  };
+  work();
+  EXPECT_TRUE(machine.rests.empty()) << "no scope";
+  {
+    const PaceScope scope(pace);
+    work();
+    EXPECT_EQ(machine.rests.size(), 1u);
+  }
+  work();
+  EXPECT_EQ(machine.rests.size(), 1u);
+}
+
+TEST(Pace, PiecesCoverARangeOnce) {
+  std::vector<int> seen(100'000);
+  int64_t longest = 0;
+  inPieces(
+      std::ssize(seen), 10,
+      [&](int64_t begin, int64_t count) {
+        EXPECT_EQ(begin % 16, 0);
+        longest = std::max(longest, count);
+        for (int64_t i = begin; i < begin + count; ++i) ++seen[static_cast<size_t>(i)];
+      },
+      16);
+  for (const int times : seen) ASSERT_EQ(times, 1);
+  EXPECT_LE(longest * 10, static_cast<int64_t>(Pace::kPieceBytes));
+  int calls = 0;
+  inPieces(3, Pace::kPieceBytes * 2, [&](int64_t, int64_t count) { calls += static_cast<int>(count); });
+  EXPECT_EQ(calls, 3) << "items larger than a piece go one by one";
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,176 @@
+#include "convert/peft_modules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "lora/adapter_builder.h"
+#include "lora/source_peft.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Fields whose effect stands in no A, B or magnitude of a linear, and the value with which they have none.
+constexpr std::pair<const char*, const char*> kBeyondLinears[] = {{"bias", "none"},
+                                                                  {"lora_bias", nullptr},
+                                                                  {"modules_to_save", nullptr},
+                                                                  {"trainable_token_indices", nullptr},
+                                                                  {"target_parameters", nullptr}};
+
+bool saysNothing(const OrderedJson& value) {
+  return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty());
+}
+
+OrderedJson readConfig(const fs::path& path) {
+  const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
+  OrderedJson json = parseOrderedJson(readFile(path, kMaxPeftConfigBytes), path.string(), limits);
+  if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", path.string());
+  // DoRA's own code names its files' type so; the fields that matter are LoRA's.
+  if (json.contains("peft_type") && json["peft_type"] == "DORA") {
+    json["peft_type"] = "LORA";
+    json["use_dora"] = true;
+    for (const char* field : {"dora_simple", "enable_lora", "merge_weights", "Wdecompose_target_modules"}) {
+      json.erase(field);
+    }
+  }
+  for (const auto& [field, nothing] : kBeyondLinears) {
+    const auto it = json.find(field);
+    if (it == json.end() || saysNothing(*it) || (nothing != nullptr && *it == nothing)) continue;
+    fail(ErrorCode::kUnsupported, "{}: '{}' is {}; only A, B and DoRA's magnitudes of linears can be converted",
+         path.string(), field, it->dump().substr(0, 100));
+  }
+  return json;
+}
+
+bool removeSuffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+std::string PeftModule::* partOf(std::string_view& key) {
+  removeSuffix(key, ".weight");
+  removeSuffix(key, ".default");
+  if (removeSuffix(key, ".lora_A")) return &PeftModule::key_a;
+  if (removeSuffix(key, ".lora_B")) return &PeftModule::key_b;
+  if (removeSuffix(key, ".lora_magnitude_vector") || removeSuffix(key, ".weight_m_wdecomp")) {
+    return &PeftModule::key_magnitude;
+  }
+  return nullptr;
+}
+
+class ModuleReader {
+ public:
+  ModuleReader(const PeftConfig& config, std::string_view config_source, const TensorFile& weights)
+      : config_(config), config_source_(config_source), weights_(weights) {}
+
+  std::vector<PeftModule> read() {
+    std::vector<std::string> names = weights_.names();
+    if (weights_.source().ends_with(".safetensors")) std::sort(names.begin(), names.end());
+    for (const std::string& name : names) collect(name);
+    if (modules_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
+    for (PeftModule& module : modules_) check(module);
+    return std::move(modules_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& tensor, std::string_view reason) const {
+    fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights_.source(), tensor, reason);
+  }
+
+  void collect(const std::string& name) {
+    std::string_view key = name;
+    std::string PeftModule::* const part = partOf(key);
+    if (part == nullptr) {
+      fail(ErrorCode::kUnsupported,
+           "{}: tensor '{}' is no lora_A, lora_B or lora_magnitude_vector of a linear; nothing else can be converted",
+           weights_.source(), name);
+    }
+    constexpr std::string_view kPrefix = "base_model.model.";
+    if (key.starts_with(kPrefix)) key.remove_prefix(kPrefix.size());
+    if (!config_.modules.includes(key)) {
+      refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
+                               config_source_));
+    }
+    const auto [slot, is_new] = index_.emplace(key, modules_.size());
+    if (is_new) modules_.push_back({.name = std::string(key)});
+    std::string& held = modules_[slot->second].*part;
+    if (!held.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", held));
+    held = name;
+  }
+
+  const TensorView* checked(const std::string& name) const {
+    const TensorView* tensor = weights_.find(name);
+    if (!isAdapterDType(tensor->dtype)) {
+      refuse(name, fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor->dtype)));
+    }
+    if (tensor->bytes.empty()) refuse(name, "holds no values");
+    if (!allFinite(tensor->bytes, tensor->dtype)) refuse(name, "holds values that are not finite");
+    return tensor;
+  }
+
+  void check(PeftModule& module) const {
+    if (module.key_a.empty() || module.key_b.empty()) {
+      const bool no_a = module.key_a.empty();
+      const std::string& present = !module.key_b.empty()   ? module.key_b
+                                   : !module.key_a.empty() ? module.key_a
+                                                           : module.key_magnitude;
+      refuse(present, fmt::format("stands alone: the module's {} is missing", no_a ? "lora_A" : "lora_B"));
+    }
+    module.a = checked(module.key_a);
+    module.b = checked(module.key_b);
+    const int64_t rank = config_.rankOf(module.name);
+    if (module.a->shape.size() != 2 || module.a->shape[0] != rank) {
+      refuse(module.key_a, fmt::format("has shape {}, expected [{}, inputs] by the rank in {}",
+                                       shapeText(module.a->shape), rank, config_source_));
+    }
+    if (module.b->shape.size() != 2 || module.b->shape[1] != rank) {
+      refuse(module.key_b, fmt::format("has shape {}, expected [outputs, {}] by the rank in {}",
+                                       shapeText(module.b->shape), rank, config_source_));
+    }
+    module.scale = config_.scaleOf(module.name);
+    if (!std::isfinite(module.scale)) {
+      fail(ErrorCode::kInvalidArgument, "{}: lora_alpha of '{}' is out of range", config_source_, module.name);
+    }
+    if (config_.use_dora != !module.key_magnitude.empty()) {
+      if (config_.use_dora) {
+        refuse(module.key_a,
+               fmt::format("has no lora_magnitude_vector beside it, though {} says use_dora", config_source_));
+      }
+      refuse(module.key_magnitude, fmt::format("is a DoRA magnitude, though {} does not say use_dora", config_source_));
+    }
+    if (!config_.use_dora) return;
+    module.magnitude = checked(module.key_magnitude);
+    const int64_t out = module.out();
+    const auto& shape = module.magnitude->shape;
+    if (shape != std::vector<int64_t>{out} && shape != std::vector<int64_t>{out, 1} &&
+        shape != std::vector<int64_t>{1, out}) {
+      refuse(module.key_magnitude, fmt::format("has shape {}, expected [{}]", shapeText(shape), out));
+    }
+  }
+
+  const PeftConfig& config_;
+  std::string_view config_source_;
+  const TensorFile& weights_;
+  std::vector<PeftModule> modules_;
+  std::map<std::string, size_t, std::less<>> index_;
+};
+}  // namespace
+
+PeftModules readPeftModules(const fs::path& dir) {
+  const fs::path config_path = dir / "adapter_config.json";
+  OrderedJson json = readConfig(config_path);
+  // What our own programs say beside PEFT's fields.
+  const bool is_normalised = json.contains(kNormalisedField) && json[kNormalisedField] == true;
+  json.erase(kNormalisedField);
+  const PeftConfig config = PeftConfig::parse(json.dump(), config_path.string());
+  TensorFile weights = openPeftWeights(dir);
+  std::vector<PeftModule> modules = ModuleReader(config, config_path.string(), weights).read();
+  return {std::move(json), config.use_dora, is_normalised, std::move(weights), std::move(modules)};
+}
+
+}  // namespace chorus

@@ -1,0 +1,183 @@
+// Adapters as the tensors of a request answer as their PEFT directories do: normalised, converted, submitted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "command.h"
+#include "convert/dora_normalize.h"
+#include "convert/lora_convert.h"
+#include "executor_runs.h"
+#include "formats/npy.h"
+#include "golden_case.h"
+#include "random_llama.h"
+#include "runtime/lora_files.h"
+#include "test_engines.h"
+
+namespace chorus::test {
+namespace {
+
+namespace fs = std::filesystem;
+using executor::Request;
+
+constexpr std::array kStorage = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+constexpr uint64_t kFirstSeed = 515;
+constexpr int kModels = 6;
+
+// The tensors of a PEFT directory, normalised first where it is DoRA's.
+LoraTensors tensorsOf(const fs::path& adapter, const fs::path& base, DType storage) {
+  const TempDir scratch;
+  fs::path source = adapter;
+  if (readJsonFile(adapter / "adapter_config.json").value("use_dora", false)) {
+    source = scratch.path() / "normalised";
+    normaliseDora(adapter, base, source, false);
+  }
+  EXPECT_FALSE(convertLora(source, scratch.path() / "tensors", storage).lacks_norms);
+  return readLoraFiles(scratch.path() / "tensors");
+}
+
+// Requests of the same prompts for the adapters: by directory, and by tensors under task ids of their own.
+struct Requests {
+  std::vector<Request> by_directory, by_tensors;
+};
+Requests requestsOf(const std::vector<fs::path>& adapters, const fs::path& base, int64_t vocab, DType storage,
+                    std::mt19937_64& rng) {
+  Requests requests;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    std::vector<int32_t> prompt(1 + rng() % 20);
+    for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % static_cast<uint64_t>(vocab));
+    requests.by_directory.push_back(greedyRequest(prompt, 8, i));
+    const LoraTensors tensors = tensorsOf(adapters[i], base, storage);
+    Request request = greedyRequest(prompt, 8, std::nullopt);
+    request.setLoraConfig(executor::LoraConfig(1000 + i, tensors.weights, tensors.config));
+    requests.by_tensors.push_back(request);
+  }
+  return requests;
+}
+
+TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
+  const TempDir root;
+  int exact = 0, all = 0;
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kModels; ++seed) {
+    std::mt19937_64 rng(seed);
+    RandomLlama model = randomLlamaShape(rng);
+    fillWeights(model, rng);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + model.describe());
+    const fs::path dir = root.path() / std::to_string(seed);
+    writeModel(model, dir);
+    std::vector<fs::path> adapters;
+    for (int i = 0; i < 4; ++i) {
+      adapters.push_back(dir / ("adapter" + std::to_string(i)));
+      writeRandomAdapter(model, i % 2 == 1, rng, adapters.back());
+    }
+    const auto executor = openExecutor(testEngine(dir, DType::kFloat32), {}, adapters);
+    for (const DType storage : kStorage) {
+      SCOPED_TRACE(dtypeName(storage));
+      const Requests requests = requestsOf(adapters, dir, model.vocab, storage, rng);
+      const auto expected = runTogether(*executor, requests.by_directory);
+      const auto answers = runTogether(*executor, requests.by_tensors);
+      for (size_t i = 0; i < adapters.size(); ++i) {
+        SCOPED_TRACE(adapters[i].filename().string());
+        EXPECT_EQ(answers[i].tokens, expected[i].tokens);
+        // Scales of 2 round nothing, and A and B are exact in every type; magnitudes are in float32.
+        const Json config = readJsonFile(adapters[i] / "adapter_config.json");
+        const bool is_exact = !config.at("use_rslora") && (!config.at("use_dora") || storage == DType::kFloat32);
+        if (is_exact) {
+          EXPECT_EQ(answers[i].logits_hash, expected[i].logits_hash);
+        }
+        exact += is_exact;
+        ++all;
+      }
+    }
+  }
+  EXPECT_GT(exact, 10);
+  EXPECT_GT(all, exact + 10);
+}
+
+// Of the goldens, whose tokens are PEFT's, over an engine of two tensor-parallel ranks and two stages: the tensors are
+// whole whatever the engine is.
+TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
+  for (const char* name : {"plain", "tied_bias"}) {
+    const GoldenCase golden = loadGolden(name, DType::kFloat32);
+    SCOPED_TRACE(name);
+    for (const Cut& cut : {Cut{}, Cut{.tp_size = 2, .pp_size = 2}}) {
+      SCOPED_TRACE(cut.name());
+      const auto executor = openExecutor(testEngine(golden.directory, DType::kFloat32, testBuildConfig(), cut), {}, {});
+      std::vector<LoraTensors> tensors;
+      for (size_t i = 0; i < golden.adapters.size(); ++i) {
+        tensors.push_back(tensorsOf(golden.adapterDirectory(i), golden.directory, DType::kFloat32));
+      }
+      std::vector<Request> requests;
+      for (const GoldenRow& row : golden.rows) {
+        Request request = greedyRequest(row.prompt, static_cast<int32_t>(row.tokens.size()), std::nullopt);
+        if (row.adapter) {
+          const LoraTensors& of = tensors[*row.adapter];
+          request.setLoraConfig(executor::LoraConfig(*row.adapter, of.weights, of.config));
+        }
+        requests.push_back(request);
+      }
+      const auto answers = runTogether(*executor, requests);
+      for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].tokens, golden.rows[i].tokens) << i;
+      // Cached now: the ids alone will do.
+      for (Request& request : requests) {
+        if (request.getLoraConfig()) {
+          request.setLoraConfig(executor::LoraConfig(request.getLoraConfig()->getTaskId()));
+        }
+      }
+      EXPECT_EQ(hashOfAll(runTogether(*executor, requests)), hashOfAll(answers));
+    }
+  }
+}
+
+class LoraFiles : public testing::Test {
+ protected:
+  CommandResult runCommand(const std::vector<fs::path>& adapters, const fs::path& tokens) {
+    writeFileAtomically(dir_.path() / "prompts.csv", "1,2,3\n4,5\n6\n");
+    std::vector<std::string> arguments = {"run",
+                                          "--engine_dir",
+                                          testEngine(plain_.directory, DType::kFloat32),
+                                          "--input_file",
+                                          dir_.path() / "prompts.csv",
+                                          "--max_output_len",
+                                          "9",
+                                          "--end_id",
+                                          "-1",
+                                          "--output_npy",
+                                          tokens,
+                                          "--lora_task_uids",
+                                          "0",
+                                          "1",
+                                          "0",
+                                          "--lora_dir"};
+    arguments.insert(arguments.end(), adapters.begin(), adapters.end());
+    return runChorus(arguments);
+  }
+
+  const GoldenCase plain_ = loadGolden("plain", DType::kFloat32);
+  const TempDir dir_;
+};
+
+TEST_F(LoraFiles, RunTakesADirectoryOfThem) {
+  const fs::path adapters = plain_.directory / "adapters", lora = dir_.path() / "lora", dora = dir_.path() / "dora";
+  ASSERT_EQ(runChorus({"lora-convert", "-i", adapters / "qv_r3_f32", "-o", lora, "--storage-type", "float32"}).status,
+            0);
+  const fs::path normal = dir_.path() / "normal";
+  const auto normalised =
+      runChorus({"dora-normalize", "-i", adapters / "dora_r4_f32", "-b", plain_.directory, "-o", normal});
+  ASSERT_EQ(normalised.status, 0) << normalised.errors;
+  ASSERT_EQ(runChorus({"lora-convert", "-i", normal, "-o", dora, "--storage-type", "float32"}).status, 0);
+  const auto expected = runCommand({adapters / "qv_r3_f32", adapters / "dora_r4_f32"}, dir_.path() / "expected.npy");
+  ASSERT_EQ(expected.status, 0) << expected.errors;
+  for (const auto& dirs : {std::vector<fs::path>{lora, dora}, {lora, adapters / "dora_r4_f32"}}) {
+    const auto result = runCommand(dirs, dir_.path() / "tokens.npy");
+    ASSERT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.out, expected.out);
+    EXPECT_EQ(readFile(dir_.path() / "tokens.npy", 10000), readFile(dir_.path() / "expected.npy", 10000));
+  }
+}
+
+}  // namespace
+}  // namespace chorus::test
