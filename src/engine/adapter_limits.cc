@@ -29,4 +29,11 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
   }
 }
 
+int64_t adapterElements(const Adapter& adapter) {
+  int64_t elements = std::ssize(adapter.embedding_tokens.rows) + std::ssize(adapter.head_tokens.rows);
+  for (const AdapterModule& module : adapter.modules) elements += module.rank * (module.in + module.out);
+  for (const AdapterWeight& weight : adapter.weights) elements += weight.rows * weight.cols;
+  return elements;
+}
+
 }  // namespace chorus

@@ -15,4 +15,8 @@ namespace chorus {
 // no name for (the embedding, the output head, whole weights) they do not restrict.
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
+// Of A and B over all modules, rank x (in + out) each, and of what stands for the base's weights: what caches that are
+// sized in adapters count by.
+int64_t adapterElements(const Adapter& adapter);
+
 }  // namespace chorus

@@ -165,17 +165,22 @@ int64_t Session::packedBytes(const Adapter& part) const {
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
   const AdapterPacker packer(engine_->config(), table_, engine_->rank());
   const auto total = static_cast<size_t>(packer.bytes(part));
-  DeviceBuffer memory = backend_->allocate(total);
-  const AlignedBuffer staging(total);
+  DeviceBuffer memory = adapter_memory_->take(total);
+  std::byte* const view = backend_->hostView(memory);
+  const AlignedBuffer staging(view == nullptr ? total : 0);
+  std::byte* const packed = view == nullptr ? staging.as<std::byte>() : view;
   auto parts = std::make_shared<AdapterParts>(engine_->layers().count());
-  packer.pack(part, baseWeights(), staging.as<std::byte>(), memory.as<std::byte>(), *parts);
-  const Stream stream;
-  inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
-    backend_->upload(memory.as<std::byte>() + begin, staging.as<std::byte>() + begin, static_cast<size_t>(bytes),
-                     stream);
+  packer.pack(part, baseWeights(), packed, memory.as<std::byte>(), *parts);
+  if (view == nullptr) {
+    const Stream stream;
+    inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
+      backend_->upload(memory.as<std::byte>() + begin, packed + begin, static_cast<size_t>(bytes), stream);
+    });
+    backend_->synchronize(stream);
+  }
+  parts->own(std::move(memory), total, [pool = std::weak_ptr(adapter_memory_)](DeviceBuffer freed) {
+    if (const auto kept = pool.lock()) kept->give(std::move(freed));
   });
-  backend_->synchronize(stream);
-  parts->own(std::move(memory));
   return parts;
 }
 

@@ -190,6 +190,7 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
     : engine_(std::move(engine)),
       table_(engine_->architecture().weightTable(engine_->config())),
       backend_(std::move(backend)),
+      adapter_memory_(std::make_shared<AdapterMemory>(*backend_)),
       options_(resolved(*engine_, options)) {
   if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
   state_ = std::make_unique<State>(*engine_, *backend_, options_, links);

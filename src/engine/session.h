@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/adapter_memory.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/adapter_parts.h"
@@ -77,6 +78,7 @@ class Session {
   std::shared_ptr<const Engine> engine_;
   WeightTable table_;
   std::shared_ptr<Backend> backend_;
+  std::shared_ptr<AdapterMemory> adapter_memory_;
   SessionOptions options_;
   std::unique_ptr<State> state_;
 };

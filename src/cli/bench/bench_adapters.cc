@@ -48,17 +48,18 @@ void runAdapters(const BenchAdaptersArgs& args) {
          args.adapters_dir, directories.size(), least);
   }
   executor::ExecutorConfig config;
-  config.numThreads = args.threads;
-  config.backend = args.backend;
-  config.isa = checkedIsa(args.isa, args.backend);
-  config.kvCacheConfig.enableBlockReuse = false;
+  config.setNumThreads(args.threads);
+  config.setBackend(args.backend);
+  config.setIsa(checkedIsa(args.isa, args.backend));
+  config.getKvCacheConfigRef().setEnableBlockReuse(false);
   const auto file_bytes = [](const std::filesystem::path& dir) {
     uintmax_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(dir)) bytes += entry.file_size();
     return static_cast<double>(bytes);
   };
-  config.peftCacheConfig = executor::PeftCacheConfig{
-      .hostCacheSize = static_cast<size_t>(args.cache_adapters * file_bytes(directories.front()))};
+  executor::PeftCacheConfig cache;
+  cache.setHostCacheSize(static_cast<size_t>(args.cache_adapters * file_bytes(directories.front())));
+  config.setPeftCacheConfig(cache);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::vector<executor::IdType> warm_tasks, cold_tasks;
   for (size_t i = 0; i < directories.size(); ++i) {
