@@ -71,7 +71,8 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
                    scheduler.max_num_tokens,
                    config.getMaxBeamWidth(),
                    static_cast<int32_t>(engine.config().vocab_size),
-                   scheduler.chunked_context};
+                   scheduler.chunked_context,
+                   build.lora_plugin ? SessionOptions().max_added_tokens : 0};
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
   core.max_queue_size = config.getMaxQueueSize();
   core.iter_stats_max = config.getIterStatsMaxIterations();
