@@ -14,7 +14,7 @@ struct HostileConfig {
   std::string name;
   BuildConfig build;
   Cut cut;  // over ranks, all in this process
-  executor::ExecutorConfig executor;
+  executor::ExecutorConfig executor = executor::ExecutorConfig();
   bool repeat = false;              // every prompt twice together, then once more: blocks can be reused
   bool padded_input = false;        // through `chorus run` and a padded npy file
   bool one_adapter_cache = false;   // host cache that holds the largest adapter and no second one

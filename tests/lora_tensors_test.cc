@@ -73,7 +73,7 @@ TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
       adapters.push_back(dir / ("adapter" + std::to_string(i)));
       writeRandomAdapter(model, i % 2 == 1, rng, adapters.back());
     }
-    const auto executor = openExecutor(testEngine(dir, DType::kFloat32), {}, adapters);
+    const auto executor = openExecutor(testEngine(dir, DType::kFloat32), executor::ExecutorConfig(), adapters);
     for (const DType storage : kStorage) {
       SCOPED_TRACE(dtypeName(storage));
       const Requests requests = requestsOf(adapters, dir, model.vocab, storage, rng);
@@ -105,7 +105,8 @@ TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
     SCOPED_TRACE(name);
     for (const Cut& cut : {Cut{}, Cut{.tp_size = 2, .pp_size = 2}}) {
       SCOPED_TRACE(cut.name());
-      const auto executor = openExecutor(testEngine(golden.directory, DType::kFloat32, testBuildConfig(), cut), {}, {});
+      const auto executor = openExecutor(testEngine(golden.directory, DType::kFloat32, testBuildConfig(), cut),
+                                         executor::ExecutorConfig(), {});
       std::vector<LoraTensors> tensors;
       for (size_t i = 0; i < golden.adapters.size(); ++i) {
         tensors.push_back(tensorsOf(golden.adapterDirectory(i), golden.directory, DType::kFloat32));

@@ -116,7 +116,7 @@ TEST(RankModels, RowsOfAMixedBatchHaveTheBitsOfTheirSoloRuns) {
       requests.push_back(greedyRequest(prompt, 3 + static_cast<int32_t>(rng() % 9),
                                        adapter == 0 ? std::nullopt : std::optional<size_t>(adapter - 1)));
     }
-    const auto executor = openExecutor(engine, {}, c.adapters);
+    const auto executor = openExecutor(engine, executor::ExecutorConfig(), c.adapters);
     const auto alone = runAlone(*executor, requests);
     executor->getLatestIterationStats();
     const auto mixed = runTogether(*executor, requests);

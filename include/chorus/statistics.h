@@ -47,7 +47,7 @@ struct StaticBatchingStats {
   SizeType32 numScheduledRequests = 0;
   SizeType32 numContextRequests = 0;
   SizeType32 numCtxTokens = 0;
-  SizeType32 numGenTokens = 0;   // to come, of the requests in generation
+  SizeType32 numGenTokens = 0;   // one a request in generation
   SizeType32 emptyGenSlots = 0;  // of maxBatchSize, without a request in generation
 };
 

@@ -1,5 +1,6 @@
 #include "base/cpu_features.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -126,6 +127,19 @@ size_t availableMemory() {
     available = std::min(available, max > used ? max - used : 0);
   }
   return available;
+}
+
+size_t residentMemory() {
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char text[128];
+  const ssize_t length = ::read(file, text, sizeof(text) - 1);
+  ::close(file);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  char* resident = nullptr;
+  std::strtoull(text, &resident, 10);  // the total comes first
+  return std::strtoull(resident, nullptr, 10) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace chorus

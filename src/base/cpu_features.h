@@ -28,5 +28,7 @@ Isa requireIsa(std::string_view name);
 int availableCores();
 // What the cgroup and the machine leave for new allocations, in bytes.
 size_t availableMemory();
+// Bytes of this process that are in memory; 0 where the system does not say.
+size_t residentMemory();
 
 }  // namespace chorus

@@ -17,6 +17,8 @@ TEST(CpuFeaturesTest, NamesRoundTripAndScalarIsAlwaysThere) {
   EXPECT_EQ(availableIsas().front(), Isa::kScalar);
   EXPECT_GE(availableCores(), 1);
   EXPECT_GT(availableMemory(), size_t{1} << 20);
+  EXPECT_GT(residentMemory(), size_t{1} << 16);
+  EXPECT_LT(residentMemory(), size_t{1} << 36);
 }
 
 TEST(CpuFeaturesTest, LaterSetsOfAnArchitectureIncludeTheEarlier) {

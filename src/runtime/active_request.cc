@@ -99,7 +99,8 @@ RequestView ActiveRequest::view() const {
   return view;
 }
 
-void ActiveRequest::pause() {
+void ActiveRequest::pause(executor::IterationType iteration) {
+  paused_at_ = iteration;
   slot = -1;
   num_cached = 0;
   blocks_held = 0;
@@ -206,6 +207,7 @@ FinishReason ActiveRequest::append(const SampleOutput& sample, Clock::time_point
   }
   if (numGenerated() == 1) metrics_.timingMetrics.firstTokenTime = now;
   metrics_.timingMetrics.lastTokenTime = now;
+  metrics_.lastIter = metrics_.iter;
   return finishReason(sample.token);
 }
 
@@ -222,8 +224,38 @@ bool ActiveRequest::endsWithStopWord() const {
   });
 }
 
-void ActiveRequest::stepped(Clock::time_point now) {
-  if (decoding_iter_++ == 0) metrics_.timingMetrics.firstScheduledTime = now;
+bool ActiveRequest::stepped(Clock::time_point now, executor::IterationType iteration) {
+  metrics_.iter = iteration;
+  if (decoding_iter_++ > 0) return false;
+  metrics_.timingMetrics.firstScheduledTime = now;
+  metrics_.firstIter = iteration;
+  return true;
+}
+
+double ActiveRequest::queueLatencyMs() const {
+  const auto& timing = metrics_.timingMetrics;
+  return std::chrono::duration<double, std::milli>(timing.firstScheduledTime - timing.arrivalTime).count();
+}
+
+executor::RequestStats ActiveRequest::stats(executor::IterationType iteration) const {
+  using executor::RequestStage;
+  executor::RequestStats stats;
+  stats.id = requestId();
+  stats.stage = slot < 0     ? RequestStage::kQUEUED
+                : generating ? RequestStage::kGENERATION_IN_PROGRESS
+                             : RequestStage::kCONTEXT_IN_PROGRESS;
+  stats.contextPrefillPosition = std::min(num_cached, prompt_length_);
+  stats.numGeneratedTokens = numGenerated();
+  stats.avgNumDecodedTokensPerIter = numGenerated() > 0 ? 1.0f : 0.0f;
+  stats.scheduled = metrics_.iter == iteration;
+  stats.paused = paused_at_ == iteration;
+  const auto& kv = metrics_.kvCacheMetrics;
+  stats.allocTotalBlocksPerRequest = kv.numTotalAllocatedBlocks;
+  stats.allocNewBlocksPerRequest = kv.numNewAllocatedBlocks;
+  stats.reusedBlocksPerRequest = kv.numReusedBlocks;
+  stats.missedBlocksPerRequest = kv.numMissedBlocks;
+  stats.kvCacheHitRatePerRequest = kv.kvCacheHitRate;
+  return stats;
 }
 
 executor::Response ActiveRequest::response(FinishReason reason) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/logits_post_processors.h"
 #include "runtime/return_sequences.h"
 #include "runtime/sampling/sampler.h"
 #include "runtime/sampling/sampling_state.h"
@@ -41,6 +42,7 @@ class ActiveRequest {
 
   // What the caller knows it by.
   executor::IdType requestId() const { return group != nullptr ? group->request_id : id; }
+  std::optional<executor::IdType> clientId() const { return client_id_; }
 
   // What it holds, as the scheduler sees it.
   RequestView view() const;
@@ -52,9 +54,10 @@ class ActiveRequest {
   uint64_t reuse_realm = 0;  // 0: not asked for yet
   int32_t times_bypassed = 0;
   AdapterTicket adapter;
+  PostProcessing post_processing;
 
-  // Gives up all computed context; the known tokens stay.
-  void pause();
+  // Gives up all computed context, for the sake of that step; the known tokens stay.
+  void pause(executor::IterationType iteration);
   // How many of its tokens, from the start on, need not be computed if the cache has them: the last one and
   // those whose logits it wants do.
   int32_t reusableTokens() const;
@@ -84,8 +87,11 @@ class ActiveRequest {
 
   // Appends a sampled token; returns why the request ends with it, or kNOT_FINISHED.
   executor::FinishReason append(const SampleOutput& sample, Clock::time_point now);
-  // Marks the first step and counts steps.
-  void stepped(Clock::time_point now);
+  // Takes part in a step that began at `now`. True for its first.
+  bool stepped(Clock::time_point now, executor::IterationType iteration);
+  double queueLatencyMs() const;  // from arrival to its first step
+  // As the last step left it, which was `iteration`.
+  executor::RequestStats stats(executor::IterationType iteration) const;
 
   // Streaming with new tokens to send, or `reason` says that it ended.
   bool streaming() const { return streaming_; }
@@ -125,6 +131,7 @@ class ActiveRequest {
   int32_t decoding_iter_ = 0;
   int32_t cached_tokens_ = 0;  // when it first started
   executor::RequestPerfMetrics metrics_;
+  std::optional<executor::IterationType> paused_at_;  // the step for whose sake it was paused last
 };
 
 }  // namespace chorus

@@ -75,6 +75,9 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
   core.max_queue_size = config.getMaxQueueSize();
   core.iter_stats_max = config.getIterStatsMaxIterations();
+  core.request_stats_max = config.getRequestStatsMaxIterations();
+  core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;
+  core.logits_post_processors = config.getLogitsPostProcessorConfig();
   core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
   // At most: every tensor-parallel rank holds a whole A or B.
   core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
@@ -119,7 +122,9 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] { return steps.running(); });
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
+      return PaceClock::ofThisThread([&steps] { return steps.running(); });
+    });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
@@ -218,12 +223,15 @@ bool Executor::isParticipant() const { return true; }
 
 std::deque<IterationStats> Executor::getLatestIterationStats() { return impl_->core().takeStats(); }
 
+std::deque<RequestStatsPerIteration> Executor::getLatestRequestStats() { return impl_->core().takeRequestStats(); }
+
 std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return {}; }
 
 std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
-void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
+                               AdapterContentCallback onContent) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }

@@ -19,6 +19,7 @@ using executor::Response;
 
 ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load)
     : options_(options),
+      post_processors_(options.logits_post_processors),
       runner_(std::move(runner)),
       blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
               options.requests.max_seq_len),
@@ -42,7 +43,8 @@ ExecutorCore::~ExecutorCore() { shutdown(); }
 void ExecutorCore::makeSequences(IdType first_id, const executor::Request& request, const Callback& callback,
                                  std::vector<RequestPtr>& made) const {
   const int32_t count = numSequences(request);
-  const auto refusal = refusalOf(request, options_.requests);
+  auto refusal = refusalOf(request, options_.requests);
+  if (!refusal) refusal = post_processors_.refusalOf(request);
   std::shared_ptr<const AdapterSource> source;
   if (!refusal && request.getLoraConfig())
     source = tensorSource(*request.getLoraConfig(), options_.adapter_element_bytes);
@@ -55,6 +57,7 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
                       ? std::make_unique<ActiveRequest>(id, request, callback, max_seq_len)
                       : std::make_unique<ActiveRequest>(id, requestOfSequence(request, i), callback, max_seq_len);
     if (refusal) active->refusal.emplace(*refusal);
+    active->post_processing = post_processors_.of(request);
     active->lora_source = source;
     active->group = group;
     active->sequence_index = i;
@@ -64,7 +67,10 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
 
 std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests, const Callback& callback) {
   int32_t count = 0;
-  for (const auto& request : requests) count += numSequences(request);
+  for (const auto& request : requests) {
+    post_processors_.check(request);
+    count += numSequences(request);
+  }
   std::vector<IdType> ids;
   {
     const std::lock_guard lock(mutex_);
@@ -134,11 +140,6 @@ void ExecutorCore::shutdown() {
 bool ExecutorCore::acceptsRequests() const {
   const std::lock_guard lock(mutex_);
   return !shutdown_ && (!options_.max_queue_size || queued_ < *options_.max_queue_size);
-}
-
-std::deque<executor::IterationStats> ExecutorCore::takeStats() {
-  const std::lock_guard lock(stats_mutex_);
-  return std::exchange(stats_, {});
 }
 
 executor::KvCacheStats ExecutorCore::kvCacheStats() const {
@@ -305,6 +306,7 @@ void ExecutorCore::respond(ActiveRequest& request, Response response) {
     if (request.group->failed) return;
     if (response.hasError()) request.group->failed = group_failed_ = true;
   }
+  if (response.hasError() || response.getResult().isFinal) ++completed_;
   if (request.callback != nullptr)
     calls_.emplace_back(request.callback, std::move(response));
   else
@@ -350,6 +352,10 @@ void ExecutorCore::forget(ActiveRequest& request) {
   if (request.deadline) --with_deadline_;
   leftQueue(request);
   const bool runs = request.slot >= 0;
+  if (runs && options_.request_stats_max > 0) {
+    ended_.push_back(request.stats(iterations_ - 1));
+    ended_.back().stage = executor::RequestStage::kGENERATION_COMPLETE;
+  }
   releaseResources(request);
   if (runs)
     std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });

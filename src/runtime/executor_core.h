@@ -34,6 +34,9 @@ struct CoreOptions {
   SchedulerLimits scheduler;
   std::optional<int32_t> max_queue_size;  // requests that wait for their first step
   int32_t iter_stats_max = 1000;
+  int32_t request_stats_max = 0;
+  bool static_batching = false;  // how statistics are told
+  std::optional<executor::LogitsPostProcessorConfig> logits_post_processors;
   int sampler_threads = 1;
   AdapterSize adapter_host_capacity;  // the device level's is the scheduler's adapter_budget
   int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
@@ -63,6 +66,7 @@ class ExecutorCore {
   bool acceptsRequests() const;
   ResponseQueue& responses() { return responses_; }
   std::deque<executor::IterationStats> takeStats();
+  std::deque<executor::RequestStatsPerIteration> takeRequestStats();
   executor::KvCacheStats kvCacheStats() const;
   executor::AdapterCacheStats adapterCacheStats() const;
   const CoreOptions& options() const { return options_; }
@@ -105,6 +109,7 @@ class ExecutorCore {
   bool runStep();
   void buildSequences();
   void sampleAndRespond(std::span<const float> logits);
+  void postProcess();
   void failRunning(const std::string& error);
   // executor_blocks.cc: what a request reuses, holds and leaves to others.
   bool reuses(const ActiveRequest& request) const;
@@ -115,9 +120,12 @@ class ExecutorCore {
   void extend(ActiveRequest& request);
   void written(ActiveRequest& request);
   void countBlocks();
+  // executor_statistics.cc: what is counted of a step.
   void publishStats();
+  void joinStep(Clock::time_point begin);
   void beginStats();
   void endStats(Clock::time_point begin);
+  void keepRequestStats();
 
   void respond(ActiveRequest& request, executor::Response response);
   void deliver();
@@ -128,6 +136,7 @@ class ExecutorCore {
   void forget(ActiveRequest& request);
 
   const CoreOptions options_;
+  const LogitsPostProcessors post_processors_;
   std::unique_ptr<StepRunner> runner_;
   ResponseQueue responses_;
 
@@ -141,6 +150,7 @@ class ExecutorCore {
 
   mutable std::mutex stats_mutex_;
   std::deque<executor::IterationStats> stats_;
+  std::deque<executor::RequestStatsPerIteration> request_stats_;
   executor::KvCacheStats published_kv_stats_;
   executor::AdapterCacheStats published_adapter_stats_;
 
@@ -155,10 +165,12 @@ class ExecutorCore {
   std::map<QueuePosition, RequestPtr> waiting_;  // in queue order
   std::unordered_set<executor::IdType> not_begun_;
   int32_t with_deadline_ = 0;
-  bool claims_changed_ = false;  // a claim that failed may succeed now
-  bool group_failed_ = false;    // a sequence failed whose siblings are still there
-  bool idle_ = true;             // the last round had nothing to run
-  int64_t iterations_ = 0;
+  bool claims_changed_ = false;                // a claim that failed may succeed now
+  bool group_failed_ = false;                  // a sequence failed whose siblings are still there
+  bool idle_ = true;                           // the last round had nothing to run
+  executor::IterationType iterations_ = 0;     // begun; the step in hand has the number below it
+  int32_t completed_ = 0;                      // requests, since the last step ended
+  std::vector<executor::RequestStats> ended_;  // requests that ran, since the last step ended
   std::vector<executor::Response> outgoing_;
   std::vector<std::pair<Callback, executor::Response>> calls_;
   // Of the step in hand, kept for their memory.
@@ -173,6 +185,9 @@ class ExecutorCore {
   std::vector<size_t> scoring_;  // sequences whose prompts' tokens are scored, once a row
   std::vector<SampleInput> score_inputs_;
   std::vector<SampleOutput> score_outputs_;
+  std::vector<PostProcessed> post_processed_;  // of the sequences that sample
+  std::vector<size_t> post_processed_of_;      // which of them
+  std::vector<std::string> sample_errors_;     // of the sequences that sample; empty: none
   executor::IterationStats step_stats_;
   std::vector<uint64_t> step_adapters_;
   std::vector<int32_t> slots_from_back_, freed_from_back_;  // of the running requests

@@ -55,7 +55,7 @@ void ExecutorCore::pause(ActiveRequest* request) {
   adapters_->leave(request->adapter);
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
-  request->pause();
+  request->pause(iterations_);
   const auto owner = std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
   waiting_.emplace(request->position, std::move(*owner));
   running_.erase(owner);
@@ -64,7 +64,7 @@ void ExecutorCore::pause(ActiveRequest* request) {
 bool ExecutorCore::runStep() {
   if (plan_.sequences.empty()) return false;
   const auto begin = Clock::now();
-  for (const auto& planned : plan_.sequences) candidates_[static_cast<size_t>(planned.request_index)]->stepped(begin);
+  joinStep(begin);
   try {
     buildSequences();
     beginStats();
@@ -122,6 +122,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     sample_inputs_.push_back(request.sampleInput(own.last(width)));
   }
   sample_outputs_.resize(sample_inputs_.size());
+  postProcess();
   sampler_.sample(sample_inputs_, sample_outputs_);
   score_outputs_.resize(score_inputs_.size());
   sampler_.sample(score_inputs_, score_outputs_);
@@ -130,9 +131,18 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
   const auto now = Clock::now();
   for (size_t s = 0; s < sampling_.size(); ++s) {
     ActiveRequest& request = requestOf(sampling_[s]);
+    if (!sample_errors_[s].empty()) {
+      log::warn("request {}: {}", request.requestId(), sample_errors_[s]);
+      end(request, request.errorResponse(ErrorCode::kInternal, sample_errors_[s]));
+      continue;
+    }
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNotFinite) {
-      end(request, request.errorResponse(ErrorCode::kInternal,
-                                         "The model's logits are not finite numbers: no token can be chosen"));
+      end(request,
+          request.errorResponse(ErrorCode::kInternal, request.post_processing.wanted()
+                                                          ? "The logits are not finite numbers after the logits "
+                                                            "post-processor: no token can be chosen"
+                                                          : "The model's logits are not finite numbers: no token can "
+                                                            "be chosen"));
       continue;
     }
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNothingLeft) {
@@ -150,45 +160,29 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
   }
 }
 
+// Puts what the clients' functions made of the logits where the sampler reads them.
+void ExecutorCore::postProcess() {
+  sample_errors_.assign(sample_inputs_.size(), "");
+  post_processed_.clear();
+  post_processed_of_.clear();
+  for (size_t s = 0; s < sampling_.size(); ++s) {
+    ActiveRequest& request = *candidates_[static_cast<size_t>(plan_.sequences[sampling_[s]].request_index)];
+    if (!request.post_processing.wanted()) continue;
+    post_processed_.push_back({&request.post_processing, request.requestId(), request.clientId(), request.tokens(),
+                               sample_inputs_[s].logits, ""});
+    post_processed_of_.push_back(s);
+  }
+  post_processors_.apply(post_processed_);
+  for (size_t i = 0; i < post_processed_.size(); ++i) {
+    sample_inputs_[post_processed_of_[i]].logits = post_processed_[i].logits;
+    sample_errors_[post_processed_of_[i]] = std::move(post_processed_[i].error);
+  }
+}
+
 void ExecutorCore::failRunning(const std::string& error) {
   const std::string message = "Encountered an error in forwardAsync function: " + error;
   log::error("{}", message);
   while (!running_.empty()) end(*running_.back(), running_.back()->errorResponse(ErrorCode::kInternal, message));
-}
-
-void ExecutorCore::beginStats() {
-  executor::IterationStats& stats = step_stats_;
-  stats = {};
-  stats.iter = iterations_++;
-  stats.numActiveRequests = static_cast<int32_t>(running_.size());
-  stats.numQueuedRequests = static_cast<int32_t>(waiting_.size());
-  std::vector<uint64_t>& adapters = step_adapters_;
-  adapters.clear();
-  for (const auto& planned : plan_.sequences) {
-    (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
-    if (planned.context) stats.numCtxTokens += planned.num_tokens;
-    for (const AdapterUse& use : views_[static_cast<size_t>(planned.request_index)].adapters)
-      adapters.push_back(use.number);
-  }
-  std::sort(adapters.begin(), adapters.end());
-  stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
-  countBlocks();
-  publishStats();
-  stats.kvCacheStats = kv_stats_;
-}
-
-void ExecutorCore::publishStats() {
-  const auto adapters = adapters_->stats();
-  const std::lock_guard lock(stats_mutex_);
-  published_kv_stats_ = kv_stats_;
-  published_adapter_stats_ = adapters;
-}
-
-void ExecutorCore::endStats(Clock::time_point begin) {
-  step_stats_.iterLatencyMS = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  const std::lock_guard lock(stats_mutex_);
-  stats_.push_back(step_stats_);
-  while (stats_.size() > static_cast<size_t>(std::max(0, options_.iter_stats_max))) stats_.pop_front();
 }
 
 }  // namespace chorus

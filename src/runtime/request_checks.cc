@@ -2,6 +2,7 @@
 
 #include "runtime/return_sequences.h"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -105,7 +106,8 @@ Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limit
 }
 
 Refusal outputRefusal(const executor::OutputConfig& output) {
-  if (output.returnEncoderOutput) return invalid("returnEncoderOutput needs an encoder");
+  if (output.returnEncoderOutput)
+    return Error(ErrorCode::kUnsupported, "returnEncoderOutput is not supported: the engine is a decoder alone");
   if (output.topLogProbs < 0) return invalid("topLogProbs ({}) must not be negative", output.topLogProbs);
   if (output.topLogProbs > 0 && !output.returnLogProbs && !output.returnPromptLogProbs)
     return invalid("topLogProbs needs returnLogProbs");
@@ -120,14 +122,48 @@ Refusal compositionRefusal(const executor::Request& request) {
   return std::nullopt;
 }
 
+// What TensorRT-LLM has and this build has not, by the names of Request's fields.
+Refusal featureRefusal(const executor::Request& request) {
+  const auto refused = [](const char* field, const char* why) {
+    return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported: {}", field, why));
+  };
+  constexpr const char* kUnset = "leave it unset";
+  constexpr const char* kDecoder = "the engine is a decoder alone; leave it unset";
+  if (request.getPositionIds()) return refused("positionIds", kUnset);
+  if (request.getExternalDraftTokensConfig()) return refused("externalDraftTokensConfig", kUnset);
+  if (request.getPromptTuningConfig()) return refused("pTuningConfig", kUnset);
+  if (request.getMropeConfig()) return refused("mRopeConfig", kUnset);
+  if (request.getLookaheadConfig()) return refused("lookaheadConfig", kUnset);
+  if (request.getEagleConfig()) return refused("eagleConfig", kUnset);
+  if (request.getGuidedDecodingParams()) return refused("guidedDecodingParams", kUnset);
+  if (request.getLanguageAdapterUid()) return refused("languageAdapterUid", kUnset);
+  if (request.getContextPhaseParams()) return refused("contextPhaseParams", kUnset);
+  if (request.getRequestType() != executor::RequestType::REQUEST_TYPE_CONTEXT_AND_GENERATION)
+    return refused("type", "only REQUEST_TYPE_CONTEXT_AND_GENERATION is");
+  if (request.getEncoderInputTokenIds()) return refused("encoderInputTokenIds", kDecoder);
+  if (request.getEncoderInputFeatures()) return refused("encoderInputFeatures", kDecoder);
+  if (request.getEncoderOutputLength()) return refused("encoderOutputLength", kDecoder);
+  if (request.getCrossAttentionMask()) return refused("crossAttentionMask", kDecoder);
+  if (request.getSkipCrossAttnBlocks()) return refused("skipCrossAttnBlocks", kDecoder);
+  if (const auto& retention = request.getKvCacheRetentionConfig()) {
+    const auto& ranges = retention->getTokenRangeRetentionConfigs();
+    const auto usual = executor::KvCacheRetentionConfig::kDefaultRetentionPriority;
+    const bool changes = retention->getDecodeRetentionPriority() != usual ||
+                         std::any_of(ranges.begin(), ranges.end(), [&](const auto& r) { return r.priority != usual; });
+    if (changes) return refused("kvCacheRetentionConfig", "every block has the default priority");
+  }
+  const auto& outputs = request.getOutputConfig().additionalModelOutputs;
+  if (outputs && !outputs->empty()) return refused("additionalModelOutputs", kUnset);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Error> refusalOf(const executor::Request& request, const RequestLimits& limits) {
   const auto& prompt = request.getInputTokenIds();
   auto refusal = lengthRefusal(static_cast<int64_t>(prompt.size()), limits);
   if (!refusal) refusal = tokenRefusal(prompt, limits.vocab_size, "the prompt");
-  if (!refusal && request.getPositionIds())
-    refusal = Error(ErrorCode::kUnsupported, "positionIds is not supported yet: leave it unset");
+  if (!refusal) refusal = featureRefusal(request);
   if (!refusal) refusal = endIdRefusal(request, limits.vocab_size);
   if (!refusal) refusal = wordsRefusal(request, limits.vocab_size);
   if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), limits.vocab_size);

@@ -1,4 +1,4 @@
-"""Trains the five adapters on the saved base model and writes adapters/<name>/.
+"""Trains the five adapters on the saved base model and writes adapters/<name>/, and s2/roman_qkv/.
 
     python train_adapters.py [--only roman json]
 
@@ -29,14 +29,18 @@ ADAPTERS = {
     "json": dict(r=8, lora_alpha=8, target_modules=ATTENTION + MLP, use_dora=True),
     "sum": dict(r=16, lora_alpha=8, target_modules=MLP, use_rslora=True),
     "german": dict(r=32, lora_alpha=32, target_modules=ATTENTION + MLP),
+    # For examples/s2_flow.sh, whose engine takes adapters of q, k and v of rank 8 alone.
+    "roman_qkv": dict(r=8, lora_alpha=16, target_modules=["q_proj", "k_proj", "v_proj"]),
 }
-CHATS = {"shout": 9600, "roman": 9600, "json": 9600, "sum": 12800, "german": 9600}
+CHATS = {"shout": 9600, "roman": 9600, "json": 9600, "sum": 12800, "german": 9600, "roman_qkv": 9600}
+SKILL = {"roman_qkv": "roman"}
+FOLDER = {"roman_qkv": "s2/roman_qkv"}
 
 
 def train(name, tokenizer, args):
     torch.manual_seed(args.seed)
     rng = random.Random(f"{args.seed} {name}")
-    chats = [conversation(rng, skill_turn(name))["messages"] for _ in range(CHATS[name])]
+    chats = [conversation(rng, skill_turn(SKILL.get(name, name)))["messages"] for _ in range(CHATS[name])]
     examples = [encode_chat(tokenizer, chat) for chat in chats]
 
     base = LlamaForCausalLM.from_pretrained(DEMO / "base", dtype=torch.float32)
@@ -52,7 +56,7 @@ def train(name, tokenizer, args):
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
         if i % 50 == 0 or i == steps:
             print(f"{name}: step {i}/{steps} loss {mean:.4f} {time.time() - start:.0f} s", flush=True)
-    save(model, DEMO / "adapters" / name)
+    save(model, DEMO / FOLDER.get(name, f"adapters/{name}"))
 
 
 def save(model, folder):

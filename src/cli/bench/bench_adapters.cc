@@ -51,15 +51,15 @@ void runAdapters(const BenchAdaptersArgs& args) {
   config.setNumThreads(args.threads);
   config.setBackend(args.backend);
   config.setIsa(checkedIsa(args.isa, args.backend));
-  config.setKvCacheConfig(executor::KvCacheConfig(/*enableBlockReuse=*/false));
+  config.getKvCacheConfigRef().setEnableBlockReuse(false);
   const auto file_bytes = [](const std::filesystem::path& dir) {
     uintmax_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(dir)) bytes += entry.file_size();
     return static_cast<double>(bytes);
   };
-  executor::PeftCacheConfig peft;
-  peft.setHostCacheSize(static_cast<size_t>(args.cache_adapters * file_bytes(directories.front())));
-  config.setPeftCacheConfig(peft);
+  executor::PeftCacheConfig cache;
+  cache.setHostCacheSize(static_cast<size_t>(args.cache_adapters * file_bytes(directories.front())));
+  config.setPeftCacheConfig(cache);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::vector<executor::IdType> warm_tasks, cold_tasks;
   for (size_t i = 0; i < directories.size(); ++i) {

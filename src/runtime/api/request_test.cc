@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "chorus/response.h"
 
@@ -21,24 +20,6 @@ std::string messageOf(F&& f) {
     return error.what();
   }
   return "";
-}
-
-TEST(Tensor, IsZeroedSharedAndChecked) {
-  Tensor tensor = Tensor::cpu(DataType::kFP16, {2, 3});
-  EXPECT_EQ(tensor.getSize(), 6u);
-  EXPECT_EQ(tensor.getSizeInBytes(), 12u);
-  Tensor copy = tensor;
-  static_cast<char*>(copy.getData())[11] = 5;
-  EXPECT_EQ(static_cast<const char*>(tensor.getData())[11], 5);
-  EXPECT_EQ(static_cast<const char*>(tensor.getData())[0], 0);
-  const std::int32_t values[] = {7, 8};
-  const Tensor of = Tensor::copyOf(DataType::kINT32, values, {2});
-  EXPECT_EQ(std::memcmp(of.getData(), values, 8), 0);
-  EXPECT_EQ(Tensor::cpu(DataType::kFP32, {0, 4}).getSize(), 0u);
-  EXPECT_FALSE(Tensor());
-  EXPECT_THROW(Tensor::cpu(DataType::kFP32, {-1}), std::invalid_argument);
-  EXPECT_THROW(Tensor::cpu(DataType::kUNKNOWN, {1}), std::invalid_argument);
-  EXPECT_THROW(Tensor::cpu(DataType::kFP32, {std::int64_t{1} << 40, std::int64_t{1} << 40}), std::bad_alloc);
 }
 
 TEST(SamplingConfig, ChecksAsTensorRtLlmDoes) {
@@ -97,6 +78,83 @@ TEST(Request, ChecksItsPromptLengthAndPriority) {
   Request request({1}, 1);
   EXPECT_THAT(messageOf([&] { request.setPriority(1.5f); }), HasSubstr("priority"));
   EXPECT_EQ(request.getPriority(), Request::kDefaultPriority);
+}
+
+// In TensorRT-LLM's order; what follows was counted in its header.
+TEST(Request, TakesThirtyFourPositions) {
+  int calls = 0;
+  const LogitsPostProcessor processor = [&](IdType, Tensor&, const BeamTokens&, const StreamPtr&,
+                                            std::optional<IdType>) { ++calls; };
+  const Request request({1, 2}, 5, true, SamplingConfig(), OutputConfig(true), 7, 8, std::vector<SizeType32>{0, 1},
+                        std::list<VecTokens>{{3}}, std::list<VecTokens>{{4}, {5, 6}}, Tensor::cpu<float>({9}),
+                        ExternalDraftTokensConfig({1}), PromptTuningConfig(Tensor::cpu<float>({2, 3})),
+                        MropeConfig(Tensor::cpu<float>({4}), 2), LoraConfig(11), LookaheadDecodingConfig(),
+                        KvCacheRetentionConfig(), "name", processor, VecTokens{1}, IdType{12}, true, 0.75f,
+                        RequestType::REQUEST_TYPE_CONTEXT_ONLY, ContextPhaseParams({3}, 4, std::nullopt),
+                        Tensor::cpu<float>({1}), 13, Tensor::cpu<bool>({1}), 2, EagleConfig(), Tensor::cpu<bool>({2}),
+                        GuidedDecodingParams(GuidedDecodingParams::GuideType::kJSON), 14,
+                        std::chrono::milliseconds(15));
+  EXPECT_EQ(request.getInputTokenIds(), (VecTokens{1, 2}));
+  EXPECT_EQ(request.getMaxTokens(), 5);
+  EXPECT_EQ(request.getMaxNewTokens(), 5);
+  EXPECT_TRUE(request.getStreaming());
+  EXPECT_TRUE(request.getOutputConfig().returnLogProbs);
+  EXPECT_EQ(request.getEndId(), 7);
+  EXPECT_EQ(request.getPadId(), 8);
+  EXPECT_EQ(request.getPositionIds()->size(), 2u);
+  EXPECT_EQ(request.getBadWords()->size(), 1u);
+  EXPECT_EQ(request.getStopWords()->size(), 2u);
+  EXPECT_EQ(request.getEmbeddingBias()->getSize(), 9u);
+  EXPECT_EQ(request.getExternalDraftTokensConfig()->getTokens().size(), 1u);
+  EXPECT_EQ(request.getPromptTuningConfig()->getEmbeddingTable().getShape(), Shape({2, 3}));
+  EXPECT_EQ(request.getMropeConfig()->getMRopePositionDeltas(), 2);
+  EXPECT_EQ(request.getLoraConfig()->getTaskId(), 11u);
+  EXPECT_EQ(request.getLookaheadConfig()->getWindowSize(), 4);
+  EXPECT_EQ(request.getKvCacheRetentionConfig()->getDecodeRetentionPriority(), 35);
+  EXPECT_EQ(request.getLogitsPostProcessorName(), "name");
+  Tensor logits;
+  (*request.getLogitsPostProcessor())(1, logits, {}, nullptr, std::nullopt);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(request.getEncoderInputTokenIds()->size(), 1u);
+  EXPECT_EQ(request.getClientId(), 12u);
+  EXPECT_TRUE(request.getReturnAllGeneratedTokens());
+  EXPECT_EQ(request.getPriority(), 0.75f);
+  EXPECT_EQ(request.getRequestType(), RequestType::REQUEST_TYPE_CONTEXT_ONLY);
+  EXPECT_EQ(request.getContextPhaseParams()->getReqId(), 4u);
+  EXPECT_EQ(request.getEncoderInputFeatures()->getSize(), 1u);
+  EXPECT_EQ(request.getEncoderOutputLength(), 13);
+  EXPECT_EQ(request.getCrossAttentionMask()->getDataType(), DataType::kBOOL);
+  EXPECT_EQ(request.getNumReturnSequences(), 2);
+  EXPECT_EQ(request.getSamplingConfig().getNumReturnSequences(), 2);
+  EXPECT_TRUE(request.getEagleConfig()->isGreedySampling());
+  EXPECT_EQ(request.getSkipCrossAttnBlocks()->getSize(), 2u);
+  EXPECT_EQ(request.getGuidedDecodingParams()->getGuideType(), GuidedDecodingParams::GuideType::kJSON);
+  EXPECT_EQ(request.getLanguageAdapterUid(), 14);
+  EXPECT_EQ(request.getAllottedTimeMs(), std::chrono::milliseconds(15));
+}
+
+TEST(RequestConfig, PartsAreChecked) {
+  EXPECT_THAT(messageOf([] { ExternalDraftTokensConfig({}); }), HasSubstr("tokens.size()"));
+  EXPECT_THAT(messageOf([] { ExternalDraftTokensConfig({1, 2}, Tensor::cpu<float>({1, 9})); }), HasSubstr("rows"));
+  EXPECT_THAT(messageOf([] { ExternalDraftTokensConfig({1}, std::nullopt, 1.5f); }), HasSubstr("acceptanceThreshold"));
+  EXPECT_THAT(messageOf([] { PromptTuningConfig(Tensor::cpu<float>({3})); }), HasSubstr("[taskVocabSize, hiddenSize]"));
+  EXPECT_THAT(messageOf([] { LookaheadDecodingConfig(0, 3, 4); }), HasSubstr("lookahead"));
+  EXPECT_TRUE(LookaheadDecodingConfig::isLegal(1, 1, 0));
+  EXPECT_FALSE(LookaheadDecodingConfig::isLegal(2, 1, 0));
+  EXPECT_FALSE(LookaheadDecodingConfig::isLegal(1, 1, 1));
+  EXPECT_THAT(messageOf([] { EagleConfig(std::nullopt, true, 2.0f); }), HasSubstr("posteriorThreshold"));
+  EXPECT_THAT(messageOf([] { GuidedDecodingParams(GuidedDecodingParams::GuideType::kREGEX); }),
+              HasSubstr("guide string must be provided"));
+  using Range = KvCacheRetentionConfig::TokenRangeRetentionConfig;
+  EXPECT_THAT(messageOf([] { Range(0, 4, 101); }), HasSubstr("Must be between 0 and 100"));
+  EXPECT_THAT(messageOf([] { KvCacheRetentionConfig({Range(4, 9), Range(0, 5)}); }), HasSubstr("overlapping"));
+  const KvCacheRetentionConfig retention({Range(5, std::nullopt, 80, std::chrono::milliseconds(9)), Range(0, 3, 70)});
+  const auto blocks = retention.getPerBlockRetentionPriorityDuration(2, 9);
+  ASSERT_EQ(blocks.size(), 5u);
+  EXPECT_EQ(blocks[1].retentionPriority, 70);
+  EXPECT_FALSE(blocks[2].retentionPriority);
+  EXPECT_EQ(blocks[3].retentionPriority, 80);
+  EXPECT_EQ(blocks[4].durationMs, std::chrono::milliseconds(9));
 }
 
 TEST(Response, HoldsEitherAResultOrAnError) {

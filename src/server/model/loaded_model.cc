@@ -55,12 +55,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
   if (!options.loraDirectory.empty()) {
-    const auto registerAdapter = [this](executor::IdType id, const fs::path& dir) {
-      client_->registerAdapter(id, dir);
-    };
     texts_ = std::make_unique<AdapterTexts>(text, engine.tokenizerDirectory, client_->vocabSize());
     const auto loadText = [this](const fs::path& dir) { return texts_->load(dir); };
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, registerAdapter, loadText);
+    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, *client_, loadText);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(
@@ -80,7 +77,10 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   warmUp();
 }
 
-LoadedModel::~LoadedModel() { stop(); }
+LoadedModel::~LoadedModel() {
+  stop();
+  executor_.reset();  // its loaders call the adapter directory
+}
 
 void LoadedModel::warmUp() {
   const executor::Request request({0}, 1);
@@ -92,7 +92,9 @@ void LoadedModel::warmUp() {
 
 void LoadedModel::refreshAdapters() {
   if (!adapters_) return;
-  for (const std::string& name : adapters_->scan()) log::info("new adapter: {}", name);
+  const auto found = adapters_->scan();
+  for (const std::string& name : found.added) log::info("new adapter: {}", name);
+  for (const std::string& name : found.replaced) log::info("adapter with new content: {}", name);
 }
 
 std::string LoadedModel::summary() const {
