@@ -15,6 +15,7 @@
 #include "engine/rank_group.h"
 #include "lora/source_peft.h"
 #include "runtime/adapter_cache/adapter_sizing.h"
+#include "runtime/adapter_cache/tensor_source.h"
 
 namespace chorus::executor {
 namespace {
@@ -146,10 +147,16 @@ TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
               HasSubstr("Not enough space allocated to device LoRA cache to hold 1 max sized LoRA"));
   const auto module_layers =
       static_cast<SizeType32>((largest.elements + sizing.widestModuleElements() - 1) / sizing.widestModuleElements());
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(module_layers);
-              peft.setNumDeviceModuleLayer(module_layers); }), "");
-  EXPECT_EQ(refusalOf([](auto& peft) { peft.setMaxHostAdapters(1);
-              peft.setMaxDeviceAdapters(1); }), "");
+  EXPECT_EQ(refusalOf([&](auto& peft) {
+              peft.setNumHostModuleLayer(module_layers);
+              peft.setNumDeviceModuleLayer(module_layers);
+            }),
+            "");
+  EXPECT_EQ(refusalOf([](auto& peft) {
+              peft.setMaxHostAdapters(1);
+              peft.setMaxDeviceAdapters(1);
+            }),
+            "");
   // A smaller largest adapter needs less.
   EXPECT_EQ(refusalOf([&](auto& peft) {
               peft.setMaxAdapterSize(16);
@@ -212,6 +219,20 @@ TEST_F(ExecutorEngineTest, TensorsAnswerAsTheirDirectoryDoes) {
   EXPECT_EQ(by_tensors.outputTokenIds, by_directory.outputTokenIds);
   EXPECT_EQ(logitsOf(by_tensors), logitsOf(by_directory));
   EXPECT_EQ(logitsOf(by_id), logitsOf(by_directory));
+}
+
+// Before it is read, an adapter that comes as tensors is taken for no smaller than it will be.
+TEST_F(ExecutorEngineTest, TensorsAreTakenForLargeEnough) {
+  const auto engine = Engine::load(directory_ / "lora");
+  const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});
+  const auto table = engine->architecture().weightTable(engine->config());
+  for (const char* name : {"qv_r3_f32", "all_r8_bf16", "mlp_rslora_r16_f16", "pattern_f32"}) {
+    const auto dir = kModel / "adapters" / name;
+    const Adapter adapter = readPeftAdapter(dir, name, {engine->config(), table, 64});
+    const auto source = tensorSource(tensorsOf(dir, 1), static_cast<int64_t>(dtypeSize(engine->config().dtype)));
+    EXPECT_GE(source->bytes, ranks.preparedBytes(adapter)) << name;
+    EXPECT_GE(source->elements, adapterElements(adapter)) << name;
+  }
 }
 
 TEST_F(ExecutorEngineTest, AdaptersThatCannotBeServedAreNamed) {
