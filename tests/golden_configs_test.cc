@@ -94,6 +94,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     if (config.one_adapter_cache) {
       executor::PeftCacheConfig adapters;
       adapters.setHostCacheSize(largestAdapter(golden_, engine_dir));
+      adapters.setMaxAdapterSize(1);  // the largest of these are smaller than the engine's largest
       run.setPeftCacheConfig(adapters);
     }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));

@@ -1,6 +1,7 @@
 #include "safetensors_edit.h"
 
 #include <cstring>
+#include <fstream>
 
 #include "base/file.h"
 #include "formats/safetensors.h"
@@ -21,7 +22,7 @@ void editHeader(const std::filesystem::path& file, const std::function<void(Orde
   size = text.size();
   std::string length(sizeof size, '\0');
   std::memcpy(length.data(), &size, sizeof size);
-  writeFileAtomically(file, length + text + data);
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << length << text << data;
 }
 
 void dropTensor(const std::filesystem::path& file, const std::string& name) {

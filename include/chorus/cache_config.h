@@ -174,6 +174,12 @@ class PeftCacheConfig {
   void setDeviceCachePercent(std::optional<FloatType> v) { deviceCachePercent_ = v; }
   void setHostCacheSize(std::optional<std::size_t> v) { hostCacheSize_ = v; }
   void setLoraPrefetchDir(std::optional<std::string> v) { loraPrefetchDir_ = std::move(v); }
+  // Chorus: capacities in adapters of maxAdapterSize on every module, as NIM gives them; they win over the others. Of
+  // smaller adapters more fit. Unset: by the others.
+  std::optional<SizeType32> getMaxHostAdapters() const { return maxHostAdapters_; }
+  std::optional<SizeType32> getMaxDeviceAdapters() const { return maxDeviceAdapters_; }
+  void setMaxHostAdapters(std::optional<SizeType32> v) { maxHostAdapters_ = v; }
+  void setMaxDeviceAdapters(std::optional<SizeType32> v) { maxDeviceAdapters_ = v; }
 
  private:
   SizeType32 numHostModuleLayer_;
@@ -188,6 +194,7 @@ class PeftCacheConfig {
   std::optional<FloatType> deviceCachePercent_;
   std::optional<std::size_t> hostCacheSize_;
   std::optional<std::string> loraPrefetchDir_;
+  std::optional<SizeType32> maxHostAdapters_, maxDeviceAdapters_;
 };
 
 }  // namespace chorus::executor

@@ -81,7 +81,12 @@ class Executor {
   // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now (Error names what
   // is wrong) and loaded on a worker when a request first needs it, and again after eviction. Registering an id
   // again is a new generation: requests that run keep the old weights.
-  void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory);
+  // A directory that was rewritten meanwhile is loaded as it is then, and nothing that was cached of the old content
+  // is used for it. onContent is told the SHA-256 of the content: now, and on a worker whenever other content is found;
+  // what it throws refuses it.
+  using AdapterContentCallback = std::function<void(const std::string& contentHash)>;
+  void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
+                       AdapterContentCallback onContent = nullptr);
   // Chorus: forgets the id; running requests keep their weights.
   void unregisterAdapter(IdType taskId);
   // Chorus: responses of this request go to the callback, on the executor's thread, instead of to awaitResponses.
@@ -96,6 +101,8 @@ class Executor {
   MemoryUse getMemoryUse() const;
   // Chorus: the KV pool as the last step left it.
   KvCacheStats getKvCacheStats() const;
+  // Chorus: the adapter cache as the last step left it.
+  AdapterCacheStats getAdapterCacheStats() const;
 
  private:
   class Impl;

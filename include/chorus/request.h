@@ -7,6 +7,12 @@
 
 namespace chorus::executor {
 
+// Chorus: a term of a composition of adapters.
+struct WeightedLora {
+  IdType taskId = 0;
+  FloatType weight = 1.0f;  // finite; may be negative or 0
+};
+
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
@@ -64,6 +70,9 @@ class Request {
   const std::optional<PromptTuningConfig>& getPromptTuningConfig() const { return pTuningConfig_; }
   const std::optional<MropeConfig>& getMropeConfig() const { return mRopeConfig_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
+  // Chorus: adapters by task id that act together, each with a weight: the sum of weight x scale x B A, which is PEFT's
+  // add_weighted_adapter(combination_type="cat"). Instead of a LoraConfig; an id may stand in it twice. Empty: none.
+  const std::vector<WeightedLora>& getLoraComposition() const { return loraComposition_; }
   const std::optional<LookaheadDecodingConfig>& getLookaheadConfig() const { return lookaheadConfig_; }
   const std::optional<KvCacheRetentionConfig>& getKvCacheRetentionConfig() const { return kvCacheRetentionConfig_; }
   // One of LogitsPostProcessorConfig's, or kBatchedPostProcessorName. The name or the function itself, not both.
@@ -105,6 +114,7 @@ class Request {
   void setPromptTuningConfig(PromptTuningConfig v) { pTuningConfig_ = std::move(v); }
   void setMropeConfig(MropeConfig v) { mRopeConfig_ = std::move(v); }
   void setLoraConfig(std::optional<LoraConfig> v) { loraConfig_ = std::move(v); }
+  void setLoraComposition(std::vector<WeightedLora> v);
   void setLookaheadConfig(const LookaheadDecodingConfig& v) { lookaheadConfig_ = v; }
   void setKvCacheRetentionConfig(KvCacheRetentionConfig v) { kvCacheRetentionConfig_ = std::move(v); }
   void setLogitsPostProcessorName(std::string v) { logitsPostProcessorName_ = std::move(v); }
@@ -140,6 +150,7 @@ class Request {
   std::optional<PromptTuningConfig> pTuningConfig_;
   std::optional<MropeConfig> mRopeConfig_;
   std::optional<LoraConfig> loraConfig_;
+  std::vector<WeightedLora> loraComposition_;
   std::optional<LookaheadDecodingConfig> lookaheadConfig_;
   std::optional<KvCacheRetentionConfig> kvCacheRetentionConfig_;
   std::optional<std::string> logitsPostProcessorName_;

@@ -23,6 +23,25 @@ struct KvCacheStats {
   std::int64_t blockBytes = 0;     // Chorus: of one block, over all layers and ranks
 };
 
+// Chorus: one level of the adapter cache. Counts are since the start.
+struct AdapterCacheLevelStats {
+  SizeType32 residentAdapters = 0;  // those that load among them
+  SizeType32 pinnedAdapters = 0;    // of these, those that requests use or wait for
+  std::int64_t residentBytes = 0;
+  std::int64_t maxBytes = 0;
+  std::int64_t hits = 0;       // an adapter that a request needs was there, or loading for another
+  std::int64_t misses = 0;     // it was not
+  std::int64_t evictions = 0;  // adapters that left for want of room
+};
+
+// Chorus: the adapters that are loaded (host) and those of them that steps can use at once (device), which on the CPU
+// take no memory of their own.
+struct AdapterCacheStats {
+  AdapterCacheLevelStats host, device;
+  std::int64_t loads = 0;  // from a directory or a request's tensors, that ended well
+  std::int64_t failedLoads = 0;
+};
+
 // Of a step under BatchingType::kSTATIC.
 struct StaticBatchingStats {
   SizeType32 numScheduledRequests = 0;

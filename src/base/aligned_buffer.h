@@ -6,11 +6,15 @@
 
 namespace chorus {
 
-// Owns size bytes aligned to 4096; large buffers ask for huge pages. Move-only. Throws Error(kExhausted).
+// Owns size bytes aligned to 4096. Move-only. Throws Error(kExhausted).
 class AlignedBuffer {
  public:
+  // kHuge: where it is large and they can be had, which is worth it for what is read often: the system may take
+  // milliseconds to make one.
+  enum class Pages { kHuge, kSmall };
+
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t size);
+  explicit AlignedBuffer(size_t size, Pages pages = Pages::kHuge);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/pace.h"
 
@@ -31,7 +31,24 @@ class Descriptor {
   int fd_;
 };
 
+// A thread that reads one adapter after another uses the same memory for them: touching fresh pages costs as much as
+// reading. Larger files are too rare to keep theirs, small ones need none.
+constexpr size_t kLeastKept = size_t{1} << 20;
+constexpr size_t kMostKept = size_t{64} << 20;
+thread_local AlignedBuffer kept_memory;
+
+AlignedBuffer memoryFor(size_t size) {
+  if (size >= kLeastKept && kept_memory.size() >= size) return std::exchange(kept_memory, {});
+  if (size >= kLeastKept) kept_memory = {};
+  return AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
+}
+
 }  // namespace
+
+FileContents::~FileContents() {
+  if (memory_.size() >= kLeastKept && memory_.size() <= kMostKept && memory_.size() > kept_memory.size())
+    std::swap(kept_memory, memory_);
+}
 
 const std::optional<FileStamp>& FileReader::see(const std::filesystem::path& path) {
   return seen_.emplace_back(path, stampOf(path)).second;
@@ -55,7 +72,7 @@ std::shared_ptr<const FileContents> FileReader::read(const std::filesystem::path
   if (size > max_bytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
   }
-  AlignedBuffer memory(size);
+  AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {
     const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));
@@ -78,6 +95,13 @@ int64_t FileReader::newestChangeNs() const {
     if (seen.second) newest = std::max(newest, seen.second->changed_ns);
   }
   return newest;
+}
+
+std::chrono::nanoseconds quietIn(int64_t newest_change_ns) {
+  constexpr std::chrono::nanoseconds kQuiet = std::chrono::seconds(1);
+  FileStamp newest;
+  newest.changed_ns = newest_change_ns;
+  return kQuiet - std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(ageNs(newest)), {}, kQuiet);
 }
 
 }  // namespace chorus

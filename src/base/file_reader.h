@@ -1,6 +1,8 @@
 // Files that somebody may rewrite meanwhile, read into memory as one state of all of them.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -21,6 +23,9 @@ namespace chorus {
 class FileContents {
  public:
   FileContents(AlignedBuffer memory, size_t size) : memory_(std::move(memory)), size_(size) {}
+  ~FileContents();
+  FileContents(const FileContents&) = delete;
+  FileContents& operator=(const FileContents&) = delete;
   std::span<const std::byte> bytes() const { return {memory_.as<const std::byte>(), size_}; }
   std::string_view text() const { return {memory_.as<const char>(), size_}; }
 
@@ -66,5 +71,9 @@ auto readUnchanged(std::string_view what, F&& read) {
   fail(ErrorCode::kExhausted,
        "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);
 }
+
+// Programs write a directory's files one after another: they are of one writing when none of them has changed for a
+// second. How long until then, 0 when it is so. newest_change_ns: as FileReader::newestChangeNs.
+std::chrono::nanoseconds quietIn(int64_t newest_change_ns);
 
 }  // namespace chorus

@@ -72,6 +72,16 @@ TEST_F(FileReaderTest, SeesEveryKindOfChange) {
   EXPECT_TRUE(changes([&] { fs::remove(path); }));
 }
 
+TEST_F(FileReaderTest, IsQuietASecondAfterTheLastChange) {
+  using std::chrono::milliseconds;
+  FileReader files;
+  files.read(write("a", "one"), 100);
+  EXPECT_GT(quietIn(files.newestChangeNs()), milliseconds(500));
+  EXPECT_LT(quietIn(files.newestChangeNs()), milliseconds(1000));
+  EXPECT_EQ(quietIn(files.newestChangeNs() - 2'000'000'000).count(), 0);
+  EXPECT_EQ(quietIn(files.newestChangeNs() + 3'600'000'000'000), milliseconds(1000)) << "by another clock";
+}
+
 TEST_F(FileReaderTest, ReadsAgainUntilNothingChanges) {
   const fs::path path = write("a", "old");
   int tries = 0;

@@ -88,6 +88,17 @@ void addServeCommand(CLI::App& app) {
       ->envname("NIM_MAX_LORA_RANK")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  serve
+      ->add_option("--max_cpu_loras", options.maxCpuLoras,
+                   "Adapters of the largest rank that are kept in memory, on every module that the engine allows; of "
+                   "smaller ones more; default: 1 GiB of them, a quarter of the free memory at most")
+      ->envname("NIM_MAX_CPU_LORAS")
+      ->check(positive);
+  serve
+      ->add_option("--max_gpu_loras", options.maxGpuLoras,
+                   "Such adapters that requests running at once may use; default: all that are kept")
+      ->envname("NIM_MAX_GPU_LORAS")
+      ->check(positive);
   serve->add_option("--cache_dir", options.cacheDirectory,
                     "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
                     "~/.cache/chorus");

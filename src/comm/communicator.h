@@ -24,7 +24,7 @@ class Communicator {
 
   // Every rank's part [rows, part_cols] side by side in rank order is whole [rows, whole_cols] on all of
   // them. Columns past whole_cols, at most size() * part_cols, are left out: the padding of a vocabulary.
-  // Rows are contiguous; part does not alias whole.
+  // part does not alias whole.
   virtual void allGatherColumns(const ConstMatrix& part, const Matrix& whole, Stream stream) = 0;
 
   // Moves data from one rank to another, which calls the other half with the same count.

@@ -26,6 +26,13 @@ inline void pauseCpu() {
 #endif
 }
 
+// Rows as stretches of contiguous memory: fn(place in packed rows, place, count).
+template <typename F>
+void forEachStretch(int64_t rows, int64_t cols, int64_t stride, F&& fn) {
+  if (cols == stride) return fn(0, 0, rows * cols);
+  for (int64_t row = 0; row < rows; ++row) fn(row * cols, row * stride, cols);
+}
+
 [[noreturn]] void failAborted() { fail(ErrorCode::kInternal, "another rank of the group failed"); }
 }  // namespace
 
@@ -48,7 +55,7 @@ class LocalGroup::End final : public Communicator {
   }
 
   void allGatherColumns(const ConstMatrix& part, const Matrix& whole, Stream stream) override {
-    assert(part.stride == part.cols && whole.stride == whole.cols && part.rows == whole.rows);
+    assert(part.rows == whole.rows);
     assert(whole.cols <= group_.piece_ && whole.cols <= part.cols * group_.size_);
     const int64_t first = std::min(rank_ * part.cols, whole.cols);
     const int64_t kept = std::min(part.cols, whole.cols - first);
@@ -57,13 +64,17 @@ class LocalGroup::End final : public Communicator {
     for (int64_t begin = 0; begin < part.rows; begin += rows_at_once) {
       const int64_t rows = std::min(rows_at_once, part.rows - begin);
       float* own = group_.slot(rank_);
-      download(own, part.data + begin * part.cols, rows * part.cols, stream);
+      forEachStretch(rows, part.cols, part.stride, [&](int64_t packed, int64_t at, int64_t count) {
+        download(own + packed, part.data + begin * part.stride + at, count, stream);
+      });
       group_.meet();
       for (int64_t row = 0; row < rows; ++row) {
         std::copy_n(own + row * part.cols, kept, group_.result() + row * whole.cols + first);
       }
       group_.meet();
-      upload(whole.data + begin * whole.cols, group_.result(), rows * whole.cols, stream);
+      forEachStretch(rows, whole.cols, whole.stride, [&](int64_t packed, int64_t at, int64_t count) {
+        upload(whole.data + begin * whole.stride + at, group_.result() + packed, count, stream);
+      });
     }
   }
 

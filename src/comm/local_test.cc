@@ -96,24 +96,30 @@ TEST_P(LocalGroupTest, SumsInRankOrder) {
 TEST_P(LocalGroupTest, GathersColumnsAndLeavesPaddingOut) {
   const int32_t size = GetParam();
   constexpr int64_t kLongest = 300001;
+  constexpr float kBetween = -7.0f;  // what stands between rows, and stays
   LocalGroup group(size, kLongest, 0);
   const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
-    for (const auto& [rows, whole_cols] :
-         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 7}, {5, 13}, {64, 211}, {3000, 190}, {2, kLongest}}) {
-      const int64_t part_cols = (whole_cols + size - 1) / size;
-      const auto value = [](int64_t row, int64_t column) { return static_cast<float>(row * 1000003 % 977 + column); };
-      std::vector<float> part(static_cast<size_t>(rows * part_cols)), expected(static_cast<size_t>(rows * whole_cols));
-      for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t c = 0; c < part_cols; ++c) {
-          part[static_cast<size_t>(row * part_cols + c)] = value(row, comm.rank() * part_cols + c);
+    for (const int64_t between : {0, 3}) {
+      for (const auto& [rows, whole_cols] :
+           std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 7}, {5, 13}, {64, 211}, {3000, 190}, {2, kLongest}}) {
+        const int64_t part_cols = (whole_cols + size - 1) / size;
+        const int64_t part_stride = part_cols + between, whole_stride = whole_cols + between;
+        const auto value = [](int64_t row, int64_t column) { return static_cast<float>(row * 1000003 % 977 + column); };
+        const std::vector<float> untouched(static_cast<size_t>(rows * whole_stride), kBetween);
+        std::vector<float> part(static_cast<size_t>(rows * part_stride), kBetween), expected = untouched;
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t c = 0; c < part_cols; ++c) {
+            part[static_cast<size_t>(row * part_stride + c)] = value(row, comm.rank() * part_cols + c);
+          }
+          for (int64_t c = 0; c < whole_cols; ++c)
+            expected[static_cast<size_t>(row * whole_stride + c)] = value(row, c);
         }
-        for (int64_t c = 0; c < whole_cols; ++c) expected[static_cast<size_t>(row * whole_cols + c)] = value(row, c);
+        const DeviceBuffer from = uploaded(part, backend);
+        const DeviceBuffer to = uploaded(untouched, backend);
+        comm.allGatherColumns({from.as<float>(), rows, part_cols, part_stride},
+                              {to.as<float>(), rows, whole_cols, whole_stride}, {});
+        EXPECT_TRUE(sameBits(downloaded(to, expected.size(), backend), expected)) << rows << " x " << whole_cols;
       }
-      const DeviceBuffer from = uploaded(part, backend);
-      const DeviceBuffer to = backend.allocate(expected.size() * sizeof(float));
-      comm.allGatherColumns({from.as<float>(), rows, part_cols, part_cols},
-                            {to.as<float>(), rows, whole_cols, whole_cols}, {});
-      EXPECT_TRUE(sameBits(downloaded(to, expected.size(), backend), expected)) << rows << " x " << whole_cols;
     }
   });
   for (const auto& error : errors) EXPECT_EQ(error, "");

@@ -25,6 +25,12 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
   }
 }
 
+int64_t adapterElements(const Adapter& adapter) {
+  int64_t elements = 0;
+  for (const AdapterModule& module : adapter.modules) elements += module.rank * (module.in + module.out);
+  return elements;
+}
+
 int64_t packedAdapterBytes(const Adapter& rank_part, DType dtype) {
   int64_t total = 0;
   for (const AdapterModule& module : rank_part.modules) {

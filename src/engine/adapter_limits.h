@@ -16,6 +16,8 @@ void checkServable(const Adapter& adapter, const BuildConfig& build);
 
 // A piece of packed memory starts on a cache line.
 inline int64_t packedPiece(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+// Of A and B over all modules, rank x (in + out) each: what caches that are sized in adapters count by.
+int64_t adapterElements(const Adapter& adapter);
 // What one rank keeps of the adapter (cut for it, lora/shard.h) in memory: A, B and DoRA's factors of every module,
 // packed in the engine's dtype.
 int64_t packedAdapterBytes(const Adapter& rank_part, DType dtype);

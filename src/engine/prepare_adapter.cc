@@ -65,12 +65,14 @@ std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const 
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
   const DType dtype = engine_->config().dtype;
   const auto total = static_cast<size_t>(packedAdapterBytes(part, dtype));
-  DeviceBuffer memory = backend_->allocate(total);
-  const AlignedBuffer staging(total);
+  DeviceBuffer memory = adapter_memory_->take(total);
+  std::byte* const view = backend_->hostView(memory);
+  const AlignedBuffer staging(view == nullptr ? total : 0);
+  std::byte* const packed = view == nullptr ? staging.as<std::byte>() : view;
   int64_t used = 0;
   // Takes the next piece of memory; returns its staging address, and where the device will find it.
   const auto take = [&](int64_t bytes) {
-    const std::pair<std::byte*, std::byte*> piece{staging.as<std::byte>() + used, memory.as<std::byte>() + used};
+    const std::pair<std::byte*, std::byte*> piece{packed + used, memory.as<std::byte>() + used};
     used += packedPiece(bytes);
     return piece;
   };
@@ -97,13 +99,16 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
     }
     parts->add(place.layer, place.linear, linear);
   }
-  const Stream stream;
-  inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
-    backend_->upload(memory.as<std::byte>() + begin, staging.as<std::byte>() + begin, static_cast<size_t>(bytes),
-                     stream);
+  if (view == nullptr) {
+    const Stream stream;
+    inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
+      backend_->upload(memory.as<std::byte>() + begin, packed + begin, static_cast<size_t>(bytes), stream);
+    });
+    backend_->synchronize(stream);
+  }
+  parts->own(std::move(memory), total, [pool = std::weak_ptr(adapter_memory_)](DeviceBuffer freed) {
+    if (const auto kept = pool.lock()) kept->give(std::move(freed));
   });
-  backend_->synchronize(stream);
-  parts->own(std::move(memory));
   return parts;
 }
 

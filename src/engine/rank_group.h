@@ -30,8 +30,8 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // Runs one step on all ranks. The logits, [input.logits_rows, vocab_size] float32 in host memory, are valid
-  // until the next run. Throws what the first rank to fail threw; the next step may go well. Not thread-safe.
+  // Runs one step on all ranks. The logits, [input.logits_rows, logitsWidth(input, vocab_size)] float32 in host memory,
+  // are valid until the next run. Throws what the first rank to fail threw; the next step may go well. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
   // Prepares an adapter, given whole, for every rank, its magnitudes normalised against the base weights.

@@ -43,6 +43,7 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
   const ModelConfig& config = engine().config();
   auto prepared = std::make_shared<PreparedAdapter>();
   prepared->content_hash = adapter.content_hash;
+  prepared->elements = adapterElements(adapter);
   // A stage at a time, so that no more of the adapter is in memory twice.
   for (int32_t begin = 0; begin < size(); begin += config.mapping.tp_size) {
     std::vector<Adapter> parts;

@@ -11,11 +11,12 @@
 namespace chorus {
 namespace {
 
-// Sizes of one tensor-parallel rank.
-DecoderShape rankShape(const ModelConfig& config) {
+// Sizes of one tensor-parallel rank. added_tokens: room for those of adapters.
+DecoderShape rankShape(const ModelConfig& config, int64_t added_tokens = 0) {
   const int32_t tp = config.mapping.tp_size;
   return {.vocab_size = config.vocab_size,
           .head_rows = vocabularyShare(config),
+          .added_tokens = added_tokens,
           .hidden_size = config.hidden_size,
           .num_heads = config.num_attention_heads / tp,
           .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
@@ -127,13 +128,14 @@ SessionOptions resolved(const Engine& engine, SessionOptions options) {
   if (options.max_batch_size == 0) options.max_batch_size = build.max_batch_size;
   if (options.max_num_tokens == 0) options.max_num_tokens = build.max_num_tokens;
   if (options.tokens_per_block == 0) options.tokens_per_block = build.tokens_per_block;
+  if (!build.lora_plugin) options.max_added_tokens = 0;
   return options;
 }
 }  // namespace
 
 struct Session::State {
   State(const Engine& engine, Backend& backend, const SessionOptions& options, const RankLinks& links)
-      : shape(rankShape(engine.config())),
+      : shape(rankShape(engine.config(), options.max_added_tokens)),
         activations(backend, shape, links, options.max_num_tokens, options.max_batch_size),
         context(backend.createContext()) {
     const ModelConfig& config = engine.config();
@@ -166,7 +168,7 @@ struct Session::State {
                   config.position_embedding_type == PositionEmbedding::kRopeGptj},
         links);
     if (holdsLogits(config, engine.rank())) {
-      host_logits.resize(static_cast<size_t>(options.max_batch_size * config.vocab_size));
+      host_logits.resize(static_cast<size_t>(options.max_batch_size * (config.vocab_size + options.max_added_tokens)));
     }
   }
 
@@ -178,7 +180,7 @@ struct Session::State {
   std::vector<KvLayer> kv;
   std::vector<DecoderLayerWeights> host_layers;
   std::unique_ptr<Decoder> decoder;
-  LinearGroups groups;
+  AdapterGroups adapters;
   std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
   std::vector<float> context_logits;  // of a step that was asked for more rows, until the next one
 };
@@ -188,6 +190,7 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
     : engine_(std::move(engine)),
       table_(engine_->architecture().weightTable(engine_->config())),
       backend_(std::move(backend)),
+      adapter_memory_(std::make_shared<AdapterMemory>(*backend_)),
       options_(resolved(*engine_, options)) {
   if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
   state_ = std::make_unique<State>(*engine_, *backend_, options_, links);
@@ -208,10 +211,12 @@ SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& g
   memory.kv_cache =
       ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * engine.layers().count() * options.kv_blocks;
   constexpr int64_t kFloat = sizeof(float);
-  memory.activations = DecoderActivations::bytes(rankShape(config), config.mapping.tp_size, last_stage,
-                                                 options.max_num_tokens, options.max_batch_size);
+  memory.activations = DecoderActivations::bytes(rankShape(config, options.max_added_tokens), config.mapping.tp_size,
+                                                 last_stage, options.max_num_tokens, options.max_batch_size);
   memory.activations += 2 * engine.buildConfig().max_seq_len * (config.rotary_embedding_dim / 2) * kFloat;
-  if (holdsLogits(config, engine.rank())) memory.host = options.max_batch_size * config.vocab_size * kFloat;
+  if (holdsLogits(config, engine.rank())) {
+    memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;
+  }
   return memory;
 }
 
@@ -236,7 +241,7 @@ std::span<const float> Session::run(const StepInput& input) {
                     *s.context);
   const ModelConfig& config = engine_->config();
   const bool keeps = holdsLogits(config, engine_->rank());
-  const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(config.vocab_size) : 0;
+  const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(logitsWidth(input, config.vocab_size)) : 0;
   // The rows that a request wants of its context are part of its answer: they have no room of their own here.
   std::vector<float>().swap(s.context_logits);
   if (count > s.host_logits.size()) s.context_logits.resize(count);
@@ -248,7 +253,7 @@ std::span<const float> Session::run(const StepInput& input) {
     backend_->synchronize(s.stream);
   };
   // By reference: a std::function of the lambda itself would be allocated.
-  s.decoder->run(input, s.kv, s.activations, s.groups, *backend_, *s.context, s.stream, std::ref(sink));
+  s.decoder->run(input, s.kv, s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));
   return host;
 }
 

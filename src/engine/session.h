@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/adapter_memory.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/adapter_parts.h"
@@ -21,6 +22,8 @@ struct SessionOptions {
   int32_t max_num_tokens = 0;    // rows in a step; 0: the engine's
   int32_t tokens_per_block = 0;  // power of two; 0: the engine's
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
+  // Tokens that one adapter may have beyond the model's vocabulary; none in an engine without --lora_plugin.
+  int32_t max_added_tokens = 256;
 };
 
 // Bytes of one rank. kv_cache and activations are what a session allocates of its backend, to the byte; weights are the
@@ -49,8 +52,8 @@ class Session {
   static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
 
   // Runs this rank's share of one step: embeds, writes keys and values, and computes the logits of input.logits_rows.
-  // The result, [logits_rows, vocab_size] float32 in host memory, is valid until the next run; it is empty on every
-  // rank but the first of the last stage. Not thread-safe.
+  // The result, [logits_rows, logitsWidth(input, vocab_size)] float32 in host memory, is valid until the next run; it
+  // is empty on every rank but the first of the last stage. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
   // Packs what shardAdapter cut for this rank; magnitudes are normalised already. Thread-safe; may run while steps do.
@@ -77,6 +80,7 @@ class Session {
   std::shared_ptr<const Engine> engine_;
   WeightTable table_;
   std::shared_ptr<Backend> backend_;
+  std::shared_ptr<AdapterMemory> adapter_memory_;
   SessionOptions options_;
   std::unique_ptr<State> state_;
 };

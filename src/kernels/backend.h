@@ -73,6 +73,8 @@ class Backend {
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
+  // Where the host may write a buffer that no op uses yet, so that nothing need be staged; null where it can't.
+  virtual std::byte* hostView(const DeviceBuffer&) { return nullptr; }
   // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
   // copy that the backend keeps as long as it lives. Until it returns, imported(bytes), which may be null, is told of
   // the pieces that are in place, from any thread.

@@ -16,6 +16,7 @@ class HostBackend : public Backend {
   void upload(void* device, const void* host, size_t bytes, Stream stream) override;
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
   void synchronize(Stream) override;
+  std::byte* hostView(const DeviceBuffer& buffer) override { return buffer.as<std::byte>(); }
   // Weights far beyond every cache are moved to huge pages where memory allows: streamed from the 4 KB pages of a
   // mapped file they lose a tenth and more of the read bandwidth to page walks. In the background that begins when the
   // first step is done, which would wait for the memory that the move takes.

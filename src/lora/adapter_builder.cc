@@ -12,19 +12,20 @@
 namespace chorus {
 namespace {
 
-// Widens the exponent check to any float type: all exponent bits set means infinite or NaN.
+// Of any float type: all exponent bits set means infinite or NaN. The sum is of the values' own type, so that the loop
+// becomes compares of whole registers.
 template <typename Bits>
 bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
   bool finite = true;
   inPieces(std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits)), sizeof(Bits), [&](int64_t begin, int64_t count) {
     const std::byte* piece = bytes.data() + static_cast<size_t>(begin) * sizeof(Bits);
-    bool all = true;
+    Bits found = 0;
     for (int64_t i = 0; i < count; ++i) {
       Bits bits;
       std::memcpy(&bits, piece + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
-      all &= (bits & exponent) != exponent;
+      found |= static_cast<Bits>((bits & exponent) == exponent ? 1 : 0);
     }
-    finite &= all;
+    finite &= found == 0;
   });
   return finite;
 }

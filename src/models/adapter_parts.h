@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,6 +46,13 @@ class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
   explicit AdapterParts(int32_t layers) : layers_(static_cast<size_t>(layers)) {}
+  ~AdapterParts() {
+    for (Owned& owned : memory_) {
+      if (owned.recycle) owned.recycle(std::move(owned.memory));
+    }
+  }
+  AdapterParts(const AdapterParts&) = delete;
+  AdapterParts& operator=(const AdapterParts&) = delete;
   int32_t layers() const { return static_cast<int32_t>(layers_.size()); }
   // These throw std::out_of_range for a layer that is none of them.
   const AdapterLinear& at(int32_t layer, LinearId linear) const {
@@ -82,13 +90,17 @@ class AdapterParts {
     vocab_size_ = logits;
     input_vocab_size_ = input;
   }
-  void own(DeviceBuffer memory) { memory_.push_back(std::move(memory)); }
+  // memory may be larger than the bytes of it that are used. recycle, if set, gets it at the end, on any thread.
+  using Recycle = std::function<void(DeviceBuffer memory)>;
+  void own(DeviceBuffer memory, size_t bytes, Recycle recycle = nullptr) {
+    memory_.push_back({std::move(memory), bytes, std::move(recycle)});
+  }
   // Another adapter's parts, whose memory these point to.
   void keep(std::shared_ptr<const AdapterParts> other) { kept_.push_back(std::move(other)); }
-  // Of the memory that it owns.
+  // Used, of the memory that it owns.
   size_t bytes() const {
     size_t total = 0;
-    for (const DeviceBuffer& memory : memory_) total += memory.size();
+    for (const Owned& owned : memory_) total += owned.bytes;
     return total;
   }
 
@@ -96,6 +108,11 @@ class AdapterParts {
   struct Layer {
     std::array<AdapterLinear, kNumLinears> linears;
     std::array<const float*, kNumNorms> norms{};
+  };
+  struct Owned {
+    DeviceBuffer memory;
+    size_t bytes;
+    Recycle recycle;
   };
   AdapterLinear& mutableAt(int32_t layer, LinearId linear) {
     return layers_[static_cast<size_t>(layer)].linears[static_cast<size_t>(linear)];
@@ -107,7 +124,7 @@ class AdapterParts {
   AdapterLinear head_;
   int64_t vocab_size_ = 0;
   int64_t input_vocab_size_ = 0;
-  std::vector<DeviceBuffer> memory_;
+  std::vector<Owned> memory_;
   std::vector<std::shared_ptr<const AdapterParts>> kept_;
 };
 
@@ -115,6 +132,7 @@ class AdapterParts {
 struct PreparedAdapter {
   std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
   size_t bytes = 0;                                        // over all of them
+  int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
   std::string content_hash;
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "base/error.h"
 
 namespace chorus {
 namespace {
@@ -30,6 +33,8 @@ Matrix rowsOf(const Matrix& x, RowRange rows) {
   return {x.data + rows.begin * x.stride, rows.end - rows.begin, x.cols, x.stride};
 }
 
+Matrix columnsOf(const Matrix& x, int64_t first, int64_t cols) { return {x.data + first, x.rows, cols, x.stride}; }
+
 // Floats of each buffer of DecoderActivations, in the order of its members.
 struct ActivationSizes {
   int64_t residual, hidden, delta, wide, logits, logits_part;
@@ -42,8 +47,8 @@ struct ActivationSizes {
     hidden = max_rows * std::max(shape.hidden_size, heads);
     wide = std::max(max_rows * std::max(qkv, shape.hidden_size),
                     std::min(max_rows, kMlpRows) * 2 * shape.intermediate_size);
-    logits = last_stage ? logits_rows * shape.vocab_size : 0;
-    logits_part = last_stage && several_ranks ? logits_rows * shape.head_rows : 0;
+    logits = last_stage ? logits_rows * (shape.vocab_size + shape.added_tokens) : 0;
+    logits_part = last_stage && several_ranks ? logits_rows * (shape.head_rows + shape.added_tokens) : 0;
   }
 };
 }  // namespace
@@ -60,6 +65,8 @@ DecoderActivations::DecoderActivations(Backend& backend, const DecoderShape& sha
   logits_rows_ = logits_rows;
   logits_ = floats(sizes.logits);
   logits_part_ = floats(sizes.logits_part);
+  each_row_.resize(static_cast<size_t>(logits_rows));
+  std::iota(each_row_.begin(), each_row_.end(), 0);
 }
 
 int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bool last_stage, int64_t max_rows,
@@ -69,43 +76,14 @@ int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bo
          static_cast<int64_t>(sizeof(float));
 }
 
-// The adapter rows among `rows` as groups of one linear over these rows alone. Adapters without a module there leave no
-// group behind.
-std::span<const RowGroup> Decoder::groupsOf(const StepInput& input, int32_t layer, LinearId linear, RowRange rows,
-                                            LinearGroups& scratch) const {
-  scratch.groups.clear();
-  scratch.ranges.clear();
-  const bool all = rows.begin == 0 && rows.end == static_cast<int32_t>(input.tokens.size());
-  if (!all) {
-    size_t count = 0;
-    for (const AdapterRows& adapter : input.adapters) count += adapter.ranges.size();
-    scratch.ranges.reserve(count);  // the groups point into it
-  }
-  for (const AdapterRows& adapter : input.adapters) {
-    const AdapterLinear& own = adapter.adapter->ranks[static_cast<size_t>(links_.rank)]->at(layer, linear);
-    if (own.empty()) continue;
-    if (all) {
-      scratch.groups.push_back({adapter.ranges, own.parts, own.weight});
-      continue;
-    }
-    const size_t first = scratch.ranges.size();
-    for (const RowRange& range : adapter.ranges) {
-      const RowRange seen{std::max(range.begin, rows.begin) - rows.begin, std::min(range.end, rows.end) - rows.begin};
-      if (seen.begin < seen.end) scratch.ranges.push_back(seen);
-    }
-    if (scratch.ranges.size() > first)
-      scratch.groups.push_back({std::span(scratch.ranges).subspan(first), own.parts, own.weight});
-  }
-  return scratch.groups;
-}
-
 // Each rank holds the whole table, or some of its rows and gives zeros for the others, or some of its columns.
-void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, Backend& backend,
-                    StepContext& context, Stream stream) const {
+void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, AdapterGroups& adapters,
+                    Backend& backend, StepContext& context, Stream stream) const {
   const bool some_columns = weights_.embedding_cols < shape_.hidden_size;
   const Matrix part =
       some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols} : residual;
-  backend.embedding({.table = weights_.embedding, .tokens = input.tokens, .out = part, .groups = {}}, context, stream);
+  backend.embedding({.table = weights_.embedding, .tokens = input.tokens, .out = part, .groups = adapters.embedding()},
+                    context, stream);
   if (some_columns) {
     links_.tensor->allGatherColumns(part, residual, stream);
   } else if (weights_.embedding.vocab < shape_.vocab_size) {
@@ -126,19 +104,37 @@ void Decoder::sendToNextStage(const Matrix& residual, Stream stream) const {
   links_.pipeline->send(residual.data, residual.rows * residual.cols, links_.pipeline->rank() + 1, stream);
 }
 
-ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
+// The head's product is this rank's share of the model's vocabulary and then the tokens that adapters add, which every
+// rank has: the shares are gathered, and the rest is brought behind them.
+ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, int64_t width, RowRange rows,
+                                   const DecoderActivations& activations, AdapterGroups& adapters, Backend& backend,
                                    StepContext& context, Stream stream) const {
-  const Matrix logits = view(activations.logits_, normed.rows, shape_.vocab_size);
-  const Matrix part =
-      links_.tensor == nullptr ? logits : view(activations.logits_part_, normed.rows, weights_.lm_head.out);
-  backend.linear({.x = normed, .weight = weights_.lm_head, .y = part, .groups = {}}, context, stream);
-  if (links_.tensor != nullptr) links_.tensor->allGatherColumns(part, logits, stream);
+  const Matrix logits = view(activations.logits_, normed.rows, width);
+  const int64_t added = width - shape_.vocab_size;
+  const int64_t head = weights_.lm_head.out;
+  const Matrix part = links_.tensor == nullptr ? logits : view(activations.logits_part_, normed.rows, head + added);
+  backend.linear({.x = normed, .weight = weights_.lm_head, .y = part, .groups = adapters.head(rows)}, context, stream);
+  if (links_.tensor == nullptr) return logits;
+  links_.tensor->allGatherColumns(columnsOf(part, 0, head), columnsOf(logits, 0, shape_.vocab_size), stream);
+  if (added > 0) {
+    const std::span<const int32_t> each = activations.each_row_;
+    backend.gatherRows({.x = columnsOf(part, head, added),
+                        .rows = each.first(static_cast<size_t>(normed.rows)),
+                        .out = columnsOf(logits, shape_.vocab_size, added)},
+                       context, stream);
+  }
   return logits;
 }
 
 void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
-                  LinearGroups& groups, Backend& backend, StepContext& context, Stream stream,
+                  AdapterGroups& adapters, Backend& backend, StepContext& context, Stream stream,
                   const LogitsSink& sink) const {
+  adapters.begin(input, links_.rank);
+  const int64_t width = logitsWidth(input, shape_.vocab_size);
+  if (width > shape_.vocab_size + shape_.added_tokens) {
+    fail(ErrorCode::kInternal, "a step's adapters add {} tokens, more than the session's {}", width - shape_.vocab_size,
+         shape_.added_tokens);
+  }
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const int64_t heads_width = shape_.num_heads * shape_.head_size;
   const int64_t qkv_width = heads_width + 2 * shape_.num_kv_heads * shape_.head_size;
@@ -151,7 +147,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   const Matrix qkv = view(activations.wide_, rows, qkv_width);
 
   if (links_.firstStage()) {
-    embed(input, residual, delta, backend, context, stream);
+    embed(input, residual, delta, adapters, backend, context, stream);
   } else {
     receiveFromStageBefore(residual, stream);
   }
@@ -159,22 +155,28 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   // What a block adds to the residual is summed by the next norm; without one before the next block, by itself.
   ConstMatrix pending;
   const float* pending_bias = nullptr;
-  const auto sumPending = [&](const float* norm) -> ConstMatrix {
+  const auto sumPending = [&](const float* norm, int32_t layer, NormId id) -> ConstMatrix {
     if (norm == nullptr && pending.data == nullptr) return residual;
     backend.rmsNorm({.residual = residual,
                      .delta = pending,
                      .bias = pending_bias,
                      .weight = norm,
                      .epsilon = shape_.norm_epsilon,
-                     .y = norm == nullptr ? Matrix() : normed},
+                     .y = norm == nullptr ? Matrix() : normed,
+                     .groups = norm == nullptr ? std::span<const NormGroup>() : adapters.norm(layer, id)},
                     context, stream);
     return norm == nullptr ? residual : normed;
   };
   // A block's output, on all ranks, with a norm of its own where the layer has one.
-  const auto leaveBlock = [&](const float* bias, const float* norm) {
+  const auto leaveBlock = [&](const float* bias, const float* norm, int32_t layer, NormId id) {
     sumOverRanks(delta, stream);
     if (norm != nullptr) {
-      backend.rmsNorm({.residual = delta, .bias = bias, .weight = norm, .epsilon = shape_.norm_epsilon, .y = delta},
+      backend.rmsNorm({.residual = delta,
+                       .bias = bias,
+                       .weight = norm,
+                       .epsilon = shape_.norm_epsilon,
+                       .y = delta,
+                       .groups = adapters.norm(layer, id)},
                       context, stream);
       bias = nullptr;
     }
@@ -187,11 +189,10 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     const RowRange all{0, static_cast<int32_t>(rows)};
     const auto linear = [&](LinearId id, RowRange of, const ConstMatrix& x, const PackedWeight& weight,
                             const Matrix& y) {
-      backend.linear({.x = x, .weight = weight, .y = y, .groups = groupsOf(input, layer, id, of, groups)}, context,
-                     stream);
+      backend.linear({.x = x, .weight = weight, .y = y, .groups = adapters.linear(layer, id, of)}, context, stream);
     };
 
-    linear(LinearId::kQkv, all, sumPending(w.attention_norm), w.qkv, qkv);
+    linear(LinearId::kQkv, all, sumPending(w.attention_norm, layer, NormId::kAttention), w.qkv, qkv);
     backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
                       context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
@@ -201,9 +202,9 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
                        .out = attended},
                       context, stream);
     linear(LinearId::kDense, all, attended, w.dense, delta);
-    leaveBlock(w.dense_bias, w.attention_out_norm);
+    leaveBlock(w.dense_bias, w.attention_out_norm, layer, NormId::kAttentionOut);
 
-    const ConstMatrix mlp_input = sumPending(w.mlp_norm);
+    const ConstMatrix mlp_input = sumPending(w.mlp_norm, layer, NormId::kMlp);
     for (int64_t first = 0; first < rows; first += activations.mlp_rows_) {
       const RowRange slice{static_cast<int32_t>(first),
                            static_cast<int32_t>(std::min(rows, first + activations.mlp_rows_))};
@@ -217,11 +218,14 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
           context, stream);
       linear(LinearId::kProj, slice, gated, w.proj, rowsOf(delta, slice));
     }
-    leaveBlock(w.proj_bias, w.mlp_out_norm);
+    leaveBlock(w.proj_bias, w.mlp_out_norm, layer, NormId::kMlpOut);
   }
 
   if (!links_.lastStage()) {
-    sumPending(nullptr);
+    if (pending.data != nullptr) {
+      backend.rmsNorm({.residual = residual, .delta = pending, .bias = pending_bias, .y = {}, .groups = {}}, context,
+                      stream);
+    }
     sendToNextStage(residual, stream);
     return;
   }
@@ -240,12 +244,14 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
                    .bias = pending_bias,
                    .weight = weights_.final_norm,
                    .epsilon = shape_.norm_epsilon,
-                   .y = last_delta},
+                   .y = last_delta,
+                   .groups = adapters.finalNorm()},
                   context, stream);
   for (int64_t first = 0; first < wanted; first += activations.logits_rows_) {
     const int64_t rows_now = std::min(activations.logits_rows_, wanted - first);
     const ConstMatrix some(last_delta.data + first * last_delta.stride, rows_now, last_delta.cols, last_delta.stride);
-    sink(first, computeLogits(some, activations, backend, context, stream));
+    const RowRange range{static_cast<int32_t>(first), static_cast<int32_t>(first + rows_now)};
+    sink(first, computeLogits(some, width, range, activations, adapters, backend, context, stream));
   }
 }
 

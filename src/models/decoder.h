@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "kernels/backend.h"
+#include "models/adapter_groups.h"
 #include "models/layer_spec.h"
 #include "models/step_input.h"
 
@@ -40,8 +41,9 @@ struct DecoderWeights {
 };
 
 struct DecoderShape {
-  int64_t vocab_size = 0;  // of the model
-  int64_t head_rows = 0;   // of lm_head on this rank
+  int64_t vocab_size = 0;    // of the model
+  int64_t head_rows = 0;     // of lm_head on this rank
+  int64_t added_tokens = 0;  // that an adapter may have beyond the model's
   int64_t hidden_size = 0;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
@@ -78,14 +80,9 @@ class DecoderActivations {
   DeviceBuffer wide_;      // [rows, qkv width], then [mlp_rows, 2 * intermediate]
   int64_t mlp_rows_ = 0;   // rows that the MLP takes at a time
   int64_t logits_rows_ = 0;
-  DeviceBuffer logits_;       // [logits rows, vocab]
-  DeviceBuffer logits_part_;  // [logits rows, lm_head's rows]: what this rank adds to the logits, with several ranks
-};
-
-// The adapter rows of one linear; scratch that keeps its room from step to step.
-struct LinearGroups {
-  std::vector<RowGroup> groups;
-  std::vector<RowRange> ranges;  // of groups that see a slice of the step's rows
+  DeviceBuffer logits_;       // [logits rows, vocab and added tokens]
+  DeviceBuffer logits_part_;  // [logits rows, lm_head's rows and added tokens]: this rank's logits, with several ranks
+  std::vector<int32_t> each_row_;  // 0, 1, 2 and so on
 };
 
 class Decoder {
@@ -97,22 +94,23 @@ class Decoder {
   // Takes rows [first, first + logits.rows) of a step's logits, in device memory until it returns.
   using LogitsSink = std::function<void(int64_t first, const ConstMatrix& logits)>;
   // Runs one step, together with the other ranks. On every rank of the last stage the sink gets the logits of
-  // input.logits_rows, [.., vocab], in order and in as many pieces as the activations' room for logits asks for. kv:
-  // one per layer. context was prepared for the same input.
-  void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations, LinearGroups& groups,
-           Backend& backend, StepContext& context, Stream stream, const LogitsSink& sink) const;
+  // input.logits_rows, [.., logitsWidth(input, vocab)], in order and in as many pieces as the activations' room for
+  // logits asks for. kv: one per layer. context was prepared for the same input.
+  void run(const StepInput& input, std::span<const KvLayer> kv, DecoderActivations& activations,
+           AdapterGroups& adapters, Backend& backend, StepContext& context, Stream stream,
+           const LogitsSink& sink) const;
 
  private:
   // What ranks do for each other; with one rank, nothing.
-  void embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, Backend& backend,
-             StepContext& context, Stream stream) const;
+  void embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, AdapterGroups& adapters,
+             Backend& backend, StepContext& context, Stream stream) const;
   void sumOverRanks(const Matrix& x, Stream stream) const;
   void receiveFromStageBefore(const Matrix& residual, Stream stream) const;
   void sendToNextStage(const Matrix& residual, Stream stream) const;
-  ConstMatrix computeLogits(const ConstMatrix& normed, const DecoderActivations& activations, Backend& backend,
+  // rows: of the step's logits.
+  ConstMatrix computeLogits(const ConstMatrix& normed, int64_t width, RowRange rows,
+                            const DecoderActivations& activations, AdapterGroups& adapters, Backend& backend,
                             StepContext& context, Stream stream) const;
-  std::span<const RowGroup> groupsOf(const StepInput& input, int32_t layer, LinearId linear, RowRange rows,
-                                     LinearGroups& scratch) const;
 
   std::vector<LayerSpec> layers_;
   DecoderShape shape_;

@@ -62,6 +62,7 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
     : id(id_in),
       callback(std::move(callback_in)),
       lora(taskOf(request)),
+      composition(request.getLoraComposition()),
       position{request.getPriority(), id_in},
       deadline(deadlineOf(request)),
       client_id_(request.getClientId()),
@@ -92,8 +93,8 @@ RequestView ActiveRequest::view() const {
   view.generating = generating;
   view.was_paused = was_paused;
   view.adapter = adapter.number;
+  view.adapters = adapter.uses;
   view.adapter_ready = adapter.ready();
-  view.adapter_cost = adapter.parts != nullptr ? static_cast<int64_t>(adapter.parts->bytes) : 0;
   view.times_bypassed = times_bypassed;
   return view;
 }

@@ -29,12 +29,13 @@ class ActiveRequest {
   ActiveRequest(executor::IdType id, const executor::Request& request, executor::Executor::ResponseCallback callback,
                 int32_t max_seq_len);
 
-  const executor::IdType id;                            // of this sequence
-  const executor::Executor::ResponseCallback callback;  // null: the response is awaited
-  const std::optional<executor::LoraConfig> lora;       // the task id; its tensors are in lora_source
-  std::shared_ptr<const AdapterSource> lora_source;     // of the tensors, null without them
-  std::optional<Error> refusal;                         // what it is answered with at once
-  std::shared_ptr<SequenceGroup> group;                 // null: it is the only sequence of its request
+  const executor::IdType id;                              // of this sequence
+  const executor::Executor::ResponseCallback callback;    // null: the response is awaited
+  const std::optional<executor::LoraConfig> lora;         // the task id; its tensors are in lora_source
+  const std::vector<executor::WeightedLora> composition;  // of adapters, instead of one
+  std::shared_ptr<const AdapterSource> lora_source;       // of the tensors, null without them
+  std::optional<Error> refusal;                           // what it is answered with at once
+  std::shared_ptr<SequenceGroup> group;                   // null: it is the only sequence of its request
   int32_t sequence_index = 0;
   QueuePosition position;
   const std::optional<Clock::time_point> deadline;

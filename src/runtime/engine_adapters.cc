@@ -1,12 +1,9 @@
 #include "runtime/engine_adapters.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/pace.h"
+#include "base/file_reader.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/peft_files.h"
@@ -38,26 +35,11 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// Programs write an adapter's files one after another. Those of a directory that was rewritten since it was registered
-// are of one writing when none of them changed for a while.
-void waitUntilQuiet(const AdapterSource& source) {
-  constexpr std::chrono::nanoseconds kQuiet = std::chrono::seconds(1);
-  constexpr int kTries = 2;  // other adapters wait meanwhile
-  for (int i = 0; i < kTries; ++i) {
-    FileStamp newest;
-    newest.changed_ns = newestPeftChangeNs(source.directory);
-    if (newest.changed_ns == source.newest_change_ns) return;
-    const auto age = std::chrono::nanoseconds(std::max<int64_t>(0, ageNs(newest)));
-    if (age >= kQuiet) return;
-    std::this_thread::sleep_for(kQuiet - age);
-  }
-}
-
 }  // namespace
 
-EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run)
+EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace)
     : ranks_(ranks),
-      steps_run_(std::move(steps_run)),
+      pace_(std::move(pace)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
 Adapter EngineAdapters::read(const AdapterSource& source) const {
@@ -68,8 +50,9 @@ Adapter EngineAdapters::read(const AdapterSource& source) const {
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
 
-std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory) const {
-  Pace pace(PaceClock::ofThisThread(steps_run_));
+std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory,
+                                                                OnAdapterContent on_content) const {
+  Pace pace(pace_());
   const PaceScope scope(pace);
   auto source = std::make_shared<AdapterSource>();
   // A trailing slash would leave the adapter without a name.
@@ -79,27 +62,24 @@ std::shared_ptr<AdapterSource> EngineAdapters::peftSource(const std::filesystem:
   source->newest_change_ns = newestPeftChangeNs(source->directory);
   const Adapter adapter = read(*source);
   source->content_hash = adapter.content_hash;
+  if (on_content) on_content(adapter.content_hash);
+  source->on_content = std::move(on_content);
   source->bytes = ranks_.preparedBytes(adapter);
+  source->elements = adapterElements(adapter);
   return source;
 }
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
-  Pace pace(PaceClock::ofThisThread(steps_run_));
+  Pace pace(pace_());
   const PaceScope scope(pace);
-  if (source.reloadable()) waitUntilQuiet(source);
+  if (source.reloadable()) {
+    const int64_t newest = newestPeftChangeNs(source.directory);
+    const auto wait = quietIn(newest);
+    if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
+  }
   const Adapter adapter = read(source);
-  if (source.reloadable() && adapter.content_hash != source.content_hash && source.on_changed) {
-    source.on_changed(adapter.content_hash);
-  }
+  if (source.on_content && adapter.content_hash != source.content_hash) source.on_content(adapter.content_hash);
   return ranks_.prepareAdapter(adapter);
-}
-
-int64_t widestModuleLayerBytes(const Engine& engine) {
-  int64_t widest = 0;
-  for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
-    for (const LoraTarget& target : row.lora_targets) widest = std::max(widest, target.rows + row.shape.back());
-  }
-  return widest * static_cast<int64_t>(dtypeSize(engine.config().dtype));
 }
 
 }  // namespace chorus

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/pace.h"
 #include "checkpoint/weight_table.h"
 #include "engine/rank_group.h"
 #include "runtime/adapter_cache/adapter_source.h"
@@ -15,25 +16,22 @@ namespace chorus {
 // outlive it.
 class EngineAdapters {
  public:
-  // steps_run: whether a step runs now; called from any thread.
-  EngineAdapters(const RankGroup& ranks, std::function<bool()> steps_run);
+  // pace: the clock of the thread that calls it, for each load; called from any thread.
+  EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace);
 
-  // Reads and checks a PEFT directory. Throws Error that names what is wrong.
-  std::shared_ptr<AdapterSource> peftSource(const std::filesystem::path& directory) const;
+  // Reads and checks a PEFT directory. Throws Error that names what is wrong, and what on_content throws.
+  std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
+                                                  OnAdapterContent on_content = nullptr) const;
   // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the
-  // parts' content_hash says what they are. Throws Error.
+  // parts' content_hash says what they are. Throws Error, and AdapterUnsettled while it is being rewritten.
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
   Adapter read(const AdapterSource& source) const;
 
   const RankGroup& ranks_;
-  std::function<bool()> steps_run_;
+  std::function<PaceClock()> pace_;
   WeightTable table_;
 };
-
-// Bytes of a rank-1 module of the widest kind on one layer: PeftCacheConfig's unit of numHostModuleLayer and
-// numDeviceModuleLayer.
-int64_t widestModuleLayerBytes(const Engine& engine);
 
 }  // namespace chorus

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/rank_group.h"
+#include "runtime/adapter_cache/adapter_sizing.h"
 #include "runtime/config_checks.h"
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
@@ -16,8 +17,6 @@
 
 namespace chorus::executor {
 namespace {
-
-constexpr int64_t kDefaultHostCacheSize = int64_t{1} << 30;
 
 // A limit of the engine, or a lower one that the configuration asks for.
 SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field, const char* flag) {
@@ -123,7 +122,9 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] { return steps.running(); });
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
+      return PaceClock::ofThisThread([&steps] { return steps.running(); });
+    });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
@@ -136,37 +137,17 @@ class Executor::Impl {
   const MemoryPlan& memory() const { return memory_; }
 
  private:
-  // On the CPU the packed form in the host cache is what steps read: a device slot is a counted reference to
-  // it, so unless asked for less the device level holds all that the host level does.
-  static void sizeAdapterCache(const PeftCacheConfig& peft, const Engine& engine, int64_t free_bytes,
-                               CoreOptions& options) {
-    if (peft.getNumPutWorkers() <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
-    if (peft.getNumHostModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-    if (peft.getNumDeviceModuleLayer() < 0)
-      fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
-    if (peft.getDeviceCachePercent() && !(*peft.getDeviceCachePercent() > 0 && *peft.getDeviceCachePercent() <= 1)) {
-      fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *peft.getDeviceCachePercent());
-    }
-    const int64_t unit = widestModuleLayerBytes(engine);
-    options.adapter_workers = peft.getNumPutWorkers();
-    options.adapter_cache_bytes = peft.getNumHostModuleLayer() > 0 ? peft.getNumHostModuleLayer() * unit
-                                  : peft.getHostCacheSize()        ? static_cast<int64_t>(*peft.getHostCacheSize())
-                                                                   : std::min(kDefaultHostCacheSize, free_bytes / 4);
-    int64_t& device = options.scheduler.adapter_budget;
-    device = options.adapter_cache_bytes;
-    if (peft.getNumDeviceModuleLayer() > 0)
-      device = std::min(device, peft.getNumDeviceModuleLayer() * unit);
-    else if (peft.getDeviceCachePercent()) {
-      device = std::min(device, static_cast<int64_t>(static_cast<double>(free_bytes) * *peft.getDeviceCachePercent()));
-    }
-  }
-
   // Adapters first, then what a step needs, then the KV cache's share of the rest.
   void sizeCaches(const ExecutorConfig& config, std::span<const std::shared_ptr<const Engine>> engines,
                   SessionOptions& session, CoreOptions& options) {
     const Engine& engine = *engines.front();
     const auto free_bytes = static_cast<int64_t>(availableMemory());
-    sizeAdapterCache(config.getPeftCacheConfig().value_or(PeftCacheConfig()), engine, free_bytes, options);
+    const PeftCacheConfig peft = config.getPeftCacheConfig().value_or(PeftCacheConfig());
+    const int64_t free_for_caches = free_bytes - planMemory(engines, session, 0, free_bytes).total();
+    const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_caches);
+    options.adapter_host_capacity = adapters.host;
+    options.scheduler.adapter_budget = adapters.device;
+    options.adapter_workers = peft.getNumPutWorkers();
     KvBudget budget;
     budget.block_bytes = Session::kvBlockBytes(engine.config(), options.scheduler.tokens_per_block);
     budget.tokens_per_block = options.scheduler.tokens_per_block;
@@ -174,10 +155,10 @@ class Executor::Impl {
     budget.max_seq_len = options.requests.max_seq_len;
     budget.max_tokens = config.getKvCacheConfig().getMaxTokens();
     budget.fraction = config.getKvCacheConfig().getFreeGpuMemoryFraction();
-    budget.free_bytes = free_bytes - planMemory(engines, session, options.adapter_cache_bytes, free_bytes).total();
+    budget.free_bytes = free_bytes - planMemory(engines, session, adapters.host.bytes, free_bytes).total();
     options.scheduler.kv_blocks = kvBlocks(budget);
     session.kv_blocks = options.scheduler.kv_blocks;
-    memory_ = planMemory(engines, session, options.adapter_cache_bytes, free_bytes);
+    memory_ = planMemory(engines, session, adapters.host.bytes, free_bytes);
     options.kv_block_bytes = budget.block_bytes;
   }
 
@@ -248,8 +229,9 @@ std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return 
 
 std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
-void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory));
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
+                               AdapterContentCallback onContent) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }
@@ -265,5 +247,6 @@ MemoryUse Executor::getMemoryUse() const {
 }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
+AdapterCacheStats Executor::getAdapterCacheStats() const { return impl_->core().adapterCacheStats(); }
 
 }  // namespace chorus::executor

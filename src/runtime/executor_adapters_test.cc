@@ -83,7 +83,7 @@ TEST_F(ExecutorAdaptersTest, TensorsAreCachedUnderTheirTask) {
 
 TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
   options.adapter_element_bytes = 1;
-  options.adapter_cache_bytes = 2;
+  setAdapterRoom(2);
   start();
   answer(withTensors({1}, 1, 1, 1));
   answer(withTensors({1}, 1, 2, 2));
@@ -94,7 +94,7 @@ TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
 }
 
 TEST_F(ExecutorAdaptersTest, DirectoriesAreLoadedAgainAfterEviction) {
-  options.adapter_cache_bytes = 2;
+  setAdapterRoom(2);
   start();
   for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}", id)));
   for (int round = 0; round < 3; ++round) {
@@ -160,7 +160,7 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
   before_step = [&](int step, const StepInput&) {
     if (step == 0) gate.pass();
   };
-  options.adapter_cache_bytes = options.scheduler.adapter_budget = 10;
+  setAdapterRoom(10);
   start();
   core->registerAdapter(1, fakeSource("most-8"));
   core->registerAdapter(2, fakeSource("some-5"));
@@ -199,7 +199,7 @@ TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   before_step = [&](int step, const StepInput&) {
     if (step == 0) gate.pass();
   };
-  options.adapter_cache_bytes = options.scheduler.adapter_budget = 4;
+  setAdapterRoom(4);
   options.scheduler.max_bypasses = 8;
   start();
   for (uint64_t id = 1; id <= 3; ++id) core->registerAdapter(id, fakeSource(fmt::format("small{}", id)));

@@ -96,8 +96,6 @@ void ExecutorCore::countBlocks() {
   if (looked_for > 0) {
     kv_stats_.cacheHitRate = static_cast<float>(kv_stats_.reusedBlocks) / static_cast<float>(looked_for);
   }
-  const std::lock_guard lock(stats_mutex_);
-  published_kv_stats_ = kv_stats_;
 }
 
 }  // namespace chorus

@@ -31,7 +31,8 @@ std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, 
   auto source = std::make_shared<AdapterSource>();
   source->weights = ownTensor(*lora.getWeights());
   source->config = ownTensor(*lora.getConfig());
-  source->bytes = static_cast<int64_t>(lora.getWeights()->getSize()) * element_bytes;
+  source->elements = static_cast<int64_t>(lora.getWeights()->getSize());
+  source->bytes = source->elements * element_bytes;
   Sha256 hash;
   hashTensor(hash, *source->weights);
   hashTensor(hash, *source->config);
@@ -50,12 +51,15 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
-      adapters_(std::make_unique<AdapterStore>(options.adapter_cache_bytes, std::move(load), options.adapter_workers,
-                                               [this] { ring(); })) {
+      adapters_(std::make_unique<AdapterStore>(
+          AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
+          options.adapter_workers, [this] { ring(); })) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   candidates_.reserve(free_slots_.size() + kLookahead);
   views_.reserve(free_slots_.size() + kLookahead);
+  adapters_->cache().observe(options.adapter_observer);
   countBlocks();
+  publishStats();
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -167,6 +171,11 @@ executor::KvCacheStats ExecutorCore::kvCacheStats() const {
   return published_kv_stats_;
 }
 
+executor::AdapterCacheStats ExecutorCore::adapterCacheStats() const {
+  const std::lock_guard lock(stats_mutex_);
+  return published_adapter_stats_;
+}
+
 void ExecutorCore::loop() {
   while (waitForWork()) {
     takeInbox();
@@ -177,11 +186,13 @@ void ExecutorCore::loop() {
     plan();
     idle_ = !runStep();
     countBlocks();
+    publishStats();
     deliver();
   }
   takeInbox();
   endAll();
   countBlocks();
+  publishStats();
   deliver();
   responses_.close();
 }
@@ -221,9 +232,10 @@ void ExecutorCore::takeInbox() {
 
 void ExecutorCore::admit(RequestPtr request) {
   not_begun_.insert(request->id);
-  if (!request->refusal && request->lora) {
+  if (!request->refusal && (request->lora || !request->composition.empty())) {
     try {
-      request->adapter = adapters_->ticket(*request->lora, std::move(request->lora_source));
+      request->adapter = request->lora ? adapters_->ticket(*request->lora, std::move(request->lora_source))
+                                       : adapters_->ticket(request->composition);
       claims_changed_ = true;
     } catch (const std::exception& error) {
       request->refusal.emplace(errorCodeOf(error), error.what());
@@ -253,19 +265,8 @@ void ExecutorCore::cancelNow(IdType id) {
 void ExecutorCore::takeLoadedAdapters() {
   for (const auto& load : adapters_->takeLoaded()) {
     claims_changed_ = true;
-    std::vector<ActiveRequest*> failed;
-    for (const auto& [_, request] : waiting_) {
-      AdapterTicket& ticket = request->adapter;
-      if (!ticket.claimed || ticket.key != load.key || ticket.parts != nullptr) continue;
-      ticket.parts = load.parts;
-      ticket.source.reset();
-      if (load.parts == nullptr) failed.push_back(request.get());
-    }
-    if (!failed.empty()) log::warn("{}", load.error);
-    for (ActiveRequest* request : failed) {
-      adapters_->drop(request->adapter);
-      end(*request, request->errorResponse(load.error_code, load.error));
-    }
+    if (load.parts == nullptr) log::warn("{}", load.error);
+    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(load, request.adapter); });
   }
 }
 
@@ -297,19 +298,23 @@ void ExecutorCore::claimAdapters() {
   if (!claims_changed_) return;
   claims_changed_ = false;
   adapters_->beginClaims();
-  std::vector<std::pair<ActiveRequest*, Error>> impossible;
   size_t seen = 0;
+  endThoseWhoFail([&](ActiveRequest& request) {
+    if (++seen <= kLookahead)
+      adapters_->claim(request.adapter, request.times_bypassed, options_.scheduler.max_bypasses);
+  });
+}
+
+void ExecutorCore::endThoseWhoFail(const std::function<void(ActiveRequest&)>& act) {
+  std::vector<std::pair<ActiveRequest*, Error>> failed;
   for (const auto& [_, request] : waiting_) {
-    if (++seen > kLookahead) break;
     try {
-      adapters_->claim(request->adapter, request->times_bypassed, options_.scheduler.max_bypasses);
+      act(*request);
     } catch (const std::exception& error) {
-      impossible.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
+      failed.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
     }
   }
-  for (const auto& [request, error] : impossible) {
-    end(*request, request->errorResponse(error.code(), error.what()));
-  }
+  for (const auto& [request, error] : failed) end(*request, request->errorResponse(error.code(), error.what()));
 }
 
 void ExecutorCore::endAll() {
@@ -350,7 +355,7 @@ void ExecutorCore::releaseResources(ActiveRequest& request) {
     free_slots_.push_back(request.slot);
     request.slot = -1;
   }
-  if (request.adapter.used) {
+  if (request.adapter.number != 0) {
     adapters_->release(request.adapter);
     claims_changed_ = true;
   }

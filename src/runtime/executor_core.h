@@ -38,11 +38,12 @@ struct CoreOptions {
   bool static_batching = false;  // how statistics are told
   std::optional<executor::LogitsPostProcessorConfig> logits_post_processors;
   int sampler_threads = 1;
-  int64_t adapter_cache_bytes = 0;
+  AdapterSize adapter_host_capacity;  // the device level's is the scheduler's adapter_budget
   int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
   int adapter_workers = 1;
-  bool block_reuse = true;     // between requests
-  int64_t kv_block_bytes = 0;  // of one block over all layers, for statistics
+  std::function<void(const AdapterCacheEvent&)> adapter_observer;  // on the step thread; empty: nobody
+  bool block_reuse = true;                                         // between requests
+  int64_t kv_block_bytes = 0;                                      // of one block over all layers, for statistics
 };
 
 class ExecutorCore {
@@ -67,6 +68,7 @@ class ExecutorCore {
   std::deque<executor::IterationStats> takeStats();
   std::deque<executor::RequestStatsPerIteration> takeRequestStats();
   executor::KvCacheStats kvCacheStats() const;
+  executor::AdapterCacheStats adapterCacheStats() const;
   const CoreOptions& options() const { return options_; }
 
  private:
@@ -97,6 +99,8 @@ class ExecutorCore {
   void endOverdue();
   void endFailedGroups();
   void claimAdapters();
+  // Calls act for the waiting requests, in queue order, and ends those for whom it throws.
+  void endThoseWhoFail(const std::function<void(ActiveRequest&)>& act);
   void endAll();
   // executor_step.cc: one step.
   void plan();
@@ -117,6 +121,7 @@ class ExecutorCore {
   void written(ActiveRequest& request);
   void countBlocks();
   // executor_statistics.cc: what is counted of a step.
+  void publishStats();
   void joinStep(Clock::time_point begin);
   void beginStats();
   void endStats(Clock::time_point begin);
@@ -147,6 +152,7 @@ class ExecutorCore {
   std::deque<executor::IterationStats> stats_;
   std::deque<executor::RequestStatsPerIteration> request_stats_;
   executor::KvCacheStats published_kv_stats_;
+  executor::AdapterCacheStats published_adapter_stats_;
 
   // Owned by the step thread.
   BlockManager blocks_;

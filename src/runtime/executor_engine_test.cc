@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "base/error_of.h"
+#include "engine/adapter_limits.h"
+#include "engine/rank_group.h"
+#include "runtime/adapter_cache/adapter_sizing.h"
 #include "runtime/testing/engine_fixture.h"
 
 namespace chorus::executor {
@@ -52,6 +55,73 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
   adapters.setDeviceCachePercent(1.5f);
   config.setPeftCacheConfig(adapters);
   EXPECT_THAT(refusal(config), HasSubstr("deviceCachePercent"));
+}
+
+// Levels that hold no adapter of the engine's largest size, 64 ranks on all seven linears of 4 layers here, are refused
+// with TensorRT-LLM's text, in what the level is sized in.
+TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
+  const auto refusalOf = [](const std::function<void(PeftCacheConfig&)>& set) {
+    ExecutorConfig config = small();
+    PeftCacheConfig peft;
+    set(peft);
+    config.setPeftCacheConfig(peft);
+    return refusal(config);
+  };
+  const auto engine = Engine::load(directory_ / "lora");
+  const AdapterSizing sizing(*engine);
+  const AdapterSize largest = sizing.fullAdapter(64);
+  const std::string text = "Not enough space allocated to {} LoRA cache to hold 1 max sized LoRA {} < {}";
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setHostCacheSize(largest.bytes - 1); }),
+            fmt::format(fmt::runtime(text), "host", largest.bytes - 1, largest.bytes));
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setHostCacheSize(largest.bytes); }), "");
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(1); }),
+            fmt::format(fmt::runtime(text), "host", sizing.widestModuleElements(), largest.elements));
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumDeviceModuleLayer(1); }),
+            fmt::format(fmt::runtime(text), "device", sizing.widestModuleElements(), largest.elements));
+  EXPECT_THAT(refusalOf([](auto& peft) { peft.setDeviceCachePercent(1e-12f); }),
+              HasSubstr("Not enough space allocated to device LoRA cache to hold 1 max sized LoRA"));
+  const auto module_layers =
+      static_cast<SizeType32>((largest.elements + sizing.widestModuleElements() - 1) / sizing.widestModuleElements());
+  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(module_layers);
+              peft.setNumDeviceModuleLayer(module_layers); }), "");
+  EXPECT_EQ(refusalOf([](auto& peft) { peft.setMaxHostAdapters(1);
+              peft.setMaxDeviceAdapters(1); }), "");
+  // A smaller largest adapter needs less.
+  EXPECT_EQ(refusalOf([&](auto& peft) {
+              peft.setMaxAdapterSize(16);
+              peft.setHostCacheSize(sizing.fullAdapter(16).bytes);
+            }),
+            "");
+  EXPECT_THAT(refusalOf([](auto& peft) { peft.setMaxHostAdapters(0); }), HasSubstr("maxHostAdapters 0"));
+}
+
+// What the formula says of a full adapter is what packing takes.
+TEST_F(ExecutorEngineTest, FullAdaptersAreSizedAsTheyArePacked) {
+  const auto engine = Engine::load(directory_ / "lora");
+  const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});
+  const auto table = engine->architecture().weightTable(engine->config());
+  const Adapter adapter =
+      readPeftAdapter(kModel / "adapters" / "all_r8_bf16", "adapter", {engine->config(), table, 64});
+  const AdapterSizing sizing(*engine);
+  EXPECT_EQ(sizing.fullAdapter(8), (AdapterSize{ranks.preparedBytes(adapter), adapterElements(adapter)}));
+  const auto prepared = ranks.prepareAdapter(adapter);
+  EXPECT_EQ(static_cast<int64_t>(prepared->bytes), sizing.fullAdapter(8).bytes);
+  EXPECT_EQ(prepared->elements, sizing.fullAdapter(8).elements);
+}
+
+// As NIM has it: room for 8 adapters of rank 64 is room for 32 of rank 16 and 64 of rank 8, on all modules or few.
+TEST_F(ExecutorEngineTest, RoomForLargeAdaptersHoldsManySmallOnes) {
+  const auto engine = Engine::load(directory_ / "lora");
+  const AdapterSizing sizing(*engine);
+  PeftCacheConfig peft;
+  peft.setMaxHostAdapters(8);
+  const AdapterSize host = adapterCapacity(peft, *engine, 0).host;
+  for (const int32_t rank : {64, 16, 8}) {
+    const AdapterSize one = sizing.fullAdapter(rank);
+    const int64_t fit = 8 * 64 / rank;
+    EXPECT_TRUE((AdapterSize{fit * one.bytes, fit * one.elements}.within(host))) << rank;
+    EXPECT_FALSE((AdapterSize{fit * one.bytes, (fit + 1) * one.elements}.within(host))) << rank;
+  }
 }
 
 // The scale is a power of two, so that folding it into B changes no bit.

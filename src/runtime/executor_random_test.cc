@@ -34,7 +34,8 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     scheduler.max_batch_size = pick(1, 16);
     scheduler.max_num_tokens = pick(scheduler.chunked_context ? 16 : 40, 60);
     scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block * pick(1, 4);
-    options.adapter_cache_bytes = scheduler.adapter_budget = pick(2, 6);
+    const int host_room = pick(2, 6);
+    setAdapterRoom(host_room, pick(2, host_room));
     scheduler.max_bypasses = pick(0, 10);
     options.block_reuse = pick(0, 3) != 0;
     start();

@@ -44,8 +44,9 @@ void ExecutorCore::beginStats() {
   for (const auto& planned : plan_.sequences) {
     (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
     if (planned.context) stats.numCtxTokens += planned.num_tokens;
-    const uint64_t adapter = views_[static_cast<size_t>(planned.request_index)].adapter;
-    if (adapter != 0) adapters.push_back(adapter);
+    for (const AdapterUse& use : views_[static_cast<size_t>(planned.request_index)].adapters) {
+      adapters.push_back(use.number);
+    }
   }
   std::sort(adapters.begin(), adapters.end());
   stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
@@ -63,7 +64,15 @@ void ExecutorCore::beginStats() {
                                    stats.numGenRequests > 0 ? 1.0f : 0.0f};
   }
   countBlocks();
+  publishStats();
   stats.kvCacheStats = kv_stats_;
+}
+
+void ExecutorCore::publishStats() {
+  const auto adapters = adapters_->stats();
+  const std::lock_guard lock(stats_mutex_);
+  published_kv_stats_ = kv_stats_;
+  published_adapter_stats_ = adapters;
 }
 
 void ExecutorCore::endStats(Clock::time_point begin) {

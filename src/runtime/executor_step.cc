@@ -38,11 +38,12 @@ void ExecutorCore::applyPlan() {
     if (!candidates_[i]->adapter.no_room) continue;
     candidates_[i]->times_bypassed +=
         static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
-          return static_cast<size_t>(started) > i && at(started)->adapter.used;
+          return static_cast<size_t>(started) > i && at(started)->adapter.used();
         }));
   }
   for (const int32_t i : plan_.started) {
     ActiveRequest* request = at(i);
+    adapters_->ensure(request->adapter);
     start(*request);
     auto node = waiting_.extract(request->position);
     running_.push_back(std::move(node.mapped()));
@@ -51,6 +52,7 @@ void ExecutorCore::applyPlan() {
 }
 
 void ExecutorCore::pause(ActiveRequest* request) {
+  adapters_->leave(request->adapter);
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
   request->pause(iterations_);

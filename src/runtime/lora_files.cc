@@ -1,7 +1,8 @@
 #include "runtime/lora_files.h"
 
+#include "base/cpu_features.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file_reader.h"
 #include "convert/lora_convert.h"
 #include "formats/npy.h"
 
@@ -23,8 +24,7 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
   }
 }
 
-executor::Tensor readTensor(const std::filesystem::path& path) {
-  const MappedFile file(path);
+executor::Tensor tensorOf(const FileContents& file, const std::filesystem::path& path) {
   const NpyArray array = parseNpy(file.bytes(), path.string());
   return executor::Tensor::copyOf(typeOf(array.dtype, path), array.data.data(), array.shape);
 }
@@ -35,7 +35,12 @@ bool holdsLoraFiles(const std::filesystem::path& dir) {
 }
 
 LoraTensors readLoraFiles(const std::filesystem::path& dir) {
-  return {readTensor(dir / kLoraWeightsFile), readTensor(dir / kLoraConfigFile)};
+  const auto weights_path = dir / kLoraWeightsFile, config_path = dir / kLoraConfigFile;
+  const auto [weights, config] = readUnchanged(dir.string(), [&](FileReader& files) {
+    const size_t most = availableMemory();
+    return std::pair(files.read(weights_path, most), files.read(config_path, most));
+  });
+  return {tensorOf(*weights, weights_path), tensorOf(*config, config_path)};
 }
 
 }  // namespace chorus

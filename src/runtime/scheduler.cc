@@ -93,13 +93,10 @@ class Pass {
     for (const auto& sequence : plan_.sequences) {
       if (sequence.context) tokens -= 1;
     }
-    int64_t adapter_cost = 0;
+    AdapterSize adapters;
     for (int32_t i = 0; i < last_running_; ++i) {
       computes(at(i));
-      if (takesRoom(at(i))) {
-        adapters_.push_back(at(i).adapter);
-        adapter_cost += at(i).adapter_cost;
-      }
+      adapters += takeAdapters(at(i));
     }
     int32_t running = last_running_;
     bool adapters_wait = false;  // for a request that was overtaken often enough
@@ -107,8 +104,8 @@ class Pass {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
-      const bool new_adapter = takesRoom(r);
-      if (new_adapter && adapter_cost + r.adapter_cost > limits_.adapter_budget) {
+      const AdapterSize new_adapters = adaptersLacking(r);
+      if (new_adapters != AdapterSize() && !(adapters + new_adapters).within(limits_.adapter_budget)) {
         adapters_wait = r.times_bypassed >= limits_.max_bypasses;
         skipped_.push_back(i);
         continue;
@@ -117,18 +114,31 @@ class Pass {
       if (need > free_blocks_) break;
       free_blocks_ -= need;
       computes(r);
-      if (new_adapter) {
-        adapters_.push_back(r.adapter);
-        adapter_cost += r.adapter_cost;
-      }
+      adapters += takeAdapters(r);
       ++running;
       --tokens;
       plan_.sequences.push_back({i, 0, true, false});
     }
   }
 
-  bool takesRoom(const RequestView& r) const {
-    return r.adapter != 0 && std::find(adapters_.begin(), adapters_.end(), r.adapter) == adapters_.end();
+  bool takesRoom(const AdapterUse& use) const {
+    return std::find(adapters_.begin(), adapters_.end(), use.number) == adapters_.end();
+  }
+  AdapterSize adaptersLacking(const RequestView& r) const {
+    AdapterSize size;
+    for (const AdapterUse& use : r.adapters) {
+      if (takesRoom(use)) size += use.size;
+    }
+    return size;
+  }
+  AdapterSize takeAdapters(const RequestView& r) {
+    AdapterSize size;
+    for (const AdapterUse& use : r.adapters) {
+      if (!takesRoom(use)) continue;
+      adapters_.push_back(use.number);
+      size += use.size;
+    }
+    return size;
   }
 
   void computes(const RequestView& r) {

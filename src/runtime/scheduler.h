@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "chorus/types.h"
+#include "runtime/adapter_cache/adapter_size.h"
 
 namespace chorus {
 
@@ -22,8 +23,14 @@ struct SchedulerLimits {
   int32_t max_num_tokens = 1;  // rows of a step; at least tokens_per_block where a context can need chunks
   int32_t tokens_per_block = 1;
   int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end alone
-  int64_t adapter_budget = 0;  // cost that the distinct adapters of running requests may reach
+  AdapterSize adapter_budget;  // what the distinct adapters of running requests may take
   int32_t max_bypasses = 64;   // steps in which later adapters overtake one that does not fit, before they wait
+};
+
+// An adapter of a request.
+struct AdapterUse {
+  uint64_t number = 0;  // equal numbers are one adapter
+  AdapterSize size;
 };
 
 // A request as the scheduler sees it.
@@ -39,9 +46,9 @@ struct RequestView {
   bool running = false;         // was started and not paused
   bool generating = false;      // its context is done: one token a step
   bool was_paused = false;      // recomputes a context that may have outgrown max_num_tokens: always chunkable
-  uint64_t adapter = 0;         // 0: none; equal numbers are one adapter
+  uint64_t adapter = 0;         // what its rows run with; 0: the base alone; equal numbers are neighbours in a step
+  std::span<const AdapterUse> adapters;  // that this takes, distinct; several make up a composition
   bool adapter_ready = true;
-  int64_t adapter_cost = 0;
   int32_t times_bypassed = 0;
 };
 
@@ -61,7 +68,7 @@ struct SchedulerPlan {
 
   // Memory of schedule() itself.
   struct Scratch {
-    std::vector<uint64_t> adapters;   // of those that run
+    std::vector<uint64_t> adapters;   // of those that run, distinct
     std::vector<uint64_t> computing;  // next blocks of contexts that run
     std::vector<int32_t> skipped;     // waiting ones without adapter room
   } scratch;

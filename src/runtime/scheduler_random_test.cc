@@ -45,7 +45,7 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   const int32_t least = limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
   limits.max_num_tokens = random.between(least, least + 40);
   load.adapters = random.chance(60) ? random.between(1, 6) : 0;
-  limits.adapter_budget = random.between(3, 9);
+  limits.adapter_budget = {random.between(3, 9), AdapterSize::kUnlimited};
   limits.max_bypasses = random.between(0, 20);
   load.requests = random.between(1, 40);
   load.priorities = random.chance(30);
@@ -65,8 +65,14 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
     r.common = random.between(1, r.prompt);
   }
   if (load.adapters > 0 && random.chance(70)) {
-    r.adapter = static_cast<uint64_t>(random.between(1, load.adapters));
-    r.adapter_cost = 1 + static_cast<int64_t>(r.adapter) % 3;
+    // At most two, so that they fit the least budget.
+    const auto adapter = static_cast<uint64_t>(random.between(1, load.adapters));
+    r.adapters.push_back({adapter, {1 + static_cast<int64_t>(adapter) % 3, 0}});
+    const uint64_t other = adapter % static_cast<uint64_t>(load.adapters) + 1;
+    const int64_t other_size = 1 + static_cast<int64_t>(other) % 3;
+    if (other != adapter && random.chance(30) && r.adapters[0].size.bytes + other_size <= 3) {
+      r.adapters.push_back({other, {other_size, 0}});
+    }
     r.adapter_ready = random.chance(60);
   }
   return r;
@@ -125,15 +131,14 @@ TEST(SchedulerRandom, ALargeAdapterIsNotStarved) {
   simulation.limits.max_num_tokens = 64;
   simulation.limits.tokens_per_block = 4;
   simulation.limits.kv_blocks = 64;
-  simulation.limits.adapter_budget = 4;
+  simulation.limits.adapter_budget = {4, AdapterSize::kUnlimited};
   simulation.limits.max_bypasses = 8;
   const auto request = [](std::string name, int32_t new_tokens, uint64_t adapter, int64_t cost) {
     SimulatedRequest r;
     r.name = std::move(name);
     r.prompt = 3;
     r.new_tokens = new_tokens;
-    r.adapter = adapter;
-    r.adapter_cost = cost;
+    r.adapters = {{adapter, {cost, 0}}};
     return r;
   };
   for (int i = 0; i < 200; ++i) {

@@ -39,7 +39,7 @@ void configure(SchedulerSimulation& simulation, const ScenarioLine& line) {
     else if (key == "reuse")
       simulation.reuse = value == "on";
     else if (key == "adapter_budget")
-      limits.adapter_budget = std::stoi(value);
+      limits.adapter_budget = {std::stoi(value), AdapterSize::kUnlimited};
     else if (key == "max_bypasses")
       limits.max_bypasses = std::stoi(value);
     else
@@ -55,8 +55,9 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
     request.new_tokens = line.numberOf("new", 1);
     request.stop_after = line.numberOf("stops_after", 0);
     request.position.priority = std::stof(line.value("priority", "0.5"));
-    request.adapter = static_cast<uint64_t>(line.numberOf("adapter", 0));
-    request.adapter_cost = line.numberOf("cost", request.adapter != 0 ? 1 : 0);
+    std::istringstream adapters(line.value("adapter", ""));
+    for (std::string id; std::getline(adapters, id, '+');)
+      request.adapters.push_back({std::stoull(id), {line.numberOf("cost", 1), 0}});
     request.adapter_ready = line.value("loaded", "yes") == "yes";
     request.family = line.numberOf("family", 0);
     request.common = line.numberOf("common", 0);

@@ -25,7 +25,8 @@ struct ServeOptions {
   std::optional<int32_t> groupSize;  // of quantize; default: see served_engine.cc
   std::optional<int32_t> maxSeqLen;
   int32_t maxLoraRank = 64;
-  std::string cacheDirectory;  // empty: defaultCacheDirectory()
+  std::optional<int32_t> maxCpuLoras, maxGpuLoras;  // of the largest rank
+  std::string cacheDirectory;                       // empty: defaultCacheDirectory()
   // Of that engine, or lower limits for a given one.
   std::optional<int32_t> maxBatchSize;
   std::optional<int32_t> maxNumTokens;

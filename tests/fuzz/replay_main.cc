@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+#include "mutate_bytes.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
@@ -37,40 +39,6 @@ void runOne(const Bytes& bytes) {
   std::copy(bytes.begin(), bytes.end(), exact.get());
   LLVMFuzzerTestOneInput(exact.get(), bytes.size());
 }
-
-Bytes mutate(const Bytes& original, std::mt19937_64& rng) {
-  Bytes bytes = original;
-  const int edits = 1 + static_cast<int>(rng() % 8);
-  for (int i = 0; i < edits; ++i) {
-    const size_t at = bytes.empty() ? 0 : rng() % bytes.size();
-    switch (rng() % 6) {
-      case 0:
-        if (!bytes.empty()) bytes[at] = static_cast<uint8_t>(rng());
-        break;
-      case 1:
-        if (!bytes.empty()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
-        break;
-      case 2:
-        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(rng()));
-        break;
-      case 3:
-        if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
-        break;
-      case 4:
-        if (rng() % 8 == 0) bytes.resize(at);
-        break;
-      case 5: {  // copy a short run elsewhere: doubles keys, shifts structure
-        const size_t length = std::min<size_t>(1 + rng() % 16, bytes.size() - at);
-        const Bytes run(bytes.begin() + static_cast<std::ptrdiff_t>(at),
-                        bytes.begin() + static_cast<std::ptrdiff_t>(at + length));
-        const size_t to = bytes.empty() ? 0 : rng() % bytes.size();
-        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(to), run.begin(), run.end());
-        break;
-      }
-    }
-  }
-  return bytes;
-}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -84,7 +52,7 @@ int main(int argc, char** argv) {
   for (uint64_t seed = first; seed < first + mutations; ++seed) {
     if (last_seed_path != nullptr) std::ofstream(last_seed_path) << seed;
     std::mt19937_64 rng(seed);
-    const Bytes bytes = mutate(corpus[rng() % corpus.size()], rng);
+    const Bytes bytes = chorus::test::mutateBytes(corpus[rng() % corpus.size()], rng);
     runOne(bytes);
   }
   std::printf("%zu corpus files and %llu mutations from seed %llu\n", corpus.size(),

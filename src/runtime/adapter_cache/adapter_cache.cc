@@ -5,50 +5,65 @@
 
 namespace chorus {
 
-AdapterCache::Claim AdapterCache::claim(AdapterKey key, int64_t bytes, bool may_load) {
-  const auto found = entries_.find(key);
-  if (found != entries_.end()) {
-    Entry& entry = found->second;
-    if (entry.completed != 0) {
-      completed_.erase(entry.completed);
-      evictable_ -= entry.bytes;
-      entry.completed = 0;
-    }
-    ++entry.users;
-    return entry.loading ? Claim::kLoading : Claim::kReady;
+AdapterCache::Claim AdapterCache::claim(std::span<const AdapterWant> wants, bool may_load,
+                                        std::vector<AdapterKey>& to_load) {
+  const size_t before = to_load.size();
+  const Claim outcome = host_.claim(wants, may_load, to_load);
+  // Who took its ticket before a renewal may claim an old generation after it.
+  for (size_t i = before; i < to_load.size(); ++i) {
+    if (to_load[i].generation != generation(to_load[i].task_id)) host_.retire(to_load[i]);
   }
-  if (!may_load) return Claim::kAbsent;
-  if (bytes > budget_) return Claim::kTooLarge;
-  if (!makeRoom(bytes)) return Claim::kNoRoom;
-  used_ += bytes;
-  entries_.emplace(key, Entry{bytes, 1, true, 0});
-  return Claim::kMustLoad;
+  follow(true);
+  tell({.kind = AdapterCacheEvent::Kind::kClaim, .wants = wants, .may_load = may_load, .claim = outcome});
+  return outcome;
 }
 
-void AdapterCache::release(AdapterKey key) {
-  const auto found = entries_.find(key);
-  assert(found != entries_.end() && found->second.users > 0);
-  if (--found->second.users == 0 && !found->second.loading) complete(found);
+void AdapterCache::release(std::span<const AdapterKey> keys) {
+  wants_.clear();
+  for (const AdapterKey key : keys) {
+    host_.release(key);
+    wants_.push_back({key, {}});
+  }
+  follow(false);
+  tell({.kind = AdapterCacheEvent::Kind::kRelease, .wants = wants_});
 }
 
-bool AdapterCache::loaded(AdapterKey key, int64_t bytes) {
-  const auto found = entries_.find(key);
-  assert(found != entries_.end() && found->second.loading);
-  used_ -= found->second.bytes;
-  const bool fits = bytes <= budget_ && makeRoom(bytes);
-  if (fits) found->second.bytes = bytes;
-  used_ += found->second.bytes;
-  if (!fits) return false;
-  found->second.loading = false;
-  if (found->second.users == 0) complete(found);
-  return true;
+bool AdapterCache::loaded(AdapterKey key, AdapterSize size) {
+  const bool fits = host_.loaded(key, size);
+  if (fits) ++loads_;
+  follow(true);
+  const AdapterWant want{key, size};
+  tell({.kind = AdapterCacheEvent::Kind::kLoaded, .wants = {&want, 1}, .fits = fits});
+  return fits;
 }
 
 void AdapterCache::failed(AdapterKey key) {
-  const auto found = entries_.find(key);
-  assert(found != entries_.end() && found->second.loading);
-  used_ -= found->second.bytes;
-  entries_.erase(found);
+  host_.failed(key);
+  ++failures_;
+  const AdapterWant want{key, {}};
+  tell({.kind = AdapterCacheEvent::Kind::kFailed, .wants = {&want, 1}});
+}
+
+AdapterCache::Claim AdapterCache::ensure(std::span<const AdapterKey> keys, std::vector<AdapterKey>& to_copy) {
+  wants_.clear();
+  for (const AdapterKey key : keys) {
+    assert(host_.resident(key));
+    wants_.push_back({key, host_.sizeOf(key)});
+  }
+  const size_t before = to_copy.size();
+  const Claim outcome = device_.claim(wants_, true, to_copy);
+  for (size_t i = before; i < to_copy.size(); ++i) device_.loaded(to_copy[i], host_.sizeOf(to_copy[i]));
+  tell({.kind = AdapterCacheEvent::Kind::kEnsure, .wants = wants_, .claim = outcome});
+  return outcome;
+}
+
+void AdapterCache::leave(std::span<const AdapterKey> keys) {
+  wants_.clear();
+  for (const AdapterKey key : keys) {
+    device_.release(key);
+    wants_.push_back({key, {}});
+  }
+  tell({.kind = AdapterCacheEvent::Kind::kLeave, .wants = wants_});
 }
 
 uint32_t AdapterCache::generation(uint64_t task_id) const {
@@ -59,40 +74,28 @@ uint32_t AdapterCache::generation(uint64_t task_id) const {
 AdapterKey AdapterCache::renew(uint64_t task_id) {
   const AdapterKey old{task_id, generation(task_id)};
   generations_[task_id] = old.generation + 1;
-  const auto found = entries_.find(old);
-  if (found != entries_.end() && found->second.completed != 0) remove(found);
-  return {task_id, old.generation + 1};
+  host_.retire(old);
+  follow(false);
+  const AdapterWant fresh{{task_id, old.generation + 1}, {}};
+  tell({.kind = AdapterCacheEvent::Kind::kRenew, .wants = {&fresh, 1}});
+  return fresh.key;
 }
 
-bool AdapterCache::resident(AdapterKey key) const {
-  const auto found = entries_.find(key);
-  return found != entries_.end() && !found->second.loading;
-}
+std::vector<AdapterKey> AdapterCache::takeGoneFromHost() { return std::exchange(gone_, {}); }
 
-std::vector<AdapterKey> AdapterCache::takeEvicted() { return std::exchange(evicted_, {}); }
-
-bool AdapterCache::makeRoom(int64_t bytes) {
-  if (used_ - evictable_ + bytes > budget_) return false;
-  while (used_ + bytes > budget_) {
-    ++evictions_;
-    remove(entries_.find(completed_.begin()->second));
+// What left the host leaves the device.
+void AdapterCache::follow(bool evicted) {
+  for (const AdapterKey key : host_.takeGone()) {
+    if (evicted)
+      device_.evict(key);
+    else
+      device_.retire(key);
+    gone_.push_back(key);
   }
-  return true;
 }
 
-void AdapterCache::complete(Entries::iterator entry) {
-  entry->second.completed = ++stamp_;
-  completed_.emplace(entry->second.completed, entry->first);
-  evictable_ += entry->second.bytes;
-  if (entry->first.generation != generation(entry->first.task_id)) remove(entry);
-}
-
-void AdapterCache::remove(Entries::iterator entry) {
-  completed_.erase(entry->second.completed);
-  evictable_ -= entry->second.bytes;
-  used_ -= entry->second.bytes;
-  evicted_.push_back(entry->first);
-  entries_.erase(entry);
+void AdapterCache::tell(AdapterCacheEvent event) {
+  if (observer_) observer_(event);
 }
 
 }  // namespace chorus

@@ -1,85 +1,74 @@
-// Which adapters are resident: bytes, users and eviction order. Pure bookkeeping: no weights, no clock, no
-// I/O.
+// Which adapters are resident: a host level that holds loaded adapters and, within it, a device level that holds those
+// which steps can use. Pure bookkeeping.
 //
-// An entry is pinned while it loads and while somebody uses it. When room is needed the least recently
-// completed entries go first (completed: the last user left), and only if they free enough.
+// What is on the device is on the host too: an adapter that leaves the host leaves the device with it. On the CPU a
+// device entry is a counted reference to the host's weights, and the host level's bytes are all there are.
 #pragma once
 
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <map>
+#include <functional>
 #include <unordered_map>
-#include <vector>
+
+#include "runtime/adapter_cache/adapter_level.h"
 
 namespace chorus {
 
-// An adapter's content: registering a task id again makes a new generation.
-struct AdapterKey {
-  uint64_t task_id = 0;
-  uint32_t generation = 0;
-  friend auto operator<=>(const AdapterKey&, const AdapterKey&) = default;
+// An operation on a cache and its outcome, for those who follow what it does.
+struct AdapterCacheEvent {
+  enum class Kind { kClaim, kLoaded, kFailed, kRelease, kRenew, kEnsure, kLeave };
+  Kind kind = Kind::kClaim;
+  std::span<const AdapterWant> wants;  // kRenew: the new generation; sizes where the operation has them
+  bool may_load = false;               // kClaim
+  AdapterLevel::Claim claim = AdapterLevel::Claim::kClaimed;  // kClaim, kEnsure: the outcome
+  bool fits = true;                                           // kLoaded: the outcome
 };
 
 // Not thread-safe.
 class AdapterCache {
  public:
-  explicit AdapterCache(int64_t budget_bytes) : budget_(budget_bytes) {}
+  using Claim = AdapterLevel::Claim;
 
-  enum class Claim {
-    kReady,     // resident; one more user
-    kLoading,   // being loaded for another user; one more user
-    kMustLoad,  // room was made; one user; the caller loads it and reports loaded() or failed()
-    kNoRoom,    // what is not in use does not free enough; nothing changed
-    kTooLarge,  // larger than the whole budget; nothing changed
-    kAbsent     // not resident, and may_load was false; nothing changed
-  };
-  // bytes: what the entry will take, where it is not there yet.
-  Claim claim(AdapterKey key, int64_t bytes, bool may_load);
-  // Undoes one claim. The last user's release completes the entry.
-  void release(AdapterKey key);
+  AdapterCache(AdapterSize host, AdapterSize device) : host_(host), device_(device) {}
+  // Called after every operation; empty: nobody. The event is valid during the call.
+  void observe(std::function<void(const AdapterCacheEvent&)> observer) { observer_ = std::move(observer); }
 
-  // The load that kMustLoad asked for is done, with its true size. False when that does not fit: the entry
-  // stays loading, and the caller reports failed().
-  bool loaded(AdapterKey key, int64_t bytes);
-  // The load failed: the entry and its claims are gone.
+  // The host level, for requests on their way to their first step and until they end. Pins all of a request's adapters
+  // or none; those that the caller is to load are appended to to_load.
+  Claim claim(std::span<const AdapterWant> wants, bool may_load, std::vector<AdapterKey>& to_load);
+  // Undoes one claim of each key, which must have left the device level.
+  void release(std::span<const AdapterKey> keys);
+  // A load ended; false as AdapterLevel::loaded.
+  bool loaded(AdapterKey key, AdapterSize size);
   void failed(AdapterKey key);
+
+  // The device level, for requests that run. keys: claimed and loaded. Those that the caller is to copy before the next
+  // step are appended to to_copy.
+  Claim ensure(std::span<const AdapterKey> keys, std::vector<AdapterKey>& to_copy);
+  // Undoes one ensure of each key.
+  void leave(std::span<const AdapterKey> keys);
 
   // The task's current generation, 0 when it never had one.
   uint32_t generation(uint64_t task_id) const;
   // Starts a new generation. The old one can no longer be asked for: it goes now, or with its last user.
   AdapterKey renew(uint64_t task_id);
 
-  bool resident(AdapterKey key) const;
-  int64_t usedBytes() const { return used_; }
-  int64_t budgetBytes() const { return budget_; }
-  size_t entries() const { return entries_.size(); }
-  int64_t evictions() const { return evictions_; }
-  // Keys that left since the last call, in order; the caller frees their weights.
-  std::vector<AdapterKey> takeEvicted();
+  const AdapterLevel& host() const { return host_; }
+  const AdapterLevel& device() const { return device_; }
+  int64_t loads() const { return loads_; }  // that ended well
+  int64_t failures() const { return failures_; }
+  // Keys that left a level since the last call, in order; the caller frees their weights there.
+  std::vector<AdapterKey> takeGoneFromHost();
+  std::vector<AdapterKey> takeGoneFromDevice() { return device_.takeGone(); }
 
  private:
-  struct Entry {
-    int64_t bytes = 0;
-    int32_t users = 0;
-    bool loading = true;
-    uint64_t completed = 0;  // stamp of the last completion; 0 while pinned
-  };
-  using Entries = std::map<AdapterKey, Entry>;
+  void follow(bool evicted);
+  void tell(AdapterCacheEvent event);
 
-  bool makeRoom(int64_t bytes);
-  void complete(Entries::iterator entry);
-  void remove(Entries::iterator entry);
-
-  int64_t budget_;
-  int64_t used_ = 0;
-  int64_t evictable_ = 0;  // bytes of completed entries
-  int64_t evictions_ = 0;
-  uint64_t stamp_ = 0;
-  Entries entries_;
-  std::map<uint64_t, AdapterKey> completed_;  // by stamp, oldest first
+  AdapterLevel host_, device_;
+  int64_t loads_ = 0, failures_ = 0;
   std::unordered_map<uint64_t, uint32_t> generations_;
-  std::vector<AdapterKey> evicted_;
+  std::vector<AdapterKey> gone_;
+  std::vector<AdapterWant> wants_;  // of an operation in hand, kept for its memory
+  std::function<void(const AdapterCacheEvent&)> observer_;
 };
 
 }  // namespace chorus

@@ -1,5 +1,7 @@
 #include "runtime/adapter_cache/adapter_loader.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/pace.h"
@@ -23,7 +25,7 @@ AdapterLoader::~AdapterLoader() {
 void AdapterLoader::submit(AdapterKey key, std::shared_ptr<const AdapterSource> source) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.emplace_back(key, std::move(source));
+    queue_.push_back({key, std::move(source), {}});
   }
   wake_.notify_one();
 }
@@ -33,27 +35,56 @@ std::vector<AdapterLoad> AdapterLoader::takeDone() {
   return std::exchange(done_, {});
 }
 
+bool AdapterLoader::next(Task& task, std::unique_lock<std::mutex>& lock) {
+  while (!stop_) {
+    const auto now = Clock::now();
+    const auto ready = std::find_if(queue_.begin(), queue_.end(), [&](const Task& t) { return t.not_before <= now; });
+    if (ready != queue_.end()) {
+      task = std::move(*ready);
+      queue_.erase(ready);
+      return true;
+    }
+    if (queue_.empty()) {
+      wake_.wait(lock);
+    } else {
+      const auto earlier = [](const Task& a, const Task& b) { return a.not_before < b.not_before; };
+      wake_.wait_until(lock, std::min_element(queue_.begin(), queue_.end(), earlier)->not_before);
+    }
+  }
+  return false;
+}
+
 void AdapterLoader::work() {
   lowerThreadPriority();
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (stop_) return;
-    auto [key, source] = std::move(queue_.front());
-    queue_.pop_front();
+  std::unique_lock lock(mutex_);
+  for (Task task; next(task, lock);) {
     lock.unlock();
-    AdapterLoad result{key, nullptr, {}, {}};
+    AdapterLoad result{task.key, nullptr, {}, {}};
+    std::optional<std::chrono::nanoseconds> wait;
     try {
-      result.parts = load_(*source);
+      result.parts = load_(*task.source);
+    } catch (const AdapterUnsettled& unsettled) {
+      wait = unsettled.wait;
     } catch (const std::exception& error) {
       result.error = error.what();
       result.error_code = errorCodeOf(error);
     }
-    source.reset();
+    if (wait && ++task.tries < kTries) {
+      lock.lock();
+      task.not_before = Clock::now() + *wait;
+      queue_.push_back(std::move(task));
+      continue;
+    }
+    if (wait) {
+      result.error = "its files change all the time; write new ones elsewhere and rename the directory into place";
+      result.error_code = ErrorCode::kExhausted;
+    }
+    task.source.reset();
     lock.lock();
     done_.push_back(std::move(result));
     lock.unlock();
     on_done_();
+    lock.lock();
   }
 }
 

@@ -1,6 +1,7 @@
 // Worker threads that load adapters, so that the step thread never reads a file or packs a weight.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -30,18 +31,29 @@ class AdapterLoader {
   AdapterLoader(const AdapterLoader&) = delete;
   AdapterLoader& operator=(const AdapterLoader&) = delete;
 
-  // Loads are begun in order. Thread-safe, as is takeDone.
+  // Loads are begun in order. One whose files are being rewritten (AdapterUnsettled) waits, kTries times at most, and
+  // others go on. Thread-safe, as is takeDone.
+  static constexpr int kTries = 4;
   void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source);
   std::vector<AdapterLoad> takeDone();
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct Task {
+    AdapterKey key;
+    std::shared_ptr<const AdapterSource> source;
+    Clock::time_point not_before;
+    int tries = 0;
+  };
   void work();
+  // Waits for the next task. False when there will be none.
+  bool next(Task& task, std::unique_lock<std::mutex>& lock);
 
   LoadAdapter load_;
   std::function<void()> on_done_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::pair<AdapterKey, std::shared_ptr<const AdapterSource>>> queue_;
+  std::deque<Task> queue_;
   std::vector<AdapterLoad> done_;
   bool stop_ = false;
   std::vector<std::thread> workers_;  // last: they use all of the above

@@ -5,11 +5,34 @@
 #include <limits>
 
 #include "base/error.h"
+#include "models/compose_adapters.h"
 
 namespace chorus {
+namespace {
 
-AdapterStore::AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers, std::function<void()> on_loaded)
-    : cache_(budget_bytes), loader_(std::move(load), workers, std::move(on_loaded)) {}
+AdapterSize sizeOfParts(const PreparedAdapter& parts) { return {static_cast<int64_t>(parts.bytes), parts.elements}; }
+
+[[noreturn]] void failFull(uint64_t task_id) {
+  fail(ErrorCode::kExhausted, "PEFT Cache is full. Could not store taskId={}", task_id);
+}
+
+executor::AdapterCacheLevelStats statsOf(const AdapterLevel& level) {
+  executor::AdapterCacheLevelStats stats;
+  stats.residentAdapters = static_cast<executor::SizeType32>(level.entries());
+  stats.pinnedAdapters = static_cast<executor::SizeType32>(level.pinned());
+  stats.residentBytes = level.used().bytes;
+  stats.maxBytes = level.capacity().bytes;
+  stats.hits = level.hits();
+  stats.misses = level.misses();
+  stats.evictions = level.evictions();
+  return stats;
+}
+
+}  // namespace
+
+AdapterStore::AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers,
+                           std::function<void()> on_loaded)
+    : cache_(capacity.host, capacity.device), loader_(std::move(load), workers, std::move(on_loaded)) {}
 
 void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
   Task& task = tasks_[task_id];
@@ -19,7 +42,7 @@ void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSo
   task.content_hash = source != nullptr ? source->content_hash : "";
   task.directory = source != nullptr && source->reloadable() ? source : nullptr;
   task.tensors = source;
-  forgetEvicted();
+  forgetGone();
 }
 
 void AdapterStore::registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source) {
@@ -28,6 +51,27 @@ void AdapterStore::registerSource(uint64_t task_id, std::shared_ptr<const Adapte
 
 void AdapterStore::unregister(uint64_t task_id) {
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
+}
+
+uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
+  const auto found = tasks_.find(task_id);
+  if (found != tasks_.end() && found->second.known) {
+    const Task& task = found->second;
+    AdapterMember member{
+        .key = task.key, .source = task.directory != nullptr ? task.directory : task.tensors.lock(), .parts = nullptr};
+    // Holding the packed weights keeps the request servable even if the cache drops them before its turn.
+    if (member.source == nullptr) member.parts = parts(task.key);
+    if (member.source != nullptr || member.parts != nullptr) {
+      const bool known = std::any_of(ticket.members.begin(), ticket.members.end(),
+                                     [&](const AdapterMember& other) { return other.key == task.key; });
+      if (!known) {
+        ticket.members.push_back(std::move(member));
+        ticket.uses.push_back({task.number, {}});
+      }
+      return task.number;
+    }
+  }
+  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
 }
 
 AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
@@ -41,18 +85,42 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shar
       tasks_[task_id].tensors = source;
   }
   AdapterTicket ticket;
-  ticket.used = true;
-  const auto found = tasks_.find(task_id);
-  if (found != tasks_.end() && found->second.known) {
-    const Task& task = found->second;
-    ticket.key = task.key;
-    ticket.number = task.number;
-    ticket.source = task.directory != nullptr ? task.directory : task.tensors.lock();
-    // Holding the packed weights keeps the request servable even if the cache drops them before its turn.
-    if (ticket.source == nullptr) ticket.parts = parts(task.key);
-    if (ticket.source != nullptr || ticket.parts != nullptr) return ticket;
+  ticket.number = addMember(task_id, ticket);
+  return ticket;
+}
+
+AdapterTicket AdapterStore::ticket(std::span<const executor::WeightedLora> terms) {
+  AdapterTicket ticket;
+  std::vector<std::pair<uint64_t, float>> numbers;
+  for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, ticket), term.weight);
+  if (numbers.size() == 1 && numbers[0].second == 1.0f) {
+    ticket.number = numbers[0].first;
+  } else {
+    ticket.composition = compositionOf(std::move(numbers));
+    ticket.number = ticket.composition->number;
   }
-  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
+  return ticket;
+}
+
+std::shared_ptr<AdapterComposition> AdapterStore::compositionOf(std::vector<std::pair<uint64_t, float>> terms) {
+  auto& known = compositions_[terms];
+  auto composition = known.lock();
+  if (composition == nullptr) {
+    composition = std::make_shared<AdapterComposition>();
+    composition->terms = std::move(terms);
+    composition->number = ++numbers_;
+    known = composition;
+  }
+  return composition;
+}
+
+AdapterSize AdapterStore::sizeOf(const AdapterMember& member) const {
+  if (member.parts != nullptr) return sizeOfParts(*member.parts);
+  AdapterSize size = member.source->size();
+  if (member.source->reloadable()) return size;
+  // Tensors may take less than they could: loading will tell.
+  const AdapterSize& capacity = cache_.host().capacity();
+  return {std::min(size.bytes, capacity.bytes), std::min(size.elements, capacity.elements)};
 }
 
 void AdapterStore::beginClaims() {
@@ -62,64 +130,127 @@ void AdapterStore::beginClaims() {
 
 void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses) {
   if (ticket.claimed && !may_load_) --claims_left_;
-  if (!ticket.used || ticket.claimed || claims_left_ <= 0) return;
-  int64_t bytes = 0;
-  if (ticket.parts != nullptr)
-    bytes = static_cast<int64_t>(ticket.parts->bytes);
-  else if (ticket.source->reloadable())
-    bytes = ticket.source->bytes;
-  else
-    bytes = std::min(ticket.source->bytes, cache_.budgetBytes());  // loading will tell
-  switch (cache_.claim(ticket.key, bytes, may_load_)) {
-    case AdapterCache::Claim::kReady:
-      ticket.claimed = true;
-      ticket.parts = parts(ticket.key);
-      break;
-    case AdapterCache::Claim::kLoading:
-      ticket.claimed = true;
-      break;
-    case AdapterCache::Claim::kMustLoad:
-      ticket.claimed = true;
-      if (ticket.parts != nullptr) {
-        parts_[ticket.key] = ticket.parts;
-        const bool fits = cache_.loaded(ticket.key, bytes);
-        assert(fits);
-        static_cast<void>(fits);
-      } else {
-        loader_.submit(ticket.key, ticket.source);
-      }
-      break;
+  if (!ticket.used() || ticket.claimed || claims_left_ <= 0) return;
+  wants_.clear();
+  for (const AdapterMember& member : ticket.members) wants_.push_back({member.key, sizeOf(member)});
+  added_.clear();
+  switch (cache_.claim(wants_, may_load_, added_)) {
+    case AdapterCache::Claim::kTooLarge:
+      failFull(ticket.members.front().key.task_id);
     case AdapterCache::Claim::kNoRoom:
     case AdapterCache::Claim::kAbsent:
       ticket.no_room = true;
       may_load_ = false;
       claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
+      return;
+    case AdapterCache::Claim::kClaimed:
       break;
-    case AdapterCache::Claim::kTooLarge:
-      fail(ErrorCode::kExhausted, "PEFT Cache is full. Could not store taskId={}", ticket.key.task_id);
   }
-  if (ticket.claimed) {
-    ticket.no_room = false;
-    if (!may_load_) --claims_left_;
+  ticket.claimed = true;
+  ticket.no_room = false;
+  if (!may_load_) --claims_left_;
+  forgetGone();
+  for (AdapterMember& member : ticket.members) {
+    const bool added = std::find(added_.begin(), added_.end(), member.key) != added_.end();
+    if (added && member.parts != nullptr) {
+      parts_[member.key] = member.parts;
+      [[maybe_unused]] const bool fits = cache_.loaded(member.key, sizeOf(member));
+      assert(fits);
+    } else if (added) {
+      loader_.submit(member.key, member.source);
+    }
+    member.parts = parts(member.key);
+  }
+  settle(ticket);
+}
+
+// Once all members are there, what the rows run with is too.
+void AdapterStore::settle(AdapterTicket& ticket) {
+  bool ready = true;
+  AdapterSize total;
+  for (size_t i = 0; i < ticket.members.size(); ++i) {
+    AdapterMember& member = ticket.members[i];
+    if (member.parts == nullptr) {
+      ready = false;
+      continue;
+    }
     // The weights' last copy outside the cache would double their memory.
-    if (ticket.parts != nullptr) ticket.source.reset();
+    member.source.reset();
+    ticket.uses[i].size = sizeOfParts(*member.parts);
+    total += ticket.uses[i].size;
   }
-  forgetEvicted();
+  if (!total.within(cache_.device().capacity())) failFull(ticket.members.front().key.task_id);
+  if (!ready) return;
+  ticket.parts = ticket.composition == nullptr ? ticket.members.front().parts : compose(ticket);
+}
+
+std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterTicket& ticket) const {
+  if (auto made = ticket.composition->parts.lock()) return made;
+  std::vector<WeightedAdapter> terms;
+  for (const auto& [number, weight] : ticket.composition->terms) {
+    const auto use = std::find_if(ticket.uses.begin(), ticket.uses.end(),
+                                  [n = number](const AdapterUse& other) { return other.number == n; });
+    const AdapterMember& member = ticket.members[static_cast<size_t>(use - ticket.uses.begin())];
+    const std::string refusal = compositionRefusal(*member.parts);
+    if (!refusal.empty()) {
+      fail(ErrorCode::kUnsupported, "LoRA task {} {}: it cannot be composed with others", member.key.task_id, refusal);
+    }
+    terms.push_back({member.parts, weight});
+  }
+  auto made = composeAdapters(terms);
+  ticket.composition->parts = made;
+  return made;
+}
+
+void AdapterStore::give(const AdapterLoad& load, AdapterTicket& ticket) {
+  if (!ticket.claimed || ticket.parts != nullptr) return;
+  const auto waits = [&](const AdapterMember& member) { return member.key == load.key && member.parts == nullptr; };
+  const auto member = std::find_if(ticket.members.begin(), ticket.members.end(), waits);
+  if (member == ticket.members.end()) return;
+  if (load.parts == nullptr) {
+    ticket.members.erase(member);  // its claim went with the load
+    throw Error(load.error_code, load.error);
+  }
+  member->parts = load.parts;
+  settle(ticket);
+}
+
+std::span<const AdapterKey> AdapterStore::keysOf(const AdapterTicket& ticket) {
+  keys_.clear();
+  for (const AdapterMember& member : ticket.members) keys_.push_back(member.key);
+  return keys_;
+}
+
+// A device with memory of its own copies here what was added, and hands the copies to the ticket.
+void AdapterStore::ensure(AdapterTicket& ticket) {
+  if (!ticket.used()) return;
+  assert(ticket.ready() && !ticket.on_device);
+  added_.clear();
+  if (cache_.ensure(keysOf(ticket), added_) != AdapterCache::Claim::kClaimed)
+    fail(ErrorCode::kInternal, "the adapters of a planned step do not fit");
+  ticket.on_device = true;
+}
+
+void AdapterStore::leave(AdapterTicket& ticket) {
+  if (std::exchange(ticket.on_device, false)) cache_.leave(keysOf(ticket));
 }
 
 void AdapterStore::release(AdapterTicket& ticket) {
-  if (ticket.claimed) cache_.release(ticket.key);
+  leave(ticket);
+  if (ticket.claimed) cache_.release(keysOf(ticket));
+  const auto composition = std::move(ticket.composition);
   ticket = AdapterTicket();
-  forgetEvicted();
+  if (composition.use_count() == 1) compositions_.erase(composition->terms);
+  forgetGone();
 }
 
 std::vector<AdapterLoad> AdapterStore::takeLoaded() {
   auto loads = loader_.takeDone();
   for (auto& load : loads) {
     if (load.parts != nullptr) {
-      if (cache_.loaded(load.key, static_cast<int64_t>(load.parts->bytes))) {
+      if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
         parts_[load.key] = load.parts;
-        forgetEvicted();
+        forgetGone();
         continue;
       }
       load.parts.reset();
@@ -138,13 +269,21 @@ std::vector<AdapterLoad> AdapterStore::takeLoaded() {
   return loads;
 }
 
+executor::AdapterCacheStats AdapterStore::stats() const {
+  return {.host = statsOf(cache_.host()),
+          .device = statsOf(cache_.device()),
+          .loads = cache_.loads(),
+          .failedLoads = cache_.failures()};
+}
+
 std::shared_ptr<const PreparedAdapter> AdapterStore::parts(AdapterKey key) const {
   const auto found = parts_.find(key);
   return found == parts_.end() ? nullptr : found->second;
 }
 
-void AdapterStore::forgetEvicted() {
-  for (const AdapterKey key : cache_.takeEvicted()) parts_.erase(key);
+void AdapterStore::forgetGone() {
+  for (const AdapterKey key : cache_.takeGoneFromHost()) parts_.erase(key);
+  cache_.takeGoneFromDevice();
 }
 
 }  // namespace chorus

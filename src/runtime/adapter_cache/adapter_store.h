@@ -1,40 +1,33 @@
 // The adapters of an executor: which task id means which content, who waits for what, which packed weights
 // are held.
 //
-// A request takes a ticket when it is admitted, which fixes the content it will run with, then claims its
-// adapter when its turn in the queue comes, and gives the ticket back at its end. A claim pins the adapter,
-// also while the request is paused.
+// A request takes a ticket when it is admitted, which fixes the content it will run with, claims its adapters when its
+// turn in the queue comes, has them on the device while it runs, and gives the ticket back at its end. A claim pins the
+// adapters in the host level, also while the request is paused; a paused request has none on the device.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "chorus/request.h"
+#include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_cache.h"
 #include "runtime/adapter_cache/adapter_loader.h"
+#include "runtime/adapter_cache/adapter_ticket.h"
 
 namespace chorus {
 
-// A request's hold on an adapter. Empty for a request without one.
-struct AdapterTicket {
-  AdapterKey key;
-  bool used = false;     // the request has an adapter
-  bool claimed = false;  // it is pinned in the cache
-  bool no_room = false;  // the last attempt to claim found the cache full of adapters in use
-  uint64_t number = 0;   // of this content, never 0 and never used again; what the scheduler tells adapters apart by
-  std::shared_ptr<const AdapterSource> source;   // to load from; null where parts serve
-  std::shared_ptr<const PreparedAdapter> parts;  // set when it is ready
-
-  bool ready() const { return !used || (claimed && parts != nullptr); }
+struct AdapterCapacity {
+  AdapterSize host, device;
 };
 
 // Not thread-safe: used by the step thread alone. Only its loader's workers run elsewhere.
 class AdapterStore {
  public:
-  AdapterStore(int64_t budget_bytes, LoadAdapter load, int workers, std::function<void()> on_loaded);
+  AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers, std::function<void()> on_loaded);
 
   // Later tickets for task_id mean this source.
   void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
@@ -44,24 +37,32 @@ class AdapterStore {
   // source: made from the request's tensors, null when it has none. Throws Error, with the API's text, when
   // the task id is not known.
   AdapterTicket ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
+  // terms: at least one. Throws Error as above.
+  AdapterTicket ticket(std::span<const executor::WeightedLora> terms);
 
-  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(). Those
-  // ahead in the queue get room first: behind one that finds none, requests may share what is resident but
-  // load nothing, and only so many hold a claim that it is overtaken at most max_bypasses times;
-  // times_bypassed of these have happened. Throws Error when the adapter can never fit.
+  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(). A ticket's adapters
+  // are claimed together or not at all. Those ahead in the queue get room first: behind one that finds none, requests
+  // may share what is resident but load nothing, and only so many hold a claim that it is overtaken at most
+  // max_bypasses times; times_bypassed of these have happened. Throws Error when the adapters can never fit, or cannot
+  // be composed.
   void beginClaims();
   void claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses);
-  // Undoes what ticket() and claim() did. The ticket is empty afterwards.
+
+  // Loads that ended since the last call, their results already in the cache. Each is to be given to every ticket:
+  // those that waited for it take its parts. Throws Error to a ticket whose adapter failed, is too large or cannot be
+  // composed, which is then to be released.
+  std::vector<AdapterLoad> takeLoaded();
+  void give(const AdapterLoad& load, AdapterTicket& ticket);
+
+  // Puts a ready ticket's adapters on the device, for as long as its request runs. The scheduler sees to it that those
+  // of all running requests have room.
+  void ensure(AdapterTicket& ticket);
+  void leave(AdapterTicket& ticket);
+  // Undoes what all of the above did. The ticket is empty afterwards.
   void release(AdapterTicket& ticket);
 
-  // Loads that ended since the last call, their results already in the cache. On success every claimed ticket
-  // of the key takes parts(key); on failure every claimed ticket of the key is void: take error, then drop()
-  // it.
-  std::vector<AdapterLoad> takeLoaded();
-  std::shared_ptr<const PreparedAdapter> parts(AdapterKey key) const;
-  void drop(AdapterTicket& ticket) { ticket = AdapterTicket(); }
-
-  const AdapterCache& cache() const { return cache_; }
+  AdapterCache& cache() { return cache_; }
+  executor::AdapterCacheStats stats() const;
 
  private:
   struct Task {
@@ -73,15 +74,27 @@ class AdapterStore {
     std::weak_ptr<const AdapterSource> tensors;      // alive as long as somebody still needs them to load
   };
   void renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source);
-  void forgetEvicted();
+  // Adds the task's content to the ticket, once; returns its number.
+  uint64_t addMember(uint64_t task_id, AdapterTicket& ticket);
+  AdapterSize sizeOf(const AdapterMember& member) const;
+  std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
+  void settle(AdapterTicket& ticket);
+  std::shared_ptr<const PreparedAdapter> compose(const AdapterTicket& ticket) const;
+  std::span<const AdapterKey> keysOf(const AdapterTicket& ticket);
+  std::shared_ptr<const PreparedAdapter> parts(AdapterKey key) const;
+  void forgetGone();
 
   AdapterCache cache_;
   std::unordered_map<uint64_t, Task> tasks_;
-  std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;
+  std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // of the host level
+  std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;
   uint64_t numbers_ = 0;
   bool may_load_ = true;
   int32_t claims_left_ = 0;  // of those behind a request that found no room
-  AdapterLoader loader_;     // last: its workers end before the rest goes
+  // Of a call in hand, kept for their memory.
+  std::vector<AdapterWant> wants_;
+  std::vector<AdapterKey> keys_, added_;
+  AdapterLoader loader_;  // last: its workers end before the rest goes
 };
 
 }  // namespace chorus

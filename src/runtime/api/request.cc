@@ -82,4 +82,9 @@ void Request::setPriority(PriorityType v) {
   priority_ = v;
 }
 
+void Request::setLoraComposition(std::vector<WeightedLora> v) {
+  for (const WeightedLora& term : v) check(std::isfinite(term.weight), "std::isfinite(weight)", "weight", term.weight);
+  loraComposition_ = std::move(v);
+}
+
 }  // namespace chorus::executor

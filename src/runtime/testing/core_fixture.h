@@ -40,8 +40,7 @@ class CoreFixture : public ::testing::Test {
     options.scheduler.max_num_tokens = 24;
     options.scheduler.tokens_per_block = 4;
     options.scheduler.kv_blocks = 32;
-    options.scheduler.adapter_budget = 100;
-    options.adapter_cache_bytes = 100;
+    setAdapterRoom(100);
     // Tensor adapters are named by their first weight.
     load = [this](const AdapterSource& source) {
       ++loads;
@@ -49,6 +48,12 @@ class CoreFixture : public ::testing::Test {
       return fakeParts(fmt::format("tensors{}", *static_cast<const int32_t*>(source.weights->getData())));
     };
   }
+
+  void setAdapterRoom(int64_t host, int64_t device) {
+    options.adapter_host_capacity = {host, AdapterSize::kUnlimited};
+    options.scheduler.adapter_budget = {device, AdapterSize::kUnlimited};
+  }
+  void setAdapterRoom(int64_t bytes) { setAdapterRoom(bytes, bytes); }
 
   ExecutorCore& start() {
     options.requests.max_num_tokens = options.scheduler.max_num_tokens;

@@ -38,7 +38,7 @@ class EngineFixture : public ::testing::Test {
     config.setNumThreads(1);
     config.getKvCacheConfigRef().setMaxTokens(512);
     PeftCacheConfig adapters;
-    adapters.setHostCacheSize(std::size_t{1} << 20);
+    adapters.setHostCacheSize(std::size_t{2} << 20);
     config.setPeftCacheConfig(adapters);
     return config;
   }

@@ -23,8 +23,7 @@ struct SimulatedRequest {
   int32_t new_tokens = 1;  // it asks for
   int32_t stop_after = 0;  // it really makes, when less than new_tokens; 0: all
   QueuePosition position;
-  uint64_t adapter = 0;
-  int64_t adapter_cost = 0;
+  std::vector<AdapterUse> adapters;
   bool adapter_ready = true;
   int32_t family = 0;  // requests of one family begin with the same tokens,
   int32_t common = 0;  // so many at most
@@ -41,6 +40,12 @@ struct SimulatedRequest {
   int32_t first_step = -1;  // it ran in
   int32_t starts = 0;
 
+  // Of a composition a number that tells those of the tests apart.
+  uint64_t adapter() const {
+    uint64_t number = 0;
+    for (const AdapterUse& use : adapters) number = number * 100 + use.number;
+    return number;
+  }
   int32_t known() const { return prompt + generated; }
   bool done() const { return generated >= (stop_after > 0 ? stop_after : new_tokens); }
 };
@@ -72,7 +77,7 @@ class SchedulerSimulation {
   RequestView view(const SimulatedRequest& r) const;
   void countFreed(std::span<const SimulatedRequest> all, std::vector<RequestView>& views);
   void leave(SimulatedRequest& r);
-  uint64_t realm(const SimulatedRequest& r) const { return 1 + r.adapter; }
+  uint64_t realm(const SimulatedRequest& r) const { return 1 + r.adapter(); }
   void check(const std::vector<RequestView>& views) const;
 
   std::vector<SimulatedRequest> running_;  // in the order they started
@@ -110,7 +115,9 @@ inline bool SchedulerSimulation::cancel(const std::string& name) {
 
 inline void SchedulerSimulation::setAdapterReady(uint64_t adapter, bool ready) {
   for (auto& request : waiting_) {
-    if (request.adapter == adapter) request.adapter_ready = ready;
+    for (const AdapterUse& use : request.adapters) {
+      if (use.number == adapter) request.adapter_ready = ready;
+    }
   }
 }
 
@@ -130,9 +137,9 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   view.running = r.running;
   view.generating = r.generating;
   view.was_paused = r.was_paused;
-  view.adapter = r.adapter;
+  view.adapter = r.adapter();
+  view.adapters = r.adapters;
   view.adapter_ready = r.adapter_ready;
-  view.adapter_cost = r.adapter_cost;
   view.times_bypassed = r.bypassed;
   if (r.running) {
     view.blocks_held = static_cast<int32_t>(blocks_->table(r.slot).size());
@@ -275,7 +282,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
   }
   if (tokens > limits.max_num_tokens) broken(fmt::format("{} tokens of {}", tokens, limits.max_num_tokens));
   std::set<uint64_t> adapters;
-  int64_t cost = 0;
+  AdapterSize cost;
   int32_t running = 0;
   for (int32_t i = 0; i < static_cast<int32_t>(views.size()); ++i) {
     const auto& r = views[static_cast<size_t>(i)];
@@ -287,11 +294,13 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (r.generating && !paused && !seen.contains(i)) broken("a generating request left out");
     if ((r.running && !paused) || started) {
       ++running;
-      if (r.adapter != 0 && adapters.insert(r.adapter).second) cost += r.adapter_cost;
+      for (const AdapterUse& use : r.adapters) {
+        if (adapters.insert(use.number).second) cost += use.size;
+      }
     }
   }
   if (running > limits.max_batch_size) broken("more running than max_batch_size");
-  if (cost > limits.adapter_budget) broken("adapters over their budget");
+  if (!cost.within(limits.adapter_budget)) broken("adapters over their budget");
 }
 
 }  // namespace chorus::testing

@@ -3,29 +3,51 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "base/error.h"
+#include "base/file_reader.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "server/model/file_digests.h"
 
 namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Names, sizes and times: whether another try could end differently.
-std::string stateOf(const fs::path& subdirectory) {
-  std::string state;
+// Names and stamps of the files that an adapter may be read from: whether another try could end differently.
+struct DirectoryState {
+  std::string text;
+  int64_t newest_change_ns = 0;
+};
+
+void addState(const fs::path& directory, DirectoryState& state) {
+  std::vector<fs::path> paths;
   std::error_code error;
-  for (fs::directory_iterator it(subdirectory, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    state += fmt::format("{} {} {}\n", it->path().filename().string(), it->file_size(ignored),
-                         it->last_write_time(ignored).time_since_epoch().count());
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    paths.push_back(it->path());
   }
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    const auto stamp = stampOf(path).value_or(FileStamp{});
+    state.text += fmt::format("{} {} {} {} {} {}\n", path.filename().string(), stamp.device, stamp.inode, stamp.size,
+                              stamp.modified_ns, stamp.changed_ns);
+    state.newest_change_ns = std::max(state.newest_change_ns, stamp.changed_ns);
+  }
+}
+
+DirectoryState stateOf(const fs::path& subdirectory) {
+  DirectoryState state;
+  addState(subdirectory, state);
+  addState(subdirectory / "additional_chat_templates", state);
   return state;
 }
+
+// Thrown to end a registration of what is there already.
+struct Unchanged {};
 
 bool isInside(const fs::path& path, const fs::path& directory) {
   const auto [end, unused] = std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
@@ -48,9 +70,13 @@ bool isServableName(std::string_view name) {
   return true;
 }
 
-AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, Register registerAdapter,
-                                   LoadText loadText)
-    : catalog_(catalog), register_(std::move(registerAdapter)), loadText_(std::move(loadText)) {
+// Ends with the first content that the engine tells of; what it tells later was found by a load.
+struct AdapterDirectory::Registration {
+  std::atomic<bool> done = false;
+};
+
+AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, EngineClient& engine, LoadText loadText)
+    : catalog_(catalog), engine_(engine), loadText_(std::move(loadText)) {
   std::error_code error;
   directory_ = fs::canonical(directory, error);
   if (error || !fs::is_directory(directory_)) {
@@ -80,55 +106,108 @@ void AdapterDirectory::checkPlace(const fs::path& subdirectory) const {
   for (const auto& entry : fs::directory_iterator(templates)) confined(entry.path());
 }
 
-void AdapterDirectory::add(const std::string& name, const fs::path& subdirectory) {
+bool AdapterDirectory::take(const std::string& name, const fs::path& subdirectory) {
   checkPlace(subdirectory);
   if (name == catalog_.base().name) {
     fail(ErrorCode::kInvalidArgument, "{}: its name is the base model's; rename it or set --model_name",
          subdirectory.string());
   }
-  ServedModel model;
-  model.name = name;
-  model.adapterId = nextTaskId_;
-  model.fingerprint = "fp_" + sampledFingerprint(subdirectory).substr(0, 12);
-  model.created = std::time(nullptr);
-  model.text = loadText_(subdirectory);
-  register_(nextTaskId_, subdirectory);
-  ++nextTaskId_;
-  catalog_.addAdapter(std::move(model));
+  const auto served = catalog_.find(name);
+  Known& known = known_[name];
+  Known now{.state = stateOf(subdirectory).text, .contentHash = "", .text = loadText_(subdirectory)};
+  // What one tokenizer has read must not meet weights that go with another: those get an id of their own.
+  const bool same_text = served != nullptr && known.text == now.text;
+  const executor::IdType id = same_text ? *served->adapterId : nextTaskId_;
+  const auto registration = std::make_shared<Registration>();
+  const auto onContent = [&, this, name, subdirectory, registration, text = now.text](const std::string& hash) {
+    if (registration->done.exchange(true)) return changedAtLoad(name, subdirectory, text);
+    if (stateOf(subdirectory).text != now.state) {
+      fail(ErrorCode::kExhausted, "{}: its files change while they are read", subdirectory.string());
+    }
+    now.contentHash = hash;
+    if (same_text && hash == known.contentHash) throw Unchanged();
+  };
+  try {
+    engine_.registerAdapter(id, subdirectory, onContent);
+  } catch (const Unchanged&) {
+    known = std::move(now);
+    return false;
+  }
+  if (!same_text) {
+    ++nextTaskId_;
+    if (served != nullptr) replaced_.push_back(*served->adapterId);
+  }
+  catalog_.putAdapter({.name = name,
+                       .adapterId = id,
+                       .fingerprint = "fp_" + now.contentHash.substr(0, 12),
+                       .created = std::time(nullptr),
+                       .text = now.text});
+  known = std::move(now);
+  return true;
 }
 
-std::vector<std::string> AdapterDirectory::scan() {
-  std::vector<fs::path> subdirectories;
+bool AdapterDirectory::look(const fs::path& subdirectory, Found& found) {
+  const std::string name = subdirectory.filename().string();
+  const std::lock_guard lock(mutex_);
+  const auto known = known_.find(name);
+  const bool served = known != known_.end() && !known->second.state.empty();
+  DirectoryState state = stateOf(subdirectory);
+  if (served && known->second.state == state.text) return true;
+  if (const auto refused = refused_.find(name); refused != refused_.end() && refused->second == state.text) return true;
+  if (served && quietIn(state.newest_change_ns).count() > 0) return false;
+  try {
+    if (!isServableName(name)) {
+      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", subdirectory.string());
+    }
+    if (take(name, subdirectory)) (served ? found.replaced : found.added).push_back(name);
+    refused_.erase(name);
+  } catch (const std::exception& e) {
+    log::warn("{}: {}", served ? "adapter keeps its old content" : "adapter left out", e.what());
+    refused_[name] = std::move(state.text);
+  }
+  return true;
+}
+
+void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& subdirectory,
+                                     const std::shared_ptr<const TextCodec>& text) {
+  const std::lock_guard lock(mutex_);
+  if (known_[name].state != stateOf(subdirectory).text) take(name, subdirectory);
+  if (known_[name].text == text) return;
+  fail(ErrorCode::kExhausted, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
+}
+
+std::vector<fs::path> AdapterDirectory::subdirectories() const {
+  std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->is_directory(ignored) || it->is_symlink(ignored)) subdirectories.push_back(it->path());
+    if (it->path().filename().string().starts_with('.')) continue;
+    if (it->is_directory(ignored) || it->is_symlink(ignored)) found.push_back(it->path());
   }
   if (error) log::warn("{}: cannot read the adapter directory: {}", directory_.string(), error.message());
-  std::sort(subdirectories.begin(), subdirectories.end());
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
-  std::vector<std::string> added;
-  Progress progress("adapters", subdirectories.size(), Progress::Unit::kItems);
-  for (const auto& subdirectory : subdirectories) {
-    progress.add(1);
-    const std::string name = subdirectory.filename().string();
-    const auto known = catalog_.find(name);
-    if ((known && known->adapterId) || name.starts_with('.')) continue;
-    const std::string state = stateOf(subdirectory);
-    if (const auto refused = refused_.find(name); refused != refused_.end() && refused->second == state) continue;
-    try {
-      if (!isServableName(name)) {
-        fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", subdirectory.string());
-      }
-      add(name, subdirectory);
-      refused_.erase(name);
-      added.push_back(name);
-    } catch (const std::exception& e) {
-      log::warn("adapter left out: {}", e.what());
-      refused_[name] = state;
-    }
+AdapterDirectory::Found AdapterDirectory::scan() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
+    replaced_.clear();
   }
-  return added;
+  std::vector<fs::path> left = subdirectories();
+  Found found;
+  Progress progress("adapters", left.size(), Progress::Unit::kItems);
+  constexpr int kRounds = 3;  // a next scan sees to what is being rewritten for longer
+  for (int round = 0; round < kRounds && !left.empty(); ++round) {
+    if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    std::erase_if(left, [&](const fs::path& subdirectory) {
+      const bool done = look(subdirectory, found);
+      if (done) progress.add(1);
+      return done;
+    });
+  }
+  return found;
 }
 
 }  // namespace chorus::server

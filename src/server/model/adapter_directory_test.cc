@@ -3,14 +3,46 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
+#include <utility>
 
-#include "base/error.h"
+#include "base/error_of.h"
+#include "base/file_reader.h"
 #include "server/testing/fakes.h"
 
 namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Reads the weights of what is registered as the engine would: their text stands for the content's hash.
+class RegisteringEngine : public EngineClient {
+ public:
+  executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
+  void cancel(executor::IdType) override {}
+  void registerAdapter(executor::IdType id, const fs::path& directory, OnContent onContent) override {
+    if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
+    if (whileReading) std::exchange(whileReading, nullptr)();
+    onContent(content(directory));
+    registered[id] = directory.filename().string();
+    loads[id] = [onContent, directory] { onContent(content(directory)); };
+    ++registrations;
+  }
+  void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
+  int32_t maxInputLen() const override { return 200; }
+  int32_t maxSeqLen() const override { return 256; }
+  int32_t vocabSize() const override { return 258; }
+
+  static std::string content(const fs::path& directory) {
+    return std::string(FileReader().read(directory / "adapter_model.safetensors", 1000)->text());
+  }
+
+  std::string broken = "none";
+  std::function<void()> whileReading;
+  std::map<executor::IdType, std::string> registered;
+  std::map<executor::IdType, std::function<void()>> loads;  // what a loader does that finds other content
+  int registrations = 0;
+};
 
 class AdapterDirectoryTest : public ::testing::Test {
  protected:
@@ -27,21 +59,20 @@ class AdapterDirectoryTest : public ::testing::Test {
     std::ofstream(parent / name / "adapter_model.safetensors") << "weights of " << name;
     return parent / name;
   }
-  AdapterDirectory open() {
-    return AdapterDirectory(
-        root / "served", catalog,
-        [this](executor::IdType id, const fs::path& directory) {
-          if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
-          registered[id] = directory.filename().string();
-        },
-        [this](const fs::path& directory) { return directory.filename() == speaking ? own : catalog.base().text; });
+  void write(const std::string& name, const std::string& weights) {
+    std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
+  }
+  std::unique_ptr<AdapterDirectory> open() {
+    return std::make_unique<AdapterDirectory>(root / "served", catalog, engine, [this](const fs::path& directory) {
+      return directory.filename() == speaking ? own : catalog.base().text;
+    });
   }
 
   fs::path root;
-  std::string broken = "none", speaking = "none";
+  std::string speaking = "none";
   std::shared_ptr<const TextCodec> own = std::make_shared<FakeCodec>();
   ModelCatalog catalog{{.name = "base", .fingerprint = "fp", .text = std::make_shared<FakeCodec>()}};
-  std::map<executor::IdType, std::string> registered;
+  RegisteringEngine engine;
 };
 
 TEST_F(AdapterDirectoryTest, ServesByDirectoryName) {
@@ -51,25 +82,25 @@ TEST_F(AdapterDirectoryTest, ServesByDirectoryName) {
   std::ofstream(root / "served" / "file.txt") << "x";
   adapter(".hidden", root / "served");
   auto directory = open();
-  EXPECT_EQ(directory.scan(), (std::vector<std::string>{"a.adapter_1", "b-adapter"}));
-  EXPECT_EQ(registered, (std::map<executor::IdType, std::string>{{1, "a.adapter_1"}, {2, "b-adapter"}}));
+  EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"a.adapter_1", "b-adapter"}));
+  EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{1, "a.adapter_1"}, {2, "b-adapter"}}));
   EXPECT_EQ(catalog.find("b-adapter")->adapterId, 2u);
   EXPECT_NE(catalog.find("b-adapter")->fingerprint, catalog.find("a.adapter_1")->fingerprint);
   EXPECT_EQ(catalog.list().size(), 3u);
-  EXPECT_TRUE(directory.scan().empty()) << "known ones are not registered again";
+  EXPECT_TRUE(directory->scan().added.empty()) << "known ones are not registered again";
 }
 
 TEST_F(AdapterDirectoryTest, BrokenOneIsLeftOutAndTriedAgain) {
   adapter("bad", root / "served");
   adapter("good", root / "served");
-  broken = "bad";
+  engine.broken = "bad";
   auto directory = open();
-  EXPECT_EQ(directory.scan(), std::vector<std::string>{"good"});
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"good"});
   EXPECT_EQ(catalog.find("bad"), nullptr);
-  broken = "none";
-  EXPECT_TRUE(directory.scan().empty()) << "unchanged files are not tried again";
+  engine.broken = "none";
+  EXPECT_TRUE(directory->scan().added.empty()) << "unchanged files are not tried again";
   std::ofstream(root / "served" / "bad" / "adapter_model.safetensors") << "mended, and longer";
-  EXPECT_EQ(directory.scan(), std::vector<std::string>{"bad"});
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"bad"});
 }
 
 TEST_F(AdapterDirectoryTest, RequestsUseTheAdaptersOwnText) {
@@ -77,16 +108,94 @@ TEST_F(AdapterDirectoryTest, RequestsUseTheAdaptersOwnText) {
   adapter("speaking", root / "served");
   speaking = "speaking";
   auto directory = open();
-  directory.scan();
+  directory->scan();
   EXPECT_EQ(catalog.find("plain")->text, catalog.base().text);
   EXPECT_EQ(catalog.find("speaking")->text, own);
 }
 
 TEST_F(AdapterDirectoryTest, NewOnesAppearOnRefresh) {
   auto directory = open();
-  EXPECT_TRUE(directory.scan().empty());
+  EXPECT_TRUE(directory->scan().added.empty());
   adapter("late", root / "served");
-  EXPECT_EQ(directory.scan(), std::vector<std::string>{"late"});
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"late"});
+}
+
+TEST_F(AdapterDirectoryTest, NewContentOfAKnownName) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto before = catalog.find("a");
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  write("a", "weights of a");
+  EXPECT_TRUE(directory->scan().replaced.empty()) << "rewritten with what it held";
+  EXPECT_EQ(engine.registrations, 1);
+
+  write("a", "better weights");
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+  const auto after = catalog.find("a");
+  EXPECT_EQ(after->adapterId, before->adapterId);
+  EXPECT_NE(after->fingerprint, before->fingerprint);
+  EXPECT_EQ(engine.registrations, 2);
+  EXPECT_TRUE(directory->scan().replaced.empty());
+}
+
+TEST_F(AdapterDirectoryTest, ANewTokenizerComesUnderANewId) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  speaking = "a";
+  write("a", "weights for another tokenizer");
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+  EXPECT_EQ(catalog.find("a")->adapterId, 2u);
+  EXPECT_EQ(catalog.find("a")->text, own);
+  EXPECT_EQ(engine.registered.size(), 2u) << "requests that the old tokenizer read may still come";
+  directory->scan();
+  EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{2, "a"}}));
+}
+
+TEST_F(AdapterDirectoryTest, WhatCannotBeServedKeepsItsOldContent) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto before = catalog.find("a");
+  engine.broken = "a";
+  write("a", "broken weights");
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  EXPECT_EQ(catalog.find("a"), before);
+  engine.broken = "none";
+  EXPECT_TRUE(directory->scan().replaced.empty()) << "unchanged files are not tried again";
+  write("a", "mended weights");
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+}
+
+TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto before = catalog.find("a");
+  const auto load = engine.loads.at(1);
+  write("a", "other weights");
+  load();
+  EXPECT_NE(catalog.find("a")->fingerprint, before->fingerprint) << "later requests are told";
+  EXPECT_EQ(engine.registrations, 2);
+  load();
+  EXPECT_EQ(engine.registrations, 2) << "that content is known by now";
+
+  speaking = "a";
+  write("a", "weights for another tokenizer");
+  EXPECT_EQ(errorOf(load), "adapter 'a' was replaced, and its tokenizer too; send the request again");
+  EXPECT_EQ(catalog.find("a")->text, own);
+  EXPECT_NE(errorOf(load), "");
+  EXPECT_EQ(errorOf(engine.loads.at(2)), "");
+}
+
+TEST_F(AdapterDirectoryTest, FilesThatChangeBetweenTokenizerAndWeightsAreNotTaken) {
+  adapter("a", root / "served");
+  engine.whileReading = [&] { std::ofstream(root / "served" / "a" / "tokenizer.json") << "{}"; };
+  auto directory = open();
+  EXPECT_TRUE(directory->scan().added.empty());
+  EXPECT_TRUE(engine.registered.empty());
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
 }
 
 TEST_F(AdapterDirectoryTest, LinksOutAreRefused) {
@@ -97,18 +206,18 @@ TEST_F(AdapterDirectoryTest, LinksOutAreRefused) {
   adapter("real", root / "served");
   fs::create_directory_symlink(root / "served" / "real", root / "served" / "alias");
   auto directory = open();
-  EXPECT_EQ(directory.scan(), (std::vector<std::string>{"alias", "real"}));
+  EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"alias", "real"}));
 }
 
 TEST_F(AdapterDirectoryTest, NameOfTheBaseIsTaken) {
   adapter("base", root / "served");
   auto directory = open();
-  EXPECT_TRUE(directory.scan().empty());
+  EXPECT_TRUE(directory->scan().added.empty());
   EXPECT_FALSE(catalog.find("base")->adapterId);
 }
 
 TEST_F(AdapterDirectoryTest, MissingDirectory) {
-  EXPECT_THROW(AdapterDirectory(root / "nowhere", catalog, nullptr, nullptr), Error);
+  EXPECT_THROW(AdapterDirectory(root / "nowhere", catalog, engine, nullptr), Error);
 }
 
 TEST(ServableName, Rules) {

@@ -11,9 +11,10 @@ class ExecutorClient : public EngineClient {
     return executor_.enqueueRequest(request, std::move(callback));
   }
   void cancel(executor::IdType id) override { executor_.cancelRequest(id); }
-  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) override {
-    executor_.registerAdapter(taskId, directory);
+  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory, OnContent onContent) override {
+    executor_.registerAdapter(taskId, directory, std::move(onContent));
   }
+  void unregisterAdapter(executor::IdType taskId) override { executor_.unregisterAdapter(taskId); }
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }
   int32_t vocabSize() const override { return executor_.getVocabSize(); }

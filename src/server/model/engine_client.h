@@ -17,7 +17,10 @@ class EngineClient {
   virtual ~EngineClient() = default;
   virtual executor::IdType enqueue(const executor::Request& request, Callback callback) = 0;
   virtual void cancel(executor::IdType id) = 0;
-  virtual void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) = 0;
+  using OnContent = executor::Executor::AdapterContentCallback;
+  virtual void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory,
+                               OnContent onContent) = 0;
+  virtual void unregisterAdapter(executor::IdType taskId) = 0;
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;
   virtual int32_t vocabSize() const = 0;

@@ -1,11 +1,9 @@
 #include "server/model/loaded_model.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 
-#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "server/model/file_digests.h"
@@ -15,12 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLargestAdapterCache = size_t{1} << 30;
-
-executor::ExecutorConfig executorConfig(const ServeOptions& options, size_t adapterCacheBytes) {
+executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
   executor::PeftCacheConfig adapters;
-  adapters.setHostCacheSize(adapterCacheBytes);
+  adapters.setMaxHostAdapters(options.maxCpuLoras);
+  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
   config.setPeftCacheConfig(adapters);
   config.setMaxBatchSize(options.maxBatchSize);
   config.setMaxNumTokens(options.maxNumTokens);
@@ -47,9 +44,8 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 // One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
   auto text = loadTextCodec(engine.tokenizerDirectory);
-  executor_ = std::make_unique<executor::Executor>(
-      engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
-      executorConfig(options, std::min(kLargestAdapterCache, availableMemory() / 4)));
+  executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
+                                                   executorConfig(options));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
@@ -59,12 +55,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
   if (!options.loraDirectory.empty()) {
-    const auto registerAdapter = [this](executor::IdType id, const fs::path& dir) {
-      client_->registerAdapter(id, dir);
-    };
     texts_ = std::make_unique<AdapterTexts>(text, engine.tokenizerDirectory, client_->vocabSize());
     const auto loadText = [this](const fs::path& dir) { return texts_->load(dir); };
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, registerAdapter, loadText);
+    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, *client_, loadText);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(
@@ -84,7 +77,10 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   warmUp();
 }
 
-LoadedModel::~LoadedModel() { stop(); }
+LoadedModel::~LoadedModel() {
+  stop();
+  executor_.reset();  // its loaders call the adapter directory
+}
 
 void LoadedModel::warmUp() {
   const executor::Request request({0}, 1);
@@ -96,7 +92,9 @@ void LoadedModel::warmUp() {
 
 void LoadedModel::refreshAdapters() {
   if (!adapters_) return;
-  for (const std::string& name : adapters_->scan()) log::info("new adapter: {}", name);
+  const auto found = adapters_->scan();
+  for (const std::string& name : found.added) log::info("new adapter: {}", name);
+  for (const std::string& name : found.replaced) log::info("adapter with new content: {}", name);
 }
 
 std::string LoadedModel::summary() const {

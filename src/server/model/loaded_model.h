@@ -21,7 +21,7 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   std::shared_ptr<const ApiContext> context() const { return context_; }
-  // Looks for new adapters.
+  // Looks for new adapters, and for new content of those that are served.
   void refreshAdapters();
   // Model names and a table of memory, several lines.
   std::string summary() const;

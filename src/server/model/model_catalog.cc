@@ -18,11 +18,12 @@ std::vector<std::shared_ptr<const ServedModel>> ModelCatalog::list() const {
   return models;
 }
 
-bool ModelCatalog::addAdapter(ServedModel adapter) {
+bool ModelCatalog::putAdapter(ServedModel adapter) {
   if (adapter.name == base_->name) return false;
   std::lock_guard lock(mutex_);
   const std::string name = adapter.name;
-  return adapters_.emplace(name, std::make_shared<const ServedModel>(std::move(adapter))).second;
+  adapters_.insert_or_assign(name, std::make_shared<const ServedModel>(std::move(adapter)));
+  return true;
 }
 
 }  // namespace chorus::server

@@ -32,8 +32,9 @@ class ModelCatalog {
   const ServedModel& base() const { return *base_; }
   // Base first, adapters by name.
   std::vector<std::shared_ptr<const ServedModel>> list() const;
-  // False when the name is taken.
-  bool addAdapter(ServedModel adapter);
+  // Takes the place of an adapter of its name; requests that began with that one keep it. False when the name is the
+  // base model's.
+  bool putAdapter(ServedModel adapter);
 
  private:
   std::shared_ptr<const ServedModel> base_;

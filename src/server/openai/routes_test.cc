@@ -11,7 +11,7 @@ namespace {
 class RoutesTest : public ::testing::Test {
  protected:
   RoutesTest() {
-    models.addAdapter({.name = "shift", .adapterId = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
+    models.putAdapter({.name = "shift", .adapterId = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
     context = std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}});
     context->defaults.endIds = {FakeCodec::kEnd};
     context->defaults.temperature = 0;

@@ -126,9 +126,10 @@ class FakeEngine : public EngineClient {
     std::lock_guard lock(mutex_);
     if (requests_.erase(id) > 0) ++cancelled;
   }
-  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory) override {
+  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory, OnContent) override {
     adapters[taskId] = directory;
   }
+  void unregisterAdapter(executor::IdType taskId) override { adapters.erase(taskId); }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }

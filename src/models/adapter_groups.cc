@@ -1,0 +1,103 @@
+#include "models/adapter_groups.h"
+
+#include <algorithm>
+
+namespace chorus {
+
+void AdapterGroups::begin(const StepInput& input, int32_t rank) {
+  input_ = &input;
+  rank_ = rank;
+  size_t count = 0;
+  for (const AdapterRows& adapter : input.adapters) count += adapter.ranges.size();
+  ranges_.reserve(count);  // groups point into it
+}
+
+void AdapterGroups::clear() {
+  ranges_.clear();
+  linear_.clear();
+  norm_.clear();
+  embedding_.clear();
+}
+
+std::span<const RowRange> AdapterGroups::rangesIn(const AdapterRows& adapter, RowRange rows) {
+  if (isWhole(rows)) return adapter.ranges;
+  const size_t first = ranges_.size();
+  for (const RowRange& range : adapter.ranges) {
+    const RowRange seen{std::max(range.begin, rows.begin) - rows.begin, std::min(range.end, rows.end) - rows.begin};
+    if (seen.begin < seen.end) ranges_.push_back(seen);
+  }
+  return std::span(ranges_).subspan(first);
+}
+
+std::span<const RowRange> AdapterGroups::logitsRangesIn(const AdapterRows& adapter, RowRange rows) {
+  const std::vector<int32_t>& wanted = input_->logits_rows;
+  const auto begin = wanted.begin() + rows.begin, end = wanted.begin() + rows.end;
+  const size_t first = ranges_.size();
+  for (const RowRange& range : adapter.ranges) {
+    const auto from = std::lower_bound(begin, end, range.begin), to = std::lower_bound(from, end, range.end);
+    if (from < to) ranges_.push_back({static_cast<int32_t>(from - begin), static_cast<int32_t>(to - begin)});
+  }
+  return std::span(ranges_).subspan(first);
+}
+
+std::span<const EmbeddingGroup> AdapterGroups::embedding() {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const AdapterEmbedding& own = partsOf(adapter).embedding();
+    if (own.empty()) continue;
+    embedding_.push_back({adapter.ranges, own.table, own.replaced_tokens, own.replaced_rows, own.replaced, own.parts});
+  }
+  return embedding_;
+}
+
+std::span<const RowGroup> AdapterGroups::linear(int32_t layer, LinearId id, RowRange rows) {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const AdapterLinear& own = partsOf(adapter).at(layer, id);
+    if (own.empty()) continue;
+    const auto ranges = rangesIn(adapter, rows);
+    if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});
+  }
+  return linear_;
+}
+
+std::span<const NormGroup> AdapterGroups::norm(int32_t layer, NormId id) {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const float* own = partsOf(adapter).norm(layer, id);
+    if (own != nullptr) norm_.push_back({adapter.ranges, own});
+  }
+  return norm_;
+}
+
+std::span<const NormGroup> AdapterGroups::finalNorm() {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const float* own = partsOf(adapter).finalNorm();
+    if (own == nullptr) continue;
+    const auto ranges = logitsRangesIn(adapter, {0, static_cast<int32_t>(input_->logits_rows.size())});
+    if (!ranges.empty()) norm_.push_back({ranges, own});
+  }
+  return norm_;
+}
+
+std::span<const RowGroup> AdapterGroups::head(RowRange logits_rows) {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const AdapterLinear& own = partsOf(adapter).head();
+    if (own.empty()) continue;
+    const auto ranges = logitsRangesIn(adapter, logits_rows);
+    if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});
+  }
+  return linear_;
+}
+
+int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary) {
+  int64_t width = model_vocabulary;
+  for (const AdapterRows& adapter : input.adapters) {
+    width = std::max(width, adapter.adapter->ranks.front()->vocabSize());
+  }
+  return width;
+}
+
+}  // namespace chorus

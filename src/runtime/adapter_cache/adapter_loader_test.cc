@@ -1,0 +1,97 @@
+#include "runtime/adapter_cache/adapter_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace chorus {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Loads what the source's directory says: "good", "bad", or "unsettled" for so many times.
+class AdapterLoaderTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<const AdapterSource> source(const std::string& what) {
+    auto source = std::make_shared<AdapterSource>();
+    source->directory = what;
+    return source;
+  }
+  std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) {
+    const std::lock_guard lock(mutex);
+    begun.push_back(source.directory.string());
+    if (source.directory == "bad") fail(ErrorCode::kCorrupt, "bad one");
+    if (source.directory == "unsettled" && unsettled-- > 0) throw AdapterUnsettled{milliseconds(20)};
+    return std::make_shared<PreparedAdapter>();
+  }
+  // The next of the loads that ended.
+  AdapterLoad await() {
+    while (done.empty()) {
+      std::unique_lock lock(mutex);
+      bell.wait(lock, [&] { return std::exchange(rung, false); });
+      for (auto& load : loader.takeDone()) done.push_back(std::move(load));
+    }
+    AdapterLoad first = std::move(done.front());
+    done.pop_front();
+    return first;
+  }
+
+  std::mutex mutex;
+  std::condition_variable bell;
+  bool rung = false;
+  int unsettled = 0;
+  std::vector<std::string> begun;
+  std::deque<AdapterLoad> done;
+  AdapterLoader loader{[this](const AdapterSource& source) { return load(source); }, 1,
+                       [this] {
+                         const std::lock_guard lock(mutex);
+                         rung = true;
+                         bell.notify_one();
+                       }};
+};
+
+TEST_F(AdapterLoaderTest, LoadsInOrderAndSaysWhatFailed) {
+  loader.submit({1, 1}, source("good"));
+  loader.submit({2, 1}, source("bad"));
+  loader.submit({3, 1}, source("good"));
+  for (const uint64_t id : {1, 2, 3}) {
+    const AdapterLoad load = await();
+    EXPECT_EQ(load.key.task_id, id);
+    EXPECT_EQ(load.parts == nullptr, id == 2);
+    EXPECT_EQ(load.error, id == 2 ? "bad one" : "");
+  }
+}
+
+TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
+  unsettled = 2;
+  loader.submit({1, 1}, source("unsettled"));
+  loader.submit({2, 1}, source("good"));
+  EXPECT_EQ(await().key.task_id, 2u);
+  const AdapterLoad load = await();
+  EXPECT_EQ(load.key.task_id, 1u);
+  EXPECT_NE(load.parts, nullptr);
+  EXPECT_EQ(begun, (std::vector<std::string>{"unsettled", "good", "unsettled", "unsettled"}));
+}
+
+TEST_F(AdapterLoaderTest, OneThatIsNeverWholeFails) {
+  unsettled = 1000;
+  loader.submit({1, 1}, source("unsettled"));
+  const AdapterLoad load = await();
+  EXPECT_EQ(load.parts, nullptr);
+  EXPECT_EQ(load.error_code, ErrorCode::kExhausted);
+  EXPECT_EQ(begun.size(), static_cast<size_t>(AdapterLoader::kTries));
+}
+
+TEST_F(AdapterLoaderTest, EndsWithoutWaitingForThoseThatWait) {
+  unsettled = 1000;
+  AdapterLoader other(
+      [](const AdapterSource&) -> std::shared_ptr<const PreparedAdapter> {
+        throw AdapterUnsettled{std::chrono::hours(1)};
+      },
+      1, [] {});
+  other.submit({1, 1}, source("unsettled"));
+  std::this_thread::sleep_for(milliseconds(20));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,182 @@
+// Loading a large adapter never keeps a core for more than a millisecond, and never dies of what becomes of its files.
+#include "runtime/engine_adapters.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "base/error_of.h"
+#include "base/json.h"
+#include "convert/huggingface.h"
+#include "engine/build.h"
+#include "formats/safetensors.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModel = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama/plain";
+
+// What a load's Pace is told and does: rests are taken at once.
+struct Recorder {
+  PaceClock clock = PaceClock::ofThisThread([] { return true; });
+  std::vector<PaceClock::Duration> slices;
+  int looks = 0;
+  std::optional<PaceClock::Duration> begin;  // of the slice in hand
+
+  PaceClock recorded() {
+    return {[this] {
+              ++looks;
+              const auto now = clock.now();
+              if (!begin) begin = now;
+              return now;
+            },
+            [this](PaceClock::Duration) {
+              slices.push_back(clock.now() - *begin);
+              begin.reset();
+            },
+            [] { return true; }};
+  }
+  PaceClock::Duration longest() const { return *std::max_element(slices.begin(), slices.end()); }
+};
+
+class EngineAdaptersTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kRank = 1024;
+
+  static void SetUpTestSuite() {
+    std::string name = (fs::temp_directory_path() / "chorus_engine_adapters_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    convertHuggingFace(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
+    BuildConfig config;
+    config.max_batch_size = 4;
+    config.lora_plugin = config.dora_plugin = true;
+    config.max_lora_rank = kRank;
+    buildEngine(directory_ / "checkpoint", directory_ / "engine", config, 1);
+    ranks_ = new RankGroup(RankGroup::loadEngines(directory_ / "engine"), {.threads = 1},
+                           {.max_batch_size = 4, .max_num_tokens = 64, .tokens_per_block = 16, .kv_blocks = 8});
+    writeAdapter(directory_ / "large", 1.0f);
+  }
+  static void TearDownTestSuite() {
+    delete ranks_;
+    fs::remove_all(directory_);
+  }
+
+  static const ModelConfig& model() { return ranks_->engine().config(); }
+
+  static uint64_t writeAdapter(const fs::path& dir, float value) {
+    fs::create_directories(dir);
+    std::ofstream(dir / "adapter_config.json") << Json{{"peft_type", "LORA"},
+                                                       {"r", kRank},
+                                                       {"lora_alpha", 16},
+                                                       {"use_dora", true},
+                                                       {"target_modules", {"gate_proj", "up_proj", "down_proj"}}};
+    std::vector<SafetensorsWriter::Declaration> tensors;
+    for (int32_t layer = 0; layer < model().num_hidden_layers; ++layer) {
+      for (const std::string name : {"gate_proj", "up_proj", "down_proj"}) {
+        const bool down = name == "down_proj";
+        const int64_t in = down ? model().intermediate_size : model().hidden_size;
+        const int64_t out = down ? model().hidden_size : model().intermediate_size;
+        const std::string module = fmt::format("base_model.model.model.layers.{}.mlp.{}", layer, name);
+        tensors.push_back({module + ".lora_A.weight", DType::kFloat32, {kRank, in}});
+        tensors.push_back({module + ".lora_B.weight", DType::kFloat32, {out, kRank}});
+        tensors.push_back({module + ".lora_magnitude_vector", DType::kFloat32, {out}});
+      }
+    }
+    SafetensorsWriter writer(dir / "adapter_model.safetensors", tensors);
+    for (const auto& tensor : tensors) {
+      int64_t count = 1;
+      for (const int64_t extent : tensor.shape) count *= extent;
+      const std::vector<float> values(static_cast<size_t>(count), value);
+      writer.write(tensor.name, 0, std::as_bytes(std::span(values)));
+    }
+    writer.finish();
+    return fs::file_size(dir / "adapter_model.safetensors");
+  }
+
+  // As a loader does that finds a rewritten directory.
+  static std::shared_ptr<const PreparedAdapter> loadQuiet(const EngineAdapters& adapters, const AdapterSource& source) {
+    for (;;) {
+      try {
+        return adapters.load(source);
+      } catch (const AdapterUnsettled& unsettled) {
+        std::this_thread::sleep_for(unsettled.wait);
+      }
+    }
+  }
+
+  static inline fs::path directory_;
+  static inline RankGroup* ranks_ = nullptr;
+};
+
+TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
+  const uint64_t bytes = fs::file_size(directory_ / "large" / "adapter_model.safetensors");
+  ASSERT_GT(bytes, uint64_t{4} << 20);
+  auto shortest = PaceClock::Duration::max();
+  // The processor's time of a thread has outliers that are none of its own doing.
+  for (int attempt = 0; attempt < 5 && shortest > Pace::kSlice; ++attempt) {
+    Recorder registering, loading;
+    Recorder* recorder = &registering;
+    const EngineAdapters adapters(*ranks_, [&] { return recorder->recorded(); });
+    const auto source = adapters.peftSource(directory_ / "large");
+    recorder = &loading;
+    const auto parts = adapters.load(*source);
+    EXPECT_EQ(parts->content_hash, source->content_hash);
+    // Read, hashed and checked; then packed as well.
+    EXPECT_GT(registering.looks, static_cast<int>(3 * bytes / (2 * Pace::kPieceBytes)));
+    EXPECT_GT(loading.looks, static_cast<int>(4 * bytes / (2 * Pace::kPieceBytes)));
+    EXPECT_GT(loading.slices.size(), 2u);
+    shortest = std::min(shortest, std::max(registering.longest(), loading.longest()));
+  }
+  EXPECT_LE(shortest, Pace::kSlice);
+}
+
+TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
+  const fs::path dir = directory_ / "replaced";
+  writeAdapter(dir, 1.0f);
+  std::vector<std::string> told;
+  bool refuse = false;
+  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const auto source = adapters.peftSource(dir, [&](const std::string& hash) {
+    told.push_back(hash);
+    if (refuse) fail(ErrorCode::kExhausted, "not this one");
+  });
+  EXPECT_EQ(told, std::vector<std::string>{source->content_hash});
+  EXPECT_EQ(adapters.load(*source)->content_hash, source->content_hash);
+  EXPECT_EQ(told.size(), 1u);
+
+  writeAdapter(dir, 2.0f);
+  EXPECT_THROW(adapters.load(*source), AdapterUnsettled) << "files may still be missing";
+  const auto parts = loadQuiet(adapters, *source);
+  EXPECT_NE(parts->content_hash, source->content_hash);
+  EXPECT_EQ(parts->content_hash, adapters.peftSource(dir)->content_hash);
+  EXPECT_EQ(told, (std::vector<std::string>{source->content_hash, parts->content_hash}));
+  refuse = true;
+  EXPECT_EQ(errorOf([&] { loadQuiet(adapters, *source); }), "not this one");
+}
+
+TEST_F(EngineAdaptersTest, FilesThatWereCutOrAreNoFiles) {
+  const fs::path dir = directory_ / "cut";
+  writeAdapter(dir, 1.0f);
+  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const auto source = adapters.peftSource(dir);
+  const fs::path weights = dir / "adapter_model.safetensors";
+  const uint64_t size = fs::file_size(weights);
+  const auto refusal = [&] { return errorOf([&] { loadQuiet(adapters, *source); }); };
+  fs::resize_file(weights, size / 2);
+  EXPECT_NE(refusal(), "");
+  fs::resize_file(weights, uint64_t{1} << 41);
+  EXPECT_NE(refusal().find("more than the limit of"), std::string::npos) << refusal();
+  fs::remove(weights);
+  EXPECT_NE(refusal().find("neither adapter_model.safetensors nor adapter_model.bin"), std::string::npos);
+  fs::create_directories(weights);
+  EXPECT_EQ(refusal(), weights.string() + ": not a regular file");
+}
+
+}  // namespace
+}  // namespace chorus

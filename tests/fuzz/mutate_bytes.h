@@ -1,0 +1,47 @@
+// Seeded mutations of bytes: what a replay of a fuzz corpus and tests of malformed files spoil their input with.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace chorus::test {
+
+// One to eight edits: a byte or bit changed, inserted or left out, the end cut off, a short run copied elsewhere.
+inline std::vector<uint8_t> mutateBytes(const std::vector<uint8_t>& original, std::mt19937_64& rng) {
+  std::vector<uint8_t> bytes = original;
+  const int edits = 1 + static_cast<int>(rng() % 8);
+  for (int i = 0; i < edits; ++i) {
+    const size_t at = bytes.empty() ? 0 : rng() % bytes.size();
+    switch (rng() % 6) {
+      case 0:
+        if (!bytes.empty()) bytes[at] = static_cast<uint8_t>(rng());
+        break;
+      case 1:
+        if (!bytes.empty()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
+        break;
+      case 2:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(rng()));
+        break;
+      case 3:
+        if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 4:
+        if (rng() % 8 == 0) bytes.resize(at);
+        break;
+      case 5: {  // copy a short run elsewhere: doubles keys, shifts structure
+        const size_t length = std::min<size_t>(1 + rng() % 16, bytes.size() - at);
+        const std::vector<uint8_t> run(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                                       bytes.begin() + static_cast<std::ptrdiff_t>(at + length));
+        const size_t to = bytes.empty() ? 0 : rng() % bytes.size();
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(to), run.begin(), run.end());
+        break;
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace chorus::test
