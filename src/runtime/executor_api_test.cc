@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/error_of.h"
+#include "convert/lora_convert.h"
 #include "runtime/testing/engine_fixture.h"
 
 namespace chorus::executor {
@@ -197,6 +198,28 @@ TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
     streamed.insert(streamed.end(), tokens.begin(), tokens.end());
   }
   EXPECT_TRUE(std::equal(streamed.rbegin(), streamed.rend(), old_answer.rbegin())) << "the running one keeps its own";
+}
+
+TEST_F(ExecutorApiTest, PrefetchedAdaptersAreKnownFromTheStart) {
+  const auto adapter = kModel / "adapters" / "qv_r3_f32", prefetch = directory_ / "prefetch";
+  convertLora(adapter, prefetch / "12", DType::kFloat32);
+  std::filesystem::create_directories(prefetch / "not a number");
+  ExecutorConfig config = small();
+  PeftCacheConfig adapters = *config.getPeftCacheConfig();
+  adapters.setLoraPrefetchDir(prefetch.string());
+  config.setPeftCacheConfig(adapters);
+  Executor executor = open(config);
+  executor.registerAdapter(1, adapter);
+  const auto ask = [&](IdType task) {
+    Request request = plain({5, 17, 40}, 10);
+    request.setLoraConfig(LoraConfig(task));
+    return tokensOf(executor, request);
+  };
+  EXPECT_EQ(ask(12), ask(1));
+  EXPECT_NE(ask(12), tokensOf(executor, plain({5, 17, 40}, 10)));
+  adapters.setLoraPrefetchDir((directory_ / "nowhere").string());
+  config.setPeftCacheConfig(adapters);
+  EXPECT_THAT(errorOf([&] { open(config); }), HasSubstr("loraPrefetchDir"));
 }
 
 TEST_F(ExecutorApiTest, PostProcessesUnderAnAdapterAndCounts) {
