@@ -29,6 +29,13 @@ SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, co
   return *asked;
 }
 
+// A library does not write to its client's standard output, as spdlog's own logger does; a logger that the client or
+// the program made stays.
+void logToStandardError() {
+  const auto logger = log::default_logger();
+  if (logger != nullptr && logger->name().empty()) initLogging("info");
+}
+
 void check(const ExecutorConfig& config, ModelType model_type, const Engine& engine) {
   checkSupported(config, model_type, engine.buildConfig().max_seq_len);
   if (config.getMaxBeamWidth() <= 0 || config.getMaxBeamWidth() > engine.buildConfig().max_beam_width) {
@@ -112,6 +119,7 @@ class RankRunner : public StepRunner {
 class Executor::Impl {
  public:
   Impl(const std::filesystem::path& engine_dir, ModelType model_type, const ExecutorConfig& config) {
+    logToStandardError();
     auto engines = RankGroup::loadEngines(engine_dir);
     const Engine& engine = *engines.front();
     check(config, model_type, engine);
