@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/sha256.h"
+#include "runtime/adapter_cache/tensor_source.h"
 
 namespace chorus {
 namespace {
@@ -14,31 +14,6 @@ namespace {
 using executor::FinishReason;
 using executor::IdType;
 using executor::Response;
-
-// What a request looks at may go when enqueue returns.
-executor::Tensor ownTensor(const executor::Tensor& tensor) { return tensor.ownsData() ? tensor : tensor.copyToCpu(); }
-
-void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
-  const executor::Shape shape = tensor.getShape();
-  hash.update(std::as_bytes(std::span(shape.data(), shape.size())));
-  const int type = static_cast<int>(tensor.getDataType());
-  hash.update(std::as_bytes(std::span(&type, 1)));
-  hash.update(std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes()));
-}
-
-std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, int64_t element_bytes) {
-  if (!lora.getWeights()) return nullptr;
-  auto source = std::make_shared<AdapterSource>();
-  source->weights = ownTensor(*lora.getWeights());
-  source->config = ownTensor(*lora.getConfig());
-  source->elements = static_cast<int64_t>(lora.getWeights()->getSize());
-  source->bytes = source->elements * element_bytes;
-  Sha256 hash;
-  hashTensor(hash, *source->weights);
-  hashTensor(hash, *source->config);
-  source->content_hash = hash.hex();
-  return source;
-}
 
 }  // namespace
 
@@ -69,6 +44,7 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
                                  std::vector<RequestPtr>& made) const {
   const int32_t count = numSequences(request);
   auto refusal = refusalOf(request, options_.requests);
+  if (!refusal) refusal = post_processors_.refusalOf(request);
   std::shared_ptr<const executor::Request> unknown_tokens;
   if (!refusal) {
     const int32_t vocab = options_.requests.vocab_size;
@@ -79,9 +55,9 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
       refusal = std::move(unknown);
     }
   }
-  if (!refusal) refusal = post_processors_.refusalOf(request);
   std::shared_ptr<const AdapterSource> source;
-  if (!refusal && request.getLoraConfig()) source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
+  if (!refusal && request.getLoraConfig())
+    source = tensorSource(*request.getLoraConfig(), options_.adapter_element_bytes);
   std::shared_ptr<SequenceGroup> group;
   if (count > 1) group = std::make_shared<SequenceGroup>(SequenceGroup{first_id, count});
   for (int32_t i = 0; i < count; ++i) {
@@ -274,10 +250,10 @@ void ExecutorCore::cancelNow(IdType id) {
 }
 
 void ExecutorCore::takeLoadedAdapters() {
-  for (const auto& load : adapters_->takeLoaded()) {
+  while (const auto load = adapters_->takeLoaded()) {
     claims_changed_ = true;
-    if (load.parts == nullptr) log::warn("{}", load.error);
-    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(load, request.adapter); });
+    if (load->parts == nullptr) log::warn("{}", load->error);
+    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(*load, request.adapter); });
   }
 }
 

@@ -109,6 +109,14 @@ Refusal outputRefusal(const executor::OutputConfig& output) {
   return std::nullopt;
 }
 
+Refusal compositionRefusal(const executor::Request& request) {
+  const size_t terms = request.getLoraComposition().size();
+  if (terms > 0 && request.getLoraConfig())
+    return invalid("a request has a LoraConfig or a LoRA composition, not both");
+  if (terms > kMostComposed) return invalid("a LoRA composition of {} terms is larger than {}", terms, kMostComposed);
+  return std::nullopt;
+}
+
 // What TensorRT-LLM has and this build has not, by the names of Request's fields.
 Refusal featureRefusal(const executor::Request& request) {
   const auto refused = [](const char* field, const char* why) {
@@ -153,6 +161,7 @@ std::optional<Error> refusalOf(const executor::Request& request, const RequestLi
   if (!refusal) refusal = wordsRefusal(request);
   if (!refusal) refusal = samplingRefusal(request.getSamplingConfig(), limits);
   if (!refusal) refusal = outputRefusal(request.getOutputConfig());
+  if (!refusal) refusal = compositionRefusal(request);
   return refusal;
 }
 

@@ -8,6 +8,9 @@
 
 namespace chorus {
 
+// Terms of a LoRA composition.
+inline constexpr size_t kMostComposed = 64;
+
 struct RequestLimits {
   int32_t max_input_len = 0;
   int32_t max_seq_len = 0;
