@@ -1,5 +1,8 @@
 // RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
+#include <algorithm>
 #include <cmath>
+
+#include "base/error.h"
 
 #include "engine/adapter_limits.h"
 #include "engine/rank_group.h"
@@ -71,6 +74,14 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
       prepared->ranks.push_back(sessions[r]->packAdapter(parts[r]));
       prepared->bytes += prepared->ranks.back()->bytes();
     }
+  }
+  const int64_t most = config.vocab_size + session(0).options().max_added_tokens;
+  if (prepared->vocabSize() > most || prepared->vocabSize() > std::max(prepared->inputVocabSize(), config.vocab_size)) {
+    fail(ErrorCode::kUnsupported,
+         "adapter '{}' has logits of {} tokens and takes {}: a model of {} serves adapters with at most {}, all of "
+         "which "
+         "they take",
+         adapter.name, prepared->vocabSize(), prepared->inputVocabSize(), config.vocab_size, most);
   }
   return prepared;
 }
