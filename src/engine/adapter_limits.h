@@ -11,8 +11,8 @@
 namespace chorus {
 
 // Throws Error(kUnsupported) that names the build flag: the engine was built without --lora_plugin or, for a DoRA
-// adapter, --dora_plugin, or a module is not among its --lora_target_modules. Those are TensorRT-LLM's modules: what it has
-// no name for (the embedding, the output head, whole weights) they do not restrict.
+// adapter, --dora_plugin, or a module is not among its --lora_target_modules. Those are TensorRT-LLM's modules: what it
+// has no name for (the embedding, the output head, whole weights) they do not restrict.
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
 // Of A and B over all modules, rank x (in + out) each, and of what stands for the base's weights: what caches that are

@@ -163,9 +163,8 @@ class AdapterPacker::Writer {
     return PackedWeight{data, dtype, out, in};
   }
   const float* copyFloats(std::span<const float> values) {
-    return reinterpret_cast<const float*>(take(std::ssize(values) * 4, [&](std::byte* host) {
-      std::memcpy(host, values.data(), values.size() * 4);
-    }));
+    return reinterpret_cast<const float*>(
+        take(std::ssize(values) * 4, [&](std::byte* host) { std::memcpy(host, values.data(), values.size() * 4); }));
   }
 
   LinearPart partOf(const AdapterModule& module, int64_t out_begin) {
@@ -248,10 +247,11 @@ class AdapterPacker::Writer {
       const float* base = biasOf(base_->layers[static_cast<size_t>(place.layer)], place.linear);
       for (size_t i = 0; i < bias.size(); ++i) bias[i] -= base[place.out_begin + static_cast<int64_t>(i)];
     }
-    parts_.add(place.layer, place.linear, {.out_begin = place.out_begin,
-                                           .a = {nullptr, dtype_, 0, sizeOf(place.linear).second},
-                                           .b = {nullptr, dtype_, weight.rows, 0},
-                                           .bias = copyFloats(bias)});
+    parts_.add(place.layer, place.linear,
+               {.out_begin = place.out_begin,
+                .a = {nullptr, dtype_, 0, sizeOf(place.linear).second},
+                .b = {nullptr, dtype_, weight.rows, 0},
+                .bias = copyFloats(bias)});
   }
 
   void addNorm(const AdapterWeight& weight) {
@@ -277,8 +277,8 @@ class AdapterPacker::Writer {
     }
   }
 
-  // Each run of replaced rows is two parts: one that takes the base's product away and one that is the new rows', with a
-  // B that is the identity.
+  // Each run of replaced rows is two parts: one that takes the base's product away and one that is the new rows', with
+  // a B that is the identity.
   void addHeadTokens() {
     const AdapterTokens& tokens = part_.head_tokens;
     const int64_t hidden = config_.hidden_size;
@@ -315,10 +315,9 @@ class AdapterPacker::Writer {
     const AdapterTokens& tokens = part_.embedding_tokens;
     if (!tokens.empty()) {
       embedding.replaced = std::ssize(tokens.tokens);
-      embedding.replaced_tokens = reinterpret_cast<const int32_t*>(
-          take(embedding.replaced * 4, [&](std::byte* host) {
-            std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
-          }));
+      embedding.replaced_tokens = reinterpret_cast<const int32_t*>(take(embedding.replaced * 4, [&](std::byte* host) {
+        std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
+      }));
       embedding.replaced_rows =
           copyFloats(roundedValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, std::ssize(tokens.rows)));
     }
@@ -336,7 +335,8 @@ class AdapterPacker::Writer {
     const std::byte* table = take(static_cast<int64_t>(rank * tokens * size), [&](std::byte* host) {
       const std::vector<std::byte> a = convertValues(module.a, module.dtype, dtype_, module.rank * module.in);
       for (size_t r = 0; r < rank; ++r) {
-        for (size_t t = 0; t < tokens; ++t) std::memcpy(host + (t * rank + r) * size, &a[(r * tokens + t) * size], size);
+        for (size_t t = 0; t < tokens; ++t)
+          std::memcpy(host + (t * rank + r) * size, &a[(r * tokens + t) * size], size);
       }
     });
     part.a = {.data = table, .dtype = dtype_, .vocab = module.in, .first_token = firstToken()};

@@ -59,7 +59,9 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
 class Delta {
  public:
   Delta(const AdapterModule& module, DType dtype)
-      : module_(module), a_(static_cast<size_t>(module.rank * module.in)), b_(static_cast<size_t>(module.out * module.rank)) {
+      : module_(module),
+        a_(static_cast<size_t>(module.rank * module.in)),
+        b_(static_cast<size_t>(module.out * module.rank)) {
     roundValues(module.a, module.dtype, dtype, a_);
     roundValues(module.b, module.dtype, dtype, b_);
   }
@@ -140,7 +142,8 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
   if (module.module_id == kTokenEmbedding) return squaredColumns(part, module, base, dtype);
   const Delta delta(module, dtype);
   const bool head = module.module_id == kOutputHead;
-  const auto place = head ? AdapterPacker::Place{} : AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
+  const auto place =
+      head ? AdapterPacker::Place{} : AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
   std::vector<float> row(static_cast<size_t>(module.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {

@@ -13,8 +13,8 @@
 
 namespace chorus {
 
-// One adapted module: y = magnitude * (W x + scale * (B (A x) + bias)). Of the token embedding x is 1 at the token and 0
-// elsewhere, and W the table with a token to a column: in counts tokens, out hidden sizes.
+// One adapted module: y = magnitude * (W x + scale * (B (A x) + bias)). Of the token embedding x is 1 at the token and
+// 0 elsewhere, and W the table with a token to a column: in counts tokens, out hidden sizes.
 struct AdapterModule {
   int32_t module_id = 0;    // module_ids.h
   std::string module_name;  // LoraTarget::module_name, or the whole name outside layers

@@ -110,7 +110,8 @@ void checkCombinations(const Json& json, const PeftConfig& config, std::string_v
   }
   if (!config.modules.targetsParameters()) return;
   for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
-    if (jsonGetOr(json, field, false, source)) refuse(source, "target_parameters", fmt::format("cannot stand beside '{}'", field));
+    if (jsonGetOr(json, field, false, source))
+      refuse(source, "target_parameters", fmt::format("cannot stand beside '{}'", field));
   }
   const auto dropout = json.find("lora_dropout");
   if (dropout != json.end() && dropout->is_number() && dropout->get<double>() != 0) {

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const auto config = chorus::PeftConfig::parse({reinterpret_cast<const char*>(data), size}, "fuzz");
     for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""}) {
-      if (!config.modules.includes(module)) continue;
+      config.modules.saves(module);
+      if (!config.modules.includes(module) && !config.modules.includesParameter(module)) continue;
       if (config.rankOf(module) < 1) __builtin_trap();
       config.scaleOf(module);
     }

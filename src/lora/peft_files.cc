@@ -38,7 +38,7 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
   double elements = 0;
   for (const WeightRow& row : table) {
     // PEFT may save an embedding and its output head three times each, where a wrapper stands around them.
-    const double copies = row.stage == Stage::kEveryLayer        ? config.num_hidden_layers
+    const double copies = row.stage == Stage::kEveryLayer      ? config.num_hidden_layers
                           : row.role == WeightRole::kEmbedding ? 6
                                                                : 1;
     double size = 1;

@@ -1,6 +1,6 @@
 // A PEFT adapter of any bytes is refused with an Error or fits the model. Input: two bytes of little-endian length,
 // adapter_config.json of that length, adapter_model.safetensors.
-// parses: src/lora/source_peft.cc src/lora/adapter_builder.cc
+// parses: src/lora/source_peft.cc src/lora/adapter_builder.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -26,7 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const chorus::Adapter adapter =
         chorus::readPeftAdapter({config.data(), config.size()}, "c", weights, "fuzz", {model.config, model.table, 64});
     for (const chorus::AdapterModule& module : adapter.modules) {
-      if (module.layer < 0 || module.layer >= model.config.num_hidden_layers) std::abort();
+      const bool outside = module.module_id == chorus::kTokenEmbedding || module.module_id == chorus::kOutputHead;
+      if (outside != (module.layer == -1) || module.layer < -1 || module.layer >= model.config.num_hidden_layers) {
+        std::abort();
+      }
       if (module.rank < 1 || module.rank > 64 || module.a == nullptr || module.b == nullptr) std::abort();
       for (size_t i = 0; i < module.aBytes() / chorus::dtypeSize(module.dtype); ++i) {
         if (!std::isfinite(chorus::loadAsFloat(module.a, module.dtype, i))) std::abort();
@@ -34,6 +37,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (size_t i = 0; i < module.bBytes() / chorus::dtypeSize(module.dtype); ++i) {
         if (!std::isfinite(chorus::loadAsFloat(module.b, module.dtype, i))) std::abort();
       }
+    }
+    for (const chorus::AdapterWeight& weight : adapter.weights) {
+      if (weight.layer < -1 || weight.layer >= model.config.num_hidden_layers || weight.data == nullptr) std::abort();
+      for (int64_t i = 0; i < weight.rows * weight.cols; ++i) {
+        if (!std::isfinite(chorus::loadAsFloat(weight.data, weight.dtype, static_cast<size_t>(i)))) std::abort();
+      }
+    }
+    for (const chorus::AdapterTokens* tokens : {&adapter.embedding_tokens, &adapter.head_tokens}) {
+      if (tokens->rows.size() != tokens->tokens.size() * static_cast<size_t>(model.config.hidden_size)) std::abort();
     }
   } catch (const chorus::Error&) {
   }

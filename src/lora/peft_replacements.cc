@@ -19,9 +19,7 @@ bool isModule(std::string_view module, std::string_view name) {
   return module == name || (name.starts_with(kModel) && module == name.substr(kModel.size()));
 }
 
-bool endsWithName(std::string_view module, std::string_view end) {
-  return !end.empty() && module.ends_with(end);
-}
+bool endsWithName(std::string_view module, std::string_view end) { return !end.empty() && module.ends_with(end); }
 }  // namespace
 
 BaseNames::BaseNames(const ModelConfig& config, const WeightTable& table) {
@@ -201,8 +199,8 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
     const int64_t model = target_.config.vocab_size;
     const int64_t rows = found.shape.size() == 2 ? found.shape[0] : model;
     if (rows < model || rows > INT32_MAX) {
-      refuse(tensor, fmt::format("has shape {}, the model has {} tokens; fewer are not served", shapeText(found.shape),
-                                 model));
+      refuse(tensor,
+             fmt::format("has shape {}, the model has {} tokens; fewer are not served", shapeText(found.shape), model));
     }
     vocabulary = rows;
     const TensorView& values = checkedTensor(weights_, tensor, {rows, hidden}, "the adapter is of another model");
@@ -247,8 +245,8 @@ void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterB
   for (const PeftTokens& tokens : config_.trainable_tokens) {
     const bool embedding = endsWithName(names_.embedding, tokens.module);
     if (!embedding && !endsWithName(names_.head, tokens.module)) {
-      refuseConfig("trainable_token_indices", fmt::format("names '{}': it is read for {} and {}", tokens.module,
-                                                          names_.embedding, names_.head));
+      refuseConfig("trainable_token_indices",
+                   fmt::format("names '{}': it is read for {} and {}", tokens.module, names_.embedding, names_.head));
     }
     const PeftTokens*& slot = embedding ? of_embedding : of_head;
     if (slot != nullptr) refuseConfig("trainable_token_indices", fmt::format("names '{}' twice", tokens.module));
@@ -266,6 +264,10 @@ void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterB
     refuseConfig("trainable_token_indices",
                  fmt::format("is of an embedding that the model ties to {}, which modules_to_save names", names_.head));
   }
+  if (tied && config_.use_dora && adapted.contains(names_.head)) {
+    refuseConfig("trainable_token_indices",
+                 fmt::format("cannot stand beside DoRA on {}, which the model ties", names_.head));
+  }
   const auto read = [&](const PeftTokens* tokens, const std::string& module, int64_t vocabulary) -> AdapterTokens {
     const auto tensor = tokens_.find(module);
     if (tokens == nullptr) {
@@ -276,8 +278,9 @@ void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterB
       return {};
     }
     if (tensor == tokens_.end()) {
-      fail(ErrorCode::kCorrupt, "{}: no tensor of the trained tokens of '{}', which {} names in trainable_token_indices",
-           weights_.source(), module, config_source_);
+      fail(ErrorCode::kCorrupt,
+           "{}: no tensor of the trained tokens of '{}', which {} names in trainable_token_indices", weights_.source(),
+           module, config_source_);
     }
     if (config_.modules.saves(module) || adapted.contains(module)) {
       refuseConfig("trainable_token_indices",

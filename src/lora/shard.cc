@@ -181,9 +181,7 @@ class Cut {
   }
   int64_t hiddenShare() const { return config_.hidden_size / tp_size_; }
   int64_t hiddenBegin() const { return tp_rank_ * hiddenShare(); }
-  int64_t inputVocabulary() const {
-    return whole_.input_vocab_size > 0 ? whole_.input_vocab_size : config_.vocab_size;
-  }
+  int64_t inputVocabulary() const { return whole_.input_vocab_size > 0 ? whole_.input_vocab_size : config_.vocab_size; }
 
   void addEmbedding(AdapterModule module) {
     if (cutsVocabulary()) {

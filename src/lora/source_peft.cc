@@ -66,9 +66,9 @@ class PeftReader {
     fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights_.source(), tensor, reason);
   }
   [[noreturn]] void refuseUnknown(const std::string& tensor) const {
-    refuse(tensor, fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
-                               target_.config.architecture, moduleNames(target_.table),
-                               target_.config.num_hidden_layers - 1));
+    refuse(tensor,
+           fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
+                       target_.config.architecture, moduleNames(target_.table), target_.config.num_hidden_layers - 1));
   }
 
   void collect(const std::string& name) {
@@ -107,9 +107,9 @@ class PeftReader {
     if (looked_up != (embedding && !found.by_parameter) && key.part != PeftPart::kMagnitude) {
       refuse(name, looked_up ? "is of an embedding, its module is none" : "is of a linear layer, its module is none");
     }
-    auto& tensors = modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name),
-                                         found)
-                        .first->second;
+    auto& tensors =
+        modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
+            .first->second;
     std::string& slot = slotOf(tensors, key.part);
     if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
     slot = name;
@@ -214,7 +214,8 @@ class PeftReader {
     const auto dtypeOf = [&](const std::string& name) { return weights_.find(name)->dtype; };
     builder.keep(a);
     builder.keep(b);
-    builder.add(std::move(module), {dtypeOf(tensors.b), {rank, module.in}, *a}, {dtypeOf(tensors.a), {module.out, rank}, *b});
+    builder.add(std::move(module), {dtypeOf(tensors.b), {rank, module.in}, *a},
+                {dtypeOf(tensors.a), {module.out, rank}, *b});
   }
 
   void addLayerModule(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {

@@ -42,8 +42,8 @@ TensorView slice(const TensorView& weights, int64_t begin, std::vector<int64_t> 
           weights.bytes.subspan(static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size)};
 }
 
-// What a row of the config adapts: a module, or for mlp_gate_up the two that make up a gated MLP's fused linear, its B and
-// magnitude those of gate_proj (id 5) and then those of up_proj (id 7), as Hugging Face's gate_up_proj has them.
+// What a row of the config adapts: a module, or for mlp_gate_up the two that make up a gated MLP's fused linear, its B
+// and magnitude those of gate_proj (id 5) and then those of up_proj (id 7), as Hugging Face's gate_up_proj has them.
 std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id) {
   std::vector<ModulePlace> places;
   const std::vector<int32_t> ids =
@@ -88,15 +88,15 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
   int64_t row_begin = 0;
   for (const ModulePlace& place : places) {
     const int32_t id = place.target->module_id;
-    if (!added.emplace(row.layer, id).second) fail(kInvalid, "lora_keys names module {} of layer {} twice", id, row.layer);
+    if (!added.emplace(row.layer, id).second)
+      fail(kInvalid, "lora_keys names module {} of layer {} twice", id, row.layer);
     AdapterModule module = {.module_id = id,
                             .module_name = place.target->module_name,
                             .layer = row.layer,
                             .rank = rank,
                             .in = in,
                             .out = place.out()};
-    const TensorView b =
-        slice(values, rank * (in + row_begin), {module.out, rank}, rank * module.out);
+    const TensorView b = slice(values, rank * (in + row_begin), {module.out, rank}, rank * module.out);
     if (row.is_dora) {
       module.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {module.out}, module.out));
       module.magnitude_is_normalised = true;

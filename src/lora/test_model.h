@@ -35,6 +35,38 @@ struct TestModel {
               .shape = {4, 6},
               .shard = {.axis = Axis::kColumns},
               .lora_targets = {{kMlp4HToH, "mlp.down_proj", 0, 4}}}};
+    table[0].sources = {{"model.layers.{}.self_attn.q_proj.weight", 0, 4},
+                        {"model.layers.{}.self_attn.k_proj.weight", 4, 2},
+                        {"model.layers.{}.self_attn.v_proj.weight", 6, 2}};
+    table[1].sources = {{"model.layers.{}.mlp.gate_proj.weight", 0, 6}};
+    table[2].sources = {{"model.layers.{}.mlp.down_proj.weight", 0, 4}};
+    table.push_back({.name = "transformer.layers.{}.attention.qkv.bias",
+                     .shape = {8},
+                     .role = WeightRole::kBias,
+                     .shard = {.axis = Axis::kRows, .parts = {4, 2, 2}, .head_rows = {0, 2, 2}},
+                     .sources = {{"model.layers.{}.self_attn.q_proj.bias", 0, 4},
+                                 {"model.layers.{}.self_attn.k_proj.bias", 4, 2},
+                                 {"model.layers.{}.self_attn.v_proj.bias", 6, 2}}});
+    table.push_back({.name = "transformer.layers.{}.input_layernorm.weight",
+                     .shape = {4},
+                     .role = WeightRole::kNorm,
+                     .sources = {{"model.layers.{}.input_layernorm.weight", 0, 4}}});
+    table.push_back({.name = "transformer.ln_f.weight",
+                     .shape = {4},
+                     .role = WeightRole::kNorm,
+                     .stage = Stage::kLast,
+                     .sources = {{"model.norm.weight", 0, 4}}});
+    table.push_back({.name = "transformer.vocab_embedding.weight",
+                     .shape = {8, 4},
+                     .role = WeightRole::kEmbedding,
+                     .stage = Stage::kFirst,
+                     .sources = {{"model.embed_tokens.weight", 0, 8}}});
+    table.push_back({.name = "lm_head.weight",
+                     .shape = {8, 4},
+                     .role = WeightRole::kLmHead,
+                     .stage = Stage::kLast,
+                     .shard = {.axis = Axis::kRows, .pad_rows = true},
+                     .sources = {{"lm_head.weight", 0, 8}}});
   }
 };
 

@@ -1,0 +1,264 @@
+// What PEFT adapters hold beside low-rank parts of linear layers: read as such, or refused in one line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "base/error_of.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "formats/safetensors.h"
+#include "lora/shard.h"
+#include "lora/source_peft.h"
+#include "lora/test_model.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kBase = "base_model.model.";
+const std::string kQ = kBase + "model.layers.0.self_attn.q_proj.";
+const std::string kEmbedding = kBase + "model.embed_tokens.";
+const std::string kHead = kBase + "lm_head.";
+
+class PeftFamilyTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "family.XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+    config_ = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 4}, {"target_modules", {"q_proj"}}};
+    put(kQ + "lora_A.weight", {2, 4});
+    put(kQ + "lora_B.weight", {4, 2});
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  // Values that count up from `first`.
+  void put(const std::string& name, const std::vector<int64_t>& shape, float first = 1) {
+    std::vector<float> values(
+        static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
+    std::iota(values.begin(), values.end(), first);
+    tensors_[name] = {shape, values};
+  }
+  Adapter read() {
+    writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
+    std::vector<SafetensorsWriter::Declaration> declarations;
+    for (const auto& [name, tensor] : tensors_) declarations.push_back({name, DType::kFloat32, tensor.first});
+    SafetensorsWriter writer(dir_ / "adapter_model.safetensors", declarations);
+    for (const auto& [name, tensor] : tensors_) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
+    writer.finish();
+    return readPeftAdapter(dir_, "a", {model_.config, model_.table});
+  }
+  std::string refusal() {
+    const std::string line = errorOf([&] { read(); });
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    return line;
+  }
+  const AdapterModule& moduleOf(const Adapter& adapter, int32_t id) {
+    for (const AdapterModule& module : adapter.modules) {
+      if (module.module_id == id) return module;
+    }
+    throw std::runtime_error("no module " + std::to_string(id));
+  }
+  // The values of the adapter's weights of a row, in order.
+  std::vector<float> weightsOf(const Adapter& adapter, const std::string& row) {
+    std::vector<float> values;
+    for (const AdapterWeight& weight : adapter.weights) {
+      if (weight.row != row) continue;
+      for (int64_t i = 0; i < weight.rows * weight.cols; ++i) {
+        values.push_back(loadAsFloat(weight.data, weight.dtype, static_cast<size_t>(i)));
+      }
+    }
+    return values;
+  }
+
+  fs::path dir_;
+  TestModel model_;
+  Json config_;
+  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
+};
+
+TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
+  config_["target_modules"] = {"q_proj", "embed_tokens", "lm_head"};
+  config_["use_dora"] = true;
+  put(kQ + "lora_magnitude_vector", {4});
+  put(kEmbedding + "lora_embedding_A", {2, 8});
+  put(kEmbedding + "lora_embedding_B", {4, 2});
+  put(kEmbedding + "lora_magnitude_vector", {4});
+  put(kEmbedding + "base_layer.weight", {8, 4}, 20);
+  put(kHead + "lora_A.weight", {2, 4});
+  put(kHead + "lora_B.weight", {8, 2});
+  put(kHead + "lora_magnitude_vector", {8});
+  const Adapter adapter = read();
+  const AdapterModule& embedding = moduleOf(adapter, kTokenEmbedding);
+  EXPECT_EQ(embedding.layer, -1);
+  EXPECT_EQ(embedding.in, 8);
+  EXPECT_EQ(embedding.out, 4);
+  const AdapterModule& head = moduleOf(adapter, kOutputHead);
+  EXPECT_EQ(head.in, 4);
+  EXPECT_EQ(head.out, 8);
+  EXPECT_EQ(head.magnitude.size(), 8u);
+  EXPECT_EQ(weightsOf(adapter, "transformer.vocab_embedding.weight").front(), 20);
+  EXPECT_EQ(adapter.weights.size(), 1u);
+
+  auto whole = tensors_;
+  tensors_.erase(kEmbedding + "lora_embedding_A");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lora_embedding_B"), HasSubstr("stands alone")));
+  tensors_ = whole;
+  put(kHead + "lora_B.weight", {7, 2});
+  EXPECT_THAT(refusal(), HasSubstr("has shape [7, 2], expected [8, 2]"));
+  tensors_ = whole;
+  put(kEmbedding + "lora_A.weight", {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("is of a linear layer, its module is none"));
+}
+
+TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
+  config_["modules_to_save"] = {"k_proj", "norm"};
+  put(kBase + "model.layers.0.self_attn.k_proj.weight", {2, 4}, 10);
+  put(kBase + "model.layers.0.self_attn.k_proj.bias", {2}, 30);
+  put(kBase + "model.layers.1.self_attn.k_proj.weight", {2, 4}, 50);
+  put(kBase + "model.layers.1.self_attn.k_proj.bias", {2}, 70);
+  put(kBase + "model.layers.0.input_layernorm.weight", {4});
+  put(kBase + "model.layers.1.input_layernorm.weight", {4});
+  put(kBase + "model.norm.weight", {4}, 90);
+  const Adapter adapter = read();
+  ASSERT_EQ(adapter.weights.size(), 7u);
+  EXPECT_THAT(weightsOf(adapter, "transformer.layers.{}.attention.qkv.bias"), ElementsAre(30, 31, 70, 71));
+  EXPECT_THAT(weightsOf(adapter, "transformer.ln_f.weight"), ElementsAre(90, 91, 92, 93));
+  for (const AdapterWeight& weight : adapter.weights) {
+    if (weight.role == WeightRole::kLinear) {
+      EXPECT_EQ(weight.row_begin, 4);
+    }
+  }
+  const auto whole = tensors_;
+  tensors_.erase(kBase + "model.layers.1.self_attn.k_proj.bias");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("layers.1.self_attn.k_proj.bias"), HasSubstr("modules_to_save")));
+  tensors_ = whole;
+  tensors_[kBase + "model.norm.weight"].second[2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("model.norm.weight"), HasSubstr("not finite")));
+  tensors_ = whole;
+  config_["modules_to_save"] = {"k_proj"};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("layernorm.weight"), HasSubstr("does not list in modules_to_save")));
+  config_["modules_to_save"] = {"q_proj", "k_proj", "norm"};
+  EXPECT_THAT(refusal(), HasSubstr("those have no adapters"));
+}
+
+TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
+  const std::string q = kQ + "base_layer.bias", v = kBase + "model.layers.1.self_attn.v_proj.bias";
+  put(q, {4}, 5);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("q_proj.base_layer.bias"), HasSubstr("does not ask for")));
+  config_["bias"] = "lora_only";
+  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8));
+  put(v, {2}, 9);
+  EXPECT_THAT(refusal(), HasSubstr("v_proj.bias"));
+  config_["bias"] = "all";
+  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8, 9, 10));
+  put(kBase + "model.layers.0.mlp.down_proj.bias", {4});
+  EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts nothing"));
+}
+
+TEST_F(PeftFamilyTest, BiasOfB) {
+  config_["lora_bias"] = true;
+  EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B beside it"));
+  put(kQ + "lora_B.bias", {4}, 7);
+  EXPECT_THAT(read().modules[0].bias, ElementsAre(7, 8, 9, 10));
+  config_["use_dora"] = true;
+  EXPECT_THAT(refusal(), HasSubstr("'lora_bias' cannot stand beside 'use_dora'"));
+}
+
+TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
+  config_["trainable_token_indices"] = {5, 2};
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of the trained tokens of 'model.embed_tokens'"));
+  put(kEmbedding + "token_adapter.trainable_tokens_delta", {2, 4});
+  Adapter adapter = read();
+  EXPECT_THAT(adapter.embedding_tokens.tokens, ElementsAre(2, 5));
+  EXPECT_THAT(adapter.embedding_tokens.rows, ElementsAre(5, 6, 7, 8, 1, 2, 3, 4));
+  EXPECT_TRUE(adapter.head_tokens.empty());
+  model_.config.tie_word_embeddings = true;
+  EXPECT_THAT(read().head_tokens.tokens, ElementsAre(2, 5));
+  config_["trainable_token_indices"] = {{"embed_tokens", {5, 2}}, {"lm_head", {1}}};
+  put(kHead + "token_adapter.trainable_tokens_delta", {1, 4});
+  adapter = read();
+  EXPECT_THAT(adapter.head_tokens.tokens, ElementsAre(1));
+  config_["ensure_weight_tying"] = true;
+  EXPECT_THAT(refusal(), HasSubstr("ensure_weight_tying"));
+  config_["ensure_weight_tying"] = false;
+  for (const Json& wrong : {Json{5}, Json{5, 5}, Json{5, 8}, Json{-1, 2}, Json{{"q_proj", {5, 2}}}, Json("x")}) {
+    config_["trainable_token_indices"] = wrong;
+    EXPECT_THAT(refusal(), HasSubstr("trainable_token")) << wrong;
+  }
+}
+
+TEST_F(PeftFamilyTest, ParametersAreNamedWithTheirWeight) {
+  config_["target_modules"] = Json::array();
+  EXPECT_THAT(refusal(), HasSubstr("is not among the modules"));
+  config_["target_parameters"] = {"self_attn.q_proj.weight", "embed_tokens.weight"};
+  config_["rank_pattern"] = {{"q_proj", 7}, {"embed_tokens.weight", 1}};
+  put(kEmbedding + "lora_A.weight", {1, 4}, 10);
+  put(kEmbedding + "lora_B.weight", {8, 1}, 20);
+  const Adapter adapter = read();
+  EXPECT_EQ(moduleOf(adapter, kAttnQ).rank, 2);
+  const AdapterModule& embedding = moduleOf(adapter, kTokenEmbedding);
+  EXPECT_EQ(embedding.in, 8);
+  EXPECT_EQ(loadAsFloat(embedding.a, embedding.dtype, 3), 23);
+  EXPECT_EQ(loadAsFloat(embedding.b, embedding.dtype, 3), 13);
+  for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
+    config_[field] = true;
+    EXPECT_THAT(refusal(), HasSubstr("'target_parameters' cannot stand beside"));
+    config_.erase(field);
+  }
+}
+
+TEST_F(PeftFamilyTest, AddedTokens) {
+  put(kEmbedding + "weight", {10, 4});
+  put(kHead + "weight", {10, 4});
+  const Adapter adapter = read();
+  EXPECT_EQ(adapter.vocab_size, 10);
+  EXPECT_EQ(adapter.input_vocab_size, 10);
+  put(kHead + "weight", {11, 4});
+  EXPECT_THAT(refusal(), HasSubstr("has rows for 11 tokens, the embedding for 10"));
+  put(kHead + "weight", {7, 4});
+  EXPECT_THAT(refusal(), HasSubstr("fewer are not served"));
+
+  // Two ranks: each has its half of the model's tokens and all that were added.
+  put(kHead + "weight", {10, 4}, 0);
+  model_.config.mapping.tp_size = 2;
+  const Adapter part = shardAdapter(read(), model_.config, model_.table, 1);
+  const std::vector<float> rows = weightsOf(part, "lm_head.weight");
+  ASSERT_EQ(rows.size(), 24u);
+  EXPECT_EQ(rows[0], 16);
+  EXPECT_EQ(rows[16], 32);
+}
+
+TEST_F(PeftFamilyTest, ATiedEmbeddingIsTheOutputHeadTooUnlessItWasSavedAsAModule) {
+  model_.config.tie_word_embeddings = true;
+  put(kEmbedding + "weight", {8, 4});
+  EXPECT_EQ(read().weights.size(), 2u);
+  config_["modules_to_save"] = {"embed_tokens"};
+  EXPECT_EQ(read().weights.size(), 1u);
+  config_["ensure_weight_tying"] = true;
+  EXPECT_EQ(read().weights.size(), 2u);
+}
+
+TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {
+  config_["modules_to_save"] = {"lm_head"};
+  put(kHead + "weight", {8, 4}, 5);
+  put(kHead + "modules_to_save.weight", {8, 4}, 50);
+  put(kHead + "original_module.weight", {8, 4}, 60);
+  EXPECT_EQ(weightsOf(read(), "lm_head.weight").front(), 5);
+  tensors_.erase(kHead + "weight");
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.weight'"));
+}
+
+}  // namespace
+}  // namespace chorus
