@@ -62,8 +62,7 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
           composed->add(layer, linear, weighted(part, term.weight));
       }
     }
-    for (const EmbeddingPart& part : parts->embedding().parts)
-      embedding.parts.push_back(weighted(part, term.weight));
+    for (const EmbeddingPart& part : parts->embedding().parts) embedding.parts.push_back(weighted(part, term.weight));
     for (const LinearPart& part : parts->head().parts) composed->addHead(weighted(part, term.weight));
     composed->keep(parts);
   }

@@ -43,14 +43,18 @@ void checkPositive(const std::optional<executor::SizeType32>& value, const char*
 }
 
 void check(const executor::PeftCacheConfig& config) {
+  if (config.getLoraPrefetchDir())
+    fail(ErrorCode::kUnsupported, "loraPrefetchDir is not supported: send the adapters with their first requests");
   if (config.getNumPutWorkers() <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
   if (config.getNumHostModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
-  if (config.getNumDeviceModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
+  if (config.getNumDeviceModuleLayer() < 0)
+    fail(ErrorCode::kInvalidArgument, "numDeviceModuleLayer must not be negative");
   checkPositive(config.getOptimalAdapterSize(), "optimalAdapterSize");
   checkPositive(config.getMaxAdapterSize(), "maxAdapterSize");
   checkPositive(config.getMaxHostAdapters(), "maxHostAdapters");
   checkPositive(config.getMaxDeviceAdapters(), "maxDeviceAdapters");
-  if (config.getDeviceCachePercent() && !(*config.getDeviceCachePercent() > 0 && *config.getDeviceCachePercent() <= 1)) {
+  if (config.getDeviceCachePercent() &&
+      !(*config.getDeviceCachePercent() > 0 && *config.getDeviceCachePercent() <= 1)) {
     fail(ErrorCode::kInvalidArgument, "deviceCachePercent {} is not in (0, 1]", *config.getDeviceCachePercent());
   }
 }
