@@ -27,9 +27,9 @@ class Pace {
   static constexpr Duration kSlice = std::chrono::milliseconds(1);
   // A piece: what is done between two looks at the clock. Some 50 us of packing or hashing.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  // After a slice the thread rests this many times as long, so that it takes a quarter of one core at most, and a load
-  // of 30 ms of work takes 120 ms.
-  static constexpr int kRest = 3;
+  // After a slice the thread rests this many times as long, so that it takes half of one core at most. Longer rests did
+  // not make streams smoother (chorus bench adapters), and loads that take longer than they come wait for each other.
+  static constexpr int kRest = 1;
 
   explicit Pace(PaceClock clock);
 
