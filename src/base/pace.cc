@@ -21,7 +21,7 @@ thread_local Pace* current_pace = nullptr;
 
 PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
   // Time that the thread did not run, for somebody else did, is no work of its own.
-  return {[] {
+  return {[](size_t) {
             timespec used{};
             ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
             return Duration(std::chrono::seconds(used.tv_sec)) + Duration(used.tv_nsec);
@@ -29,11 +29,10 @@ PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
           [](Duration time) { std::this_thread::sleep_for(time); }, std::move(others_need_it)};
 }
 
-Pace::Pace(PaceClock clock) : clock_(std::move(clock)), slice_begin_(clock_.now()), last_look_(slice_begin_) {}
+Pace::Pace(PaceClock clock) : clock_(std::move(clock)), slice_begin_(clock_.now(0)), last_look_(slice_begin_) {}
 
 void Pace::look() {
-  bytes_ = 0;
-  const Duration now = clock_.now();
+  const Duration now = clock_.now(std::exchange(bytes_, 0));
   longest_piece_ = std::max(longest_piece_, now - last_look_);
   last_look_ = now;
   const Duration slice = now - slice_begin_;
@@ -41,7 +40,7 @@ void Pace::look() {
   // The next piece may take as long as the longest so far.
   if (slice + longest_piece_ <= kSlice) return;
   if (clock_.others_need_it()) clock_.rest(std::min(slice, kSlice) * kRest);
-  slice_begin_ = last_look_ = clock_.now();
+  slice_begin_ = last_look_ = clock_.now(0);
 }
 
 PaceScope::PaceScope(Pace& pace) : outer_(std::exchange(current_pace, &pace)) {}

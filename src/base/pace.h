@@ -14,7 +14,8 @@ namespace chorus {
 // What a Pace sees of the machine; tests put their own here.
 struct PaceClock {
   using Duration = std::chrono::nanoseconds;
-  std::function<Duration()> now;         // processor time that the thread has used
+  // Processor time that the thread has used; bytes: what it was told of (worked) since the last call.
+  std::function<Duration(size_t bytes)> now;
   std::function<void(Duration)> rest;    // sleeps
   std::function<bool()> others_need_it;  // whether somebody would feel it if the thread went on
   static PaceClock ofThisThread(std::function<bool()> others_need_it);
@@ -27,9 +28,9 @@ class Pace {
   static constexpr Duration kSlice = std::chrono::milliseconds(1);
   // A piece: what is done between two looks at the clock. Some 50 us of packing or hashing.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  // After a slice the thread rests this many times as long, so that it takes a quarter of one core at most, and a load
-  // of 30 ms of work takes 120 ms.
-  static constexpr int kRest = 3;
+  // After a slice the thread rests this many times as long, so that it takes half of one core at most. Longer rests did
+  // not make streams smoother (chorus bench adapters), and loads that take longer than they come wait for each other.
+  static constexpr int kRest = 1;
 
   explicit Pace(PaceClock clock);
 
@@ -47,7 +48,8 @@ class Pace {
   PaceClock clock_;
   size_t bytes_ = 0;
   Duration slice_begin_, last_look_;
-  Duration longest_piece_{0}, longest_slice_{0};
+  Duration longest_piece_ = kSlice / 4;  // at first a guess: the first long one must fit too
+  Duration longest_slice_{0};
 };
 
 // Makes pace the one of this thread for the scope's life; scopes nest.

@@ -178,8 +178,8 @@ class Soak:
         seconds = self.arguments.minutes * 60
         with ServerProcess(self.arguments.chorus, [
                 self.arguments.demo / "base", "--lora_dir", self.served, "--lora_refresh_interval", 1, "--cache_dir",
-                self.scratch / "cache", "--log_level", "warning", "--max_lora_rank", RANK, "--max_cpu_loras", 3,
-                "--max_gpu_loras", 3]) as server:
+                self.scratch / "cache", "--log_level", "warning", "--max_lora_rank", RANK, "--max_cpu_loras", 6,
+                "--max_gpu_loras", 6]) as server:
             self.learn(server)
             threads = [threading.Thread(target=self.client, args=(server, i)) for i in range(CLIENTS)]
             for thread in threads:
