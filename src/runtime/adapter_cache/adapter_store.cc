@@ -93,12 +93,9 @@ AdapterTicket AdapterStore::ticket(std::span<const executor::WeightedLora> terms
   AdapterTicket ticket;
   std::vector<std::pair<uint64_t, float>> numbers;
   for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, ticket), term.weight);
-  if (numbers.size() == 1 && numbers[0].second == 1.0f) {
-    ticket.number = numbers[0].first;
-  } else {
-    ticket.composition = compositionOf(std::move(numbers));
-    ticket.number = ticket.composition->number;
-  }
+  // One of weight 1 is no exception, though it answers as the adapter itself: what cannot be composed is refused.
+  ticket.composition = compositionOf(std::move(numbers));
+  ticket.number = ticket.composition->number;
   return ticket;
 }
 
