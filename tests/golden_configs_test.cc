@@ -13,6 +13,7 @@
 #include "golden_case.h"
 #include "hostile_config.h"
 #include "padded_run.h"
+#include "runtime/adapter_cache/adapter_sizing.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -51,10 +52,11 @@ std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   return all;
 }
 
-// Bytes of the golden's largest adapter as the engine holds it.
+// Bytes of the golden's largest adapter as the engine holds it, and no less than one of rank 1 on all modules: the
+// smallest cache of PeftCacheConfig::maxAdapterSize 1.
 size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& engine_dir) {
   const RankGroup ranks(RankGroup::loadEngines(engine_dir), {.threads = 1}, {.kv_blocks = 1});
-  size_t largest = 0;
+  auto largest = static_cast<size_t>(AdapterSizing(ranks.engine()).fullAdapter(1).bytes);
   for (const auto& directory : adapterDirectories(golden)) {
     largest = std::max(largest, ranks.prepareAdapter(readTestAdapter(directory, ranks.engine()))->bytes);
   }
@@ -94,7 +96,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     if (config.one_adapter_cache) {
       executor::PeftCacheConfig adapters;
       adapters.setHostCacheSize(largestAdapter(golden_, engine_dir));
-      adapters.setMaxAdapterSize(1);  // the largest of these are smaller than the engine's largest
+      adapters.setMaxAdapterSize(1);
       run.setPeftCacheConfig(adapters);
     }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));

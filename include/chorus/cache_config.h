@@ -159,6 +159,7 @@ class PeftCacheConfig {
   std::optional<FloatType> getDeviceCachePercent() const { return deviceCachePercent_; }
   // Bytes; unset: 1 GiB, at most a quarter of what is free.
   std::optional<std::size_t> getHostCacheSize() const { return hostCacheSize_; }
+  // Converted adapters that are known from the start: DIR/TASK_ID/model.lora_weights.npy and model.lora_config.npy.
   const std::optional<std::string>& getLoraPrefetchDir() const { return loraPrefetchDir_; }
 
   // Chorus: setters.

@@ -71,7 +71,8 @@ class Request {
   const std::optional<MropeConfig>& getMropeConfig() const { return mRopeConfig_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
   // Chorus: adapters by task id that act together, each with a weight: the sum of weight x scale x B A, which is PEFT's
-  // add_weighted_adapter(combination_type="cat"). Instead of a LoraConfig; an id may stand in it twice. Empty: none.
+  // add_weighted_adapter(combination_type="cat"). Instead of a LoraConfig; at most 64 terms, an id may stand in it
+  // twice. Empty: none.
   const std::vector<WeightedLora>& getLoraComposition() const { return loraComposition_; }
   const std::optional<LookaheadDecodingConfig>& getLookaheadConfig() const { return lookaheadConfig_; }
   const std::optional<KvCacheRetentionConfig>& getKvCacheRetentionConfig() const { return kvCacheRetentionConfig_; }

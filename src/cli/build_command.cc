@@ -44,7 +44,9 @@ std::vector<std::string> modulesOf(const std::vector<std::string>& lora_dirs, co
   for (const std::string& dir : lora_dirs) {
     const Adapter adapter =
         readPeftAdapter(dir, std::filesystem::path(dir).filename().string(), {config, table, max_rank});
-    for (const AdapterModule& module : adapter.modules) ids.insert(module.module_id);
+    for (const AdapterModule& module : adapter.modules) {
+      if (loraModuleName(module.module_id)) ids.insert(module.module_id);
+    }
   }
   std::vector<std::string> names;
   for (const int32_t id : ids) names.emplace_back(*loraModuleName(id));

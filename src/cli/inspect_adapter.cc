@@ -11,6 +11,7 @@
 #include "convert/huggingface.h"
 #include "convert/lora_convert.h"
 #include "engine/adapter_limits.h"
+#include "engine/adapter_packer.h"
 #include "engine/engine.h"
 #include "formats/npy.h"
 #include "lora/module_ids.h"
@@ -64,6 +65,23 @@ std::string nameOf(const fs::path& dir) {
   return dir.has_filename() ? dir.filename().string() : dir.parent_path().filename().string();
 }
 
+// What stands for the base's own weights.
+void addReplacements(const Adapter& adapter, Inspection& found) {
+  std::set<std::string> rows;
+  for (const AdapterWeight& weight : adapter.weights) {
+    constexpr std::string_view kLayers = "transformer.layers.{}.";
+    rows.insert(weight.row.starts_with(kLayers) ? weight.row.substr(kLayers.size()) : weight.row);
+  }
+  if (!rows.empty()) found.addList("own weights", {rows.begin(), rows.end()});
+  const auto addTokens = [&](const char* name, const AdapterTokens& tokens) {
+    if (!tokens.empty()) found.add(name, std::ssize(tokens.tokens));
+  };
+  addTokens("trained tokens", adapter.embedding_tokens);
+  addTokens("trained tokens of the output head", adapter.head_tokens);
+  if (adapter.input_vocab_size > 0) found.add("tokens", adapter.input_vocab_size);
+  if (adapter.vocab_size > 0) found.add("tokens of its logits", adapter.vocab_size);
+}
+
 void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found) {
   std::set<std::string> modules;
   std::set<int32_t> layers;
@@ -71,7 +89,7 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   std::set<float> scales;
   for (const AdapterModule& module : adapter.modules) {
     modules.insert(module.module_name);
-    layers.insert(module.layer);
+    if (module.layer >= 0) layers.insert(module.layer);
     ranks.insert(module.rank);
     scales.insert(module.scale);
   }
@@ -83,10 +101,11 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
               scales.size() == 1 ? fmt::format("{}", *scales.begin())
                                  : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
   }
+  addReplacements(adapter, found);
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
-    largest = std::max(largest, static_cast<uint64_t>(packedAdapterBytes(part, base.config.dtype)));
+    largest = std::max(largest, static_cast<uint64_t>(AdapterPacker(base.config, base.table, rank).bytes(part)));
   }
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);

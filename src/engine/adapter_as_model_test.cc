@@ -93,7 +93,7 @@ class AdapterAsModelTest : public ::testing::TestWithParam<Layout> {
       DeviceBuffer buffer = backend.allocate(static_cast<size_t>(bytes));
       backend.upload(buffer.data(), data, static_cast<size_t>(bytes), {});
       const auto* device = buffer.as<std::byte>();
-      parts.own(std::move(buffer));
+      parts.own(std::move(buffer), static_cast<size_t>(bytes));
       return device;
     }
     PackedWeight operator()(PackedWeight weight) const {

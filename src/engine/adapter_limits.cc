@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/tensor.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
@@ -17,28 +16,24 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
   }
   const auto& targets = build.lora_target_modules;
   if (targets.empty()) return;
+  const auto isTarget = [&](std::string_view name) {
+    return std::find(targets.begin(), targets.end(), name) != targets.end();
+  };
   for (const AdapterModule& module : adapter.modules) {
     const auto name = loraModuleName(module.module_id);
-    if (name && std::find(targets.begin(), targets.end(), *name) != targets.end()) continue;
+    if (!name || isTarget(*name)) continue;
+    const bool half = module.module_id == kMlpHTo4H || module.module_id == kMlpGate;
+    if (half && isTarget(*loraModuleName(kMlpGateUp))) continue;
     fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
          adapter.name, module.module_name);
   }
 }
 
 int64_t adapterElements(const Adapter& adapter) {
-  int64_t elements = 0;
+  int64_t elements = std::ssize(adapter.embedding_tokens.rows) + std::ssize(adapter.head_tokens.rows);
   for (const AdapterModule& module : adapter.modules) elements += module.rank * (module.in + module.out);
+  for (const AdapterWeight& weight : adapter.weights) elements += weight.rows * weight.cols;
   return elements;
-}
-
-int64_t packedAdapterBytes(const Adapter& rank_part, DType dtype) {
-  int64_t total = 0;
-  for (const AdapterModule& module : rank_part.modules) {
-    total += packedPiece(packedBytes(dtype, module.rank, module.in)) +
-             packedPiece(packedBytes(dtype, module.out, module.rank)) +
-             packedPiece(static_cast<int64_t>(module.magnitude.size() * sizeof(float)));
-  }
-  return total;
 }
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// What an engine asks of an adapter, and what the adapter takes of its memory.
+// What an engine asks of an adapter.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,12 @@
 namespace chorus {
 
 // Throws Error(kUnsupported) that names the build flag: the engine was built without --lora_plugin or, for a DoRA
-// adapter, --dora_plugin, or a module is not among its --lora_target_modules.
+// adapter, --dora_plugin, or a module is not among its --lora_target_modules. Those are TensorRT-LLM's modules: what it has
+// no name for (the embedding, the output head, whole weights) they do not restrict.
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
-// A piece of packed memory starts on a cache line.
-inline int64_t packedPiece(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-// Of A and B over all modules, rank x (in + out) each: what caches that are sized in adapters count by.
+// Of A and B over all modules, rank x (in + out) each, and of what stands for the base's weights: what caches that are
+// sized in adapters count by.
 int64_t adapterElements(const Adapter& adapter);
-// What one rank keeps of the adapter (cut for it, lora/shard.h) in memory: A, B and DoRA's factors of every module,
-// packed in the engine's dtype.
-int64_t packedAdapterBytes(const Adapter& rank_part, DType dtype);
 
 }  // namespace chorus

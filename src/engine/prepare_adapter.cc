@@ -1,59 +1,155 @@
-// Session's part in preparing an adapter: packing a rank's modules, and the row norms that DoRA divides by.
-#include <cassert>
+// Session's part in preparing an adapter: packing a rank's share, what of it is the base's own, and the row norms that
+// DoRA divides by.
+#include <algorithm>
 #include <cstring>
 
 #include "base/aligned_buffer.h"
-#include "base/error.h"
 #include "base/pace.h"
-#include "checkpoint/shard.h"
-#include "engine/adapter_limits.h"
-#include "engine/engine_layout.h"
+#include "engine/adapter_packer.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
-#include "lora/adapter_builder.h"
+#include "lora/module_ids.h"
 
 namespace chorus {
 namespace {
 
-// Values of A or B in the engine's dtype, row-major, in host memory.
-std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to, int64_t count) {
-  std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
-  convertElements(data, from, out.data(), to, static_cast<size_t>(count));
-  return out;
+// Values rounded to `to`, as floats.
+void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out) {
+  std::vector<std::byte> rounded(out.size() * dtypeSize(to));
+  convertElements(data, from, rounded.data(), to, out.size());
+  convertElements(rounded.data(), to, out.data(), DType::kFloat32, out.size());
+}
+
+const AdapterWeight* weightOf(const Adapter& part, WeightRole role) {
+  const auto found = std::find_if(part.weights.begin(), part.weights.end(),
+                                  [&](const AdapterWeight& weight) { return weight.role == role; });
+  return found == part.weights.end() ? nullptr : &*found;
+}
+
+const std::byte* rowOf(const AdapterWeight& weight, int64_t row) {
+  return weight.data + static_cast<size_t>(row * weight.cols) * dtypeSize(weight.dtype);
+}
+
+bool sameTable(const AdapterWeight& weight, const EmbeddingTable& base, int64_t cols) {
+  if (weight.rows > base.vocab || weight.cols != cols || weight.row_begin != base.first_token) return false;
+  const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(base.dtype);
+  std::vector<std::byte> row(row_bytes);
+  const auto* table = static_cast<const std::byte*>(base.data);
+  for (int64_t i = 0; i < weight.rows; ++i) {
+    convertElements(rowOf(weight, i), weight.dtype, row.data(), base.dtype, static_cast<size_t>(cols));
+    if (std::memcmp(row.data(), table + static_cast<size_t>(i) * row_bytes, row_bytes) != 0) return false;
+    worked(row_bytes);
+  }
+  return true;
+}
+
+bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype) {
+  if (weight.rows != base.out || weight.cols != base.in || base.dtype != dtype) return false;
+  std::vector<float> row(static_cast<size_t>(base.in)), own(row.size());
+  for (int64_t i = 0; i < weight.rows; ++i) {
+    unpackRow(base, i, row.data());
+    roundValues(rowOf(weight, i), weight.dtype, dtype, own);
+    if (own != row) return false;
+    worked(row.size() * sizeof(float));
+  }
+  return true;
+}
+
+// scale * B A of an adapter's module, as the products use A and B.
+class Delta {
+ public:
+  Delta(const AdapterModule& module, DType dtype)
+      : module_(module), a_(static_cast<size_t>(module.rank * module.in)), b_(static_cast<size_t>(module.out * module.rank)) {
+    roundValues(module.a, module.dtype, dtype, a_);
+    roundValues(module.b, module.dtype, dtype, b_);
+  }
+  // Adds the row of an output feature.
+  void addRow(int64_t out, std::vector<float>& row) const {
+    for (int64_t r = 0; r < module_.rank; ++r) {
+      const float factor = module_.scale * b_[static_cast<size_t>(out * module_.rank + r)];
+      const float* a_row = a_.data() + r * module_.in;
+      for (int64_t i = 0; i < module_.in; ++i) row[static_cast<size_t>(i)] += factor * a_row[i];
+    }
+  }
+  // Adds the column of an input.
+  void addColumn(int64_t in, std::vector<float>& column) const {
+    for (int64_t r = 0; r < module_.rank; ++r) {
+      const float factor = module_.scale * a_[static_cast<size_t>(r * module_.in + in)];
+      for (int64_t o = 0; o < module_.out; ++o) {
+        column[static_cast<size_t>(o)] += factor * b_[static_cast<size_t>(o * module_.rank + r)];
+      }
+    }
+  }
+
+ private:
+  const AdapterModule& module_;
+  std::vector<float> a_, b_;
+};
+
+// Row `feature` of the output head that the part has.
+void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t feature, std::vector<float>& row) {
+  const std::vector<int32_t>& tokens = part.head_tokens.tokens;
+  const auto token = std::lower_bound(tokens.begin(), tokens.end(), feature);
+  if (token != tokens.end() && *token == feature) {
+    const auto at = static_cast<size_t>(token - tokens.begin()) * row.size();
+    roundValues(reinterpret_cast<const std::byte*>(part.head_tokens.rows.data() + at), DType::kFloat32, dtype, row);
+  } else if (const AdapterWeight* own = weightOf(part, WeightRole::kLmHead)) {
+    roundValues(rowOf(*own, feature), own->dtype, dtype, row);
+  } else {
+    unpackRow(base, feature, row.data());
+  }
+}
+
+// Of the table's columns, which are the module's outputs.
+std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& module, const DecoderWeights& base,
+                                   DType dtype) {
+  const Delta delta(module, dtype);
+  const AdapterWeight* own = weightOf(part, WeightRole::kEmbedding);
+  const auto* table = static_cast<const std::byte*>(base.embedding.data);
+  std::vector<float> values(static_cast<size_t>(module.out));
+  std::vector<double> sums(values.size());
+  for (int64_t token = 0; token < module.in; ++token) {
+    if (own != nullptr) {
+      roundValues(rowOf(*own, token), own->dtype, dtype, values);
+    } else {
+      const size_t row_bytes = values.size() * dtypeSize(base.embedding.dtype);
+      roundValues(table + static_cast<size_t>(token) * row_bytes, base.embedding.dtype, dtype, values);
+    }
+    delta.addColumn(token, values);
+    for (size_t o = 0; o < values.size(); ++o) sums[o] += static_cast<double>(values[o]) * values[o];
+    worked(values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
+  }
+  return sums;
 }
 }  // namespace
 
-Session::Place Session::placeOf(const AdapterModule& module) const {
-  const Mapping& mapping = engine_->config().mapping;
-  const int32_t tp_rank = mapping.tpRank(engine_->rank());
-  const auto target = findModule(table_, module.module_id);
-  const WeightRow* row = target ? target->row : nullptr;
-  const auto linear = row ? linearPlace(*row, sliceForRank(*row, mapping.tp_size, tp_rank).rows) : std::nullopt;
-  if (!linear) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
-  return {.layer = module.layer - engine_->layers().begin,
-          .linear = linear->linear,
-          .out_begin = linear->row_begin + rankRowBegin(*row, target->target->row_begin, mapping.tp_size, tp_rank)};
+void Session::dropCopiesOfBase(Adapter& part) const {
+  const DecoderWeights& base = baseWeights();
+  const DType dtype = engine_->config().dtype;
+  std::erase_if(part.weights, [&](const AdapterWeight& weight) {
+    if (weight.role == WeightRole::kEmbedding && part.input_vocab_size == 0) {
+      return sameTable(weight, base.embedding, base.embedding_cols);
+    }
+    return weight.role == WeightRole::kLmHead && part.vocab_size == 0 && sameHead(weight, base.lm_head, dtype);
+  });
 }
 
-std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const {
+std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterModule& module) const {
   const DType dtype = engine_->config().dtype;
-  const Place place = placeOf(module);
-  const PackedWeight base = linearOf(place.layer, place.linear);
-  std::vector<float> a(static_cast<size_t>(module.rank * module.in));
-  std::vector<float> b(static_cast<size_t>(module.out * module.rank));
-  convertElements(convertValues(module.a, module.dtype, dtype, std::ssize(a)).data(), dtype, a.data(), DType::kFloat32,
-                  a.size());
-  convertElements(convertValues(module.b, module.dtype, dtype, std::ssize(b)).data(), dtype, b.data(), DType::kFloat32,
-                  b.size());
-  std::vector<float> row(static_cast<size_t>(base.in));
+  const DecoderWeights& base = baseWeights();
+  if (module.module_id == kTokenEmbedding) return squaredColumns(part, module, base, dtype);
+  const Delta delta(module, dtype);
+  const bool head = module.module_id == kOutputHead;
+  const auto place = head ? AdapterPacker::Place{} : AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
+  std::vector<float> row(static_cast<size_t>(module.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
-    unpackRow(base, place.out_begin + o, row.data());
-    for (int64_t r = 0; r < module.rank; ++r) {
-      const float factor = module.scale * b[static_cast<size_t>(o * module.rank + r)];
-      const float* a_row = a.data() + r * module.in;
-      for (int64_t i = 0; i < module.in; ++i) row[static_cast<size_t>(i)] += factor * a_row[i];
+    if (head) {
+      headRow(part, base.lm_head, dtype, o, row);
+    } else {
+      unpackRow(linearOf(base.layers[static_cast<size_t>(place.layer)], place.linear), place.out_begin + o, row.data());
     }
+    delta.addRow(o, row);
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
     sums[static_cast<size_t>(o)] = sum;
@@ -62,43 +158,19 @@ std::vector<double> Session::squaredRowNorms(const AdapterModule& module) const 
   return sums;
 }
 
+int64_t Session::packedBytes(const Adapter& part) const {
+  return AdapterPacker(engine_->config(), table_, engine_->rank()).bytes(part);
+}
+
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
-  const DType dtype = engine_->config().dtype;
-  const auto total = static_cast<size_t>(packedAdapterBytes(part, dtype));
+  const AdapterPacker packer(engine_->config(), table_, engine_->rank());
+  const auto total = static_cast<size_t>(packer.bytes(part));
   DeviceBuffer memory = adapter_memory_->take(total);
   std::byte* const view = backend_->hostView(memory);
   const AlignedBuffer staging(view == nullptr ? total : 0);
   std::byte* const packed = view == nullptr ? staging.as<std::byte>() : view;
-  int64_t used = 0;
-  // Takes the next piece of memory; returns its staging address, and where the device will find it.
-  const auto take = [&](int64_t bytes) {
-    const std::pair<std::byte*, std::byte*> piece{packed + used, memory.as<std::byte>() + used};
-    used += packedPiece(bytes);
-    return piece;
-  };
-  const auto pack = [&](const std::byte* values, DType from, int64_t out, int64_t in) {
-    const auto [host, device] = take(packedBytes(dtype, out, in));
-    if (from == dtype)
-      packRows(values, dtype, out, in, 0, host);
-    else
-      packRows(convertValues(values, from, dtype, out * in).data(), dtype, out, in, 0, host);
-    return PackedWeight{device, dtype, out, in};
-  };
-
   auto parts = std::make_shared<AdapterParts>(engine_->layers().count());
-  for (const AdapterModule& module : part.modules) {
-    const Place place = placeOf(module);
-    LinearPart linear{.out_begin = place.out_begin, .scale = module.scale};
-    linear.a = pack(module.a, module.dtype, module.rank, module.in);
-    linear.b = pack(module.b, module.dtype, module.out, module.rank);
-    if (!module.magnitude.empty()) {
-      assert(module.magnitude_is_normalised);
-      const auto [host, device] = take(module.out * 4);
-      std::memcpy(host, module.magnitude.data(), module.magnitude.size() * 4);
-      linear.magnitude = reinterpret_cast<const float*>(device);
-    }
-    parts->add(place.layer, place.linear, linear);
-  }
+  packer.pack(part, baseWeights(), packed, memory.as<std::byte>(), *parts);
   if (view == nullptr) {
     const Stream stream;
     inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {

@@ -1,26 +1,41 @@
 // RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
+#include <algorithm>
 #include <cmath>
+
+#include "base/error.h"
 
 #include "engine/adapter_limits.h"
 #include "engine/rank_group.h"
 #include "lora/adapter.h"
 #include "lora/adapter_builder.h"
+#include "lora/module_ids.h"
 #include "lora/shard.h"
 
 namespace chorus {
 namespace {
 
+// Whether a module's output rows have their inputs on all tensor-parallel ranks.
+bool isSummed(const AdapterModule& module, const ModelConfig& config, const WeightTable& table) {
+  if (module.module_id == kOutputHead) return false;
+  // Each rank with the whole table has all of the sum.
+  if (module.module_id == kTokenEmbedding) return config.use_parallel_embedding && config.embedding_sharding_dim == 0;
+  return findModule(table, module.module_id)->row->shard.axis == ShardRule::Axis::kColumns;
+}
+
 // DoRA's factor per output feature, m / ||W + scale B A|| over each whole row (PEFT's DoraLinearLayer).
 // parts: of the tensor-parallel ranks of one stage, which hold the same modules. A linear that is cut along
 // its inputs has some of every row on each rank: squares are added in rank order, and the factors are the
 // same on all.
-void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions, const WeightTable& table) {
+void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions, const ModelConfig& config,
+                         const WeightTable& table) {
   for (size_t m = 0; m < parts.front().modules.size(); ++m) {
     const AdapterModule& first = parts.front().modules[m];
     if (first.magnitude.empty() || first.magnitude_is_normalised) continue;
     std::vector<std::vector<double>> squares;
-    for (size_t r = 0; r < parts.size(); ++r) squares.push_back(sessions[r]->squaredRowNorms(parts[r].modules[m]));
-    if (findModule(table, first.module_id)->row->shard.axis == ShardRule::Axis::kColumns) {
+    for (size_t r = 0; r < parts.size(); ++r) {
+      squares.push_back(sessions[r]->squaredRowNorms(parts[r], parts[r].modules[m]));
+    }
+    if (isSummed(first, config, table)) {
       std::vector<double> sum(squares.front().size());
       for (const auto& some : squares) {
         for (size_t o = 0; o < sum.size(); ++o) sum[o] += some[o];
@@ -30,7 +45,8 @@ void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* cons
     for (size_t r = 0; r < parts.size(); ++r) {
       AdapterModule& module = parts[r].modules[m];
       for (size_t o = 0; o < module.magnitude.size(); ++o) {
-        module.magnitude[o] /= static_cast<float>(std::sqrt(squares[r][o]));
+        // The padding of the vocabulary has neither weights nor a magnitude.
+        if (module.magnitude[o] != 0) module.magnitude[o] /= static_cast<float>(std::sqrt(squares[r][o]));
       }
       module.magnitude_is_normalised = true;
     }
@@ -51,12 +67,21 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
     for (int32_t rank = begin; rank < begin + config.mapping.tp_size; ++rank) {
       parts.push_back(shardAdapter(adapter, config, table_, rank));
       sessions.push_back(&session(rank));
+      sessions.back()->dropCopiesOfBase(parts.back());
     }
-    normaliseMagnitudes(parts, sessions, table_);
+    normaliseMagnitudes(parts, sessions, config, table_);
     for (size_t r = 0; r < parts.size(); ++r) {
       prepared->ranks.push_back(sessions[r]->packAdapter(parts[r]));
       prepared->bytes += prepared->ranks.back()->bytes();
     }
+  }
+  const int64_t most = config.vocab_size + session(0).options().max_added_tokens;
+  if (prepared->vocabSize() > most || prepared->vocabSize() > std::max(prepared->inputVocabSize(), config.vocab_size)) {
+    fail(ErrorCode::kUnsupported,
+         "adapter '{}' has logits of {} tokens and takes {}: a model of {} serves adapters with at most {}, all of "
+         "which "
+         "they take",
+         adapter.name, prepared->vocabSize(), prepared->inputVocabSize(), config.vocab_size, most);
   }
   return prepared;
 }
@@ -65,7 +90,9 @@ int64_t RankGroup::preparedBytes(const Adapter& adapter) const {
   checkServable(adapter, engine().buildConfig());
   int64_t bytes = 0;
   for (int32_t rank = 0; rank < size(); ++rank) {
-    bytes += packedAdapterBytes(shardAdapter(adapter, engine().config(), table_, rank), engine().config().dtype);
+    Adapter part = shardAdapter(adapter, engine().config(), table_, rank);
+    session(rank).dropCopiesOfBase(part);
+    bytes += session(rank).packedBytes(part);
   }
   return bytes;
 }

@@ -159,7 +159,7 @@ struct Session::State {
       kv.push_back(layer);
     }
     DecoderWeights weights = loadWeights(engine, shape);
-    host_layers = weights.layers;
+    host_weights = weights;
     std::vector<LayerSpec> specs = engine.architecture().modelSpec(config).layers;
     decoder = std::make_unique<Decoder>(
         std::vector<LayerSpec>(specs.begin() + layers.begin, specs.begin() + layers.end), shape,
@@ -178,7 +178,7 @@ struct Session::State {
   std::unique_ptr<StepContext> context;
   DeviceBuffer rope_cos, rope_sin, kv_pool;
   std::vector<KvLayer> kv;
-  std::vector<DecoderLayerWeights> host_layers;
+  DecoderWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapters;
   std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
@@ -220,20 +220,7 @@ SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& g
   return memory;
 }
 
-PackedWeight Session::linearOf(int32_t layer, LinearId linear) const {
-  const DecoderLayerWeights& weights = state_->host_layers[static_cast<size_t>(layer)];
-  switch (linear) {
-    case LinearId::kQkv:
-      return weights.qkv;
-    case LinearId::kDense:
-      return weights.dense;
-    case LinearId::kFcGate:
-      return weights.fc_gate;
-    case LinearId::kProj:
-      return weights.proj;
-  }
-  return weights.qkv;
-}
+const DecoderWeights& Session::baseWeights() const { return state_->host_weights; }
 
 std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;

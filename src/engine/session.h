@@ -58,9 +58,14 @@ class Session {
 
   // Packs what shardAdapter cut for this rank; magnitudes are normalised already. Thread-safe; may run while steps do.
   std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part) const;
+  // The bytes that this takes.
+  int64_t packedBytes(const Adapter& part) const;
   // For each output of a module of such a part, the sum over this rank's inputs of (W + scale B A)^2, with A and B
-  // rounded as the products use them. Thread-safe.
-  std::vector<double> squaredRowNorms(const AdapterModule& module) const;
+  // rounded as the products use them; of the token embedding over its tokens. Thread-safe.
+  std::vector<double> squaredRowNorms(const Adapter& part, const AdapterModule& module) const;
+  // Leaves out the embedding table and the output head of such a part where they are, rounded to the engine's type, the
+  // base's own: PEFT saves the base's along with an adapter on them. Thread-safe.
+  void dropCopiesOfBase(Adapter& part) const;
 
   const Engine& engine() const { return *engine_; }
   const SessionOptions& options() const { return options_; }
@@ -68,15 +73,8 @@ class Session {
 
  private:
   struct State;
-  // Where a module's outputs stand in this rank's linears.
-  struct Place {
-    int32_t layer = 0;  // local id
-    LinearId linear = LinearId::kQkv;
-    int64_t out_begin = 0;
-  };
-  Place placeOf(const AdapterModule& module) const;
-  // A base linear of a layer, in host memory.
-  PackedWeight linearOf(int32_t layer, LinearId linear) const;
+  // In host memory.
+  const DecoderWeights& baseWeights() const;
   std::shared_ptr<const Engine> engine_;
   WeightTable table_;
   std::shared_ptr<Backend> backend_;

@@ -77,6 +77,11 @@ std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view 
   return places;
 }
 
+const WeightRow* findRow(const WeightTable& table, std::string_view name) {
+  const auto row = std::find_if(table.begin(), table.end(), [&](const WeightRow& r) { return r.name == name; });
+  return row == table.end() ? nullptr : &*row;
+}
+
 std::string moduleNames(const WeightTable& table) {
   std::vector<std::string_view> seen;
   std::string names;
@@ -141,9 +146,18 @@ void AdapterBuilder::add(AdapterModule module, const TensorView& a, const Tensor
   adapter_.modules.push_back(std::move(module));
 }
 
+void AdapterBuilder::add(AdapterWeight weight, const TensorView& values) {
+  weight.dtype = values.dtype == DType::kFloat64 ? DType::kFloat32 : values.dtype;
+  weight.data = place(values, weight.dtype);
+  adapter_.weights.push_back(std::move(weight));
+}
+
 Adapter AdapterBuilder::finish(std::string content_hash) {
   std::sort(adapter_.modules.begin(), adapter_.modules.end(), [](const AdapterModule& x, const AdapterModule& y) {
     return std::tie(x.layer, x.module_id) < std::tie(y.layer, y.module_id);
+  });
+  std::sort(adapter_.weights.begin(), adapter_.weights.end(), [](const AdapterWeight& x, const AdapterWeight& y) {
+    return std::tie(x.layer, x.row, x.row_begin) < std::tie(y.layer, y.row, y.row_begin);
   });
   adapter_.content_hash = std::move(content_hash);
   return std::move(adapter_);

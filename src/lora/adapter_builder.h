@@ -28,6 +28,9 @@ std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view 
 // All module names of the model, for error lines.
 std::string moduleNames(const WeightTable& table);
 
+// nullptr when the table has no row of this name.
+const WeightRow* findRow(const WeightTable& table, std::string_view name);
+
 // float32, float16, bfloat16 and float64.
 bool isAdapterDType(DType dtype);
 // Whether all values are finite, in float64 also within float32's range. dtype is one of isAdapterDType; bytes may be
@@ -43,8 +46,12 @@ class AdapterBuilder {
   // Adds a module. a and b stay where they are when they are of one dtype that adapters keep and aligned, else they
   // are copied (float64 and mixed types as float32). Both are of adapter dtypes and of the module's shapes.
   void add(AdapterModule module, const TensorView& a, const TensorView& b);
+  // Adds values that stand for the base's, likewise. They are of an adapter dtype and of the weight's shape.
+  void add(AdapterWeight weight, const TensorView& values);
   // Keeps the memory that tensors passed to add point into.
   void keep(std::shared_ptr<const void> memory) { adapter_.storage.push_back(std::move(memory)); }
+  // For what is not built of tensors one by one.
+  Adapter& adapter() { return adapter_; }
   // Sorts and returns the adapter.
   Adapter finish(std::string content_hash);
 

@@ -30,6 +30,16 @@ std::vector<std::string> readList(const Json& value, const char* field, std::str
   return names;
 }
 
+std::vector<std::string> readListOf(const Json& config, const char* field, std::string_view source) {
+  const Json* value = given(config, field);
+  return value == nullptr ? std::vector<std::string>() : readList(*value, field, source);
+}
+
+bool isNameOrEnd(std::string_view name, std::string_view end) {
+  if (name == end) return true;
+  return name.size() > end.size() && name.ends_with(end) && name[name.size() - end.size() - 1] == '.';
+}
+
 ModuleNames readNames(const Json& config, const char* field, std::string_view source) {
   ModuleNames names;
   const Json* value = given(config, field);
@@ -66,16 +76,19 @@ std::vector<int64_t> readLayers(const Json& config, std::string_view source) {
 
 bool ModuleNames::contain(std::string_view module) const {
   if (pattern) return pattern->matches(module);
-  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) {
-    if (module == end) return true;
-    return module.size() > end.size() && module.ends_with(end) && module[module.size() - end.size() - 1] == '.';
-  });
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return isNameOrEnd(module, end); });
 }
 
 ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source) {
   ModuleChoice choice;
   const Json* targets = given(config, "target_modules");
-  if (!isAllLinear(targets)) choice.targets_ = readNames(config, "target_modules", source);
+  choice.targets_any_ = targets == nullptr || isAllLinear(targets);
+  if (!choice.targets_any_) choice.targets_ = readNames(config, "target_modules", source);
+  choice.parameters_ = readListOf(config, "target_parameters", source);
+  choice.saved_ = readListOf(config, "modules_to_save", source);
+  if (std::find(choice.saved_.begin(), choice.saved_.end(), "") != choice.saved_.end()) {
+    refuse(source, "modules_to_save", "must not hold an empty name");
+  }
   choice.excluded_ = readNames(config, "exclude_modules", source);
   choice.layers_ = readLayers(config, source);
   if (const Json* value = given(config, "layers_pattern")) {
@@ -96,8 +109,26 @@ ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source) {
 
 bool ModuleChoice::includes(std::string_view module) const {
   if (!excluded_.empty() && excluded_.contain(module)) return false;
-  if (targets_.empty()) return layers_.empty() || includesLayerOf(module);
-  return targets_.contain(module) && (layers_.empty() || includesLayerOf(module));
+  if (!targets_any_ && !targets_.contain(module)) return false;
+  // A module that is named whole is one of them, whatever layers_to_transform says.
+  if (std::find(targets_.ends.begin(), targets_.ends.end(), module) != targets_.ends.end()) return true;
+  return layers_.empty() || includesLayerOf(module);
+}
+
+bool ModuleChoice::includesParameter(std::string_view parameter) const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [&](const std::string& end) { return isNameOrEnd(parameter, end); });
+}
+
+bool ModuleChoice::saves(std::string_view module) const {
+  for (size_t end = module.size(); end > 0 && end != std::string_view::npos; end = module.rfind('.', end - 1)) {
+    const std::string_view outer = module.substr(0, end);
+    for (const std::string& saved : saved_) {
+      if (outer.ends_with(saved)) return true;
+    }
+    if (end == 0) break;
+  }
+  return false;
 }
 
 // The layer is the first number between dots; without a pattern two names must stand before it.

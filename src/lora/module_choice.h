@@ -1,5 +1,6 @@
-// Which modules a PEFT configuration adapts: target_modules, exclude_modules, layers_to_transform and layers_pattern,
-// as check_target_module_exists of PEFT's tuners_utils reads them.
+// Which modules a PEFT configuration adapts: target_modules, exclude_modules, layers_to_transform and layers_pattern as
+// check_target_module_exists of PEFT's tuners_utils reads them, target_parameters as _inject_parameters does,
+// modules_to_save as _set_trainable.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,11 @@ class ModuleChoice {
 
   // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
   bool includes(std::string_view module) const;
+  // For a parameter, "model.layers.0.self_attn.q_proj.weight": it is adapted by itself, not by its module.
+  bool includesParameter(std::string_view parameter) const;
+  bool targetsParameters() const { return !parameters_.empty(); }
+  // Whether the module, or one that it stands in, is saved whole.
+  bool saves(std::string_view module) const;
   // Empty: any module.
   const ModuleNames& targets() const { return targets_; }
 
@@ -36,6 +42,9 @@ class ModuleChoice {
   bool includesLayerOf(std::string_view module) const;
 
   ModuleNames targets_;
+  bool targets_any_ = false;
+  std::vector<std::string> parameters_;  // whole names or their ends after a dot
+  std::vector<std::string> saved_;       // ends of names, at a dot or not
   ModuleNames excluded_;
   std::vector<int64_t> layers_;  // empty: any layer
   std::vector<ModulePattern> layers_patterns_;

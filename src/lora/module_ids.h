@@ -23,6 +23,10 @@ enum LoraModuleId : int32_t {
   kMlpHTo4H = 5,
   kMlp4HToH = 6,
   kMlpGate = 7,
+  kMlpGateUp = 18,
+  // Of modules that TensorRT-LLM numbers none of; far from its ids, which grow.
+  kTokenEmbedding = 1000,
+  kOutputHead = 1001,
 };
 
 // nullopt outside 0 to 18.

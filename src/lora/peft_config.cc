@@ -1,5 +1,6 @@
 #include "lora/peft_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@ namespace chorus {
 namespace {
 
 constexpr size_t kMaxPatterns = 4096;
+constexpr size_t kMaxTokens = size_t{1} << 16;
 
 // Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is
 // right only on the changed base model.
@@ -59,6 +61,63 @@ std::vector<std::pair<ModulePattern, T>> readPatterns(const OrderedJson& json, c
   return patterns;
 }
 
+[[noreturn]] void refuse(std::string_view source, std::string_view field, std::string_view reason) {
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' {}", source, field, reason);
+}
+
+PeftBias readBias(const Json& json, std::string_view source) {
+  const auto name = jsonGetOr<std::string>(json, "bias", "none", source);
+  if (name == "none") return PeftBias::kNone;
+  if (name == "all") return PeftBias::kAll;
+  if (name == "lora_only") return PeftBias::kLoraOnly;
+  refuse(source, "bias", "must be none, all or lora_only");
+}
+
+std::vector<int64_t> readTokenList(const Json& value, std::string_view source) {
+  constexpr std::string_view kField = "trainable_token_indices";
+  if (!value.is_array() || value.size() > kMaxTokens) {
+    refuse(source, kField, fmt::format("must be a list of at most {} tokens, or one for each module", kMaxTokens));
+  }
+  std::vector<int64_t> tokens;
+  for (const Json& token : value) {
+    if (!token.is_number_integer() || token.get<int64_t>() < 0 || token.get<int64_t>() > INT32_MAX) {
+      refuse(source, kField, "must hold tokens, numbers of at least 0");
+    }
+    tokens.push_back(token.get<int64_t>());
+  }
+  std::vector<int64_t> sorted = tokens;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) refuse(source, kField, "names a token twice");
+  return tokens;
+}
+
+std::vector<PeftTokens> readTokens(const Json& json, std::string_view source) {
+  std::vector<PeftTokens> all;
+  const auto it = json.find("trainable_token_indices");
+  if (it == json.end() || it->is_null()) return all;
+  if (!it->is_object()) return {{"embed_tokens", readTokenList(*it, source)}};
+  if (it->size() > kMaxPatterns) refuse(source, "trainable_token_indices", "names too many modules");
+  for (const auto& [module, tokens] : it->items()) all.push_back({module, readTokenList(tokens, source)});
+  return all;
+}
+
+// What PEFT refuses to put together.
+void checkCombinations(const Json& json, const PeftConfig& config, std::string_view source) {
+  if (config.lora_bias && config.use_dora) refuse(source, "lora_bias", "cannot stand beside 'use_dora'");
+  const auto initialisation = json.find("init_lora_weights");
+  if (config.lora_bias && initialisation != json.end() && !initialisation->is_boolean()) {
+    refuse(source, "lora_bias", "cannot stand beside an 'init_lora_weights' of a name");
+  }
+  if (!config.modules.targetsParameters()) return;
+  for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
+    if (jsonGetOr(json, field, false, source)) refuse(source, "target_parameters", fmt::format("cannot stand beside '{}'", field));
+  }
+  const auto dropout = json.find("lora_dropout");
+  if (dropout != json.end() && dropout->is_number() && dropout->get<double>() != 0) {
+    refuse(source, "target_parameters", "cannot stand beside 'lora_dropout'");
+  }
+}
+
 template <typename T>
 T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::string_view module, T fallback) {
   for (const auto& [pattern, value] : patterns) {
@@ -87,6 +146,11 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   config.rank_pattern = readPatterns<int64_t>(ordered, "rank_pattern", source, readRank);
   config.alpha_pattern = readPatterns<double>(ordered, "alpha_pattern", source, readAlpha);
   config.modules = ModuleChoice::parse(json, source);
+  config.bias = readBias(json, source);
+  config.lora_bias = jsonGetOr(json, "lora_bias", false, source);
+  config.ensure_weight_tying = jsonGetOr(json, "ensure_weight_tying", false, source);
+  config.trainable_tokens = readTokens(json, source);
+  checkCombinations(json, config, source);
   return config;
 }
 

@@ -2,6 +2,8 @@
 // (peft_fields.h).
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +17,15 @@ namespace chorus {
 // A larger adapter_config.json is refused unread.
 inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 
+// Which of the base's biases an adapter brings along.
+enum class PeftBias { kNone, kAll, kLoraOnly };
+
+// trainable_token_indices of one module, in the order of the rows in its tensor.
+struct PeftTokens {
+  std::string module;  // its name or the end of it
+  std::vector<int64_t> tokens;
+};
+
 struct PeftConfig {
   int64_t r = 0;
   double lora_alpha = 0;
@@ -23,11 +34,16 @@ struct PeftConfig {
   std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
   ModuleChoice modules;
+  PeftBias bias = PeftBias::kNone;
+  bool lora_bias = false;
+  bool ensure_weight_tying = false;
+  std::vector<PeftTokens> trainable_tokens;
 
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);
 
-  // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
+  // For a module by its name in the base model, "model.layers.0.self_attn.q_proj"; for a parameter that is adapted by
+  // itself by that one's, "model.layers.0.self_attn.q_proj.weight".
   int64_t rankOf(std::string_view module) const;
   float scaleOf(std::string_view module) const;
 };

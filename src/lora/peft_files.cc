@@ -37,7 +37,10 @@ RawFiles readRaw(const fs::path& dir, size_t max_bytes, FileReader& files) {
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
   double elements = 0;
   for (const WeightRow& row : table) {
-    const double copies = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
+    // PEFT may save an embedding and its output head three times each, where a wrapper stands around them.
+    const double copies = row.stage == Stage::kEveryLayer        ? config.num_hidden_layers
+                          : row.role == WeightRole::kEmbedding ? 6
+                                                               : 1;
     double size = 1;
     for (const int64_t extent : row.shape) size *= static_cast<double>(extent);
     elements += copies * size;

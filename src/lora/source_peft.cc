@@ -1,209 +1,271 @@
 #include "lora/source_peft.h"
 
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "base/error.h"
 #include "base/pace.h"
 #include "base/sha256.h"
 #include "lora/adapter_builder.h"
+#include "lora/module_ids.h"
 #include "lora/peft_config.h"
+#include "lora/peft_keys.h"
+#include "lora/peft_replacements.h"
 
 namespace chorus {
 namespace {
 
-enum class Part { kA, kB, kMagnitude };
-
-struct TensorKey {
-  std::string module;       // in the base model: "model.layers.0.self_attn.q_proj"
-  std::string module_name;  // "self_attn.q_proj"
-  int32_t layer = 0;
-  Part part = Part::kA;
-};
-
-bool removeSuffix(std::string_view& text, std::string_view suffix) {
-  if (!text.ends_with(suffix)) return false;
-  text.remove_suffix(suffix.size());
-  return true;
-}
-
-// PEFT writes `<module>.lora_A.weight`; files saved without its key clean-up carry the adapter's name, `.default`.
-std::optional<Part> splitPart(std::string_view& key) {
-  removeSuffix(key, ".weight");
-  removeSuffix(key, ".default");
-  if (removeSuffix(key, ".lora_A")) return Part::kA;
-  if (removeSuffix(key, ".lora_B")) return Part::kB;
-  if (removeSuffix(key, ".lora_magnitude_vector")) return Part::kMagnitude;
-  return std::nullopt;
-}
-
-// nullopt when the tensor is not a LoRA tensor of a layer.
-std::optional<TensorKey> parseKey(std::string_view key) {
-  TensorKey result;
-  const auto part = splitPart(key);
-  if (!part) return std::nullopt;
-  result.part = *part;
-  constexpr std::string_view kPrefix = "base_model.model.";
-  if (key.starts_with(kPrefix)) key.remove_prefix(kPrefix.size());
-  result.module = key;
-
-  constexpr std::string_view kLayers = "layers.";
-  if (key.starts_with("model.")) key.remove_prefix(std::string_view("model.").size());
-  if (!key.starts_with(kLayers)) return std::nullopt;
-  key.remove_prefix(kLayers.size());
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), result.layer);
-  if (error != std::errc() || end == key.data() + key.size() || *end != '.' || result.layer < 0) return std::nullopt;
-  key.remove_prefix(static_cast<size_t>(end - key.data()) + 1);
-  result.module_name = key;
-  return result;
-}
-
+// The tensors of one adapted module, by name; empty when absent.
 struct ModuleTensors {
-  TensorKey key;
-  std::string name_a, name_b, name_magnitude;  // tensor names, empty when absent
+  PeftKey key;
+  int32_t layer = -1;  // -1: the embedding or the output head
+  std::string name;    // LoraTarget::module_name; outside layers the module's whole name
+  bool by_parameter = false;
+  std::string a, b, bias, magnitude;
 };
+
+// Of a matrix [rows, columns].
+std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
+  const size_t size = dtypeSize(matrix.dtype);
+  const auto rows = static_cast<size_t>(matrix.shape[0]);
+  const auto columns = static_cast<size_t>(matrix.shape[1]);
+  auto out = std::make_shared<std::vector<std::byte>>(matrix.bytes.size());
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) {
+      std::copy_n(matrix.bytes.begin() + static_cast<std::ptrdiff_t>((r * columns + c) * size), size,
+                  out->begin() + static_cast<std::ptrdiff_t>((c * rows + r) * size));
+    }
+    worked(columns * size);
+  }
+  return out;
+}
 
 class PeftReader {
  public:
   PeftReader(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
              const AdapterTarget& target)
-      : config_(config), weights_(weights), config_source_(config_source), target_(target) {}
+      : config_(config),
+        weights_(weights),
+        config_source_(config_source),
+        target_(target),
+        names_(target.config, target.table),
+        replacements_(config, weights, config_source, target) {}
 
   void read(AdapterBuilder& builder) {
     for (const std::string& name : weights_.names()) collect(name);
-    if (modules_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
-    for (const auto& [place, tensors] : modules_) addModule(tensors, builder);
+    if (modules_.empty() && replacements_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
+    std::set<std::string> adapted;
+    for (const auto& [module, tensors] : modules_) adapted.insert(module);
+    replacements_.read(adapted, builder);
+    for (const auto& [module, tensors] : modules_) addModule(tensors, builder);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& tensor, std::string_view reason) const {
     fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights_.source(), tensor, reason);
   }
-
-  void collect(const std::string& name) {
-    auto key = parseKey(name);
-    if (!key || findModules(target_.table, key->module_name).empty()) {
-      refuse(name, fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
+  [[noreturn]] void refuseUnknown(const std::string& tensor) const {
+    refuse(tensor, fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
                                target_.config.architecture, moduleNames(target_.table),
                                target_.config.num_hidden_layers - 1));
+  }
+
+  void collect(const std::string& name) {
+    const auto key = parsePeftKey(name);
+    if (!key) refuseUnknown(name);
+    switch (key->part) {
+      case PeftPart::kCopy:
+        return;
+      case PeftPart::kBase:
+      case PeftPart::kTokens:
+        if (!replacements_.collect(name, *key)) refuseUnknown(name);
+        return;
+      default:
+        collectLora(name, *key);
     }
-    if (key->layer >= target_.config.num_hidden_layers) {
-      refuse(name, fmt::format("is of layer {}, the model has {} layers; the adapter is of another model", key->layer,
-                               target_.config.num_hidden_layers));
+  }
+
+  void collectLora(const std::string& name, const PeftKey& key) {
+    const bool embedding = names_.isEmbedding(key.module);
+    const bool head = names_.isHead(key.module);
+    ModuleTensors found{.key = key};
+    if (embedding || head) {
+      found.name = embedding ? names_.embedding : names_.head;
+    } else {
+      const auto place = layerModule(key.module);
+      if (!place || findModules(target_.table, place->name).empty()) refuseUnknown(name);
+      if (place->layer >= target_.config.num_hidden_layers) {
+        refuse(name, fmt::format("is of layer {}, the model has {} layers; the adapter is of another model",
+                                 place->layer, target_.config.num_hidden_layers));
+      }
+      found.layer = place->layer;
+      found.name = place->name;
     }
-    if (!config_.modules.includes(key->module)) {
+    found.by_parameter = isTarget(name, key);
+    const bool looked_up = key.part == PeftPart::kEmbeddingA || key.part == PeftPart::kEmbeddingB;
+    if (looked_up != (embedding && !found.by_parameter) && key.part != PeftPart::kMagnitude) {
+      refuse(name, looked_up ? "is of an embedding, its module is none" : "is of a linear layer, its module is none");
+    }
+    auto& tensors = modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name),
+                                         found)
+                        .first->second;
+    std::string& slot = slotOf(tensors, key.part);
+    if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+    slot = name;
+  }
+
+  static std::string& slotOf(ModuleTensors& tensors, PeftPart part) {
+    switch (part) {
+      case PeftPart::kA:
+      case PeftPart::kEmbeddingA:
+        return tensors.a;
+      case PeftPart::kB:
+      case PeftPart::kEmbeddingB:
+        return tensors.b;
+      case PeftPart::kBias:
+        return tensors.bias;
+      default:
+        return tensors.magnitude;
+    }
+  }
+
+  // Refuses a module that the configuration does not adapt. Whether it is adapted as a parameter.
+  bool isTarget(const std::string& name, const PeftKey& key) const {
+    const bool by_module = config_.modules.includes(key.module) || isTiedHead(key.module);
+    const bool by_parameter = config_.modules.includesParameter(key.module + ".weight");
+    if (config_.modules.saves(key.module)) {
+      refuse(name, fmt::format("is of a module that {} lists in modules_to_save, and those have no adapters",
+                               config_source_));
+    }
+    if (!by_module && !by_parameter) {
       refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
     }
-    ModuleTensors& tensors = modules_[{key->layer, key->module_name}];
-    std::string& slot = key->part == Part::kA   ? tensors.name_a
-                        : key->part == Part::kB ? tensors.name_b
-                                                : tensors.name_magnitude;
-    if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
-    slot = name;
-    tensors.key = std::move(*key);
+    // target_modules may stand for any module, and a parameter be named beside it.
+    return by_parameter;
   }
 
-  const TensorView& checked(const std::string& name, const std::vector<int64_t>& shape) const {
-    const TensorView& tensor = *weights_.find(name);
-    if (tensor.shape != shape) {
-      refuse(name, fmt::format("has shape {}, expected {}; the adapter is of another model or rank",
-                               shapeText(tensor.shape), shapeText(shape)));
-    }
-    if (!isAdapterDType(tensor.dtype)) {
-      refuse(name, fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
-    }
-    if (!allFinite(tensor.bytes, tensor.dtype))
-      refuse(name, "holds values that are not finite; train or save it again");
-    return tensor;
+  // ensure_weight_tying gives the output head of a model that ties the embedding's adapter.
+  bool isTiedHead(const std::string& module) const {
+    return config_.ensure_weight_tying && target_.config.tie_word_embeddings && names_.isHead(module) &&
+           config_.modules.includes(names_.embedding);
   }
 
   void checkParts(const ModuleTensors& tensors) const {
-    if (tensors.name_a.empty() || tensors.name_b.empty()) {
-      const bool no_a = tensors.name_a.empty();
-      const std::string& present = !tensors.name_b.empty()   ? tensors.name_b
-                                   : !tensors.name_a.empty() ? tensors.name_a
-                                                             : tensors.name_magnitude;
-      refuse(present, fmt::format("stands alone: the module's {} is missing", no_a ? "lora_A" : "lora_B"));
+    if (tensors.a.empty() || tensors.b.empty()) {
+      const std::string& present = !tensors.b.empty()      ? tensors.b
+                                   : !tensors.a.empty()    ? tensors.a
+                                   : !tensors.bias.empty() ? tensors.bias
+                                                           : tensors.magnitude;
+      refuse(present, fmt::format("stands alone: the module's {} is missing", tensors.a.empty() ? "lora_A" : "lora_B"));
     }
-    if (config_.use_dora && tensors.name_magnitude.empty()) {
-      refuse(tensors.name_a,
-             fmt::format("has no lora_magnitude_vector beside it, though {} says use_dora", config_source_));
-    }
-    if (!config_.use_dora && !tensors.name_magnitude.empty()) {
-      refuse(tensors.name_magnitude,
-             fmt::format("is a DoRA magnitude, though {} does not say use_dora", config_source_));
-    }
+    const auto checkPresence = [&](bool asked, const std::string& tensor, const char* what, const char* field) {
+      if (asked && tensor.empty()) {
+        refuse(tensors.a, fmt::format("has no {} beside it, though {} says {}", what, config_source_, field));
+      }
+      if (!asked && !tensor.empty()) {
+        refuse(tensor, fmt::format("is a {}, though {} does not say {}", what, config_source_, field));
+      }
+    };
+    checkPresence(config_.use_dora, tensors.magnitude, "lora_magnitude_vector (DoRA magnitude)", "use_dora");
+    checkPresence(config_.lora_bias, tensors.bias, "bias of lora_B", "lora_bias");
   }
 
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
-    const TensorKey& key = tensors.key;
-    const int64_t rank = config_.rankOf(key.module);
+    const std::string pattern_name = tensors.by_parameter ? tensors.key.module + ".weight" : tensors.key.module;
+    const int64_t rank = config_.rankOf(pattern_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
-      refuse(tensors.name_a,
+      refuse(tensors.a,
              fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank, target_.max_rank));
     }
-    const float scale = config_.scaleOf(key.module);
+    const float scale = config_.scaleOf(pattern_name);
     if (!std::isfinite(scale)) {
-      fail(ErrorCode::kInvalidArgument, "{}: lora_alpha of '{}' is out of range", config_source_, key.module);
+      fail(ErrorCode::kInvalidArgument, "{}: lora_alpha of '{}' is out of range", config_source_, tensors.key.module);
     }
-    const std::vector<ModulePlace> places = findModules(target_.table, key.module_name);
-    const ModulePlace& first = places.front();
-    const int64_t out = first.target->in_module.rowsOfSource(first.out());
-    const TensorView& a = checked(tensors.name_a, {rank, first.in()});
-    const TensorView& b = checked(tensors.name_b, {out, rank});
-    std::vector<float> magnitude;
-    if (!tensors.name_magnitude.empty()) magnitude = toFloats(checked(tensors.name_magnitude, {out}));
-    for (const ModulePlace& place : places) {
-      if (!placed_.emplace(key.layer, place.target->module_id).second) {
-        refuse(tensors.name_a, "adapts weights that another module of the adapter adapts too");
-      }
-      AdapterModule module = {.module_id = place.target->module_id,
-                              .module_name = key.module_name,
-                              .layer = key.layer,
-                              .rank = rank,
-                              .in = place.in(),
-                              .out = place.out(),
-                              .scale = scale};
-      const SourceRows& rows = place.target->in_module;
-      if (!magnitude.empty()) {
-        rows.forEachRun(0, module.out, [&](int64_t row, int64_t count) {
-          module.magnitude.insert(module.magnitude.end(), magnitude.begin() + row, magnitude.begin() + row + count);
-        });
-      }
-      builder.add(std::move(module), a, takeRows(b, rows, place.out(), builder));
+    AdapterModule module = {.module_name = tensors.name, .layer = tensors.layer, .rank = rank, .scale = scale};
+    if (tensors.layer >= 0) {
+      addLayerModule(tensors, std::move(module), builder);
+    } else if (names_.isHead(tensors.name)) {
+      module.module_id = kOutputHead;
+      module.in = target_.config.hidden_size;
+      module.out = replacements_.headVocabulary();
+      readVectors(tensors, module);
+      builder.add(std::move(module), checked(tensors.a, {rank, module.in}), checked(tensors.b, {module.out, rank}));
+    } else {
+      addEmbedding(tensors, std::move(module), builder);
     }
   }
 
-  // The rows of B that are one part's.
-  static TensorView takeRows(const TensorView& b, const SourceRows& rows, int64_t count, AdapterBuilder& builder) {
-    const size_t row_bytes = static_cast<size_t>(b.shape[1]) * dtypeSize(b.dtype);
-    TensorView part = {b.dtype, {count, b.shape[1]}, {}};
-    if (rows.block == 0) {
-      part.bytes = b.bytes.subspan(static_cast<size_t>(rows.begin) * row_bytes, static_cast<size_t>(count) * row_bytes);
-      return part;
+  void addEmbedding(const ModuleTensors& tensors, AdapterModule module, AdapterBuilder& builder) {
+    const int64_t rank = module.rank;
+    module.module_id = kTokenEmbedding;
+    module.in = replacements_.inputVocabulary();
+    module.out = target_.config.hidden_size;
+    if (!tensors.by_parameter) {
+      readVectors(tensors, module);
+      builder.add(std::move(module), checked(tensors.a, {rank, module.in}), checked(tensors.b, {module.out, rank}));
+      return;
     }
-    const auto gathered = std::make_shared<std::vector<std::byte>>();
-    gathered->reserve(static_cast<size_t>(count) * row_bytes);
+    // Of the table as a matrix [tokens, hidden] the two stand the other way round.
+    const auto a = transposed(checked(tensors.b, {module.in, rank}));
+    const auto b = transposed(checked(tensors.a, {rank, module.out}));
+    const auto dtypeOf = [&](const std::string& name) { return weights_.find(name)->dtype; };
+    builder.keep(a);
+    builder.keep(b);
+    builder.add(std::move(module), {dtypeOf(tensors.b), {rank, module.in}, *a}, {dtypeOf(tensors.a), {module.out, rank}, *b});
+  }
+
+  void addLayerModule(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {
+    const std::vector<ModulePlace> places = findModules(target_.table, tensors.name);
+    const ModulePlace& first = places.front();
+    whole.in = first.in();
+    whole.out = first.target->in_module.rowsOfSource(first.out());
+    const TensorView& a = checked(tensors.a, {whole.rank, whole.in});
+    const TensorView& b = checked(tensors.b, {whole.out, whole.rank});
+    readVectors(tensors, whole);
+    for (const ModulePlace& place : places) {
+      if (!placed_.emplace(tensors.layer, place.target->module_id).second) {
+        refuse(tensors.a, "adapts weights that another module of the adapter adapts too");
+      }
+      const SourceRows& rows = place.target->in_module;
+      AdapterModule module = whole;
+      module.module_id = place.target->module_id;
+      module.in = place.in();
+      module.out = place.out();
+      module.magnitude = takeRows(whole.magnitude, rows, module.out);
+      module.bias = takeRows(whole.bias, rows, module.out);
+      builder.add(std::move(module), a, sourceRows(b, rows, place.out(), builder));
+    }
+  }
+
+  // DoRA's magnitude and the bias, over all of the module's outputs.
+  void readVectors(const ModuleTensors& tensors, AdapterModule& module) const {
+    if (!tensors.magnitude.empty()) module.magnitude = toFloats(checked(tensors.magnitude, {module.out}));
+    if (!tensors.bias.empty()) module.bias = toFloats(checked(tensors.bias, {module.out}));
+  }
+
+  static std::vector<float> takeRows(const std::vector<float>& values, const SourceRows& rows, int64_t count) {
+    std::vector<float> taken;
+    if (values.empty()) return taken;
     rows.forEachRun(0, count, [&](int64_t row, int64_t run) {
-      const auto bytes = b.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(run) * row_bytes);
-      gathered->insert(gathered->end(), bytes.begin(), bytes.end());
-      worked(bytes.size());
+      taken.insert(taken.end(), values.begin() + row, values.begin() + row + run);
     });
-    part.bytes = *gathered;
-    builder.keep(gathered);
-    return part;
+    return taken;
+  }
+
+  const TensorView& checked(const std::string& name, const std::vector<int64_t>& shape) const {
+    return checkedTensor(weights_, name, shape, "the adapter is of another model or rank");
   }
 
   const PeftConfig& config_;
   const TensorFile& weights_;
   std::string_view config_source_;
   const AdapterTarget& target_;
-  std::map<std::pair<int32_t, std::string>, ModuleTensors> modules_;
+  BaseNames names_;
+  PeftReplacements replacements_;
+  std::map<std::string, ModuleTensors> modules_;
   std::set<std::pair<int32_t, int32_t>> placed_;  // layer and module id
 };
 }  // namespace

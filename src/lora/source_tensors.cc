@@ -42,47 +42,68 @@ TensorView slice(const TensorView& weights, int64_t begin, std::vector<int64_t> 
           weights.bytes.subspan(static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size)};
 }
 
-void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget& target, AdapterBuilder& builder) {
+// What a row of the config adapts: a module, or for mlp_gate_up the two that make up a gated MLP's fused linear, its B and
+// magnitude those of gate_proj (id 5) and then those of up_proj (id 7), as Hugging Face's gate_up_proj has them.
+std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id) {
+  std::vector<ModulePlace> places;
+  const std::vector<int32_t> ids =
+      module_id == kMlpGateUp ? std::vector<int32_t>{kMlpHTo4H, kMlpGate} : std::vector<int32_t>{module_id};
+  for (const int32_t id : ids) {
+    const auto place = loraModuleName(id) ? findModule(table, id) : std::nullopt;
+    if (!place) return {};
+    places.push_back(*place);
+  }
+  return places;
+}
+
+// added: layers and modules that other rows were of.
+void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget& target,
+            std::set<std::pair<int32_t, int32_t>>& added, AdapterBuilder& builder) {
   if (row.layer < 0 || row.layer >= target.config.num_hidden_layers) {
     fail(kInvalid, "Expected layerId to be in the range [0, numModelLayers): {} with {} layers", row.layer,
          target.config.num_hidden_layers);
   }
   if (row.rank <= 0) fail(kInvalid, "Expected adapterSize to be > 0, got {}", row.rank);
-  const auto place = findModule(target.table, row.module_id);
   const auto id_name = loraModuleName(row.module_id);
   const std::string module_name = id_name ? std::string(*id_name) : std::to_string(row.module_id);
-  if (!place) fail(kInvalid, "lora module {} not enabled for this model", module_name);
+  const std::vector<ModulePlace> places = placesOf(target.table, row.module_id);
+  if (places.empty()) fail(kInvalid, "lora module {} not enabled for this model", module_name);
 
-  AdapterModule module = {.module_id = row.module_id,
-                          .module_name = place->target->module_name,
-                          .layer = row.layer,
-                          .rank = row.rank,
-                          .in = place->in(),
-                          .out = place->out()};
-  const int64_t dora_count = row.is_dora ? module.out : 0;
-  if (values.elements() < dora_count || module.rank > (values.elements() - dora_count) / (module.in + module.out)) {
+  const int64_t in = places.front().in();
+  int64_t out = 0;
+  for (const ModulePlace& place : places) out += place.out();
+  const int64_t dora_count = row.is_dora ? out : 0;
+  if (values.elements() < dora_count || row.rank > (values.elements() - dora_count) / (in + out)) {
     fail(kInvalid, "lora_weights has to few values for {}", module_name);
   }
-  if (target.max_rank > 0 && module.rank > target.max_rank) {
-    fail(kInvalid, "Invalid low_rank ({}). low_rank must be smaller than mMaxLowRank ({})", module.rank,
-         target.max_rank);
+  if (target.max_rank > 0 && row.rank > target.max_rank) {
+    fail(kInvalid, "Invalid low_rank ({}). low_rank must be smaller than mMaxLowRank ({})", row.rank, target.max_rank);
   }
-  const int64_t a_count = module.rank * module.in;
-  const int64_t b_count = module.rank * module.out;
-  const TensorView a = slice(values, 0, {module.rank, module.in}, a_count);
-  const TensorView b = slice(values, a_count, {module.out, module.rank}, b_count);
-  std::vector<TensorView> parts = {a, b};
-  if (row.is_dora) {
-    parts.push_back(slice(values, a_count + b_count, {module.out}, module.out));
-    module.magnitude = toFloats(parts.back());
-    module.magnitude_is_normalised = true;
+  const int64_t rank = row.rank;
+  const TensorView a = slice(values, 0, {rank, in}, rank * in);
+  const TensorView used = slice(values, 0, {}, rank * (in + out) + dora_count);
+  if (!allFinite(used.bytes, used.dtype)) {
+    fail(kInvalid, "lora_weights of {} in layer {} holds values that are not finite", module_name, row.layer);
   }
-  for (const TensorView& part : parts) {
-    if (!allFinite(part.bytes, part.dtype)) {
-      fail(kInvalid, "lora_weights of {} in layer {} holds values that are not finite", module_name, row.layer);
+  int64_t row_begin = 0;
+  for (const ModulePlace& place : places) {
+    const int32_t id = place.target->module_id;
+    if (!added.emplace(row.layer, id).second) fail(kInvalid, "lora_keys names module {} of layer {} twice", id, row.layer);
+    AdapterModule module = {.module_id = id,
+                            .module_name = place.target->module_name,
+                            .layer = row.layer,
+                            .rank = rank,
+                            .in = in,
+                            .out = place.out()};
+    const TensorView b =
+        slice(values, rank * (in + row_begin), {module.out, rank}, rank * module.out);
+    if (row.is_dora) {
+      module.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {module.out}, module.out));
+      module.magnitude_is_normalised = true;
     }
+    row_begin += module.out;
+    builder.add(std::move(module), a, b);
   }
-  builder.add(std::move(module), a, b);
 }
 }  // namespace
 
@@ -101,13 +122,10 @@ Adapter readTensorAdapter(const TensorView& weights, const TensorView& config, s
 
   AdapterBuilder builder(std::move(name));
   builder.keep(std::move(owner));
-  std::set<std::pair<int32_t, int32_t>> seen;
+  std::set<std::pair<int32_t, int32_t>> added;
   for (int64_t i = 0; i < rows; ++i) {
     const ConfigRow row = configRow(config, i, columns);
-    if (!seen.emplace(row.layer, row.module_id).second) {
-      fail(kInvalid, "lora_keys names module {} of layer {} twice", row.module_id, row.layer);
-    }
-    addRow(row, slice(weights, i * longest, {longest}, longest), target, builder);
+    addRow(row, slice(weights, i * longest, {longest}, longest), target, added, builder);
   }
 
   Sha256 hash;

@@ -95,7 +95,7 @@ std::span<const RowGroup> AdapterGroups::head(RowRange logits_rows) {
 int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary) {
   int64_t width = model_vocabulary;
   for (const AdapterRows& adapter : input.adapters) {
-    width = std::max(width, adapter.adapter->ranks.front()->vocabSize());
+    width = std::max(width, adapter.adapter->vocabSize());
   }
   return width;
 }

@@ -134,6 +134,10 @@ struct PreparedAdapter {
   size_t bytes = 0;                                        // over all of them
   int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
   std::string content_hash;
+
+  // As AdapterParts has them; 0: the model's.
+  int64_t vocabSize() const { return ranks.empty() ? 0 : ranks.front()->vocabSize(); }
+  int64_t inputVocabSize() const { return ranks.empty() ? 0 : ranks.front()->inputVocabSize(); }
 };
 
 }  // namespace chorus

@@ -79,11 +79,16 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
 void addMlp(const ModelConfig& c, WeightTable& table) {
   const int64_t h = c.hidden_size;
   const int64_t f = c.intermediate_size;
+  // An adapter on both at once has the rows of gate_proj first.
+  const SourceRows first = {.total = 2 * f, .begin = 0};
+  const SourceRows second = {.total = 2 * f, .begin = f};
   const WeightRow rows[] = {
       linearRow("transformer.layers.{}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{}.mlp.gate_proj.weight", 0, f}}, {{kMlpHTo4H, "mlp.gate_proj", 0, f}}),
+                {{"model.layers.{}.mlp.gate_proj.weight", 0, f}},
+                {{kMlpHTo4H, "mlp.gate_proj", 0, f}, {kMlpHTo4H, "mlp.gate_up_proj", 0, f, first}}),
       linearRow("transformer.layers.{}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{}.mlp.up_proj.weight", 0, f}}, {{kMlpGate, "mlp.up_proj", 0, f}}),
+                {{"model.layers.{}.mlp.up_proj.weight", 0, f}},
+                {{kMlpGate, "mlp.up_proj", 0, f}, {kMlpGate, "mlp.gate_up_proj", 0, f, second}}),
       linearRow("transformer.layers.{}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
                 {{"model.layers.{}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}})};
   for (const WeightRow& row : rows) {

@@ -145,22 +145,23 @@ LogitsWanted ActiveRequest::logitsOfNext(int32_t count, bool samples) const {
   return samples ? LogitsWanted::kLastRow : LogitsWanted::kNone;
 }
 
-void ActiveRequest::keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples) {
-  vocab_size_ = vocab_size;
-  const auto width = static_cast<size_t>(vocab_size);
+void ActiveRequest::keepLogits(const LogitsRows& logits, int32_t first_row, bool samples) {
+  vocab_size_ = logits.vocab_size;
+  const auto width = static_cast<size_t>(vocab_size_);
   const int32_t wanted = promptRowsWanted();
-  const auto rows = static_cast<int32_t>(logits.size() / width);
-  for (int32_t row = 0; row < rows && prompt_rows_kept_ < wanted; ++row) {
+  for (int32_t row = 0; row < logits.rows && prompt_rows_kept_ < wanted; ++row) {
     if (first_row + row != prompt_rows_kept_) continue;
     if (output_.returnContextLogits) {
-      if (!context_logits_) context_logits_ = Tensor::cpu(DataType::kFP32, {prompt_length_, vocab_size});
-      std::copy_n(logits.begin() + static_cast<ptrdiff_t>(row) * vocab_size, width,
-                  static_cast<float*>(context_logits_.getData()) + static_cast<size_t>(prompt_rows_kept_) * width);
+      if (!context_logits_) context_logits_ = Tensor::cpu(DataType::kFP32, {prompt_length_, vocab_size_});
+      const std::span<const float> own = logits.row(row);
+      std::copy(own.begin(), own.end(),
+                static_cast<float*>(context_logits_.getData()) + static_cast<size_t>(prompt_rows_kept_) * width);
     }
     ++prompt_rows_kept_;
   }
   if (output_.returnGenerationLogits && samples) {
-    generation_logits_.insert(generation_logits_.end(), logits.end() - vocab_size, logits.end());
+    const std::span<const float> last = logits.row(logits.rows - 1);
+    generation_logits_.insert(generation_logits_.end(), last.begin(), last.end());
   }
 }
 
@@ -177,14 +178,12 @@ SampleInput ActiveRequest::sampleInput(std::span<const float> last_row) const {
   return input;
 }
 
-void ActiveRequest::scorePrompt(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
-                                std::vector<SampleInput>& inputs) const {
+void ActiveRequest::scorePrompt(const LogitsRows& logits, int32_t first_row, std::vector<SampleInput>& inputs) const {
   if (!output_.returnPromptLogProbs) return;
-  const auto width = static_cast<size_t>(vocab_size);
-  const auto end = std::min(first_row + static_cast<int32_t>(logits.size() / width), prompt_length_ - 1);
+  const auto end = std::min(first_row + logits.rows, prompt_length_ - 1);
   for (int32_t position = std::max(first_row, prompt_rows_kept_); position < end; ++position) {
     SampleInput input;
-    input.logits = logits.subspan(static_cast<size_t>(position - first_row) * width, width);
+    input.logits = logits.row(position - first_row);
     input.given = tokens_[static_cast<size_t>(position) + 1];
     input.want_log_prob = true;
     input.top_log_probs = output_.topLogProbs;

@@ -20,6 +20,16 @@
 
 namespace chorus {
 
+// Rows of a step's logits that are one request's: those of its vocabulary, which may be less than the step's.
+struct LogitsRows {
+  const float* data = nullptr;
+  int32_t rows = 0;
+  int32_t vocab_size = 0;
+  int64_t stride = 0;
+
+  std::span<const float> row(int32_t i) const { return {data + i * stride, static_cast<size_t>(vocab_size)}; }
+};
+
 // Made by the caller's thread, then owned by the step thread.
 class ActiveRequest {
  public:
@@ -35,7 +45,9 @@ class ActiveRequest {
   const std::vector<executor::WeightedLora> composition;  // of adapters, instead of one
   std::shared_ptr<const AdapterSource> lora_source;       // of the tensors, null without them
   std::optional<Error> refusal;                           // what it is answered with at once
-  std::shared_ptr<SequenceGroup> group;                   // null: it is the only sequence of its request
+  // Set for a request that names tokens which the model does not have: its adapter may.
+  std::shared_ptr<const executor::Request> unknown_tokens;
+  std::shared_ptr<SequenceGroup> group;  // null: it is the only sequence of its request
   int32_t sequence_index = 0;
   QueuePosition position;
   const std::optional<Clock::time_point> deadline;
@@ -75,14 +87,13 @@ class ActiveRequest {
   int32_t promptRowsWanted() const;
   // Which logits it wants of its next `count` rows.
   LogitsWanted logitsOfNext(int32_t count, bool samples) const;
-  // Keeps its share of a step's logits [rows, vocab], as far as it asked for them. first_row: the logits'
-  // first row, counted in positions of the sequence.
-  void keepLogits(std::span<const float> logits, int32_t vocab_size, int32_t first_row, bool samples);
+  // Keeps its share of a step's logits, as far as it asked for them. first_row: the logits' first row, counted in
+  // positions of the sequence.
+  void keepLogits(const LogitsRows& logits, int32_t first_row, bool samples);
   SampleInput sampleInput(std::span<const float> last_row) const;
   // Appends to `inputs` what scores the prompt's tokens by these rows, the arguments as keepLogits'; to be called
   // before it. keepPromptScore takes the outputs in order.
-  void scorePrompt(std::span<const float> logits, int32_t vocab_size, int32_t first_row,
-                   std::vector<SampleInput>& inputs) const;
+  void scorePrompt(const LogitsRows& logits, int32_t first_row, std::vector<SampleInput>& inputs) const;
   void keepPromptScore(const SampleOutput& score);
 
   // Appends a sampled token; returns why the request ends with it, or kNOT_FINISHED.

@@ -13,6 +13,7 @@
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/kv_cache/kv_budget.h"
+#include "runtime/lora_prefetch.h"
 #include "runtime/memory_plan.h"
 
 namespace chorus::executor {
@@ -26,6 +27,13 @@ SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, co
     fail(ErrorCode::kInvalidArgument, "{} {} is larger than the engine's {} {}", field, *asked, flag, engine);
   }
   return *asked;
+}
+
+// A library does not write to its client's standard output, as spdlog's own logger does; a logger that the client or
+// the program made stays.
+void logToStandardError() {
+  const auto logger = log::default_logger();
+  if (logger != nullptr && logger->name().empty()) initLogging("info");
 }
 
 void check(const ExecutorConfig& config, ModelType model_type, const Engine& engine) {
@@ -71,7 +79,8 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
                    scheduler.max_num_tokens,
                    config.getMaxBeamWidth(),
                    static_cast<int32_t>(engine.config().vocab_size),
-                   scheduler.chunked_context};
+                   scheduler.chunked_context,
+                   build.lora_plugin ? SessionOptions().max_added_tokens : 0};
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
   core.max_queue_size = config.getMaxQueueSize();
   core.iter_stats_max = config.getIterStatsMaxIterations();
@@ -111,6 +120,7 @@ class RankRunner : public StepRunner {
 class Executor::Impl {
  public:
   Impl(const std::filesystem::path& engine_dir, ModelType model_type, const ExecutorConfig& config) {
+    logToStandardError();
     auto engines = RankGroup::loadEngines(engine_dir);
     const Engine& engine = *engines.front();
     check(config, model_type, engine);
@@ -122,11 +132,15 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
-      return PaceClock::ofThisThread([&steps] { return steps.running(); });
-    });
+    adapters_ = std::make_unique<EngineAdapters>(
+        runner->ranks, [&steps = *runner] { return PaceClock::ofThisThread([&steps] { return steps.running(); }); });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
+    if (config.getPeftCacheConfig() && config.getPeftCacheConfig()->getLoraPrefetchDir()) {
+      prefetched_ =
+          prefetchedAdapters(*config.getPeftCacheConfig()->getLoraPrefetchDir(), options.adapter_element_bytes);
+      for (const auto& [task_id, source] : prefetched_) core_->registerAdapter(task_id, source);
+    }
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
               options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
               options.scheduler.max_num_tokens);
@@ -163,6 +177,7 @@ class Executor::Impl {
   }
 
   MemoryPlan memory_;
+  std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetched_;  // kept: they are loaded again when evicted
   std::unique_ptr<EngineAdapters> adapters_;
   std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
 };

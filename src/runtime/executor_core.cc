@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/sha256.h"
+#include "runtime/adapter_cache/tensor_source.h"
 
 namespace chorus {
 namespace {
@@ -14,31 +14,6 @@ namespace {
 using executor::FinishReason;
 using executor::IdType;
 using executor::Response;
-
-// What a request looks at may go when enqueue returns.
-executor::Tensor ownTensor(const executor::Tensor& tensor) { return tensor.ownsData() ? tensor : tensor.copyToCpu(); }
-
-void hashTensor(Sha256& hash, const executor::Tensor& tensor) {
-  const executor::Shape shape = tensor.getShape();
-  hash.update(std::as_bytes(std::span(shape.data(), shape.size())));
-  const int type = static_cast<int>(tensor.getDataType());
-  hash.update(std::as_bytes(std::span(&type, 1)));
-  hash.update(std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes()));
-}
-
-std::shared_ptr<const AdapterSource> sourceOf(const executor::LoraConfig& lora, int64_t element_bytes) {
-  if (!lora.getWeights()) return nullptr;
-  auto source = std::make_shared<AdapterSource>();
-  source->weights = ownTensor(*lora.getWeights());
-  source->config = ownTensor(*lora.getConfig());
-  source->elements = static_cast<int64_t>(lora.getWeights()->getSize());
-  source->bytes = source->elements * element_bytes;
-  Sha256 hash;
-  hashTensor(hash, *source->weights);
-  hashTensor(hash, *source->config);
-  source->content_hash = hash.hex();
-  return source;
-}
 
 }  // namespace
 
@@ -49,7 +24,7 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
       blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
               options.requests.max_seq_len),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
-      sampler_(options.requests.vocab_size, options.sampler_threads),
+      sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
       adapters_(std::make_unique<AdapterStore>(
           AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
@@ -70,8 +45,19 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
   const int32_t count = numSequences(request);
   auto refusal = refusalOf(request, options_.requests);
   if (!refusal) refusal = post_processors_.refusalOf(request);
+  std::shared_ptr<const executor::Request> unknown_tokens;
+  if (!refusal) {
+    const int32_t vocab = options_.requests.vocab_size;
+    auto unknown = unknownTokenRefusal(request, vocab, vocab, vocab);
+    if (unknown && request.getLoraConfig() && options_.requests.added_tokens > 0) {
+      unknown_tokens = std::make_shared<const executor::Request>(request);
+    } else {
+      refusal = std::move(unknown);
+    }
+  }
   std::shared_ptr<const AdapterSource> source;
-  if (!refusal && request.getLoraConfig()) source = sourceOf(*request.getLoraConfig(), options_.adapter_element_bytes);
+  if (!refusal && request.getLoraConfig())
+    source = tensorSource(*request.getLoraConfig(), options_.adapter_element_bytes);
   std::shared_ptr<SequenceGroup> group;
   if (count > 1) group = std::make_shared<SequenceGroup>(SequenceGroup{first_id, count});
   for (int32_t i = 0; i < count; ++i) {
@@ -83,6 +69,7 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
     if (refusal) active->refusal.emplace(*refusal);
     active->post_processing = post_processors_.of(request);
     active->lora_source = source;
+    active->unknown_tokens = unknown_tokens;
     active->group = group;
     active->sequence_index = i;
     made.push_back(std::move(active));
@@ -263,10 +250,10 @@ void ExecutorCore::cancelNow(IdType id) {
 }
 
 void ExecutorCore::takeLoadedAdapters() {
-  for (const auto& load : adapters_->takeLoaded()) {
+  while (const auto load = adapters_->takeLoaded()) {
     claims_changed_ = true;
-    if (load.parts == nullptr) log::warn("{}", load.error);
-    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(load, request.adapter); });
+    if (load->parts == nullptr) log::warn("{}", load->error);
+    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(*load, request.adapter); });
   }
 }
 
@@ -300,9 +287,22 @@ void ExecutorCore::claimAdapters() {
   adapters_->beginClaims();
   size_t seen = 0;
   endThoseWhoFail([&](ActiveRequest& request) {
-    if (++seen <= kLookahead)
-      adapters_->claim(request.adapter, request.times_bypassed, options_.scheduler.max_bypasses);
+    if (++seen > kLookahead) return;
+    adapters_->claim(request.adapter, request.times_bypassed, options_.scheduler.max_bypasses);
+    checkTokens(request);
   });
+}
+
+// Tokens that the model does not have, once the adapter is there that may have them.
+void ExecutorCore::checkTokens(ActiveRequest& request) const {
+  if (request.unknown_tokens == nullptr || !request.adapter.ready()) return;
+  const int32_t model = options_.requests.vocab_size;
+  const auto own = [&](int64_t vocab) { return std::max(model, static_cast<int32_t>(vocab)); };
+  const PreparedAdapter& adapter = *request.adapter.parts;
+  const auto refusal =
+      unknownTokenRefusal(*request.unknown_tokens, own(adapter.vocabSize()), own(adapter.inputVocabSize()), model);
+  if (refusal) fail(refusal->code(), "{}", refusal->what());
+  request.unknown_tokens = nullptr;
 }
 
 void ExecutorCore::endThoseWhoFail(const std::function<void(ActiveRequest&)>& act) {

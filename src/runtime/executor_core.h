@@ -99,6 +99,7 @@ class ExecutorCore {
   void endOverdue();
   void endFailedGroups();
   void claimAdapters();
+  void checkTokens(ActiveRequest& request) const;
   // Calls act for the waiting requests, in queue order, and ends those for whom it throws.
   void endThoseWhoFail(const std::function<void(ActiveRequest&)>& act);
   void endAll();
@@ -108,7 +109,7 @@ class ExecutorCore {
   void pause(ActiveRequest* request);
   bool runStep();
   void buildSequences();
-  void sampleAndRespond(std::span<const float> logits);
+  void sampleAndRespond(std::span<const float> logits, int64_t width);
   void postProcess();
   void failRunning(const std::string& error);
   // executor_blocks.cc: what a request reuses, holds and leaves to others.

@@ -1,88 +1,25 @@
 // The public Executor over a real engine: limits of engine and configuration, and an adapter sent as tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <cstring>
 
 #include "base/error.h"
 #include "base/error_of.h"
-#include "chorus/executor.h"
-#include "convert/huggingface.h"
 #include "engine/adapter_limits.h"
-#include "engine/build.h"
-#include "engine/engine.h"
 #include "engine/rank_group.h"
-#include "lora/source_peft.h"
 #include "runtime/adapter_cache/adapter_sizing.h"
+#include "runtime/adapter_cache/tensor_source.h"
+#include "runtime/testing/engine_fixture.h"
 
 namespace chorus::executor {
 namespace {
 
 using ::testing::HasSubstr;
 
-class ExecutorEngineTest : public ::testing::Test {
+class ExecutorEngineTest : public EngineFixture {
  protected:
-  static void SetUpTestSuite() {
-    std::string name = (std::filesystem::temp_directory_path() / "chorus_executor_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    convertHuggingFace(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
-    BuildConfig config;
-    config.max_batch_size = 4;
-    config.max_num_tokens = 64;
-    config.max_seq_len = 128;
-    config.max_input_len = 100;
-    config.tokens_per_block = 16;
-    buildEngine(directory_ / "checkpoint", directory_ / "bare", config, 1);
-    config.lora_plugin = true;
-    buildEngine(directory_ / "checkpoint", directory_ / "lora", config, 1);
-  }
-  static void TearDownTestSuite() { std::filesystem::remove_all(directory_); }
-
-  static ExecutorConfig small() {
-    ExecutorConfig config;
-    config.setNumThreads(1);
-    config.getKvCacheConfigRef().setMaxTokens(512);
-    PeftCacheConfig adapters;
-    adapters.setHostCacheSize(std::size_t{2} << 20);
-    config.setPeftCacheConfig(adapters);
-    return config;
-  }
   static std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
     return errorOf([&] { Executor executor(directory_ / "lora", type, config); });
   }
-  static Response answer(Executor& executor, const Request& request) {
-    return executor.awaitResponses(executor.enqueueRequest(request), std::chrono::seconds(60)).at(0);
-  }
-
-  // The directory's adapter as a client would send it: scale folded into B, rows padded to the longest.
-  static LoraConfig tensorsOf(const std::filesystem::path& adapter_dir, IdType task_id) {
-    const auto engine = Engine::load(directory_ / "lora");
-    const auto table = engine->architecture().weightTable(engine->config());
-    const Adapter adapter = readPeftAdapter(adapter_dir, "adapter", {engine->config(), table, 64});
-    std::int64_t longest = 0;
-    for (const auto& module : adapter.modules) longest = std::max(longest, module.rank * (module.in + module.out));
-    const auto rows = static_cast<std::int64_t>(adapter.modules.size());
-    Tensor weights = Tensor::cpu(DataType::kFP32, {rows, longest + 3}),
-           config = Tensor::cpu(DataType::kINT32, {rows, 3});
-    auto* row = static_cast<float*>(weights.getData());
-    auto* key = static_cast<std::int32_t*>(config.getData());
-    for (const auto& module : adapter.modules) {
-      const auto a = static_cast<std::size_t>(module.rank * module.in),
-                 b = static_cast<std::size_t>(module.out * module.rank);
-      for (std::size_t i = 0; i < a; ++i) row[i] = loadAsFloat(module.a, module.dtype, i);
-      for (std::size_t i = 0; i < b; ++i) row[a + i] = module.scale * loadAsFloat(module.b, module.dtype, i);
-      const std::int32_t values[] = {module.module_id, module.layer, static_cast<std::int32_t>(module.rank)};
-      std::memcpy(key, values, sizeof(values));
-      row += longest + 3;
-      key += 3;
-    }
-    return LoraConfig(task_id, weights, config);
-  }
-
-  inline static const std::filesystem::path kModel = CHORUS_SOURCE_DIR "/tests/goldens/llama/plain";
-  inline static std::filesystem::path directory_;
 };
 
 TEST_F(ExecutorEngineTest, LimitsComeFromTheEngine) {
@@ -146,10 +83,16 @@ TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
               HasSubstr("Not enough space allocated to device LoRA cache to hold 1 max sized LoRA"));
   const auto module_layers =
       static_cast<SizeType32>((largest.elements + sizing.widestModuleElements() - 1) / sizing.widestModuleElements());
-  EXPECT_EQ(refusalOf([&](auto& peft) { peft.setNumHostModuleLayer(module_layers);
-              peft.setNumDeviceModuleLayer(module_layers); }), "");
-  EXPECT_EQ(refusalOf([](auto& peft) { peft.setMaxHostAdapters(1);
-              peft.setMaxDeviceAdapters(1); }), "");
+  EXPECT_EQ(refusalOf([&](auto& peft) {
+              peft.setNumHostModuleLayer(module_layers);
+              peft.setNumDeviceModuleLayer(module_layers);
+            }),
+            "");
+  EXPECT_EQ(refusalOf([](auto& peft) {
+              peft.setMaxHostAdapters(1);
+              peft.setMaxDeviceAdapters(1);
+            }),
+            "");
   // A smaller largest adapter needs less.
   EXPECT_EQ(refusalOf([&](auto& peft) {
               peft.setMaxAdapterSize(16);
@@ -212,6 +155,20 @@ TEST_F(ExecutorEngineTest, TensorsAnswerAsTheirDirectoryDoes) {
   EXPECT_EQ(by_tensors.outputTokenIds, by_directory.outputTokenIds);
   EXPECT_EQ(logitsOf(by_tensors), logitsOf(by_directory));
   EXPECT_EQ(logitsOf(by_id), logitsOf(by_directory));
+}
+
+// Before it is read, an adapter that comes as tensors is taken for no smaller than it will be.
+TEST_F(ExecutorEngineTest, TensorsAreTakenForLargeEnough) {
+  const auto engine = Engine::load(directory_ / "lora");
+  const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});
+  const auto table = engine->architecture().weightTable(engine->config());
+  for (const char* name : {"qv_r3_f32", "all_r8_bf16", "mlp_rslora_r16_f16", "pattern_f32"}) {
+    const auto dir = kModel / "adapters" / name;
+    const Adapter adapter = readPeftAdapter(dir, name, {engine->config(), table, 64});
+    const auto source = tensorSource(tensorsOf(dir, 1), static_cast<int64_t>(dtypeSize(engine->config().dtype)));
+    EXPECT_GE(source->bytes, ranks.preparedBytes(adapter)) << name;
+    EXPECT_GE(source->elements, adapterElements(adapter)) << name;
+  }
 }
 
 TEST_F(ExecutorEngineTest, AdaptersThatCannotBeServedAreNamed) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "models/adapter_groups.h"
 #include "runtime/executor_core.h"
 
 namespace chorus {
@@ -70,10 +71,11 @@ bool ExecutorCore::runStep() {
     beginStats();
     const StepInput& input = builder_.build(sequences_);
     const auto logits = runner_->run(input);
-    if (logits.size() != input.logits_rows.size() * static_cast<size_t>(options_.requests.vocab_size)) {
+    const int64_t width = logitsWidth(input, options_.requests.vocab_size);
+    if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
       fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
     }
-    sampleAndRespond(logits);
+    sampleAndRespond(logits, width);
   } catch (const std::exception& error) {
     failRunning(error.what());
   }
@@ -95,9 +97,9 @@ void ExecutorCore::buildSequences() {
   }
 }
 
-void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
-  const int32_t vocab = options_.requests.vocab_size;
-  const auto width = static_cast<size_t>(vocab);
+// logits: [rows, width].
+void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width) {
+  const int32_t model_vocab = options_.requests.vocab_size;
   const auto requestOf = [this](size_t i) -> ActiveRequest& {
     return *candidates_[static_cast<size_t>(plan_.sequences[i].request_index)];
   };
@@ -113,13 +115,17 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits) {
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;
-    const auto own = logits.subspan(static_cast<size_t>(range.begin) * width, static_cast<size_t>(rows) * width);
-    request.scorePrompt(own, vocab, request.num_cached - rows, score_inputs_);
+    // Its adapter may add tokens, others' in the step more: those are none of its.
+    const PreparedAdapter* adapter = request.adapter.parts.get();
+    const int64_t added_to = adapter != nullptr ? adapter->vocabSize() : 0;
+    const LogitsRows own{logits.data() + range.begin * width, rows,
+                         std::max(model_vocab, static_cast<int32_t>(added_to)), width};
+    request.scorePrompt(own, request.num_cached - rows, score_inputs_);
     scoring_.resize(score_inputs_.size(), i);
-    request.keepLogits(own, vocab, request.num_cached - rows, planned.samples);
+    request.keepLogits(own, request.num_cached - rows, planned.samples);
     if (!planned.samples) continue;
     sampling_.push_back(i);
-    sample_inputs_.push_back(request.sampleInput(own.last(width)));
+    sample_inputs_.push_back(request.sampleInput(own.row(rows - 1)));
   }
   sample_outputs_.resize(sample_inputs_.size());
   postProcess();

@@ -52,26 +52,25 @@ Refusal tokenRefusal(std::span<const int32_t> tokens, int32_t vocab_size, const 
   return std::nullopt;
 }
 
-Refusal wordsRefusal(const executor::Request& request, int32_t vocab_size) {
+Refusal wordsRefusal(const executor::Request& request) {
   for (const auto& word : request.getStopWords().value_or(std::list<executor::VecTokens>())) {
     if (word.empty()) return invalid("stopWords holds an empty word");
   }
   for (const auto& word : request.getBadWords().value_or(std::list<executor::VecTokens>())) {
     if (word.empty()) return invalid("badWords holds an empty word");
-    if (auto refusal = tokenRefusal(word, vocab_size, "a bad word")) return refusal;
   }
   return std::nullopt;
 }
 
-Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_size) {
+Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_size, int32_t model_vocab_size) {
   if (!bias) return std::nullopt;
   if (bias->getDataType() != executor::DataType::kFP32)
     return invalid("Embedding bias data type must be same as model logits type.");
-  if (bias->getShape() != executor::Shape{vocab_size}) {
+  if (bias->getShape() != executor::Shape{vocab_size} && bias->getShape() != executor::Shape{model_vocab_size}) {
     return invalid("embeddingBias must have the shape [{}], the vocabulary's size", vocab_size);
   }
   const auto* values = static_cast<const float*>(bias->getData());
-  for (int32_t i = 0; i < vocab_size; ++i) {
+  for (size_t i = 0; i < bias->getSize(); ++i) {
     // Minus infinity bans a token.
     if (std::isnan(values[i]) || values[i] == HUGE_VALF)
       return invalid("embeddingBias holds {} at {}: expected finite numbers", values[i], i);
@@ -89,10 +88,6 @@ Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limit
   if (!finite(config.getRepetitionPenalty())) return invalid("repetitionPenalty must be a finite number");
   if (!finite(config.getPresencePenalty())) return invalid("presencePenalty must be a finite number");
   if (!finite(config.getFrequencyPenalty())) return invalid("frequencyPenalty must be a finite number");
-  if (config.getTopPResetIds() && *config.getTopPResetIds() >= limits.vocab_size) {
-    return invalid("topPResetIds ({}) is not within the vocabulary [0, {})", *config.getTopPResetIds(),
-                   limits.vocab_size);
-  }
   const auto not_served = [](const char* field) {
     return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported yet: leave it unset", field));
   };
@@ -111,6 +106,14 @@ Refusal outputRefusal(const executor::OutputConfig& output) {
   if (output.topLogProbs < 0) return invalid("topLogProbs ({}) must not be negative", output.topLogProbs);
   if (output.topLogProbs > 0 && !output.returnLogProbs && !output.returnPromptLogProbs)
     return invalid("topLogProbs needs returnLogProbs");
+  return std::nullopt;
+}
+
+Refusal compositionRefusal(const executor::Request& request) {
+  const size_t terms = request.getLoraComposition().size();
+  if (terms > 0 && request.getLoraConfig())
+    return invalid("a request has a LoraConfig or a LoRA composition, not both");
+  if (terms > kMostComposed) return invalid("a LoRA composition of {} terms is larger than {}", terms, kMostComposed);
   return std::nullopt;
 }
 
@@ -154,13 +157,26 @@ Refusal featureRefusal(const executor::Request& request) {
 std::optional<Error> refusalOf(const executor::Request& request, const RequestLimits& limits) {
   const auto& prompt = request.getInputTokenIds();
   auto refusal = lengthRefusal(static_cast<int64_t>(prompt.size()), limits);
-  if (!refusal) refusal = tokenRefusal(prompt, limits.vocab_size, "the prompt");
   if (!refusal) refusal = featureRefusal(request);
-  if (!refusal) refusal = endIdRefusal(request, limits.vocab_size);
-  if (!refusal) refusal = wordsRefusal(request, limits.vocab_size);
-  if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), limits.vocab_size);
+  if (!refusal) refusal = wordsRefusal(request);
   if (!refusal) refusal = samplingRefusal(request.getSamplingConfig(), limits);
   if (!refusal) refusal = outputRefusal(request.getOutputConfig());
+  if (!refusal) refusal = compositionRefusal(request);
+  return refusal;
+}
+
+std::optional<Error> unknownTokenRefusal(const executor::Request& request, int32_t vocab_size, int32_t input_vocab_size,
+                                         int32_t model_vocab_size) {
+  auto refusal = tokenRefusal(request.getInputTokenIds(), input_vocab_size, "the prompt");
+  if (!refusal) refusal = endIdRefusal(request, vocab_size);
+  for (const auto& word : request.getBadWords().value_or(std::list<executor::VecTokens>())) {
+    if (!refusal) refusal = tokenRefusal(word, vocab_size, "a bad word");
+  }
+  if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), vocab_size, model_vocab_size);
+  const auto reset = request.getSamplingConfig().getTopPResetIds();
+  if (!refusal && reset && *reset >= vocab_size) {
+    refusal = invalid("topPResetIds ({}) is not within the vocabulary [0, {})", *reset, vocab_size);
+  }
   return refusal;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/shard.h"
-#include "engine/adapter_limits.h"
+#include "engine/adapter_packer.h"
 #include "kernels/tensor.h"
 #include "lora/module_ids.h"
 

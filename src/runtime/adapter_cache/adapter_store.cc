@@ -254,29 +254,30 @@ void AdapterStore::release(AdapterTicket& ticket) {
   forgetGone();
 }
 
-std::vector<AdapterLoad> AdapterStore::takeLoaded() {
-  auto loads = loader_.takeDone();
-  for (auto& load : loads) {
-    if (load.parts != nullptr) {
-      if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
-        parts_[load.key] = load.parts;
-        forgetGone();
-        continue;
-      }
-      load.parts.reset();
-      load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
-      load.error_code = ErrorCode::kExhausted;
-    } else {
-      load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
+std::optional<AdapterLoad> AdapterStore::takeLoaded() {
+  for (auto& load : loader_.takeDone()) done_.push_back(std::move(load));
+  if (done_.empty()) return std::nullopt;
+  AdapterLoad load = std::move(done_.front());
+  done_.pop_front();
+  if (load.parts != nullptr) {
+    if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
+      parts_[load.key] = load.parts;
+      forgetGone();
+      return load;
     }
-    cache_.failed(load.key);
-    // Weights that do not load are not known: the next request must bring better ones.
-    const auto task = tasks_.find(load.key.task_id);
-    if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
-      task->second.known = false;
-    }
+    load.parts.reset();
+    load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
+    load.error_code = ErrorCode::kExhausted;
+  } else {
+    load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
   }
-  return loads;
+  cache_.failed(load.key);
+  // Weights that do not load are not known: the next request must bring better ones.
+  const auto task = tasks_.find(load.key.task_id);
+  if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
+    task->second.known = false;
+  }
+  return load;
 }
 
 executor::AdapterCacheStats AdapterStore::stats() const {

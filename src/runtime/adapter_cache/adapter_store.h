@@ -6,8 +6,10 @@
 // adapters in the host level, also while the request is paused; a paused request has none on the device.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -48,10 +50,10 @@ class AdapterStore {
   void beginClaims();
   void claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses);
 
-  // Loads that ended since the last call, their results already in the cache. Each is to be given to every ticket:
-  // those that waited for it take its parts. Throws Error to a ticket whose adapter failed, is too large or cannot be
-  // composed, which is then to be released.
-  std::vector<AdapterLoad> takeLoaded();
+  // A load that ended, now in the cache if it ended well; nullopt when there is none. It is to be given to every ticket
+  // before the next is taken: those that waited for it take its parts. Throws Error to a ticket whose adapter failed,
+  // is too large or cannot be composed, which is then to be released.
+  std::optional<AdapterLoad> takeLoaded();
   void give(const AdapterLoad& load, AdapterTicket& ticket);
 
   // Puts a ready ticket's adapters on the device, for as long as its request runs. The scheduler sees to it that those
@@ -94,7 +96,8 @@ class AdapterStore {
   // Of a call in hand, kept for their memory.
   std::vector<AdapterWant> wants_;
   std::vector<AdapterKey> keys_, added_;
-  AdapterLoader loader_;  // last: its workers end before the rest goes
+  std::deque<AdapterLoad> done_;  // that the loader is rid of
+  AdapterLoader loader_;          // last: its workers end before the rest goes
 };
 
 }  // namespace chorus

@@ -22,13 +22,14 @@ uint32_t scatter(int32_t token) { return static_cast<uint32_t>(token) * 0x9e3779
 }  // namespace
 
 void LogitEdits::begin(std::span<const float> logits) {
-  assert(logits.size() == index_.size());
+  assert(logits.size() <= index_.size());
   for (const Edit& edit : edits_) index_[static_cast<size_t>(edit.token)] = -1;
   edits_.clear();
   logits_ = logits;
 }
 
 float& LogitEdits::at(int32_t token) {
+  if (static_cast<size_t>(token) >= logits_.size()) return outside_;
   int32_t& index = index_[static_cast<size_t>(token)];
   if (index < 0) {
     index = static_cast<int32_t>(edits_.size());

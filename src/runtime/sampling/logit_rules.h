@@ -10,7 +10,7 @@
 
 namespace chorus {
 
-// The logits of a row that differ from what the model gave. Sized once for a vocabulary.
+// The logits of a row that differ from what the model gave. Sized once for the largest vocabulary.
 class LogitEdits {
  public:
   struct Edit {
@@ -22,18 +22,19 @@ class LogitEdits {
 
   // Forgets all edits; later ones begin with the values of this row.
   void begin(std::span<const float> logits);
-  // The token's logit, as edited so far.
+  // The token's logit, as edited so far; of a token that the row has none of, something that nobody reads.
   float& at(int32_t token);
   void ban(int32_t token);
 
   std::span<const Edit> all() const { return edits_; }
-  // [vocab]: below 0 where the token has no edit.
+  // By token: below 0 where it has no edit.
   std::span<const int32_t> index() const { return index_; }
 
  private:
   std::span<const float> logits_;
   std::vector<int32_t> index_;
   std::vector<Edit> edits_;
+  float outside_ = 0;
 };
 
 // How often each token of a sequence occurred. Sized for `capacity` tokens; counting allocates nothing.

@@ -59,6 +59,7 @@ double uniformAt(uint64_t seed, uint64_t position) {
 // What one thread needs for a row.
 struct Sampler::Scratch {
   std::vector<float> edited;      // a row with its edits
+  size_t blocks = 0;              // of the row
   std::vector<float> block_most;  // of the row as the model gave it
   std::vector<uint8_t> touched;   // blocks that hold edits
   LogitEdits edits;
@@ -75,6 +76,7 @@ struct Sampler::Scratch {
     output.token = -1;
     output.fault = SampleOutput::Fault::kNone;
     output.top.clear();
+    blocks = (input.logits.size() + kBlock - 1) / kBlock;
     const float raw_most = scan(input.logits);
     if (!std::isfinite(raw_most)) {
       output.fault = SampleOutput::Fault::kNotFinite;
@@ -101,7 +103,7 @@ struct Sampler::Scratch {
   float scan(std::span<const float> logits) {
     float most = -kInfinity;
     bool nan = false;
-    for (size_t block = 0; block < block_most.size(); ++block) {
+    for (size_t block = 0; block < blocks; ++block) {
       const size_t begin = block * kBlock, end = std::min(begin + kBlock, logits.size());
       block_most[block] = largestOf(begin, end, [&](size_t i) { return logits[i]; });
       most = std::max(most, block_most[block]);
@@ -112,7 +114,8 @@ struct Sampler::Scratch {
 
   // The lowest id with the row's largest logit, of a row without edits.
   Candidate firstOf(std::span<const float> logits, float most) const {
-    const auto block = std::find(block_most.begin(), block_most.end(), most) - block_most.begin();
+    const auto end = block_most.begin() + static_cast<ptrdiff_t>(blocks);
+    const auto block = std::find(block_most.begin(), end, most) - block_most.begin();
     const auto first = std::find(logits.begin() + block * static_cast<ptrdiff_t>(kBlock), logits.end(), most);
     return {most, static_cast<int32_t>(first - logits.begin())};
   }
@@ -128,7 +131,7 @@ struct Sampler::Scratch {
     }
     const std::span<const int32_t> index = edits.index();
     const auto unedited = [&](size_t i) { return index[i] < 0 ? logits[i] : -kInfinity; };
-    for (size_t block = 0; block < touched.size(); ++block) {
+    for (size_t block = 0; block < blocks; ++block) {
       const size_t begin = block * kBlock, end = std::min(begin + kBlock, logits.size());
       const float most = touched[block] != 0 ? largestOf(begin, end, unedited) : block_most[block];
       if (most < best.value || most == -kInfinity) continue;
@@ -147,7 +150,7 @@ struct Sampler::Scratch {
     if (!edits.all().empty()) {
       std::copy(logits.begin(), logits.end(), edited.begin());
       for (const auto& [token, value] : edits.all()) edited[static_cast<size_t>(token)] = value;
-      logits = edited;
+      logits = std::span<const float>(edited).first(logits.size());
     }
     const std::span<const Candidate> kept = filter.keep(logits, most, *input.params);
     double total = 0;
@@ -164,7 +167,8 @@ struct Sampler::Scratch {
   void addLogProbs(const SampleInput& input, float most, SampleOutput& output) {
     const double log_sum = filter.logSum(input.logits, most);
     const auto logProb = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - most - log_sum); };
-    output.log_prob = logProb(input.logits[static_cast<size_t>(output.token)]);
+    const auto token = static_cast<size_t>(output.token);
+    output.log_prob = logProb(token < input.logits.size() ? input.logits[token] : -kInfinity);
     if (input.top_log_probs == 0) return;
     for (const auto& [logit, id] : filter.likeliest(input.logits, static_cast<size_t>(input.top_log_probs)))
       output.top.push_back({id, logProb(logit)});
@@ -181,7 +185,7 @@ void Sampler::sample(std::span<const SampleInput> inputs, std::span<SampleOutput
   assert(inputs.size() == outputs.size());
   const auto one = [&](int64_t i, int thread) {
     const auto& input = inputs[static_cast<size_t>(i)];
-    assert(static_cast<int64_t>(input.logits.size()) == vocab_size_);
+    assert(static_cast<int64_t>(input.logits.size()) <= vocab_size_);
     scratch_[static_cast<size_t>(thread)]->sample(input, outputs[static_cast<size_t>(i)]);
   };
   // Waking threads costs some ten microseconds, about what a hundred thousand logits take.

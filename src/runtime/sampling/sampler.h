@@ -22,7 +22,7 @@
 namespace chorus {
 
 struct SampleInput {
-  std::span<const float> logits;  // [vocab], read only
+  std::span<const float> logits;  // [the request's vocabulary], read only
   const SamplingParams* params = nullptr;
   uint64_t position = 0;              // of the token to come, counted from the start of the prompt
   const LogitRules* rules = nullptr;  // null: none
@@ -49,7 +49,7 @@ struct SampleOutput {
 // Uniform in [0, 1), 53 bits, a pure function of its arguments.
 double uniformAt(uint64_t seed, uint64_t position);
 
-// Sized once for a vocabulary. Not thread-safe: it owns the threads that share the rows of a call.
+// Sized once for the largest vocabulary. Not thread-safe: it owns the threads that share the rows of a call.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int threads);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "models/compose_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/testing/fake_network.h"
 
@@ -28,6 +29,13 @@ inline std::shared_ptr<const AdapterSource> fakeSource(const std::string& name) 
 inline std::shared_ptr<const PreparedAdapter> fakeParts(const std::string& name) {
   return std::make_shared<PreparedAdapter>(
       PreparedAdapter{.bytes = static_cast<size_t>(fakeAdapterBytes(name)), .content_hash = name});
+}
+
+// The content of a composition, each term a fake adapter's name and its weight.
+inline std::string fakeComposition(const std::vector<std::pair<std::string, float>>& terms) {
+  std::vector<WeightedAdapter> adapters;
+  for (const auto& [name, weight] : terms) adapters.push_back({fakeParts(name), weight});
+  return terms.size() == 1 && terms[0].second == 1.0f ? terms[0].first : composedHash(adapters);
 }
 
 class CoreFixture : public ::testing::Test {

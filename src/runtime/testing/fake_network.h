@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "models/adapter_groups.h"
 #include "runtime/step_runner.h"
 
 namespace chorus::testing {
@@ -69,7 +70,9 @@ class FakeNetwork : public StepRunner {
   std::span<const float> run(const StepInput& input) override {
     const int step = steps_++;
     if (before_step) before_step(step, input);
-    logits_.assign(input.logits_rows.size() * static_cast<size_t>(vocab_), 0.0f);
+    // What stands behind a row's own vocabulary would be taken by anybody who looked at it.
+    const auto width = static_cast<size_t>(logitsWidth(input, vocab_));
+    logits_.assign(input.logits_rows.size() * width, 1e30f);
     size_t out = 0;
     int32_t next_row = 0;
     for (const auto& sequence : input.sequences) {
@@ -78,7 +81,8 @@ class FakeNetwork : public StepRunner {
       for (int32_t i = 0; i < sequence.num_rows; ++i) {
         const int32_t row = sequence.row_begin + i;
         const int32_t position = sequence.first_position + i;
-        const uint64_t adapter = hashAdapter(adapterOf(input, row));
+        const PreparedAdapter* used = adapterOf(input, row);
+        const uint64_t adapter = hashAdapter(used);
         at(sequence, position) = {input.tokens.at(static_cast<size_t>(row)), adapter};
         if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
         std::vector<int32_t> history;
@@ -87,7 +91,8 @@ class FakeNetwork : public StepRunner {
           if (entry.adapter != adapter) throw std::logic_error("another adapter's keys and values");
           history.push_back(entry.token);
         }
-        const std::span<float> logits(logits_.data() + out * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
+        const int64_t vocab = std::max<int64_t>(vocab_, used != nullptr ? used->vocabSize() : 0);
+        const std::span<float> logits(logits_.data() + out * width, static_cast<size_t>(vocab));
         fakeLogits(history, adapter, logits);
         if (after_row) after_row(history, logits);
         ++out;

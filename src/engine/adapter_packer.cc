@@ -1,0 +1,378 @@
+#include "engine/adapter_packer.h"
+
+#include <cassert>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+#include "checkpoint/quantisation.h"
+#include "checkpoint/shard.h"
+#include "lora/adapter_builder.h"
+#include "lora/module_ids.h"
+#include "lora/shard.h"
+
+namespace chorus {
+namespace {
+
+// Values in another type, row-major, in host memory.
+std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to, int64_t count) {
+  std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
+  convertElements(data, from, out.data(), to, static_cast<size_t>(count));
+  return out;
+}
+
+std::vector<float> roundedValues(const std::byte* data, DType from, DType to, int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count));
+  convertElements(convertValues(data, from, to, count).data(), to, out.data(), DType::kFloat32, out.size());
+  return out;
+}
+
+const std::byte* bytesOf(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
+
+std::optional<NormId> normId(std::string_view row, bool has_out_norms) {
+  if (row == "transformer.layers.{}.input_layernorm.weight") return NormId::kAttention;
+  if (row == "transformer.layers.{}.pre_feedforward_layernorm.weight") return NormId::kMlp;
+  if (row == "transformer.layers.{}.post_feedforward_layernorm.weight") return NormId::kMlpOut;
+  if (row == "transformer.layers.{}.post_layernorm.weight") {
+    return has_out_norms ? NormId::kAttentionOut : NormId::kMlp;
+  }
+  return std::nullopt;
+}
+
+// Runs of consecutive tokens: index of the first, and how many.
+std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens) {
+  std::vector<std::pair<size_t, size_t>> runs;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && tokens[i] == tokens[i - 1] + 1) {
+      ++runs.back().second;
+    } else {
+      runs.emplace_back(i, 1);
+    }
+  }
+  return runs;
+}
+}  // namespace
+
+const PackedWeight& linearOf(const DecoderLayerWeights& layer, LinearId linear) {
+  switch (linear) {
+    case LinearId::kQkv:
+      return layer.qkv;
+    case LinearId::kDense:
+      return layer.dense;
+    case LinearId::kFcGate:
+      return layer.fc_gate;
+    case LinearId::kProj:
+      return layer.proj;
+  }
+  return layer.qkv;
+}
+
+const float* biasOf(const DecoderLayerWeights& layer, LinearId linear) {
+  switch (linear) {
+    case LinearId::kQkv:
+      return layer.qkv_bias;
+    case LinearId::kDense:
+      return layer.dense_bias;
+    case LinearId::kFcGate:
+      return layer.fc_gate_bias;
+    case LinearId::kProj:
+      return layer.proj_bias;
+  }
+  return nullptr;
+}
+
+AdapterPacker::AdapterPacker(const ModelConfig& config, const WeightTable& table, int32_t rank)
+    : config_(config), table_(table), rank_(rank) {}
+
+AdapterPacker::Place AdapterPacker::placeOf(const WeightRow& row, int32_t layer, int64_t rank_row_begin) const {
+  const Mapping& mapping = config_.mapping;
+  const auto linear = linearPlace(row, sliceForRank(row, mapping.tp_size, mapping.tpRank(rank_)).rows);
+  if (!linear) fail(ErrorCode::kUnsupported, "an adapter's '{}' has no place in this model", row.name);
+  return {.layer = layer - stageLayers(config_.num_hidden_layers, mapping, mapping.ppRank(rank_)).begin,
+          .linear = linear->linear,
+          .out_begin = linear->row_begin + rank_row_begin};
+}
+
+AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
+  const auto target = findModule(table_, module.module_id);
+  if (!target) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
+  const Mapping& mapping = config_.mapping;
+  return placeOf(*target->row, module.layer,
+                 rankRowBegin(*target->row, target->target->row_begin, mapping.tp_size, mapping.tpRank(rank_)));
+}
+
+// One pass over an adapter: with a base it writes, without one it counts.
+class AdapterPacker::Writer {
+ public:
+  Writer(const AdapterPacker& packer, const Adapter& part, const DecoderWeights* base, std::byte* staging,
+         const std::byte* device, AdapterParts& parts)
+      : packer_(packer),
+        config_(packer.config_),
+        table_(packer.table_),
+        part_(part),
+        base_(base),
+        staging_(staging),
+        device_(device),
+        parts_(parts),
+        dtype_(packer.config_.dtype) {}
+
+  int64_t run() {
+    addHeadWeight();
+    addHeadTokens();
+    for (const AdapterModule& module : part_.modules) {
+      if (module.module_id != kTokenEmbedding) addModule(module);
+    }
+    addLinears();
+    for (const AdapterWeight& weight : part_.weights) {
+      if (weight.role == WeightRole::kBias) addBias(weight);
+      if (weight.role == WeightRole::kNorm) addNorm(weight);
+    }
+    addEmbedding();
+    parts_.addVocabulary(part_.vocab_size, part_.input_vocab_size);
+    return used_;
+  }
+
+ private:
+  // Takes the next piece of memory; calls write with its staging address, where values are wanted. Returns where the
+  // device will find it.
+  template <typename Write>
+  const std::byte* take(int64_t bytes, Write&& write) {
+    const int64_t at = used_;
+    used_ += packedPiece(bytes);
+    if (base_ == nullptr) return nullptr;
+    write(staging_ + at);
+    return device_ + at;
+  }
+  PackedWeight pack(const std::byte* values, DType from, int64_t out, int64_t in) {
+    const std::byte* data = take(packedBytes(dtype_, out, in), [&](std::byte* host) {
+      if (from == dtype_) {
+        packRows(values, dtype_, out, in, 0, host);
+      } else {
+        packRows(convertValues(values, from, dtype_, out * in).data(), dtype_, out, in, 0, host);
+      }
+    });
+    return PackedWeight{data, dtype_, out, in};
+  }
+  // values(): [out, in] of the type, row-major.
+  template <typename Values>
+  PackedWeight pack(DType dtype, int64_t out, int64_t in, Values&& values) {
+    const std::byte* data = take(packedBytes(dtype, out, in), [&](std::byte* host) {
+      const std::vector<std::byte> rows = values();
+      packRows(rows.data(), dtype, out, in, 0, host);
+    });
+    return PackedWeight{data, dtype, out, in};
+  }
+  const float* copyFloats(std::span<const float> values) {
+    return reinterpret_cast<const float*>(take(std::ssize(values) * 4, [&](std::byte* host) {
+      std::memcpy(host, values.data(), values.size() * 4);
+    }));
+  }
+
+  LinearPart partOf(const AdapterModule& module, int64_t out_begin) {
+    LinearPart linear{.out_begin = out_begin, .scale = module.scale};
+    linear.a = pack(module.a, module.dtype, module.rank, module.in);
+    linear.b = pack(module.b, module.dtype, module.out, module.rank);
+    if (!module.bias.empty()) linear.bias = copyFloats(module.bias);
+    if (!module.magnitude.empty()) {
+      assert(base_ == nullptr || module.magnitude_is_normalised);
+      linear.magnitude = copyFloats(module.magnitude);
+    }
+    return linear;
+  }
+
+  void addModule(const AdapterModule& module) {
+    if (module.module_id == kOutputHead) {
+      parts_.addHead(partOf(module, 0));
+      return;
+    }
+    const Place place = packer_.placeOf(module);
+    parts_.add(place.layer, place.linear, partOf(module, place.out_begin));
+  }
+
+  // Features of the runtime's linear on this rank, and its inputs.
+  std::pair<int64_t, int64_t> sizeOf(LinearId linear) const {
+    const Mapping& mapping = config_.mapping;
+    int64_t out = 0, in = 0;
+    for (const WeightRow& row : table_) {
+      const auto place = linearPlace(row, 0);
+      if (row.role != WeightRole::kLinear || !place || place->linear != linear) continue;
+      const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(packer_.rank_));
+      out += slice.rows;
+      in = slice.cols;
+    }
+    return {out, in};
+  }
+
+  // Whole weights of a linear. Rows that the adapter does not replace stay the base's: of a quantised one as exact as
+  // they are multiplied there.
+  void addLinears() {
+    std::map<std::pair<int32_t, LinearId>, std::vector<std::pair<int64_t, const AdapterWeight*>>> linears;
+    for (const AdapterWeight& weight : part_.weights) {
+      if (weight.role != WeightRole::kLinear) continue;
+      const Place place = packer_.placeOf(*findRow(table_, weight.row), weight.layer, weight.row_begin);
+      linears[{place.layer, place.linear}].emplace_back(place.out_begin, &weight);
+    }
+    for (const auto& [where, weights] : linears) {
+      const auto [layer, linear] = where;
+      const auto [out, in] = sizeOf(linear);
+      int64_t replaced = 0;
+      for (const auto& [begin, weight] : weights) replaced += weight->rows;
+      const DType dtype = replaced < out && weightQuantisation(config_) ? DType::kFloat32 : dtype_;
+      const auto values = [&, where = where, &weights = weights, out = out, in = in] {
+        return mergedRows(where.first, where.second, weights, out, in, dtype);
+      };
+      parts_.addWeight(layer, linear, pack(dtype, out, in, values));
+    }
+  }
+
+  std::vector<std::byte> mergedRows(int32_t layer, LinearId linear,
+                                    const std::vector<std::pair<int64_t, const AdapterWeight*>>& weights, int64_t out,
+                                    int64_t in, DType dtype) const {
+    std::vector<float> rows(static_cast<size_t>(out * in));
+    const PackedWeight& base = linearOf(base_->layers[static_cast<size_t>(layer)], linear);
+    for (int64_t row = 0; row < out; ++row) unpackRow(base, row, rows.data() + row * in);
+    for (const auto& [begin, weight] : weights) {
+      const std::vector<float> own = roundedValues(weight->data, weight->dtype, dtype_, weight->rows * weight->cols);
+      std::copy(own.begin(), own.end(), rows.begin() + begin * in);
+    }
+    return convertValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
+  }
+
+  // The base's bias is added later, by the linear's consumer.
+  void addBias(const AdapterWeight& weight) {
+    const std::string linear_row = weight.row.substr(0, weight.row.rfind('.')) + ".weight";
+    const Place place = packer_.placeOf(*findRow(table_, linear_row), weight.layer, weight.row_begin);
+    std::vector<float> bias(static_cast<size_t>(weight.rows));
+    convertElements(weight.data, weight.dtype, bias.data(), DType::kFloat32, bias.size());
+    if (base_ != nullptr) {
+      const float* base = biasOf(base_->layers[static_cast<size_t>(place.layer)], place.linear);
+      for (size_t i = 0; i < bias.size(); ++i) bias[i] -= base[place.out_begin + static_cast<int64_t>(i)];
+    }
+    parts_.add(place.layer, place.linear, {.out_begin = place.out_begin,
+                                           .a = {nullptr, dtype_, 0, sizeOf(place.linear).second},
+                                           .b = {nullptr, dtype_, weight.rows, 0},
+                                           .bias = copyFloats(bias)});
+  }
+
+  void addNorm(const AdapterWeight& weight) {
+    std::vector<float> values(static_cast<size_t>(weight.rows));
+    convertElements(weight.data, weight.dtype, values.data(), DType::kFloat32, values.size());
+    const float* device = copyFloats(values);
+    if (weight.layer < 0) {
+      parts_.addFinalNorm(device);
+      return;
+    }
+    const bool has_out_norms = findRow(table_, "transformer.layers.{}.post_feedforward_layernorm.weight") != nullptr;
+    const auto norm = normId(weight.row, has_out_norms);
+    if (!norm) fail(ErrorCode::kUnsupported, "an adapter's '{}' has no place in this model", weight.row);
+    const Mapping& mapping = config_.mapping;
+    const int32_t first = stageLayers(config_.num_hidden_layers, mapping, mapping.ppRank(packer_.rank_)).begin;
+    parts_.addNorm(weight.layer - first, *norm, device);
+  }
+
+  void addHeadWeight() {
+    for (const AdapterWeight& weight : part_.weights) {
+      if (weight.role != WeightRole::kLmHead) continue;
+      parts_.addHeadWeight(pack(weight.data, weight.dtype, weight.rows, weight.cols));
+    }
+  }
+
+  // Each run of replaced rows is two parts: one that takes the base's product away and one that is the new rows', with a
+  // B that is the identity.
+  void addHeadTokens() {
+    const AdapterTokens& tokens = part_.head_tokens;
+    const int64_t hidden = config_.hidden_size;
+    for (const auto& [first, count] : runsOf(tokens.tokens)) {
+      const auto rows = static_cast<int64_t>(count);
+      const int64_t out_begin = tokens.tokens[first];
+      parts_.addHead({.out_begin = out_begin,
+                      .a = {nullptr, dtype_, 0, hidden},
+                      .b = {nullptr, dtype_, rows, 0},
+                      .magnitude = copyFloats(std::vector<float>(count, 0.0f))});
+      std::vector<float> identity(count * count);
+      for (size_t i = 0; i < count; ++i) identity[i * count + i] = 1;
+      LinearPart rows_part{.out_begin = out_begin};
+      rows_part.a = pack(bytesOf(tokens.rows) + first * static_cast<size_t>(hidden) * 4, DType::kFloat32, rows, hidden);
+      rows_part.b = pack(bytesOf(identity), DType::kFloat32, rows, rows);
+      parts_.addHead(rows_part);
+    }
+  }
+
+  void addEmbedding() {
+    AdapterEmbedding embedding;
+    for (const AdapterWeight& weight : part_.weights) {
+      if (weight.role != WeightRole::kEmbedding) continue;
+      const int64_t count = weight.rows * weight.cols;
+      embedding.table = {.data = take(count * static_cast<int64_t>(dtypeSize(dtype_)),
+                                      [&](std::byte* host) {
+                                        convertElements(weight.data, weight.dtype, host, dtype_,
+                                                        static_cast<size_t>(count));
+                                      }),
+                         .dtype = dtype_,
+                         .vocab = weight.rows,
+                         .first_token = weight.row_begin};
+    }
+    const AdapterTokens& tokens = part_.embedding_tokens;
+    if (!tokens.empty()) {
+      embedding.replaced = std::ssize(tokens.tokens);
+      embedding.replaced_tokens = reinterpret_cast<const int32_t*>(
+          take(embedding.replaced * 4, [&](std::byte* host) {
+            std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
+          }));
+      embedding.replaced_rows =
+          copyFloats(roundedValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, std::ssize(tokens.rows)));
+    }
+    for (const AdapterModule& module : part_.modules) {
+      if (module.module_id == kTokenEmbedding) embedding.parts.push_back(embeddingPart(module));
+    }
+    if (base_ != nullptr && !embedding.empty()) parts_.addEmbedding(embedding);
+  }
+
+  EmbeddingPart embeddingPart(const AdapterModule& module) {
+    EmbeddingPart part{.scale = module.scale};
+    const size_t size = dtypeSize(dtype_);
+    const auto rank = static_cast<size_t>(module.rank);
+    const auto tokens = static_cast<size_t>(module.in);
+    const std::byte* table = take(static_cast<int64_t>(rank * tokens * size), [&](std::byte* host) {
+      const std::vector<std::byte> a = convertValues(module.a, module.dtype, dtype_, module.rank * module.in);
+      for (size_t r = 0; r < rank; ++r) {
+        for (size_t t = 0; t < tokens; ++t) std::memcpy(host + (t * rank + r) * size, &a[(r * tokens + t) * size], size);
+      }
+    });
+    part.a = {.data = table, .dtype = dtype_, .vocab = module.in, .first_token = firstToken()};
+    part.b = pack(module.b, module.dtype, module.out, module.rank);
+    if (!module.magnitude.empty()) part.magnitude = copyFloats(module.magnitude);
+    return part;
+  }
+
+  // Of a table that is cut along the vocabulary.
+  int64_t firstToken() const {
+    const Mapping& mapping = config_.mapping;
+    if (!config_.use_parallel_embedding || config_.embedding_sharding_dim != 0) return 0;
+    const int64_t all = part_.input_vocab_size > 0 ? part_.input_vocab_size : config_.vocab_size;
+    return tokenShare(all, mapping.tp_size, mapping.tpRank(packer_.rank_)).begin;
+  }
+
+  const AdapterPacker& packer_;
+  const ModelConfig& config_;
+  const WeightTable& table_;
+  const Adapter& part_;
+  const DecoderWeights* base_;
+  std::byte* staging_;
+  const std::byte* device_;
+  AdapterParts& parts_;
+  DType dtype_;
+  int64_t used_ = 0;
+};
+
+int64_t AdapterPacker::bytes(const Adapter& part) const {
+  AdapterParts counted(config_.num_hidden_layers);
+  return Writer(*this, part, nullptr, nullptr, nullptr, counted).run();
+}
+
+void AdapterPacker::pack(const Adapter& part, const DecoderWeights& base, std::byte* staging, const std::byte* device,
+                         AdapterParts& parts) const {
+  Writer(*this, part, &base, staging, device, parts).run();
+}
+
+}  // namespace chorus

@@ -1,0 +1,77 @@
+#include "lora/peft_keys.h"
+
+#include <charconv>
+
+namespace chorus {
+namespace {
+
+bool removeSuffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+// PEFT writes `<module>.lora_A.weight`; files saved without its key clean-up carry the adapter's name, `.default`.
+std::optional<PeftPart> splitLora(std::string_view& name) {
+  const bool bias = removeSuffix(name, ".bias");
+  if (!bias) removeSuffix(name, ".weight");
+  removeSuffix(name, ".default");
+  if (bias) return removeSuffix(name, ".lora_B") ? std::optional(PeftPart::kBias) : std::nullopt;
+  if (removeSuffix(name, ".lora_A")) return PeftPart::kA;
+  if (removeSuffix(name, ".lora_B")) return PeftPart::kB;
+  if (removeSuffix(name, ".lora_magnitude_vector")) return PeftPart::kMagnitude;
+  if (removeSuffix(name, ".lora_embedding_A")) return PeftPart::kEmbeddingA;
+  if (removeSuffix(name, ".lora_embedding_B")) return PeftPart::kEmbeddingB;
+  if (removeSuffix(name, ".token_adapter.trainable_tokens_delta")) return PeftPart::kTokens;
+  if (removeSuffix(name, ".token_adapter.trainable_tokens_original")) return PeftPart::kCopy;
+  return std::nullopt;
+}
+}  // namespace
+
+std::optional<PeftKey> parsePeftKey(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  PeftKey key;
+  std::string_view module = name;
+  if (const auto part = splitLora(module)) {
+    key.part = *part;
+  } else {
+    module = name;
+    key.part = PeftPart::kBase;
+    if (removeSuffix(module, ".weight")) {
+      key.tensor = "weight";
+    } else if (removeSuffix(module, ".bias")) {
+      key.tensor = "bias";
+    } else {
+      return std::nullopt;
+    }
+    removeSuffix(module, ".default");
+    if (removeSuffix(module, ".modules_to_save") || removeSuffix(module, ".original_module")) {
+      key.part = PeftPart::kCopy;
+    } else if (removeSuffix(module, ".base_layer")) {
+      key.wrapped = true;
+      removeSuffix(module, ".token_adapter");
+    }
+  }
+  if (module.empty()) return std::nullopt;
+  key.module = module;
+  return key;
+}
+
+std::optional<LayerModule> layerModule(std::string_view module) {
+  constexpr std::string_view kModel = "model.";
+  constexpr std::string_view kLayers = "layers.";
+  if (module.starts_with(kModel)) module.remove_prefix(kModel.size());
+  if (!module.starts_with(kLayers)) return std::nullopt;
+  module.remove_prefix(kLayers.size());
+  LayerModule found;
+  const auto [end, error] = std::from_chars(module.data(), module.data() + module.size(), found.layer);
+  if (error != std::errc() || end == module.data() + module.size() || *end != '.' || found.layer < 0) {
+    return std::nullopt;
+  }
+  module.remove_prefix(static_cast<size_t>(end - module.data()) + 1);
+  found.name = module;
+  return found;
+}
+
+}  // namespace chorus

@@ -1,0 +1,305 @@
+#include "lora/peft_replacements.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/pace.h"
+#include "checkpoint/names.h"
+
+namespace chorus {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string moduleOf(std::string_view source) { return std::string(source.substr(0, source.rfind('.'))); }
+
+bool isModule(std::string_view module, std::string_view name) {
+  constexpr std::string_view kModel = "model.";
+  return module == name || (name.starts_with(kModel) && module == name.substr(kModel.size()));
+}
+
+bool endsWithName(std::string_view module, std::string_view end) {
+  return !end.empty() && module.ends_with(end);
+}
+}  // namespace
+
+BaseNames::BaseNames(const ModelConfig& config, const WeightTable& table) {
+  for (const WeightRow& row : table) {
+    if (row.role == WeightRole::kEmbedding) embedding = moduleOf(row.sources.front().name);
+    if (row.role == WeightRole::kLmHead && !config.tie_word_embeddings) head = moduleOf(row.sources.front().name);
+  }
+  // transformers' models that tie their embeddings have the head under this name.
+  if (config.tie_word_embeddings) head = "lm_head";
+}
+
+bool BaseNames::isEmbedding(std::string_view module) const { return !embedding.empty() && isModule(module, embedding); }
+bool BaseNames::isHead(std::string_view module) const { return !head.empty() && isModule(module, head); }
+
+const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
+                                std::string_view hint) {
+  const TensorView& tensor = *weights.find(name);
+  const auto refuse = [&](std::string_view reason) {
+    fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights.source(), name, reason);
+  };
+  if (tensor.shape != shape) {
+    refuse(fmt::format("has shape {}, expected {}; {}", shapeText(tensor.shape), shapeText(shape), hint));
+  }
+  if (!isAdapterDType(tensor.dtype)) {
+    refuse(fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
+  }
+  if (!allFinite(tensor.bytes, tensor.dtype)) refuse("holds values that are not finite; train or save it again");
+  return tensor;
+}
+
+TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t count, AdapterBuilder& builder) {
+  const size_t row_bytes = static_cast<size_t>(tensor.shape.size() > 1 ? tensor.shape[1] : 1) * dtypeSize(tensor.dtype);
+  TensorView part = {tensor.dtype, tensor.shape, {}};
+  part.shape[0] = count;
+  if (rows.block == 0) {
+    part.bytes =
+        tensor.bytes.subspan(static_cast<size_t>(rows.begin) * row_bytes, static_cast<size_t>(count) * row_bytes);
+    return part;
+  }
+  const auto gathered = std::make_shared<std::vector<std::byte>>();
+  gathered->reserve(static_cast<size_t>(count) * row_bytes);
+  rows.forEachRun(0, count, [&](int64_t row, int64_t run) {
+    const auto bytes = tensor.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(run) * row_bytes);
+    gathered->insert(gathered->end(), bytes.begin(), bytes.end());
+    worked(bytes.size());
+  });
+  part.bytes = *gathered;
+  builder.keep(gathered);
+  return part;
+}
+
+PeftReplacements::PeftReplacements(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
+                                   const AdapterTarget& target)
+    : config_(config),
+      weights_(weights),
+      config_source_(config_source),
+      target_(target),
+      names_(target.config, target.table),
+      input_vocabulary_(target.config.vocab_size),
+      head_vocabulary_(target.config.vocab_size) {}
+
+void PeftReplacements::refuse(const std::string& tensor, std::string_view reason) const {
+  fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights_.source(), tensor, reason);
+}
+
+void PeftReplacements::refuseConfig(std::string_view field, std::string_view reason) const {
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' {}", config_source_, field, reason);
+}
+
+std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::string& source_name) const {
+  std::vector<Place> places;
+  const auto in_layer = layerModule(source_name);
+  for (const WeightRow& row : target_.table) {
+    if (row.role == WeightRole::kEmbedding || row.role == WeightRole::kLmHead) continue;
+    for (const WeightSource& source : row.sources) {
+      if (row.stage == Stage::kEveryLayer) {
+        const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
+                           isModule(source_name, layerName(source.name, in_layer->layer));
+        if (found) places.push_back({&row, &source, in_layer->layer});
+      } else if (isModule(source_name, source.name)) {
+        places.push_back({&row, &source, -1});
+      }
+    }
+  }
+  return places;
+}
+
+// PEFT would load some of what it did not save itself, into the base model of all adapters.
+void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, WeightRole role) const {
+  if (config_.modules.saves(key.module) && !key.wrapped) return;
+  if (role == WeightRole::kBias) {
+    if (config_.bias == PeftBias::kAll || (config_.bias == PeftBias::kLoraOnly && key.wrapped)) return;
+    refuse(name, fmt::format("is a bias of the base model, which {} does not ask for (bias, modules_to_save)",
+                             config_source_));
+  }
+  refuse(name, fmt::format("is a weight of the base model that {} does not list in modules_to_save", config_source_));
+}
+
+bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
+  const bool embedding = names_.isEmbedding(key.module);
+  const bool head = names_.isHead(key.module);
+  const auto take = [&](std::string& slot) {
+    if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+    slot = name;
+  };
+  if (key.part == PeftPart::kTokens) {
+    if (!embedding && !head) return false;
+    take(tokens_[embedding ? names_.embedding : names_.head]);
+    return true;
+  }
+  if (embedding || head) {
+    if (key.tensor != "weight") return false;
+    take(embedding ? embedding_ : head_);
+    return true;
+  }
+  const std::string source = key.module + "." + key.tensor;
+  const std::vector<Place> places = placesOf(source);
+  if (places.empty()) return false;
+  checkAsked(name, key, places.front().row->role);
+  take(rows_[layerName(places.front().source->name, places.front().layer)]);
+  return true;
+}
+
+void PeftReplacements::checkSavedAreThere() const {
+  for (const WeightRow& row : target_.table) {
+    if (row.role == WeightRole::kEmbedding || row.role == WeightRole::kLmHead) continue;
+    const int32_t layers = row.stage == Stage::kEveryLayer ? target_.config.num_hidden_layers : 1;
+    for (const WeightSource& source : row.sources) {
+      for (int32_t layer = 0; layer < layers; ++layer) {
+        const std::string name = layerName(source.name, layer);
+        if (rows_.contains(name) || !config_.modules.saves(moduleOf(name))) continue;
+        fail(ErrorCode::kCorrupt, "{}: no tensor of '{}', which {} lists in modules_to_save", weights_.source(), name,
+             config_source_);
+      }
+    }
+  }
+  for (const auto& [module, tensor] : {std::pair(names_.embedding, embedding_), std::pair(names_.head, head_)}) {
+    if (module.empty() || !tensor.empty() || !config_.modules.saves(module)) continue;
+    fail(ErrorCode::kCorrupt, "{}: no tensor of '{}{}', which {} lists in modules_to_save", weights_.source(), module,
+         kWeight, config_source_);
+  }
+}
+
+void PeftReplacements::readRows(AdapterBuilder& builder) const {
+  for (const auto& [source_name, tensor] : rows_) {
+    for (const Place& place : placesOf(source_name)) {
+      const int64_t cols = place.row->shape.size() > 1 ? place.row->shape[1] : 1;
+      std::vector<int64_t> shape = {place.source->in_source.rowsOfSource(place.source->rows)};
+      if (place.row->shape.size() > 1) shape.push_back(cols);
+      const TensorView& values = checkedTensor(weights_, tensor, shape, "the adapter is of another model");
+      AdapterWeight weight = {.role = place.row->role,
+                              .row = place.row->name,
+                              .layer = place.layer,
+                              .row_begin = place.source->row_begin,
+                              .rows = place.source->rows,
+                              .cols = cols};
+      builder.add(std::move(weight), sourceRows(values, place.source->in_source, place.source->rows, builder));
+    }
+  }
+}
+
+// The embedding and the output head. What PEFT loads into the base's of a model that ties them is both.
+void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
+  if (target_.config.tie_word_embeddings) {
+    const bool embedding_is_saved = config_.modules.saves(names_.embedding);
+    const bool head_is_saved = config_.modules.saves(names_.head);
+    if (head_.empty() && (!embedding_is_saved || config_.ensure_weight_tying)) {
+      head_ = embedding_;
+    } else if (embedding_.empty() && !head_is_saved) {
+      embedding_ = head_;
+    }
+  }
+  const auto read = [&](const std::string& tensor, WeightRole role, const char* row, int64_t& vocabulary) {
+    if (tensor.empty()) return;
+    const int64_t hidden = target_.config.hidden_size;
+    const TensorView& found = *weights_.find(tensor);
+    const int64_t model = target_.config.vocab_size;
+    const int64_t rows = found.shape.size() == 2 ? found.shape[0] : model;
+    if (rows < model || rows > INT32_MAX) {
+      refuse(tensor, fmt::format("has shape {}, the model has {} tokens; fewer are not served", shapeText(found.shape),
+                                 model));
+    }
+    vocabulary = rows;
+    const TensorView& values = checkedTensor(weights_, tensor, {rows, hidden}, "the adapter is of another model");
+    builder.add({.role = role, .row = row, .rows = rows, .cols = hidden}, values);
+  };
+  read(embedding_, WeightRole::kEmbedding, "transformer.vocab_embedding.weight", input_vocabulary_);
+  read(head_, WeightRole::kLmHead, "lm_head.weight", head_vocabulary_);
+  if (head_vocabulary_ > input_vocabulary_) {
+    refuse(head_, fmt::format("has rows for {} tokens, the embedding for {}", head_vocabulary_, input_vocabulary_));
+  }
+  const int64_t model = target_.config.vocab_size;
+  if (head_vocabulary_ != model) builder.adapter().vocab_size = head_vocabulary_;
+  if (input_vocabulary_ != model) builder.adapter().input_vocab_size = input_vocabulary_;
+}
+
+AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor,
+                                          int64_t vocabulary) const {
+  const int64_t hidden = target_.config.hidden_size;
+  const int64_t count = std::ssize(tokens.tokens);
+  const TensorView& values =
+      checkedTensor(weights_, tensor, {count, hidden}, "it is of other tokens than trainable_token_indices");
+  const std::vector<float> rows = toFloats(values);
+  std::vector<size_t> order(tokens.tokens.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return tokens.tokens[x] < tokens.tokens[y]; });
+  AdapterTokens sorted;
+  for (const size_t at : order) {
+    if (tokens.tokens[at] >= vocabulary) {
+      refuseConfig("trainable_token_indices",
+                   fmt::format("names token {}, the model has {}", tokens.tokens[at], vocabulary));
+    }
+    sorted.tokens.push_back(static_cast<int32_t>(tokens.tokens[at]));
+    const auto row = rows.begin() + static_cast<int64_t>(at) * hidden;
+    sorted.rows.insert(sorted.rows.end(), row, row + hidden);
+  }
+  return sorted;
+}
+
+void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterBuilder& builder) const {
+  const PeftTokens* of_embedding = nullptr;
+  const PeftTokens* of_head = nullptr;
+  for (const PeftTokens& tokens : config_.trainable_tokens) {
+    const bool embedding = endsWithName(names_.embedding, tokens.module);
+    if (!embedding && !endsWithName(names_.head, tokens.module)) {
+      refuseConfig("trainable_token_indices", fmt::format("names '{}': it is read for {} and {}", tokens.module,
+                                                          names_.embedding, names_.head));
+    }
+    const PeftTokens*& slot = embedding ? of_embedding : of_head;
+    if (slot != nullptr) refuseConfig("trainable_token_indices", fmt::format("names '{}' twice", tokens.module));
+    slot = &tokens;
+  }
+  // Where the model ties the two, the embedding's rows are the head's unless these are other tokens.
+  bool tied = target_.config.tie_word_embeddings && of_embedding != nullptr;
+  if (tied && of_head != nullptr && of_head->tokens != of_embedding->tokens) {
+    if (config_.ensure_weight_tying) {
+      refuseConfig("trainable_token_indices", "names other tokens for two modules that ensure_weight_tying ties");
+    }
+    tied = false;
+  }
+  if (tied && config_.modules.saves(names_.head)) {
+    refuseConfig("trainable_token_indices",
+                 fmt::format("is of an embedding that the model ties to {}, which modules_to_save names", names_.head));
+  }
+  const auto read = [&](const PeftTokens* tokens, const std::string& module, int64_t vocabulary) -> AdapterTokens {
+    const auto tensor = tokens_.find(module);
+    if (tokens == nullptr) {
+      if (tensor != tokens_.end()) {
+        refuse(tensor->second,
+               fmt::format("is of trained tokens, though {} names none in trainable_token_indices", config_source_));
+      }
+      return {};
+    }
+    if (tensor == tokens_.end()) {
+      fail(ErrorCode::kCorrupt, "{}: no tensor of the trained tokens of '{}', which {} names in trainable_token_indices",
+           weights_.source(), module, config_source_);
+    }
+    if (config_.modules.saves(module) || adapted.contains(module)) {
+      refuseConfig("trainable_token_indices",
+                   fmt::format("names '{}', which is replaced or adapted as a whole too", module));
+    }
+    return tokenRows(*tokens, tensor->second, vocabulary);
+  };
+  builder.adapter().embedding_tokens = read(of_embedding, names_.embedding, input_vocabulary_);
+  builder.adapter().head_tokens =
+      tied ? builder.adapter().embedding_tokens : read(of_head, names_.head, head_vocabulary_);
+  const AdapterTokens& head = builder.adapter().head_tokens;
+  if (!head.empty() && head.tokens.back() >= head_vocabulary_) {
+    refuseConfig("trainable_token_indices",
+                 fmt::format("names token {}, the output head has {}", head.tokens.back(), head_vocabulary_));
+  }
+}
+
+void PeftReplacements::read(const std::set<std::string>& adapted, AdapterBuilder& builder) {
+  checkSavedAreThere();
+  readRows(builder);
+  readVocabulary(builder);
+  readTokens(adapted, builder);
+}
+
+}  // namespace chorus

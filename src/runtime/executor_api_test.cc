@@ -1,0 +1,316 @@
+// What a client of the public Executor sees of its requests, over a real engine.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/error_of.h"
+#include "convert/lora_convert.h"
+#include "runtime/testing/engine_fixture.h"
+
+namespace chorus::executor {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kLong{60000};
+
+class ExecutorApiTest : public EngineFixture {
+ protected:
+  static Executor open(const ExecutorConfig& config = small()) {
+    return Executor(directory_ / "lora", ModelType::kDECODER_ONLY, config);
+  }
+  static Request plain(VecTokens prompt, SizeType32 max_tokens, bool streaming = false) {
+    OutputConfig output;
+    output.excludeInputFromOutput = true;
+    return Request(std::move(prompt), max_tokens, streaming, SamplingConfig(), output);
+  }
+  // All responses of a request, to the last.
+  static std::vector<Response> finish(Executor& executor, IdType id) {
+    std::vector<Response> all;
+    do {
+      auto responses = executor.awaitResponses(id, kLong);
+      if (responses.empty()) throw std::runtime_error("no answer in time");
+      std::move(responses.begin(), responses.end(), std::back_inserter(all));
+    } while (!all.back().hasError() && !all.back().getResult().isFinal);
+    return all;
+  }
+  static VecTokens tokensOf(Executor& executor, const Request& request) {
+    const auto all = finish(executor, executor.enqueueRequest(request));
+    if (all.back().hasError()) throw std::runtime_error(all.back().getErrorMsg());
+    return all.back().getResult().outputTokenIds.at(0);
+  }
+};
+
+TEST_F(ExecutorApiTest, AwaitsOneSeveralAndAll) {
+  Executor executor = open();
+  const VecTokens expected = tokensOf(executor, plain({5, 17, 40}, 6));
+  const auto ids = executor.enqueueRequests({plain({5, 17, 40}, 6), plain({5, 17, 40}, 6), plain({5, 17, 40}, 6)});
+  ASSERT_EQ(ids.size(), 3u);
+  const auto several = executor.awaitResponses({ids[2], ids[0]}, kLong);
+  ASSERT_EQ(several.size(), 2u);
+  EXPECT_EQ(several[0].at(0).getRequestId(), ids[2]);
+  EXPECT_EQ(several[1].at(0).getRequestId(), ids[0]);
+  EXPECT_EQ(several[1].at(0).getResult().outputTokenIds.at(0), expected);
+  const auto any = executor.awaitResponses(kLong);
+  ASSERT_EQ(any.size(), 1u);
+  EXPECT_EQ(any[0].getRequestId(), ids[1]);
+  EXPECT_EQ(executor.getNumResponsesReady(), 0);
+  EXPECT_TRUE(executor.awaitResponses(milliseconds(1)).empty());
+  EXPECT_EQ(executor.awaitResponses(ids[1], milliseconds(1)).at(0).getErrorMsg(),
+            "ReqId " + std::to_string(ids[1]) + " has already been processed and was terminated.");
+  // One that takes its time: the timeout comes first.
+  const auto slow = executor.enqueueRequest(plain({1}, 120));
+  EXPECT_TRUE(executor.awaitResponses(slow, milliseconds(0)).empty());
+  EXPECT_TRUE(executor.awaitResponses(std::vector<IdType>{slow}, milliseconds(0)).at(0).empty());
+  EXPECT_EQ(finish(executor, slow).back().getResult().outputTokenIds.at(0).size(), 120u);
+}
+
+TEST_F(ExecutorApiTest, StreamsNewTokensOrAllOfThem) {
+  Executor executor = open();
+  const VecTokens whole = tokensOf(executor, plain({9, 8, 7}, 8));
+  VecTokens joined;
+  for (const auto& response : finish(executor, executor.enqueueRequest(plain({9, 8, 7}, 8, true)))) {
+    const auto& tokens = response.getResult().outputTokenIds.at(0);
+    joined.insert(joined.end(), tokens.begin(), tokens.end());
+  }
+  EXPECT_EQ(joined, whole);
+  Request all = plain({9, 8, 7}, 8, true);
+  all.setReturnAllGeneratedTokens(true);
+  all.setClientId(31);
+  size_t length = 0;
+  for (const auto& response : finish(executor, executor.enqueueRequest(all))) {
+    const auto& tokens = response.getResult().outputTokenIds.at(0);
+    EXPECT_EQ(tokens, VecTokens(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(tokens.size())));
+    EXPECT_GT(tokens.size(), length);
+    length = tokens.size();
+    EXPECT_EQ(response.getClientId(), 31u);
+  }
+  EXPECT_EQ(length, whole.size());
+}
+
+TEST_F(ExecutorApiTest, EndsWhereItIsAskedTo) {
+  Executor executor = open();
+  const VecTokens whole = tokensOf(executor, plain({3, 3, 4}, 12));
+  const auto first = [&](TokenIdType token) { return std::find(whole.begin(), whole.end(), token) - whole.begin(); };
+  const auto endOf = [&](const Request& request) {
+    return finish(executor, executor.enqueueRequest(request)).back().getResult();
+  };
+  Request stop = plain({3, 3, 4}, 12);
+  stop.setStopWords({{whole[4], whole[5]}});
+  const Result stopped = endOf(stop);
+  EXPECT_THAT(stopped.finishReasons, ElementsAre(FinishReason::kSTOP_WORDS));
+  EXPECT_LE(stopped.outputTokenIds.at(0).size(), 6u);
+  Request bad = plain({3, 3, 4}, 12);
+  bad.setBadWords({{whole[0]}});
+  const VecTokens without = endOf(bad).outputTokenIds.at(0);
+  EXPECT_EQ(std::find(without.begin(), without.end(), whole[0]), without.end());
+  Request end = plain({3, 3, 4}, 12);
+  end.setEndId(whole[5]);
+  const Result ended = endOf(end);
+  EXPECT_THAT(ended.finishReasons, ElementsAre(FinishReason::kEND_ID));
+  EXPECT_EQ(std::ssize(ended.outputTokenIds.at(0)), first(whole[5]) + 1);
+  Request overdue = plain({3, 3, 4}, 120);
+  overdue.setAllottedTimeMs(milliseconds(0));
+  EXPECT_THAT(endOf(overdue).finishReasons, ElementsAre(FinishReason::kTIMED_OUT));
+}
+
+TEST_F(ExecutorApiTest, CancelsAndShutsDown) {
+  Executor executor = open();
+  const auto cancelled = executor.enqueueRequest(plain({1, 2}, 120, true)),
+             other = executor.enqueueRequest(plain({3}, 5));
+  ASSERT_FALSE(executor.awaitResponses(cancelled, kLong).empty());
+  executor.cancelRequest(cancelled);
+  executor.cancelRequest(4711);
+  const auto end = finish(executor, cancelled).back().getResult();
+  EXPECT_THAT(end.finishReasons, ElementsAre(FinishReason::kCANCELLED));
+  EXPECT_EQ(finish(executor, other).back().getResult().outputTokenIds.at(0).size(), 5u);
+  const auto open_request = executor.enqueueRequest(plain({1, 2}, 120));
+  Executor moved = std::move(executor);
+  EXPECT_TRUE(moved.isParticipant());
+  moved.shutdown();
+  EXPECT_FALSE(moved.canEnqueueRequests());
+  EXPECT_EQ(errorOf([&] { moved.enqueueRequest(plain({1}, 1)); }), "Shutdown called, cannot enqueue requests");
+  EXPECT_THAT(finish(moved, open_request).back().getResult().finishReasons, ElementsAre(FinishReason::kCANCELLED));
+}
+
+TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
+  ExecutorConfig config = small();
+  config.setMaxBatchSize(1);
+  config.setMaxQueueSize(3);
+  Executor executor = open(config);
+  const auto running = executor.enqueueRequest(plain({1}, 100, true));
+  ASSERT_FALSE(executor.awaitResponses(running, kLong).empty());
+  Request low = plain({2}, 1), high = plain({3}, 1);
+  low.setPriority(0.1f);
+  high.setPriority(0.9f);
+  const auto later = executor.enqueueRequest(low), sooner = executor.enqueueRequest(high);
+  executor.enqueueRequest(low);
+  EXPECT_EQ(errorOf([&] { executor.enqueueRequest(high); }),
+            "Maximum queue size of 3 has been reached, please try again later");
+  executor.cancelRequest(running);
+  // Each runs alone, so their first steps tell the order.
+  std::vector<IdType> order;
+  while (order.size() < 3) {
+    for (const auto& response : executor.awaitResponses(kLong)) {
+      if (response.getRequestId() != running) order.push_back(response.getRequestId());
+    }
+  }
+  EXPECT_EQ(order[0], sooner);
+  EXPECT_EQ(order[1], later);
+}
+
+// A running request keeps the weights it began with; the next one under the id has the new ones.
+TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
+  Executor executor = open();
+  const auto first = kModel / "adapters" / "all_r8_bf16", second = kModel / "adapters" / "qv_r3_f32";
+  const VecTokens prompt{5, 17, 40, 3, 99};
+  const auto ask = [&](LoraConfig lora, SizeType32 tokens, bool streaming = false) {
+    Request request = plain(prompt, tokens, streaming);
+    request.setLoraConfig(std::move(lora));
+    return request;
+  };
+  const VecTokens old_answer = tokensOf(executor, ask(tensorsOf(first, 1), 100));
+  const VecTokens new_answer = tokensOf(executor, ask(tensorsOf(second, 2), 100));
+  ASSERT_NE(old_answer, new_answer);
+  const auto running = executor.enqueueRequest(ask(LoraConfig(1), 100, true));
+  ASSERT_FALSE(executor.awaitResponses(running, kLong).empty());
+  {
+    // The client's own memory, which it gives back when enqueueRequest returns.
+    const LoraConfig sent = tensorsOf(second, 1);
+    Tensor weights = *sent.getWeights(), config = *sent.getConfig();
+    const auto id =
+        executor.enqueueRequest(ask(LoraConfig(1, Tensor::of(DataType::kFP32, weights.getData(), weights.getShape()),
+                                               Tensor::of(DataType::kINT32, config.getData(), config.getShape())),
+                                    100));
+    weights.setZero();
+    config.setZero();
+    EXPECT_EQ(finish(executor, id).back().getResult().outputTokenIds.at(0), new_answer);
+  }
+  Request all = ask(LoraConfig(1), 100);
+  EXPECT_EQ(tokensOf(executor, all), new_answer) << "by the id alone";
+  VecTokens streamed;
+  const auto rest = finish(executor, running);
+  for (const auto& response : rest) {
+    const auto& tokens = response.getResult().outputTokenIds.at(0);
+    streamed.insert(streamed.end(), tokens.begin(), tokens.end());
+  }
+  EXPECT_TRUE(std::equal(streamed.rbegin(), streamed.rend(), old_answer.rbegin())) << "the running one keeps its own";
+}
+
+TEST_F(ExecutorApiTest, PrefetchedAdaptersAreKnownFromTheStart) {
+  const auto adapter = kModel / "adapters" / "qv_r3_f32", prefetch = directory_ / "prefetch";
+  convertLora(adapter, prefetch / "12", DType::kFloat32);
+  std::filesystem::create_directories(prefetch / "not a number");
+  ExecutorConfig config = small();
+  PeftCacheConfig adapters = *config.getPeftCacheConfig();
+  adapters.setLoraPrefetchDir(prefetch.string());
+  config.setPeftCacheConfig(adapters);
+  Executor executor = open(config);
+  executor.registerAdapter(1, adapter);
+  const auto ask = [&](IdType task) {
+    Request request = plain({5, 17, 40}, 10);
+    request.setLoraConfig(LoraConfig(task));
+    return tokensOf(executor, request);
+  };
+  EXPECT_EQ(ask(12), ask(1));
+  EXPECT_NE(ask(12), tokensOf(executor, plain({5, 17, 40}, 10)));
+  adapters.setLoraPrefetchDir((directory_ / "nowhere").string());
+  config.setPeftCacheConfig(adapters);
+  EXPECT_THAT(errorOf([&] { open(config); }), HasSubstr("loraPrefetchDir"));
+}
+
+TEST_F(ExecutorApiTest, PostProcessesUnderAnAdapterAndCounts) {
+  ExecutorConfig config = small();
+  config.setRequestStatsMaxIterations(50);
+  LogitsPostProcessorConfig processors;
+  processors.setProcessorMap(
+      {{"force", [](IdType, Tensor& logits, const BeamTokens& tokens, const StreamPtr& stream, std::optional<IdType>) {
+          Tensor forced = Tensor::cpu(logits.getDataType(), logits.getShape());
+          static_cast<float*>(forced.getData())[tokens.at(0).size()] = 1.0f;
+          logits.setFrom(forced, stream);
+        }}});
+  config.setLogitsPostProcessorConfig(processors);
+  Executor executor = open(config);
+  executor.registerAdapter(1, kModel / "adapters" / "all_r8_bf16");
+  OutputConfig output;
+  output.excludeInputFromOutput = true;
+  output.returnPerfMetrics = true;
+  Request request({5, 6}, 4, true, SamplingConfig(), output);
+  request.setLoraConfig(LoraConfig(1));
+  request.setLogitsPostProcessorName("force");
+  const auto id = executor.enqueueRequest(request);
+  VecTokens streamed;
+  const auto all = finish(executor, id);
+  for (const auto& response : all) {
+    const auto& tokens = response.getResult().outputTokenIds.at(0);
+    streamed.insert(streamed.end(), tokens.begin(), tokens.end());
+  }
+  EXPECT_THAT(streamed, ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(all.back().getResult().requestPerfMetrics->lastIter, 3u);
+  executor.shutdown();
+  const auto steps = executor.getLatestIterationStats();
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[0].numAdapters, 1);
+  EXPECT_EQ(steps[0].inflightBatchingStats->numCtxTokens, 2);
+  EXPECT_EQ(steps[3].inflightBatchingStats->numGenRequests, 1);
+  EXPECT_EQ(steps[3].numCompletedRequests, 1);
+  EXPECT_GT(steps[3].kvCacheStats->maxNumBlocks, 0);
+  const auto requests = executor.getLatestRequestStats();
+  ASSERT_EQ(requests.size(), 4u);
+  EXPECT_EQ(requests[3].requestStats.at(0).id, id);
+  EXPECT_EQ(requests[3].requestStats.at(0).stage, RequestStage::kGENERATION_COMPLETE);
+  EXPECT_TRUE(executor.getLatestDebugTensors().empty());
+  EXPECT_FALSE(executor.getKVCacheEventManager());
+  EXPECT_STREQ(version(), CHORUS_VERSION);
+}
+
+TEST_F(ExecutorApiTest, WhatIsNotServedIsNamed) {
+  Executor executor = open();
+  const auto refused = [&](auto change) {
+    Request request = plain({1, 2}, 2);
+    change(request);
+    const Response response = answer(executor, request);
+    EXPECT_TRUE(response.hasError());
+    if (!response.hasError()) return std::string();
+    EXPECT_EQ(response.getErrorCode(), ResponseErrorCode::kUNSUPPORTED);
+    return response.getErrorMsg();
+  };
+  using GuideType = GuidedDecodingParams::GuideType;
+  using Range = KvCacheRetentionConfig::TokenRangeRetentionConfig;
+  EXPECT_THAT(refused([](Request& r) { r.setPositionIds({0, 1}); }), HasSubstr("positionIds"));
+  EXPECT_THAT(refused([](Request& r) { r.setExternalDraftTokensConfig(ExternalDraftTokensConfig({1})); }),
+              HasSubstr("externalDraftTokensConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setPromptTuningConfig(PromptTuningConfig(Tensor::cpu<float>({1, 2}))); }),
+              HasSubstr("pTuningConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setMropeConfig(MropeConfig(Tensor::cpu<float>({1}), 0)); }),
+              HasSubstr("mRopeConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setLookaheadConfig(LookaheadDecodingConfig()); }),
+              HasSubstr("lookaheadConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setEagleConfig(EagleConfig()); }), HasSubstr("eagleConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setGuidedDecodingParams(GuidedDecodingParams(GuideType::kJSON)); }),
+              HasSubstr("guidedDecodingParams"));
+  EXPECT_THAT(refused([](Request& r) { r.setLanguageAdapterUid(1); }), HasSubstr("languageAdapterUid"));
+  EXPECT_THAT(refused([](Request& r) { r.setRequestType(RequestType::REQUEST_TYPE_CONTEXT_ONLY); }),
+              HasSubstr("REQUEST_TYPE_CONTEXT_AND_GENERATION"));
+  EXPECT_THAT(refused([](Request& r) { r.setContextPhaseParams(ContextPhaseParams({1}, 2)); }),
+              HasSubstr("contextPhaseParams"));
+  EXPECT_THAT(refused([](Request& r) { r.setEncoderInputTokenIds({1}); }), HasSubstr("encoderInputTokenIds"));
+  EXPECT_THAT(refused([](Request& r) { r.setEncoderOutputLength(1); }), HasSubstr("encoderOutputLength"));
+  EXPECT_THAT(refused([](Request& r) { r.setCrossAttentionMask(Tensor::cpu<bool>({1})); }),
+              HasSubstr("crossAttentionMask"));
+  EXPECT_THAT(refused([](Request& r) { r.setKvCacheRetentionConfig(KvCacheRetentionConfig({Range(0, 2, 90)})); }),
+              HasSubstr("kvCacheRetentionConfig"));
+  EXPECT_THAT(refused([](Request& r) { r.setOutputConfig(OutputConfig(false, false, false, false, true)); }),
+              HasSubstr("returnEncoderOutput"));
+  Request usual = plain({1, 2}, 2);
+  usual.setKvCacheRetentionConfig(KvCacheRetentionConfig());
+  EXPECT_FALSE(answer(executor, usual).hasError());
+  EXPECT_THAT(errorOf([&] { Executor("a", "b", ModelType::kENCODER_DECODER, ExecutorConfig()); }),
+              HasSubstr("encoder"));
+}
+
+}  // namespace
+}  // namespace chorus::executor
