@@ -46,6 +46,10 @@ def adapter_names():
     return sorted(path.name for path in (demo / "adapters").iterdir() if path.is_dir())
 
 
+def uses_dora(adapter):
+    return json.loads((demo / "adapters" / adapter / "adapter_config.json").read_text())["use_dora"]
+
+
 def expected(limit_per_model=3):
     """Rows that transformers and PEFT answered: adapter or None, prompt, prompt_ids, generated_ids, text."""
     rows, counts = [], {}

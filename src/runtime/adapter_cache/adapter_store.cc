@@ -74,6 +74,16 @@ uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
   fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
 }
 
+namespace {
+
+// One alone of weight 1 is no exception, though it would answer as the adapter itself.
+void refuseToCompose(const AdapterMember& member) {
+  const std::string refusal = compositionRefusal(*member.parts);
+  if (refusal.empty()) return;
+  fail(ErrorCode::kUnsupported, "LoRA task {} {}: it cannot be composed with others", member.key.task_id, refusal);
+}
+}  // namespace
+
 AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
   const uint64_t task_id = config.getTaskId();
   if (source != nullptr) {
@@ -91,6 +101,7 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shar
 
 AdapterTicket AdapterStore::ticket(std::span<const executor::WeightedLora> terms) {
   AdapterTicket ticket;
+  ticket.is_composed = true;
   std::vector<std::pair<uint64_t, float>> numbers;
   for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, ticket), term.weight);
   if (numbers.size() == 1 && numbers[0].second == 1.0f) {
@@ -181,6 +192,9 @@ void AdapterStore::settle(AdapterTicket& ticket) {
   }
   if (!total.within(cache_.device().capacity())) failFull(ticket.members.front().key.task_id);
   if (!ready) return;
+  if (ticket.is_composed) {
+    for (const AdapterMember& member : ticket.members) refuseToCompose(member);
+  }
   ticket.parts = ticket.composition == nullptr ? ticket.members.front().parts : compose(ticket);
 }
 
@@ -191,10 +205,6 @@ std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterTicket
     const auto use = std::find_if(ticket.uses.begin(), ticket.uses.end(),
                                   [n = number](const AdapterUse& other) { return other.number == n; });
     const AdapterMember& member = ticket.members[static_cast<size_t>(use - ticket.uses.begin())];
-    const std::string refusal = compositionRefusal(*member.parts);
-    if (!refusal.empty()) {
-      fail(ErrorCode::kUnsupported, "LoRA task {} {}: it cannot be composed with others", member.key.task_id, refusal);
-    }
     terms.push_back({member.parts, weight});
   }
   auto made = composeAdapters(terms);

@@ -31,6 +31,7 @@ struct AdapterTicket {
   std::vector<AdapterMember> members;
   std::vector<AdapterUse> uses;                     // of the members, their sizes known once they are loaded
   std::shared_ptr<AdapterComposition> composition;  // null: the one member as it is
+  bool is_composed = false;                         // of a composition, be it of one member as it is
   bool claimed = false;                             // all members are pinned in the host level
   bool on_device = false;                           // and in the device level
   bool no_room = false;  // the last attempt to claim found the host level full of adapters in use

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chorus/types.h"
+#include "chorus/request.h"
 #include "server/model/text_codec.h"
 
 namespace chorus::server {
@@ -18,8 +18,10 @@ namespace chorus::server {
 struct ServedModel {
   std::string name;
   std::optional<executor::IdType> adapterId;  // unset for the base model
-  std::string fingerprint;                    // system_fingerprint: changes with the weights
-  int64_t created = 0;                        // seconds since 1970
+  // Of the base model for one request that composes adapters; else empty.
+  std::vector<executor::WeightedLora> composition;
+  std::string fingerprint;  // system_fingerprint: changes with the weights
+  int64_t created = 0;      // seconds since 1970
   std::shared_ptr<const TextCodec> text;
 };
 

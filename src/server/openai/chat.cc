@@ -2,6 +2,7 @@
 
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
+#include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
 
 namespace chorus::server {
@@ -65,8 +66,7 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request) {
 
 void handleChat(const ApiContext& context, const HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange) {
   ChatRequest parsed = parseChatRequest(request.body);
-  const auto model = context.models.find(parsed.options.model);
-  if (!model) throw ApiError::modelNotFound(parsed.options.model);
+  const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
 
   Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = 0, .promptField = "messages"};
   // The template usually writes the special tokens itself.

@@ -4,6 +4,7 @@
 
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
+#include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
 
 namespace chorus::server {
@@ -94,8 +95,7 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
 void handleCompletion(const ApiContext& context, const HttpRequest& request,
                       const std::shared_ptr<HttpExchange>& exchange) {
   CompletionRequest parsed = parseCompletionRequest(request.body);
-  const auto model = context.models.find(parsed.options.model);
-  if (!model) throw ApiError::modelNotFound(parsed.options.model);
+  const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
 
   Generation::Job job{
       .model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens, .promptField = "prompt"};

@@ -13,10 +13,24 @@ using executor::FinishReason;
 
 namespace {
 
-// model: the name that the client asked for.
-ApiError fromExecutor(const executor::Response& response, const std::string& model) {
+// The executor knows members of a composition by their ids, clients by their names.
+std::string withNames(std::string message, const ServedModel& model, const ModelCatalog& models) {
+  for (const executor::WeightedLora& term : model.composition) {
+    const std::string by_id = fmt::format("LoRA task {} ", term.taskId);
+    const size_t at = message.find(by_id);
+    if (at == std::string::npos) continue;
+    for (const auto& adapter : models.list()) {
+      if (adapter->adapterId != term.taskId) continue;
+      return message.replace(at, by_id.size(), fmt::format("adapter `{}` ", adapter->name));
+    }
+  }
+  return message;
+}
+
+ApiError fromExecutor(const executor::Response& response, const ServedModel& served, const ModelCatalog& models) {
   using Code = executor::ResponseErrorCode;
-  const std::string message = clientMessage(response.getErrorMsg());
+  const std::string& model = served.name;
+  const std::string message = withNames(clientMessage(response.getErrorMsg()), served, models);
   switch (response.getErrorCode()) {
     case Code::kINVALID_ARGUMENT:
     case Code::kUNSUPPORTED:
@@ -93,6 +107,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
     request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
   }
   if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
+  if (!job_.model->composition.empty()) request.setLoraComposition(job_.model->composition);
   if (context_.requestTimeout) request.setAllottedTimeMs(context_.requestTimeout);
   return request;
 }
@@ -200,7 +215,7 @@ bool Generation::handle(const Arrival& arrival) {
   Choice& choice = choices_[arrival.choice];
   if (choice.finished) return true;
   if (arrival.response.hasError()) {
-    failWith(fromExecutor(arrival.response, job_.model->name));
+    failWith(fromExecutor(arrival.response, *job_.model, context_.models));
     return false;
   }
   const executor::Result& result = arrival.response.getResult();

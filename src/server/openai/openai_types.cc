@@ -60,6 +60,7 @@ GenerationOptions parseOptions(const FieldReader& fields) {
     throw ApiError::invalid("You must provide a model parameter.", "model", "missing_required_parameter");
   }
   options.model = *model;
+  options.adapters = parseAdapterTerms(fields);
   if (const auto v = fields.integer("max_tokens", 1, std::numeric_limits<int32_t>::max())) {
     options.maxTokens = static_cast<int32_t>(*v);
   }

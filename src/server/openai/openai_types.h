@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "server/model/text_codec.h"
+#include "server/openai/model_choice.h"
 #include "server/openai/sampling_fields.h"
 
 namespace chorus::server {
@@ -17,6 +18,7 @@ namespace chorus::server {
 // Fields that completions and chat share. Unset: the model's default.
 struct GenerationOptions {
   std::string model;
+  std::vector<AdapterTerm> adapters;  // to be composed; empty: the model as it is
   std::optional<int32_t> maxTokens;
   SamplingFields sampling;
   std::vector<std::string> stop;  // none is empty

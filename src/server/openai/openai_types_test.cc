@@ -1,5 +1,6 @@
 #include "server/openai/openai_types.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "server/errors.h"
@@ -44,6 +45,34 @@ TEST(CompletionRequest, PromptShapes) {
     EXPECT_EQ(refused(bad), "400 prompt invalid_value") << bad;
   }
   EXPECT_EQ(refused("null"), "400 prompt missing_required_parameter");
+}
+
+TEST(CompletionRequest, AdaptersToCompose) {
+  const auto parsed = parseCompletionRequest(
+      R"({"model":"m","prompt":"x","adapters":[{"name":"a","weight":0.25},{"name":"b","weight":-3}]})");
+  ASSERT_EQ(parsed.options.adapters.size(), 2u);
+  EXPECT_EQ(parsed.options.adapters[1].name, "b");
+  EXPECT_EQ(parsed.options.adapters[0].weight, 0.25f);
+  EXPECT_EQ(parsed.options.adapters[1].weight, -3.0f);
+  for (const auto& refused : {completionRefusal, chatRefusal}) {
+    EXPECT_EQ(refused(R"("adapters":[])"), "400 adapters invalid_value");
+    EXPECT_EQ(refused(R"("adapters":{"a":1})"), "400 adapters invalid_value");
+    EXPECT_EQ(refused(R"("adapters":["a"])"), "400 adapters[0] invalid_type");
+    EXPECT_EQ(refused(R"("adapters":[{"weight":1}])"), "400 adapters[0].name invalid_value");
+    EXPECT_EQ(refused(R"("adapters":[{"name":"","weight":1}])"), "400 adapters[0].name invalid_value");
+    EXPECT_EQ(refused(R"("adapters":[{"name":3,"weight":1}])"), "400 adapters[0].name invalid_value");
+    EXPECT_EQ(refused(R"("adapters":[{"name":"a"}])"), "400 adapters[0].weight invalid_value");
+    for (const char* weight : {"\"1\"", "true", "1e39", "-1e39", "[1]"}) {
+      EXPECT_EQ(refused(R"("adapters":[{"name":"a","weight":)" + std::string(weight) + "}]"),
+                "400 adapters[0].weight invalid_value")
+          << weight;
+    }
+    EXPECT_EQ(refused(R"("adapters":[{"name":"a","weight":1},{"name":"b","weight":1},{"name":"a","weight":2}])"),
+              "400 adapters[2].name invalid_value");
+    std::string many;
+    for (int i = 0; i < 33; ++i) many += fmt::format("{}{{\"name\":\"a{}\",\"weight\":1}}", i ? "," : "", i);
+    EXPECT_EQ(refused("\"adapters\":[" + many + "]"), "400 adapters invalid_value");
+  }
 }
 
 TEST(CompletionRequest, DefaultsAndValues) {

@@ -132,6 +132,45 @@ TEST_F(RoutesTest, CompletionShape) {
   EXPECT_EQ(completion(R"("prompt":[97])")["usage"]["completion_tokens"], 16);
 }
 
+TEST_F(RoutesTest, AdaptersAreComposedOnTheBase) {
+  models.putAdapter({.name = "jump", .adapterId = 4, .fingerprint = "fp_jump", .created = 9, .text = codec});
+  const std::string terms = R"("adapters":[{"name":"jump","weight":0.5},{"name":"shift","weight":-1}],)";
+  const Json json = completion(terms + R"("prompt":[97,98],"max_tokens":4)");
+  EXPECT_EQ(json["choices"][0]["text"], "bcbc");
+  EXPECT_EQ(json["model"], "base");
+  const std::string fingerprint = json["system_fingerprint"];
+  EXPECT_TRUE(fingerprint.starts_with("fp_"));
+  EXPECT_EQ(completion(terms + R"("prompt":[97],"max_tokens":1)")["system_fingerprint"], fingerprint);
+  const Json other = completion(R"("adapters":[{"name":"jump","weight":1.0}],"prompt":[97],"max_tokens":1)");
+  EXPECT_NE(other["system_fingerprint"], fingerprint);
+  EXPECT_EQ(other["choices"][0]["text"], "e");
+  EXPECT_EQ(
+      chat(terms + R"("messages":[{"role":"a","content":"b"}],"max_tokens":2)")["choices"][0]["message"]["content"],
+      "b;");
+  const auto stream = events(answer("POST", "/v1/completions",
+                                    R"({"model":"base","stream":true,)" + terms + R"("prompt":[97],"max_tokens":1})")
+                                 .body);
+  EXPECT_EQ(stream.front()["choices"][0]["text"], "b");
+  EXPECT_EQ(stream.front()["system_fingerprint"], fingerprint);
+  EXPECT_EQ(completion(R"("adapters":null,"prompt":[97],"max_tokens":1)")["choices"][0]["text"], "a");
+}
+
+TEST_F(RoutesTest, WhatCannotBeComposedIsRefusedByName) {
+  const auto refused = [&](const std::string& model, const std::string& terms, int status) {
+    const auto response =
+        answer("POST", "/v1/completions", R"({"model":")" + model + R"(","prompt":[97],"adapters":)" + terms + "}");
+    EXPECT_EQ(response.status, status) << response.body;
+    const Json error = Json::parse(response.body)["error"];
+    return error["param"].get<std::string>() + ": " + error["message"].get<std::string>();
+  };
+  const std::string shift = R"([{"name":"shift","weight":1}])";
+  EXPECT_EQ(refused("base", R"([{"name":"shift","weight":1},{"name":"none","weight":1}])", 404),
+            "model: The model `none` does not exist or you do not have access to it.");
+  EXPECT_EQ(refused("none", shift, 404), "model: The model `none` does not exist or you do not have access to it.");
+  EXPECT_EQ(refused("shift", shift, 400).substr(0, 46), "adapters: 'adapters' needs the base model, `ba");
+  EXPECT_EQ(refused("base", R"([{"name":"base","weight":1}])", 400).substr(0, 17), "adapters[0].name:");
+}
+
 TEST_F(RoutesTest, PromptsTimesChoices) {
   const Json json = completion(R"("prompt":[[97,98],[120]],"max_tokens":2,"n":2,"echo":true)");
   ASSERT_EQ(json["choices"].size(), 4u);

@@ -95,7 +95,8 @@ class FakeCodec : public TextCodec {
   };
 };
 
-// Answers every request with its own prompt's tokens, over and over (shifted by the adapter's id), one each step.
+// Answers every request with its own prompt's tokens, over and over (shifted by the adapter's id, or by those of a
+// composition, each times its weight), one each step.
 // A prompt token equal to an end id ends it. Runs on a thread of its own.
 class FakeEngine : public EngineClient {
  public:
@@ -176,6 +177,11 @@ class FakeEngine : public EngineClient {
     const auto& prompt = request.getInputTokenIds();
     int32_t token = prompt[running.made.size() % prompt.size()];
     if (token < 256 && request.getLoraConfig()) token += static_cast<int32_t>(request.getLoraConfig()->getTaskId());
+    float shift = 0;
+    for (const executor::WeightedLora& term : request.getLoraComposition()) {
+      shift += term.weight * static_cast<float>(term.taskId);
+    }
+    if (token < 256) token += static_cast<int32_t>(shift);
     running.made.push_back(token);
     executor::Result result;
     const auto& extra = request.getExtraEndIds();
