@@ -15,11 +15,11 @@ constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::string_view kEmbedding = "transformer.vocab_embedding.weight";
 
 // Whether the output head is the embedding table is a fact of the files: some converters write a copy, and configs
-// do not always say.
+// do not always say. Where ranks hold columns of the table the copy has to be there.
 void detectTying(ModelConfig& config, const Safetensors& only_stage) {
   const bool head = only_stage.find(kHead) != nullptr;
   if (head) {
-    config.tie_word_embeddings = false;
+    if (sharesEmbedding(config)) config.tie_word_embeddings = false;
   } else if (only_stage.find(kEmbedding) != nullptr) {
     config.tie_word_embeddings = true;
   }

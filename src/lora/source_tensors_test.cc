@@ -68,6 +68,45 @@ TEST_F(TensorAdapterTest, ThreeColumnsMeanNoDoraAndTwoDimensionsWillDo) {
   EXPECT_FALSE(read().uses_dora);
 }
 
+// mlp_gate_up of rank 1 with DoRA: A [1, 4], B [12, 1] and magnitude [12], rows of gate_proj first.
+TEST_F(TensorAdapterTest, BothHalvesOfAGatedMlpInOneRow) {
+  config_ = {kMlpGateUp, 1, 1, 1};
+  config_shape_ = {1, 1, 4};
+  weights_shape_ = {1, 1, 28};
+  EXPECT_EQ(refusal(), "lora module mlp_gate_up not enabled for this model");
+  model_.table.push_back({.name = "transformer.layers.{}.mlp.gate.weight",
+                          .shape = {6, 4},
+                          .shard = {.axis = ShardRule::Axis::kRows},
+                          .lora_targets = {{kMlpGate, "mlp.up_proj", 0, 6}}});
+  const Adapter adapter = read();
+  ASSERT_EQ(adapter.modules.size(), 2u);
+  const AdapterModule& gate = adapter.modules[0];
+  EXPECT_EQ(gate.module_id, kMlpHTo4H);
+  EXPECT_THAT(floats(gate.a, gate.dtype, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(floats(gate.b, gate.dtype, 6), ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(gate.magnitude, ElementsAre(16, 17, 18, 19, 20, 21));
+  const AdapterModule& up = adapter.modules[1];
+  EXPECT_EQ(up.module_id, kMlpGate);
+  EXPECT_THAT(floats(up.a, up.dtype, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(floats(up.b, up.dtype, 6), ElementsAre(10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(up.magnitude, ElementsAre(22, 23, 24, 25, 26, 27));
+
+  config_ = {kMlpGateUp, 1, 1, 0, kMlpGate, 1, 1, 0};
+  config_shape_ = {1, 2, 4};
+  weights_shape_ = {1, 2, 14};
+  EXPECT_EQ(refusal(), "lora_weights has to few values for mlp_gate_up");
+  weights_.resize(32);
+  weights_shape_ = {1, 2, 16};
+  EXPECT_EQ(refusal(), "lora_keys names module 7 of layer 1 twice");
+}
+
+TEST_F(TensorAdapterTest, IdsOfOurOwnAreNone) {
+  for (const int32_t id : {kTokenEmbedding, kOutputHead}) {
+    config_ = {id, 1, 2, 0, kMlp4HToH, 0, 1, 0};
+    EXPECT_EQ(refusal(), "lora module " + std::to_string(id) + " not enabled for this model");
+  }
+}
+
 TEST_F(TensorAdapterTest, RefusesInTensorRtLlmsWords) {
   weights_shape_ = {28};
   EXPECT_EQ(refusal(), "Invalid shape for lora_weights tensor");

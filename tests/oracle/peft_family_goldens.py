@@ -192,6 +192,61 @@ def make_variant(name, variant, index, root):
                      **quantise)
 
 
+ADDED = 5
+GROWN = {
+    "grown": dict(r=2, lora_alpha=4, target_modules=["q_proj"]),
+    "grown_dora": dict(r=2, lora_alpha=4, use_dora=True, target_modules=["v_proj", "embed_tokens", "lm_head"]),
+    "grown_saved": dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens", "lm_head"]),
+    # From the model's last token on: what was added, and one that was there.
+    "grown_tokens": dict(r=2, lora_alpha=4, target_modules=["v_proj"], trainable_token_indices="last"),
+}
+
+
+def load_grown(path, vocab):
+    """The stored model with room for more tokens, whose rows the adapter brings."""
+    model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    model.resize_token_embeddings(vocab, mean_resizing=False)
+    return model
+
+
+def make_grown(variant_name, index, root):
+    """Adapters that add tokens to a variant's model: a prompt with some of them, and its logits in float32."""
+    generator = torch.Generator().manual_seed(SEED + 100 + index)
+    path = root / variant_name
+    model_vocab = VARIANTS[variant_name]["config"]["vocab_size"]
+    vocab = model_vocab + ADDED
+    expected = {}
+    for name, options in GROWN.items():
+        options = dict(options)
+        if options.get("trainable_token_indices") == "last":
+            options["trainable_token_indices"] = list(range(model_vocab - 1, vocab))
+        model = load_grown(path, vocab)
+        with torch.no_grad():
+            for table in {model.get_input_embeddings(), model.get_output_embeddings()}:
+                rows = table.weight[model_vocab:]
+                rows.copy_(llama.normal(generator, rows.shape, float(table.weight.std())))
+        adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **options))
+        randomise(adapted, generator)
+        target = root / "grown" / variant_name / name
+        adapted.save_pretrained(target)
+        (target / "README.md").unlink(missing_ok=True)
+        config_path = target / "adapter_config.json"
+        config = json.loads(config_path.read_text())
+        config["base_model_name_or_path"] = None
+        config["target_modules"] = sorted(config["target_modules"])
+        config_path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        weights_path = target / "adapter_model.safetensors"
+        weights = {key: value.half().contiguous() for key, value in safetensors.torch.load_file(weights_path).items()}
+        safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
+        loaded = peft.PeftModel.from_pretrained(load_grown(path, vocab), target).eval()
+        prompt = torch.randint(0, vocab, (11,), generator=generator)
+        prompt[3], prompt[7] = vocab - 1, model_vocab
+        with torch.no_grad():
+            expected[f"{name}.logits"] = loaded(prompt[None]).logits[0].contiguous()
+        expected[f"{name}.prompt"] = prompt.to(torch.int32)
+    safetensors.torch.save_file(expected, root / "grown" / variant_name / "expected.safetensors")
+
+
 def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -201,6 +256,8 @@ def main():
     shutil.rmtree(root, ignore_errors=True)
     for index, (name, variant) in enumerate(VARIANTS.items()):
         make_variant(name, variant, index, root)
+    for index, name in enumerate(["peft_bias", "peft_tied"]):
+        make_grown(name, index, root)
     manifest = dict(script="tests/oracle/peft_family_goldens.py", seed=SEED, python=platform.python_version(),
                     torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
                     safetensors=safetensors.__version__, numpy=numpy.__version__, variants=list(VARIANTS))
