@@ -100,7 +100,6 @@ TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
             }),
             "");
   EXPECT_THAT(refusalOf([](auto& peft) { peft.setMaxHostAdapters(0); }), HasSubstr("maxHostAdapters 0"));
-  EXPECT_THAT(refusalOf([](auto& peft) { peft.setLoraPrefetchDir("adapters"); }), HasSubstr("loraPrefetchDir"));
 }
 
 // What the formula says of a full adapter is what packing takes.

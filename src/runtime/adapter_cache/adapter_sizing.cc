@@ -43,8 +43,6 @@ void checkPositive(const std::optional<executor::SizeType32>& value, const char*
 }
 
 void check(const executor::PeftCacheConfig& config) {
-  if (config.getLoraPrefetchDir())
-    fail(ErrorCode::kUnsupported, "loraPrefetchDir is not supported: send the adapters with their first requests");
   if (config.getNumPutWorkers() <= 0) fail(ErrorCode::kInvalidArgument, "numPutWorkers must be positive");
   if (config.getNumHostModuleLayer() < 0) fail(ErrorCode::kInvalidArgument, "numHostModuleLayer must not be negative");
   if (config.getNumDeviceModuleLayer() < 0)
