@@ -102,12 +102,16 @@ TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
 // One adapter of a layer's fused linears, in sixteenths: exact in every type, as is its scale of 2.
 void writeFusedAdapter(const RandomLlama& model, std::mt19937_64& rng, const fs::path& dir) {
   constexpr int64_t kRank = 3;
-  const int64_t out = (model.heads + 2 * model.kv_heads) * model.head_size;
+  const std::pair<const char*, int64_t> fused[] = {
+      {"self_attn.qkv_proj.", (model.heads + 2 * model.kv_heads) * model.head_size},
+      {"mlp.gate_up_proj.", 2 * model.mlp}};
   std::map<std::string, std::vector<int64_t>> shapes;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string key = "base_model.model.model.layers." + std::to_string(layer) + ".self_attn.qkv_proj.";
-    shapes[key + "lora_A.weight"] = {kRank, model.hidden};
-    shapes[key + "lora_B.weight"] = {out, kRank};
+    for (const auto& [module, out] : fused) {
+      const std::string key = "base_model.model.model.layers." + std::to_string(layer) + "." + module;
+      shapes[key + "lora_A.weight"] = {kRank, model.hidden};
+      shapes[key + "lora_B.weight"] = {out, kRank};
+    }
   }
   fs::create_directories(dir);
   std::vector<SafetensorsWriter::Declaration> declarations;
@@ -120,7 +124,7 @@ void writeFusedAdapter(const RandomLlama& model, std::mt19937_64& rng, const fs:
   }
   writer.finish();
   const Json config = {
-      {"peft_type", "LORA"}, {"r", kRank}, {"lora_alpha", 2 * kRank}, {"target_modules", {"qkv_proj"}}};
+      {"peft_type", "LORA"}, {"r", kRank}, {"lora_alpha", 2 * kRank}, {"target_modules", {"qkv_proj", "gate_up_proj"}}};
   writeFileAtomically(dir / "adapter_config.json", config.dump());
 }
 
@@ -179,6 +183,17 @@ TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
       EXPECT_EQ(hashOfAll(runTogether(*executor, requests)), hashOfAll(answers));
     }
   }
+}
+
+// Its adapter_config.json says so; else the norms would be divided by twice.
+TEST(LoraTensors, ANormalisedDirectoryAnswersAsTheAdapterItWasMadeOf) {
+  const TempDir root;
+  const GoldenCase plain = loadGolden("plain", DType::kFloat32);
+  const fs::path adapter = plain.directory / "adapters/dora_r4_f32", normalised = root.path() / "normalised";
+  normaliseDora(adapter, plain.directory, normalised, false);
+  const auto executor = openExecutor(testEngine(plain.directory, DType::kFloat32), {}, {adapter, normalised});
+  const auto answers = runTogether(*executor, {greedyRequest({1, 2, 3}, 8, 0), greedyRequest({1, 2, 3}, 8, 1)});
+  EXPECT_EQ(answers[1].logits_hash, answers[0].logits_hash);
 }
 
 class LoraFiles : public testing::Test {

@@ -126,6 +126,10 @@ class MalformedAdapters : public testing::Test {
     EXPECT_NE(error, "no answer") << "seed " << seed;
   }
 
+  fs::path mutationDirectory(int number) const { return root_.path() / ("mutation" + std::to_string(number)); }
+  // A sound adapter with one of its files mutated.
+  void makeMutation(bool as_tensors, std::mt19937_64& rng, const fs::path& dir) const;
+
   const TempDir root_;
   RandomLlama model_;
   const fs::path base_ = root_.path() / "model", tensors_ = root_.path() / "tensors";
@@ -136,7 +140,7 @@ class MalformedAdapters : public testing::Test {
 };
 
 TEST_F(MalformedAdapters, EachDirectoryIsRefusedInOneLineThatSaysWhy) {
-  const fs::path dir = root_.path() / "spoilt";
+  fs::path dir;
   const std::string q = "base_model.model.model.layers.0.self_attn.o_proj.";
   const auto weights = [&] { return dir / "adapter_model.safetensors"; };
   const auto editTensor = [&](const std::string& name, const std::function<void(OrderedJson&)>& edit) {
@@ -184,32 +188,42 @@ TEST_F(MalformedAdapters, EachDirectoryIsRefusedInOneLineThatSaysWhy) {
       {"B without A", [&] { dropTensor(weights(), q + "lora_A.weight"); }, "lora_A is missing"},
       {"integers", [&] { editTensor("lora_B.weight", [](OrderedJson& t) { t["dtype"] = "I32"; }); }, "int32"},
       {"another method", [&] { config("peft_type", "IA3"); }, "IA3"}};
-  std::vector<executor::Request> later;
+  std::vector<executor::Request> requests;
   for (const auto& [name, spoil, part] : cases) {
     SCOPED_TRACE(name);
-    fs::remove_all(dir);
+    const auto task_id = kMalformed + static_cast<executor::IdType>(requests.size());
+    dir = root_.path() / name;
     fs::copy(sound_[0], dir);
     spoil();
-    const std::string refusal = lineOf([&] { executor_->registerAdapter(kMalformed, dir); });
+    const std::string refusal = lineOf([&] { executor_->registerAdapter(task_id, dir); });
     EXPECT_THAT(refusal, HasSubstr(part));
     expectOneLine(refusal, 0);
-    // What is not registered is not there.
-    EXPECT_THAT(runBeside({requestFor(LoraConfig(kMalformed))}),
-                testing::ElementsAre("LoRA task 1000 not found in cache. Please send LoRA weights with request"));
-    // A directory that is spoilt after it was registered.
+    requests.push_back(requestFor(LoraConfig(task_id)));
+  }
+  // What is not registered is not there.
+  for (const std::string& error : runBeside(requests)) {
+    EXPECT_THAT(error, testing::EndsWith(" not found in cache. Please send LoRA weights with request"));
+  }
+  // Spoilt after they were registered.
+  for (size_t i = 0; i < requests.size(); ++i) {
+    dir = root_.path() / std::get<0>(cases[i]);
     fs::remove_all(dir);
     fs::copy(sound_[0], dir);
-    executor_->registerAdapter(kMalformed + 1, dir);
-    spoil();
-    const auto errors = runBeside({requestFor(LoraConfig(kMalformed + 1))});
-    EXPECT_THAT(errors.at(0), testing::AllOf(HasSubstr(part), HasSubstr("Error storing task=1001 in PEFT cache -- ")));
-    executor_->unregisterAdapter(kMalformed + 1);
+    executor_->registerAdapter(kMalformed + i, dir);
+    std::get<1>(cases[i])();
+  }
+  const auto errors = runBeside(requests);
+  for (size_t i = 0; i < errors.size(); ++i) {
+    EXPECT_THAT(errors[i], testing::AllOf(HasSubstr(std::get<2>(cases[i])), HasSubstr("Error storing task=")))
+        << std::get<0>(cases[i]);
+    expectOneLine(errors[i], 0);
   }
 }
 
 TEST_F(MalformedAdapters, TensorsAreRefusedInOneLineEach) {
   const LoraTensors sound = readLoraFiles(tensors_);
-  const std::vector<int64_t> shape(sound.weights.getShape().begin(), sound.weights.getShape().end());
+  const executor::Shape whole = sound.weights.getShape();
+  const std::vector<int64_t> shape(whole.begin(), whole.end());
   const int64_t rows = shape[1], longest = shape[2];
   std::vector<int32_t> config(static_cast<size_t>(rows) * 4);
   std::vector<float> weights(static_cast<size_t>(rows * longest));
@@ -238,10 +252,8 @@ TEST_F(MalformedAdapters, TensorsAreRefusedInOneLineEach) {
       {"five columns", [&] { return request({1, rows, longest}, {1, rows * 4 / 5, 5}, config, weights); }, "same size"},
       {"two columns", [&] { return request({1, rows * 2, longest}, {1, rows * 2, 2}, config, weights); },
        "a size in [3, 4]"},
-      {"two adapters", [&] { return request({2, rows, longest}, {1, rows, 4}, config, weights); },
-       "dimension"},
-      {"one dimension", [&] { return request({rows * longest}, {1, rows, 4}, config, weights); },
-       "dimension"},
+      {"two adapters", [&] { return request({2, rows, longest}, {1, rows, 4}, config, weights); }, "dimension"},
+      {"one dimension", [&] { return request({rows * longest}, {1, rows, 4}, config, weights); }, "dimension"},
       {"not a number", [&] { return request(shape, {1, rows, 4}, config, not_a_number); }, "not finite"},
       {"integers", [&] { return request(shape, {1, rows, 4}, config, weights, DataType::kINT32); },
        "same data type as base model"},
@@ -347,55 +359,65 @@ void mutateHeader(const fs::path& file, std::mt19937_64& rng) {
   });
 }
 
+void MalformedAdapters::makeMutation(bool as_tensors, std::mt19937_64& rng, const fs::path& dir) const {
+  const fs::path sound = as_tensors ? tensors_ : sound_[rng() % sound_.size()];
+  fs::remove_all(dir);
+  fs::copy(sound, dir);
+  if (!as_tensors && rng() % 3 == 0) return mutateHeader(dir / "adapter_model.safetensors", rng);
+  const char* files[] = {"adapter_config.json", "adapter_model.safetensors", kLoraConfigFile, kLoraWeightsFile};
+  const fs::path file = dir / files[rng() % 2 + (as_tensors ? 2 : 0)];
+  writeBytes(file, mutateFile(file, rng));
+}
+
+// The tensors of a directory, half of them with a number of their config changed.
+LoraConfig mutatedTensors(executor::IdType id, const fs::path& dir, uint64_t seed) {
+  LoraTensors tensors = readLoraFiles(dir);
+  std::mt19937_64 rng(seed ^ 0x5eed);
+  if (rng() % 2 == 0 && tensors.config.getSizeInBytes() >= 16) {
+    static constexpr int32_t kNumbers[] = {-1, 0, 1, 2, 3, 7, 8, 16, 17, 18, 19, INT32_MAX, INT32_MIN};
+    auto* values = static_cast<int32_t*>(tensors.config.getData());
+    values[rng() % (tensors.config.getSizeInBytes() / 4)] = kNumbers[rng() % std::size(kNumbers)];
+  }
+  return LoraConfig(id, tensors.weights, tensors.config);
+}
+
 TEST_F(MalformedAdapters, MutationsAreRefusedOrAnswerAndDisturbNobody) {
   int refused = 0, answered = 0, failed = 0;
-  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kMutations;) {
+  for (uint64_t first = kFirstSeed; first < kFirstSeed + kMutations; first += kBatch) {
+    // All files first: those that have just changed are waited for when they are read.
+    std::vector<bool> as_tensors;
+    for (int i = 0; i < kBatch; ++i) {
+      std::mt19937_64 rng(first + static_cast<uint64_t>(i));
+      as_tensors.push_back(rng() % 2 == 0);
+      makeMutation(as_tensors.back(), rng, mutationDirectory(i));
+    }
     std::vector<executor::Request> requests;
     std::vector<uint64_t> seeds;
-    for (int i = 0; i < kBatch; ++i, ++seed) {
-      std::mt19937_64 rng(seed);
+    for (int i = 0; i < kBatch; ++i) {
+      const uint64_t seed = first + static_cast<uint64_t>(i);
       const auto id = kMalformed + static_cast<executor::IdType>(i);
-      const fs::path dir = root_.path() / ("mutation" + std::to_string(i));
-      const bool as_tensors = rng() % 2 == 0;
-      const fs::path sound = as_tensors ? tensors_ : sound_[rng() % sound_.size()];
-      fs::remove_all(dir);
-      fs::copy(sound, dir);
-      if (!as_tensors && rng() % 3 == 0) {
-        mutateHeader(dir / "adapter_model.safetensors", rng);
-      } else {
-        const char* files[] = {"adapter_config.json", "adapter_model.safetensors", kLoraConfigFile, kLoraWeightsFile};
-        const fs::path file = dir / files[rng() % 2 + (as_tensors ? 2 : 0)];
-        writeBytes(file, mutateFile(file, rng));
-      }
-      std::string refusal;
-      if (as_tensors) {
-        refusal = lineOf([&] {
-          LoraTensors tensors = readLoraFiles(dir);
-          if (rng() % 2 == 0 && tensors.config.getSizeInBytes() >= 16) {
-            static constexpr int32_t kNumbers[] = {-1, 0, 1, 2, 3, 7, 8, 16, 17, 18, 19, INT32_MAX, INT32_MIN};
-            auto* values = static_cast<int32_t*>(tensors.config.getData());
-            values[rng() % (tensors.config.getSizeInBytes() / 4)] = kNumbers[rng() % std::size(kNumbers)];
-          }
-          requests.push_back(requestFor(LoraConfig(id, tensors.weights, tensors.config)));
-        });
-      } else {
-        refusal = lineOf([&] { executor_->registerAdapter(id, dir); });
-        if (refusal.empty()) requests.push_back(requestFor(LoraConfig(id)));
-      }
+      const fs::path dir = mutationDirectory(i);
+      const std::string refusal = lineOf([&] {
+        if (as_tensors[static_cast<size_t>(i)]) {
+          requests.push_back(requestFor(mutatedTensors(id, dir, seed)));
+        } else {
+          executor_->registerAdapter(id, dir);
+          requests.push_back(requestFor(LoraConfig(id)));
+        }
+      });
       expectOneLine(refusal, seed);
       if (refusal.empty()) {
         seeds.push_back(seed);
       } else {
         ++refused;
       }
-      if (!as_tensors && i % 5 == 0) {
-        // The converter is no less careful.
-        const fs::path out = root_.path() / "converted";
-        const std::string conversion = lineOf([&] { convertLora(dir, out, DType::kFloat16); });
-        expectOneLine(conversion, seed);
-        EXPECT_EQ(fs::exists(out), conversion.empty()) << "seed " << seed;
-        fs::remove_all(out);
-      }
+      if (as_tensors[static_cast<size_t>(i)] || i % 5 != 0) continue;
+      // The converter is no less careful.
+      const fs::path out = root_.path() / "converted";
+      const std::string conversion = lineOf([&] { convertLora(dir, out, DType::kFloat16); });
+      expectOneLine(conversion, seed);
+      EXPECT_EQ(fs::exists(out), conversion.empty()) << "seed " << seed;
+      fs::remove_all(out);
     }
     const auto errors = runBeside(requests);
     for (size_t i = 0; i < errors.size(); ++i) {
@@ -403,7 +425,7 @@ TEST_F(MalformedAdapters, MutationsAreRefusedOrAnswerAndDisturbNobody) {
       ++(errors[i].empty() ? answered : failed);
     }
     for (int i = 0; i < kBatch; ++i) executor_->unregisterAdapter(kMalformed + static_cast<executor::IdType>(i));
-    if (HasFailure()) FAIL() << "up to seed " << seed;
+    if (HasFailure()) FAIL() << "up to seed " << first + kBatch;
   }
   std::printf("%d refused when read, %d as requests, %d answered\n", refused, failed, answered);
   EXPECT_EQ(refused + failed + answered, kMutations);

@@ -164,13 +164,10 @@ class ModuleReader {
 PeftModules readPeftModules(const fs::path& dir) {
   const fs::path config_path = dir / "adapter_config.json";
   OrderedJson json = readConfig(config_path);
-  // What our own programs say beside PEFT's fields.
-  const bool is_normalised = json.contains(kNormalisedField) && json[kNormalisedField] == true;
-  json.erase(kNormalisedField);
   const PeftConfig config = PeftConfig::parse(json.dump(), config_path.string());
   TensorFile weights = openPeftWeights(dir);
   std::vector<PeftModule> modules = ModuleReader(config, config_path.string(), weights).read();
-  return {std::move(json), config.use_dora, is_normalised, std::move(weights), std::move(modules)};
+  return {std::move(json), config.use_dora, config.magnitude_is_normalised, std::move(weights), std::move(modules)};
 }
 
 }  // namespace chorus

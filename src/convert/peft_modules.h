@@ -11,9 +11,6 @@
 
 namespace chorus {
 
-// In adapter_config.json of an adapter whose magnitudes are m / ||W + scale B A||; true. Not PEFT's.
-inline constexpr const char* kNormalisedField = "magnitude_is_normalised";
-
 // One adapted linear: y = W x + scale * B (A x), with DoRA each output times its magnitude over the row's norm.
 struct PeftModule {
   std::string name;                         // in the base model: "model.layers.0.self_attn.q_proj"

@@ -132,14 +132,16 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
   // Of two patterns that match a module the first in the file counts.
   const OrderedJson ordered = parseOrderedJson(text, source, limits);
-  const Json json = parseJson(text, source, limits);
+  Json json = parseJson(text, source, limits);
   if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", source);
   const auto type = jsonGet<std::string>(json, "peft_type", source);
   if (type != "LORA") fail(ErrorCode::kUnsupported, "{}: 'peft_type' {} is not supported; LORA is", source, type);
+  PeftConfig config;
+  config.magnitude_is_normalised = jsonGetOr(json, kNormalisedField, false, source);
+  json.erase(kNormalisedField);
   checkPeftFields(json, source);
   checkInitialisation(json, source);
 
-  PeftConfig config;
   config.r = readRank(json.contains("r") ? json["r"] : Json(8), "r", source);
   config.lora_alpha = readAlpha(json.contains("lora_alpha") ? json["lora_alpha"] : Json(8), "lora_alpha", source);
   config.use_rslora = jsonGetOr(json, "use_rslora", false, source);

@@ -17,6 +17,10 @@ namespace chorus {
 // A larger adapter_config.json is refused unread.
 inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 
+// The one field that is not PEFT's: true where a DoRA adapter's magnitudes are divided by their row norms already, as
+// convert/dora_normalize.h leaves them. PEFT, which would divide again, ignores it with a warning.
+inline constexpr const char* kNormalisedField = "magnitude_is_normalised";
+
 // Which of the base's biases an adapter brings along.
 enum class PeftBias { kNone, kAll, kLoraOnly };
 
@@ -31,6 +35,7 @@ struct PeftConfig {
   double lora_alpha = 0;
   bool use_rslora = false;
   bool use_dora = false;
+  bool magnitude_is_normalised = false;                         // kNormalisedField
   std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
   ModuleChoice modules;

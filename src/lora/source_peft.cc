@@ -243,7 +243,10 @@ class PeftReader {
 
   // DoRA's magnitude and the bias, over all of the module's outputs.
   void readVectors(const ModuleTensors& tensors, AdapterModule& module) const {
-    if (!tensors.magnitude.empty()) module.magnitude = toFloats(checked(tensors.magnitude, {module.out}));
+    if (!tensors.magnitude.empty()) {
+      module.magnitude = toFloats(checked(tensors.magnitude, {module.out}));
+      module.magnitude_is_normalised = config_.magnitude_is_normalised;
+    }
     if (!tensors.bias.empty()) module.bias = toFloats(checked(tensors.bias, {module.out}));
   }
 
