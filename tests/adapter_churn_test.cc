@@ -45,10 +45,8 @@ struct ChurnSize {
 fs::path writeAdapter(const fs::path& dir, const ModelConfig& config, uint32_t seed) {
   fs::create_directories(dir);
   constexpr int64_t kRank = 8;
-  std::ofstream(dir / "adapter_config.json") << Json{{"peft_type", "LORA"},
-                                                     {"r", kRank},
-                                                     {"lora_alpha", 16},
-                                                     {"target_modules", {"q_proj", "v_proj", "down_proj"}}};
+  std::ofstream(dir / "adapter_config.json") << Json{
+      {"peft_type", "LORA"}, {"r", kRank}, {"lora_alpha", 16}, {"target_modules", {"q_proj", "v_proj", "down_proj"}}};
   const int64_t head = config.head_size;
   const std::vector<std::tuple<std::string, int64_t, int64_t>> modules = {
       {"self_attn.q_proj", config.hidden_size, config.num_attention_heads * head},
@@ -95,10 +93,11 @@ class WatchedExecutor {
     core.adapter_observer = std::move(observer);
     core.iter_stats_max = 1;
     const auto vocab = static_cast<int32_t>(engine.config().vocab_size);
-    core.requests = {.max_input_len = 64, .max_seq_len = 128, .max_num_tokens = 1024, .max_beam_width = 1,
-                     .vocab_size = vocab};
+    core.requests = {
+        .max_input_len = 64, .max_seq_len = 128, .max_num_tokens = 1024, .max_beam_width = 1, .vocab_size = vocab};
     auto runner = std::make_unique<Runner>(std::move(engines), session);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [] { return PaceClock::ofThisThread([] { return false; }); });
+    adapters_ =
+        std::make_unique<EngineAdapters>(runner->ranks, [] { return PaceClock::ofThisThread([] { return false; }); });
     core_ = std::make_unique<ExecutorCore>(core, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
   }
@@ -167,8 +166,7 @@ TEST(AdapterChurn, EveryAnswerIsTheAdaptersOwnAndMemoryDoesNotGrow) {
   const TempDir dir;
   std::vector<fs::path> adapters;
   for (size_t i = 0; i < size.adapters; ++i) {
-    adapters.push_back(
-        writeAdapter(dir.path() / std::to_string(i), engine->config(), static_cast<uint32_t>(i) + 1));
+    adapters.push_back(writeAdapter(dir.path() / std::to_string(i), engine->config(), static_cast<uint32_t>(i) + 1));
   }
 
   AdapterSize one;
@@ -229,10 +227,11 @@ TEST(AdapterChurn, EveryAnswerIsTheAdaptersOwnAndMemoryDoesNotGrow) {
   executor.core().shutdown();
   EXPECT_EQ(disagreement, "");
   const executor::AdapterCacheStats stats = executor.core().adapterCacheStats();
-  std::printf("%zu adapters, %zu requests: %lld loads, %lld evictions, %lld hits; anonymous memory %lld kB, then %lld\n",
-              size.adapters, size.requests, static_cast<long long>(stats.loads),
-              static_cast<long long>(stats.host.evictions), static_cast<long long>(stats.host.hits),
-              static_cast<long long>(anonymous_before), static_cast<long long>(anonymous_after));
+  std::printf(
+      "%zu adapters, %zu requests: %lld loads, %lld evictions, %lld hits; anonymous memory %lld kB, then %lld\n",
+      size.adapters, size.requests, static_cast<long long>(stats.loads), static_cast<long long>(stats.host.evictions),
+      static_cast<long long>(stats.host.hits), static_cast<long long>(anonymous_before),
+      static_cast<long long>(anonymous_after));
   EXPECT_EQ(stats.loads, plain.loads);
   EXPECT_EQ(stats.failedLoads, 0);
   EXPECT_EQ(stats.host.evictions, plain.host.evictions);

@@ -48,7 +48,8 @@ TEST(DemoTokens, AreThoseOfPeft) {
 
   BuildConfig build = testBuildConfig();
   build.max_batch_size = 64;
-  const auto executor = openExecutor(testEngine(demo / "base", DType::kFloat32, build), executor::ExecutorConfig(), adapters);
+  const auto executor =
+      openExecutor(testEngine(demo / "base", DType::kFloat32, build), executor::ExecutorConfig(), adapters);
   loadAdapters(*executor, adapters.size());
   std::vector<executor::Request> requests;
   for (const DemoRow& row : rows) requests.push_back(row.request);

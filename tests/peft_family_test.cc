@@ -1,5 +1,5 @@
-// PEFT's adapters where a golden's layout does not go: on embedding tables that are cut over ranks, and with more tokens
-// than the model has.
+// PEFT's adapters where a golden's layout does not go: on embedding tables that are cut over ranks, and with more
+// tokens than the model has.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -57,8 +57,8 @@ int main(int argc, char* argv[]) {
       if (result.isFinal) {
         --unfinished;
         auto const timing = result.requestPerfMetrics.value().timingMetrics;
-        std::cout << "  (" << answer.size() << " tokens, finish reason "
-                  << static_cast<int>(result.finishReasons.at(0)) << ", "
+        std::cout << "  (" << answer.size() << " tokens, finish reason " << static_cast<int>(result.finishReasons.at(0))
+                  << ", "
                   << std::chrono::duration<double, std::milli>(timing.lastTokenTime - timing.arrivalTime).count()
                   << " ms)";
       }
