@@ -89,6 +89,14 @@ bool FileReader::unchanged() const {
   return std::all_of(seen_.begin(), seen_.end(), [](const Seen& seen) { return stampOf(seen.first) == seen.second; });
 }
 
+std::vector<FileStamp> FileReader::stamps() const {
+  std::vector<FileStamp> stamps;
+  for (const Seen& seen : seen_) {
+    if (seen.second) stamps.push_back(*seen.second);
+  }
+  return stamps;
+}
+
 int64_t FileReader::newestChangeNs() const {
   int64_t newest = 0;
   for (const Seen& seen : seen_) {

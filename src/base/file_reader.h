@@ -45,6 +45,8 @@ class FileReader {
   bool exists(const std::filesystem::path& path);
   // Whether everything is still as it was seen: then all that was read is of one state.
   bool unchanged() const;
+  // The states of all that is there, in the order in which it was seen.
+  std::vector<FileStamp> stamps() const;
   // When the youngest of what is there last changed (FileStamp::changed_ns); 0 when nothing was seen.
   int64_t newestChangeNs() const;
 

@@ -1,13 +1,6 @@
 #include "base/pace.h"
 
-#ifdef __linux__
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <thread>
 #include <utility>
@@ -48,18 +41,6 @@ PaceScope::~PaceScope() { current_pace = outer_; }
 
 void worked(size_t bytes) {
   if (current_pace != nullptr) current_pace->worked(bytes);
-}
-
-void lowerThreadPriority() {
-#ifdef __linux__
-  // Half the weight of an ordinary thread: the rests between slices are what keeps the cores free, and a thread that
-  // hardly runs would let a cold adapter wait for as long as there is other work.
-  constexpr int kNicer = 3;
-  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
-  errno = 0;
-  const int now = ::getpriority(PRIO_PROCESS, thread);
-  if (errno == 0) ::setpriority(PRIO_PROCESS, thread, std::min(now + kNicer, 19));
-#endif
 }
 
 }  // namespace chorus

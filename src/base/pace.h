@@ -28,8 +28,8 @@ class Pace {
   static constexpr Duration kSlice = std::chrono::milliseconds(1);
   // A piece: what is done between two looks at the clock. Some 50 us of packing or hashing.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  // After a slice the thread rests this many times as long, so that it takes half of one core at most. Longer rests did
-  // not make streams smoother (chorus bench adapters), and loads that take longer than they come wait for each other.
+  // After a slice the thread rests this many times as long, so that it takes half of one core at most. Longer rests, or
+  // a lower priority, make loads take longer than they come, and then they wait for each other (chorus bench adapters).
   static constexpr int kRest = 1;
 
   explicit Pace(PaceClock clock);
@@ -79,8 +79,5 @@ void inPieces(int64_t count, size_t bytes_each, F&& piece, int64_t granularity =
     worked(static_cast<size_t>(n) * bytes_each);
   }
 }
-
-// Lets this thread yield to the others of the process, where the system knows priorities of threads (Linux).
-void lowerThreadPriority();
 
 }  // namespace chorus

@@ -95,10 +95,11 @@ TEST_F(LoraConvertTest, EveryGoldenIsWhatTorchAndNumpyMakeOfIt) {
   for (const auto& [name, expected] : manifest.items()) {
     for (const char* storage : {"float32", "float16", "bfloat16"}) {
       const LoraConversion done = convertLora(kGoldens / name, dir_ / "out", *dtypeFromName(storage));
-      EXPECT_EQ(done.rows, expected.at("rows")) << name;
-      EXPECT_EQ(done.longest, expected.at("longest")) << name;
-      EXPECT_EQ(digest(dir_ / "out" / kLoraConfigFile), expected.at("config")) << name;
-      EXPECT_EQ(digest(dir_ / "out" / kLoraWeightsFile), expected.at(storage)) << name << " " << storage;
+      EXPECT_EQ(done.rows, expected.at("rows").get<int64_t>()) << name;
+      EXPECT_EQ(done.longest, expected.at("longest").get<int64_t>()) << name;
+      EXPECT_EQ(digest(dir_ / "out" / kLoraConfigFile), expected.at("config").get<std::string>()) << name;
+      EXPECT_EQ(digest(dir_ / "out" / kLoraWeightsFile), expected.at(storage).get<std::string>())
+          << name << " " << storage;
     }
   }
   EXPECT_GE(manifest.size(), 40u);

@@ -18,6 +18,7 @@ constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.
 struct RawFiles {
   std::shared_ptr<const FileContents> config, weights;
   fs::path weights_path;
+  std::vector<FileStamp> stamps;
 };
 
 RawFiles readRaw(const fs::path& dir, size_t max_bytes, FileReader& files) {
@@ -27,6 +28,7 @@ RawFiles readRaw(const fs::path& dir, size_t max_bytes, FileReader& files) {
     if (!files.exists(dir / name)) continue;
     raw.weights_path = dir / name;
     raw.weights = files.read(raw.weights_path, max_bytes);
+    raw.stamps = files.stamps();
     return raw;
   }
   fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
@@ -58,7 +60,7 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 PeftFiles readPeftFiles(const fs::path& dir, size_t max_bytes) {
   const RawFiles raw = readUnchanged(dir.string(), [&](FileReader& files) { return readRaw(dir, max_bytes, files); });
   return {std::string(raw.config->text()), (dir / kConfig).string(),
-          parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights)};
+          parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights), raw.stamps};
 }
 
 int64_t newestPeftChangeNs(const fs::path& dir) {

@@ -4,16 +4,19 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "base/file.h"
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
 
 namespace chorus {
 
 struct PeftFiles {
-  std::string config;         // adapter_config.json
-  std::string config_source;  // its path, for error lines
-  TensorFile weights;         // adapter_model.safetensors, else adapter_model.bin, in memory
+  std::string config;             // adapter_config.json
+  std::string config_source;      // its path, for error lines
+  TensorFile weights;             // adapter_model.safetensors, else adapter_model.bin, in memory
+  std::vector<FileStamp> stamps;  // of what is there
 };
 
 // More than an adapter of the model can take, with every weight in float64 and a rank of max_rank (0: of any): a larger

@@ -274,18 +274,29 @@ class PeftReader {
 };
 }  // namespace
 
-Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
-                        std::string name, const AdapterTarget& target) {
+namespace {
+
+Adapter readTensors(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
+                    std::string name, const AdapterTarget& target, std::string content_hash) {
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name));
   builder.keep(weights.keepAlive());
   PeftReader(config, weights, config_source, target).read(builder);
+  return builder.finish(std::move(content_hash));
+}
 
+std::string contentHash(std::string_view config_text, const TensorFile& weights) {
   Sha256 hash;
   hash.update(fmt::format("peft {} ", config_text.size()));
   hash.update(config_text);
   hash.update(weights.fileBytes());
-  return builder.finish(hash.hex());
+  return hash.hex();
+}
+}  // namespace
+
+Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
+                        std::string name, const AdapterTarget& target) {
+  return readTensors(config_text, config_source, weights, std::move(name), target, contentHash(config_text, weights));
 }
 
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
@@ -293,8 +304,11 @@ Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, cons
                          std::move(name), target);
 }
 
-Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target) {
-  return readPeftAdapter(files.config, files.config_source, files.weights, std::move(name), target);
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
+                        const KnownPeftContent& known) {
+  const bool is_known = !known.stamps.empty() && files.stamps == known.stamps;
+  return readTensors(files.config, files.config_source, files.weights, std::move(name), target,
+                     is_known ? known.content_hash : contentHash(files.config, files.weights));
 }
 
 }  // namespace chorus

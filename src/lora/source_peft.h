@@ -26,7 +26,16 @@ struct AdapterTarget {
 // that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
-Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target);
+// What a directory held when it was read before. Files in these states have this content: the time of a file's last
+// change is not its writer's to set.
+struct KnownPeftContent {
+  std::vector<FileStamp> stamps;  // PeftFiles::stamps
+  std::string content_hash;
+};
+
+// Of files in the known state the hash is taken over, not computed again.
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
+                        const KnownPeftContent& known = {});
 
 // The same from the two files' contents; weights keep what their views point into alive or the caller does.
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,

@@ -45,7 +45,11 @@ EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()
 Adapter EngineAdapters::read(const AdapterSource& source) const {
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
-  if (source.reloadable()) return readPeftAdapter(source.directory, source.directory.filename().string(), target);
+  if (source.reloadable()) {
+    const PeftFiles files =
+        readPeftFiles(source.directory, largestPeftWeights(target.config, target.table, target.max_rank));
+    return readPeftAdapter(files, source.directory.filename().string(), target, {source.stamps, source.content_hash});
+  }
   const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
@@ -60,7 +64,12 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
   // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
   checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   source->newest_change_ns = newestPeftChangeNs(source->directory);
-  const Adapter adapter = read(*source);
+  const Engine& engine = ranks_.engine();
+  const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
+  const PeftFiles files =
+      readPeftFiles(source->directory, largestPeftWeights(target.config, target.table, target.max_rank));
+  const Adapter adapter = readPeftAdapter(files, source->directory.filename().string(), target);
+  source->stamps = files.stamps;
   source->content_hash = adapter.content_hash;
   if (on_content) on_content(adapter.content_hash);
   source->on_content = std::move(on_content);

@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/pace.h"
-
 namespace chorus {
 
 AdapterLoader::AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done)
@@ -55,7 +53,6 @@ bool AdapterLoader::next(Task& task, std::unique_lock<std::mutex>& lock) {
 }
 
 void AdapterLoader::work() {
-  lowerThreadPriority();
   std::unique_lock lock(mutex_);
   for (Task task; next(task, lock);) {
     lock.unlock();

@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/file.h"
 #include "chorus/tensor.h"
 #include "models/adapter_parts.h"
 #include "runtime/adapter_cache/adapter_size.h"
@@ -24,8 +26,9 @@ struct AdapterSource {
   std::filesystem::path directory;  // empty: the tensors
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
-  std::string content_hash;      // when it was registered; equal hashes are one adapter
-  int64_t newest_change_ns = 0;  // of a directory's files before they were read (peft_files.h)
+  std::string content_hash;       // when it was registered; equal hashes are one adapter
+  std::vector<FileStamp> stamps;  // of a directory's files as they were registered (PeftFiles::stamps)
+  int64_t newest_change_ns = 0;   // of a directory's files before they were read (peft_files.h)
   int64_t bytes = 0;     // what it will take packed: exact for a directory; of tensors, which may be padded, at most
   int64_t elements = 0;  // AdapterSize::elements, likewise
 
