@@ -143,7 +143,7 @@ TEST(RequestConfig, PartsAreChecked) {
   EXPECT_FALSE(LookaheadDecodingConfig::isLegal(2, 1, 0));
   EXPECT_FALSE(LookaheadDecodingConfig::isLegal(1, 1, 1));
   EXPECT_THAT(messageOf([] { EagleConfig(std::nullopt, true, 2.0f); }), HasSubstr("posteriorThreshold"));
-  EXPECT_THAT(messageOf([] { GuidedDecodingParams(GuidedDecodingParams::GuideType::kREGEX); }),
+  EXPECT_THAT(messageOf([] { GuidedDecodingParams{GuidedDecodingParams::GuideType::kREGEX}; }),
               HasSubstr("guide string must be provided"));
   using Range = KvCacheRetentionConfig::TokenRangeRetentionConfig;
   EXPECT_THAT(messageOf([] { Range(0, 4, 101); }), HasSubstr("Must be between 0 and 100"));
