@@ -64,7 +64,7 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
   for (const Cut& cut : {Cut{}, Cut{.tp_size = 2, .pp_size = 2}}) {
     SCOPED_TRACE(cut.name());
     const fs::path engine = testEngine(plain_.directory, DType::kFloat32, testBuildConfig(), cut);
-    const auto executor = openExecutor(engine, {}, adapterDirectories(plain_));
+    const auto executor = openExecutor(engine, executor::ExecutorConfig(), adapterDirectories(plain_));
     loadAdapters(*executor, plain_.adapters.size());
     // Compositions among rows of single adapters and of the base.
     std::vector<executor::Request> requests = goldenRequests(plain_);
@@ -89,7 +89,8 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
 
 // A term of weight 1 is the adapter itself, and order and weights tell compositions apart.
 TEST_F(Composition, OfOneAdapterAloneIsThatAdapter) {
-  const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), {}, adapterDirectories(plain_));
+  const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), executor::ExecutorConfig(),
+                                     adapterDirectories(plain_));
   const executor::IdType task = taskOf("all_r8_bf16");
   executor::Request composed = greedyRequest({1, 2, 3, 4, 5}, 8, std::nullopt);
   composed.setLoraComposition({{task, 1.0f}});
@@ -101,7 +102,8 @@ TEST_F(Composition, OfOneAdapterAloneIsThatAdapter) {
 }
 
 TEST_F(Composition, RefusesDoraAndUnknownMembers) {
-  const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), {}, adapterDirectories(plain_));
+  const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), executor::ExecutorConfig(),
+                                     adapterDirectories(plain_));
   const auto error = [&](std::vector<executor::WeightedLora> terms) {
     executor::Request request = greedyRequest({1, 2}, 2, std::nullopt);
     request.setLoraComposition(std::move(terms));

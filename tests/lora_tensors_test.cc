@@ -137,7 +137,7 @@ TEST(LoraTensors, OfFusedLinearsAnswerToTheBit) {
   const std::vector<fs::path> adapters = {root.path() / "fused"};
   writeFusedAdapter(model, rng, adapters[0]);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const auto executor = openExecutor(testEngine(root.path() / "model", dtype), {}, adapters);
+    const auto executor = openExecutor(testEngine(root.path() / "model", dtype), executor::ExecutorConfig(), adapters);
     for (const DType storage : kStorage) {
       const Requests requests = requestsOf(adapters, root.path() / "model", model.vocab, storage, rng);
       const auto by_tensors = runTogether(*executor, requests.by_tensors);
@@ -191,7 +191,8 @@ TEST(LoraTensors, ANormalisedDirectoryAnswersAsTheAdapterItWasMadeOf) {
   const GoldenCase plain = loadGolden("plain", DType::kFloat32);
   const fs::path adapter = plain.directory / "adapters/dora_r4_f32", normalised = root.path() / "normalised";
   normaliseDora(adapter, plain.directory, normalised, false);
-  const auto executor = openExecutor(testEngine(plain.directory, DType::kFloat32), {}, {adapter, normalised});
+  const auto executor =
+      openExecutor(testEngine(plain.directory, DType::kFloat32), executor::ExecutorConfig(), {adapter, normalised});
   const auto answers = runTogether(*executor, {greedyRequest({1, 2, 3}, 8, 0), greedyRequest({1, 2, 3}, 8, 1)});
   EXPECT_EQ(answers[1].logits_hash, answers[0].logits_hash);
 }

@@ -79,7 +79,7 @@ class MalformedAdapters : public testing::Test {
     log::set_level(log::level::off);  // every refusal is logged too
     BuildConfig build = testBuildConfig();
     build.max_lora_rank = kMaxRank;
-    executor_ = openExecutor(testEngine(base_, DType::kFloat32, build), {}, sound_);
+    executor_ = openExecutor(testEngine(base_, DType::kFloat32, build), executor::ExecutorConfig(), sound_);
     beside_ = {greedyRequest({1, 2, 3, 4, 5, 6, 7}, 6, std::nullopt), greedyRequest({8, 9, 10}, 6, 0),
                greedyRequest({11, 12, 13, 14}, 6, 1)};
     expected_ = hashOfAll(runTogether(*executor_, beside_));
