@@ -221,7 +221,9 @@ TEST(AdapterChurn, EveryAnswerIsTheAdaptersOwnAndMemoryDoesNotGrow) {
   while (!in_flight.empty() && !HasFatalFailure()) takeOne();
   ASSERT_EQ(answered, size.requests);
   const int64_t anonymous_after = anonymousKb();
-  EXPECT_LE(anonymous_after - anonymous_before, std::max<int64_t>(anonymous_before / 50, 4096))
+  // Short runs are still warming up then: threads' arenas are worth some megabytes.
+  const int64_t allowed = size.requests >= 10'000 ? 4096 : 16384;
+  EXPECT_LE(anonymous_after - anonymous_before, std::max<int64_t>(anonymous_before / 50, allowed))
       << "anonymous memory grew from " << anonymous_before << " kB after a fifth of the requests";
 
   executor.core().shutdown();

@@ -1,7 +1,9 @@
 // What a client of the public Executor sees of its requests, over a real engine.
 #include <gmock/gmock.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/error_of.h"
@@ -16,6 +18,26 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kLong{60000};
+
+// Holds a request at its first token until it is opened.
+class Gate {
+ public:
+  void putBefore(Request& request) {
+    request.setLogitsPostProcessor(
+        [this](IdType, Tensor&, const BeamTokens&, const StreamPtr&, std::optional<IdType>) { reachAndWait(); });
+  }
+  void awaitReached() { reached_.get_future().wait(); }
+  void open() { opened_.set_value(); }
+
+ private:
+  void reachAndWait() {
+    if (std::exchange(is_reached_, true)) return;
+    reached_.set_value();
+    opened_.get_future().wait();
+  }
+  bool is_reached_ = false;  // of the step thread
+  std::promise<void> reached_, opened_;
+};
 
 class ExecutorApiTest : public EngineFixture {
  protected:
@@ -140,30 +162,36 @@ TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
   ExecutorConfig config = small();
   config.setMaxBatchSize(1);
   config.setMaxQueueSize(3);
+  Gate gate;
   Executor executor = open(config);
-  const auto running = executor.enqueueRequest(plain({1}, 100, true));
-  ASSERT_FALSE(executor.awaitResponses(running, kLong).empty());
+  Request first = plain({1}, 100, true);
+  gate.putBefore(first);
+  const auto running = executor.enqueueRequest(first);
+  gate.awaitReached();
   Request low = plain({2}, 1), high = plain({3}, 1);
   low.setPriority(0.1f);
   high.setPriority(0.9f);
-  const auto later = executor.enqueueRequest(low), sooner = executor.enqueueRequest(high);
-  executor.enqueueRequest(low);
+  // Each runs alone and answers on the executor's thread, so the answers tell the order.
+  std::vector<IdType> order;
+  std::promise<void> last;
+  const auto answered = [&](const Response& response) {
+    order.push_back(response.getRequestId());
+    if (order.size() == 3) last.set_value();
+  };
+  const auto later = executor.enqueueRequest(low, answered), sooner = executor.enqueueRequest(high, answered);
+  executor.enqueueRequest(low, answered);
   EXPECT_EQ(errorOf([&] { executor.enqueueRequest(high); }),
             "Maximum queue size of 3 has been reached, please try again later");
+  gate.open();
   executor.cancelRequest(running);
-  // Each runs alone, so their first steps tell the order.
-  std::vector<IdType> order;
-  while (order.size() < 3) {
-    for (const auto& response : executor.awaitResponses(kLong)) {
-      if (response.getRequestId() != running) order.push_back(response.getRequestId());
-    }
-  }
+  last.get_future().wait();
   EXPECT_EQ(order[0], sooner);
   EXPECT_EQ(order[1], later);
 }
 
 // A running request keeps the weights it began with; the next one under the id has the new ones.
 TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
+  Gate gate;
   Executor executor = open();
   const auto first = kModel / "adapters" / "all_r8_bf16", second = kModel / "adapters" / "qv_r3_f32";
   const VecTokens prompt{5, 17, 40, 3, 99};
@@ -175,8 +203,10 @@ TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
   const VecTokens old_answer = tokensOf(executor, ask(tensorsOf(first, 1), 100));
   const VecTokens new_answer = tokensOf(executor, ask(tensorsOf(second, 2), 100));
   ASSERT_NE(old_answer, new_answer);
-  const auto running = executor.enqueueRequest(ask(LoraConfig(1), 100, true));
-  ASSERT_FALSE(executor.awaitResponses(running, kLong).empty());
+  Request old = ask(LoraConfig(1), 100, true);
+  gate.putBefore(old);
+  const auto running = executor.enqueueRequest(old);
+  gate.awaitReached();
   {
     // The client's own memory, which it gives back when enqueueRequest returns.
     const LoraConfig sent = tensorsOf(second, 1);
@@ -187,6 +217,7 @@ TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
                                     100));
     weights.setZero();
     config.setZero();
+    gate.open();
     EXPECT_EQ(finish(executor, id).back().getResult().outputTokenIds.at(0), new_answer);
   }
   Request all = ask(LoraConfig(1), 100);
@@ -197,7 +228,7 @@ TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
     const auto& tokens = response.getResult().outputTokenIds.at(0);
     streamed.insert(streamed.end(), tokens.begin(), tokens.end());
   }
-  EXPECT_TRUE(std::equal(streamed.rbegin(), streamed.rend(), old_answer.rbegin())) << "the running one keeps its own";
+  EXPECT_EQ(streamed, old_answer) << "the running one keeps its own";
 }
 
 TEST_F(ExecutorApiTest, PrefetchedAdaptersAreKnownFromTheStart) {
