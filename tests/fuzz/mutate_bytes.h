@@ -31,7 +31,7 @@ inline std::vector<uint8_t> mutateBytes(const std::vector<uint8_t>& original, st
       case 4:
         if (rng() % 8 == 0) bytes.resize(at);
         break;
-      case 5: {  // copy a short run elsewhere: doubles keys, shifts structure
+      default: {  // copy a short run elsewhere: doubles keys, shifts structure
         const size_t length = std::min<size_t>(1 + rng() % 16, bytes.size() - at);
         const std::vector<uint8_t> run(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                                        bytes.begin() + static_cast<std::ptrdiff_t>(at + length));
