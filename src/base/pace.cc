@@ -26,12 +26,13 @@ Pace::Pace(PaceClock clock) : clock_(std::move(clock)), slice_begin_(clock_.now(
 
 void Pace::look() {
   const Duration now = clock_.now(std::exchange(bytes_, 0));
-  longest_piece_ = std::max(longest_piece_, now - last_look_);
+  constexpr int kForgetful = 128;
+  const Duration longest_of_late = std::max(now - last_look_, expected_piece_ - expected_piece_ / kForgetful);
+  expected_piece_ = std::min<Duration>(longest_of_late, kSlice / 2);
   last_look_ = now;
   const Duration slice = now - slice_begin_;
   longest_slice_ = std::max(longest_slice_, slice);
-  // The next piece may take as long as the longest so far.
-  if (slice + longest_piece_ <= kSlice) return;
+  if (slice + expected_piece_ <= kSlice) return;
   if (clock_.others_need_it()) clock_.rest(std::min(slice, kSlice) * kRest);
   slice_begin_ = last_look_ = clock_.now(0);
 }

@@ -31,8 +31,21 @@ TEST(Pace, RestsBeforeASliceIsOver) {
   }
   EXPECT_LE(pace.longestSlice(), Pace::kSlice);
   EXPECT_GT(pace.longestSlice(), Pace::kSlice / 2);
-  EXPECT_NEAR(static_cast<double>(machine.rests.size()), 60 / 0.79, 8) << "a rest about every 0.8 ms of 60 ms";
+  EXPECT_NEAR(static_cast<double>(machine.rests.size()), 60 / 0.92, 8) << "a rest about every 0.9 ms of 60 ms";
   for (const auto rest : machine.rests) EXPECT_LE(rest, Pace::kSlice * Pace::kRest);
+}
+
+TEST(Pace, OneInterruptedPieceDoesNotShortenTheSlicesAfterIt) {
+  FakeMachine machine;
+  Pace pace(machine.clock());
+  machine.time += 5 * Pace::kSlice;
+  pace.worked(Pace::kPieceBytes);
+  const auto begun = machine.rests.size();
+  for (int i = 0; i < 2000; ++i) {
+    machine.time += microseconds(20);
+    pace.worked(Pace::kPieceBytes);
+  }
+  EXPECT_LE(machine.rests.size() - begun, 40 / 0.8) << "a rest about every millisecond of 40 ms";
 }
 
 TEST(Pace, SmallAmountsAddUpToAPiece) {
