@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "lora/peft_fields.h"
+#include "text/unicode.h"
 
 namespace chorus {
 namespace {
@@ -18,9 +19,8 @@ void checkInitialisation(const Json& json, std::string_view source) {
   const auto it = json.find("init_lora_weights");
   if (it == json.end() || !it->is_string()) return;
   const auto name = it->get<std::string>();
-  for (const std::string_view harmless : {"gaussian", "eva", "orthogonal", "mica"}) {
-    if (name == harmless) return;
-  }
+  const std::string lower = toLower(name);  // PEFT takes some in capitals too
+  if (lower == "gaussian" || lower == "mica" || name == "eva" || name == "orthogonal") return;
   for (const std::string_view changing : {"pissa", "olora", "corda", "lora_ga"}) {
     if (name.starts_with(changing)) {
       fail(ErrorCode::kUnsupported,

@@ -260,5 +260,62 @@ TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.weight'"));
 }
 
+TEST_F(PeftFamilyTest, WhatTrainingAloneNeedsIsNotRead) {
+  config_["velora_config"] = {{"num_groups", 1}, {"scale", 1.0}};
+  put(kQ + "lora_velora_embed", {4});
+  EXPECT_EQ(read().modules.size(), 1u);
+}
+
+TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
+  const std::string block = kBase + "model.layers.0.self_attn.";
+  config_["bias"] = "all";
+  config_["modules_to_save"] = {"layers.0.self_attn"};
+  config_["target_modules"] = {"down_proj"};
+  tensors_.clear();
+  put(kBase + "model.layers.1.mlp.down_proj.lora_A.weight", {2, 6});
+  put(kBase + "model.layers.1.mlp.down_proj.lora_B.weight", {4, 2});
+  for (const auto& [projection, rows] : {std::pair("q_proj", 4), std::pair("k_proj", 2), std::pair("v_proj", 2)}) {
+    put(block + projection + ".weight", {rows, 4});
+    put(block + projection + ".bias", {rows}, 5);
+    put(block + "modules_to_save.default." + projection + ".bias", {rows}, 50);
+    put(block + "original_module." + projection + ".bias", {rows}, 60);
+  }
+  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8, 5, 6, 5, 6));
+  tensors_.erase(block + "k_proj.bias");
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
+}
+
+TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
+  config_["target_modules"] = {"q_proj", "model.embed_tokens"};
+  config_["use_dora"] = true;
+  put(kQ + "lora_magnitude_vector", {4});
+  put(kEmbedding + "lora_embedding_A", {2, 8});
+  put(kEmbedding + "lora_embedding_B", {4, 2});
+  put(kEmbedding + "lora_magnitude_vector", {4}, 3);
+  put(kEmbedding + "lora_magnitude_vector.weight", {4}, 3);
+  EXPECT_THAT(moduleOf(read(), kTokenEmbedding).magnitude, ElementsAre(3, 4, 5, 6));
+  put(kEmbedding + "lora_magnitude_vector.weight", {4}, 4);
+  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as"));
+}
+
+// PEFT gives the head the embedding's matrices, whatever rank the head's own name would have.
+TEST_F(PeftFamilyTest, ATiedHeadHasTheRankOfTheEmbeddingAndTheScaleOfItsName) {
+  model_.config.tie_word_embeddings = true;
+  config_["ensure_weight_tying"] = true;
+  config_["target_modules"] = {"q_proj", "embed_tokens"};
+  config_["rank_pattern"] = {{"embed_tokens", 3}, {"lm_head", 8}};
+  put(kEmbedding + "lora_embedding_A", {3, 8});
+  put(kEmbedding + "lora_embedding_B", {4, 3});
+  put(kHead + "lora_A.weight", {3, 4});
+  put(kHead + "lora_B.weight", {8, 3});
+  const Adapter adapter = read();
+  EXPECT_EQ(moduleOf(adapter, kTokenEmbedding).rank, 3);
+  EXPECT_EQ(moduleOf(adapter, kOutputHead).rank, 3);
+  EXPECT_FLOAT_EQ(moduleOf(adapter, kOutputHead).scale, 0.5f);
+  config_["ensure_weight_tying"] = false;
+  config_["target_modules"] = {"q_proj", "embed_tokens", "lm_head"};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.lora_"), HasSubstr("the adapter is of another model or rank")));
+}
+
 }  // namespace
 }  // namespace chorus

@@ -94,8 +94,8 @@ TEST(PeftFieldsTest, EveryOtherValueIsActedOnInertOrRefusedByName) {
 
 TEST(PeftFieldsTest, InitialisationsThatChangeTheBaseAreRefused) {
   Json config = defaults();
-  for (const Json& harmless :
-       {Json(true), Json(false), Json("gaussian"), Json("eva"), Json("orthogonal"), Json("mica")}) {
+  for (const Json& harmless : {Json(true), Json(false), Json("gaussian"), Json("eva"), Json("orthogonal"), Json("mica"),
+                               Json("Gaussian"), Json("MiCA")}) {
     config["init_lora_weights"] = harmless;
     EXPECT_EQ(refusalOf(config), "") << harmless;
   }

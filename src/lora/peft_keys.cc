@@ -24,6 +24,8 @@ std::optional<PeftPart> splitLora(std::string_view& name) {
   if (removeSuffix(name, ".lora_embedding_B")) return PeftPart::kEmbeddingB;
   if (removeSuffix(name, ".token_adapter.trainable_tokens_delta")) return PeftPart::kTokens;
   if (removeSuffix(name, ".token_adapter.trainable_tokens_original")) return PeftPart::kCopy;
+  // What VeLoRA's backward pass projects on.
+  if (removeSuffix(name, ".lora_velora_embed")) return PeftPart::kCopy;
   return std::nullopt;
 }
 }  // namespace
@@ -46,7 +48,11 @@ std::optional<PeftKey> parsePeftKey(std::string_view name) {
       return std::nullopt;
     }
     removeSuffix(module, ".default");
-    if (removeSuffix(module, ".modules_to_save") || removeSuffix(module, ".original_module")) {
+    const auto lies_in = [&](std::string_view wrapper) { return module.find(wrapper) != std::string_view::npos; };
+    if (lies_in(".modules_to_save.") || lies_in(".original_module.")) {
+      // With `bias: all` PEFT saves the biases of a saved block a second time, under its wrapper's names.
+      key.part = PeftPart::kCopy;
+    } else if (removeSuffix(module, ".modules_to_save") || removeSuffix(module, ".original_module")) {
       key.part = PeftPart::kCopy;
     } else if (removeSuffix(module, ".base_layer")) {
       key.wrapped = true;

@@ -17,7 +17,7 @@ enum class PeftPart {
   kEmbeddingB,  // [hidden, rank]
   kTokens,      // trainable_tokens_delta
   kBase,        // a tensor of the base model, saved along
-  kCopy,        // of a tensor that the file has under its own name too; PEFT does not read it
+  kCopy,        // no part of an answer: of training, or of a tensor that the file has under its own name too
 };
 
 struct PeftKey {

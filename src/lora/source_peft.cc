@@ -1,5 +1,6 @@
 #include "lora/source_peft.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -111,8 +112,16 @@ class PeftReader {
         modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
             .first->second;
     std::string& slot = slotOf(tensors, key.part);
-    if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+    // An embedding that PEFT saves whole, though it is adapted, has its magnitude twice.
+    if (!slot.empty() && !sameValues(slot, name)) {
+      refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+    }
     slot = name;
+  }
+
+  bool sameValues(const std::string& one, const std::string& other) const {
+    const TensorView &a = *weights_.find(one), &b = *weights_.find(other);
+    return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
   }
 
   static std::string& slotOf(ModuleTensors& tensors, PeftPart part) {
@@ -175,7 +184,8 @@ class PeftReader {
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
     const std::string pattern_name = tensors.by_parameter ? tensors.key.module + ".weight" : tensors.key.module;
-    const int64_t rank = config_.rankOf(pattern_name);
+    // A head that is given the embedding's matrices has their rank; its scale is by its own name all the same.
+    const int64_t rank = config_.rankOf(isTiedHead(tensors.key.module) ? names_.embedding : pattern_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
       refuse(tensors.a,
              fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank, target_.max_rank));
