@@ -60,6 +60,7 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
   auto prepared = std::make_shared<PreparedAdapter>();
   prepared->content_hash = adapter.content_hash;
   prepared->elements = adapterElements(adapter);
+  prepared->adapts_parameters = adapter.adapts_parameters;
   // A stage at a time, so that no more of the adapter is in memory twice.
   for (int32_t begin = 0; begin < size(); begin += config.mapping.tp_size) {
     std::vector<Adapter> parts;

@@ -291,6 +291,7 @@ Adapter readTensors(std::string_view config_text, std::string_view config_source
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name));
   builder.keep(weights.keepAlive());
+  builder.adapter().adapts_parameters = config.modules.targetsParameters();
   PeftReader(config, weights, config_source, target).read(builder);
   return builder.finish(std::move(content_hash));
 }

@@ -133,6 +133,7 @@ struct PreparedAdapter {
   std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
   size_t bytes = 0;                                        // over all of them
   int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
+  bool adapts_parameters = false;                          // as Adapter has it
   std::string content_hash;
 
   // As AdapterParts has them; 0: the model's.

@@ -73,6 +73,8 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
 }  // namespace
 
 std::string compositionRefusal(const PreparedAdapter& adapter) {
+  // They could be added up; PEFT, whose answer a composition's is, refuses them.
+  if (adapter.adapts_parameters) return "adapts parameters by name (target_parameters)";
   for (const auto& rank : adapter.ranks) {
     if (const char* foreign = foreignTo(*rank); *foreign != '\0') return foreign;
   }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "chorus/executor.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
@@ -204,6 +206,28 @@ TEST_P(CompositionEngineTest, DoraMembersAreRefusedInOneLine) {
     EXPECT_EQ(response.getErrorMsg(), "LoRA task 4 uses DoRA: it cannot be composed with others");
   }
   EXPECT_EQ(executor_->getAdapterCacheStats().host.pinnedAdapters, 0);
+}
+
+TEST_P(CompositionEngineTest, MembersThatAdaptParametersAreRefusedInOneLine) {
+  namespace fs = std::filesystem;
+  const fs::path adapter = directory_ / ("parameters" + std::to_string(GetParam()));
+  fs::copy(kModel / "adapters" / "qv_r3_f32", adapter);
+  const fs::path config_path = adapter / "adapter_config.json";
+  Json config = readJsonFile(config_path);
+  config["target_modules"] = Json::array();
+  config["target_parameters"] = {"q_proj.weight", "v_proj.weight"};
+  fs::permissions(config_path, fs::perms::owner_write, fs::perm_options::add);
+  writeFileAtomically(config_path, config.dump());
+  executor_->registerAdapter(50, adapter);
+  EXPECT_EQ(logits(with(LoraConfig(50))), logits(with(LoraConfig(termsOf({{"qv_r3_f32", 1.0f}})[0].taskId))));
+  for (const float weight : {1.0f, 0.5f}) {
+    Request r = request(0);
+    r.setLoraComposition({{50, weight}, {termsOf({{"all_r8_bf16", 1.0f}})[0].taskId, 1.0f}});
+    const Response response = await(executor_->enqueueRequest(r));
+    ASSERT_TRUE(response.hasError());
+    EXPECT_EQ(response.getErrorMsg(),
+              "LoRA task 50 adapts parameters by name (target_parameters): it cannot be composed with others");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CompositionEngineTest, ::testing::Values(1, 2),
