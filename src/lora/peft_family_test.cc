@@ -1,26 +1,14 @@
 // What PEFT adapters hold beside low-rank parts of linear layers: read as such, or refused in one line.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <cmath>
-#include <filesystem>
 #include <limits>
-#include <map>
-#include <numeric>
 
-#include "base/error_of.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "formats/safetensors.h"
+#include "lora/peft_directory.h"
 #include "lora/shard.h"
-#include "lora/source_peft.h"
-#include "lora/test_model.h"
 
 namespace chorus {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -31,39 +19,14 @@ const std::string kQ = kBase + "model.layers.0.self_attn.q_proj.";
 const std::string kEmbedding = kBase + "model.embed_tokens.";
 const std::string kHead = kBase + "lm_head.";
 
-class PeftFamilyTest : public testing::Test {
+class PeftFamilyTest : public PeftDirectoryTest {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "family.XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    dir_ = name;
+  PeftFamilyTest() {
     config_ = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 4}, {"target_modules", {"q_proj"}}};
     put(kQ + "lora_A.weight", {2, 4});
     put(kQ + "lora_B.weight", {4, 2});
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
-  // Values that count up from `first`.
-  void put(const std::string& name, const std::vector<int64_t>& shape, float first = 1) {
-    std::vector<float> values(
-        static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
-    std::iota(values.begin(), values.end(), first);
-    tensors_[name] = {shape, values};
-  }
-  Adapter read() {
-    writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
-    std::vector<SafetensorsWriter::Declaration> declarations;
-    for (const auto& [name, tensor] : tensors_) declarations.push_back({name, DType::kFloat32, tensor.first});
-    SafetensorsWriter writer(dir_ / "adapter_model.safetensors", declarations);
-    for (const auto& [name, tensor] : tensors_) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
-    writer.finish();
-    return readPeftAdapter(dir_, "a", {model_.config, model_.table});
-  }
-  std::string refusal() {
-    const std::string line = errorOf([&] { read(); });
-    EXPECT_EQ(line.find('\n'), std::string::npos);
-    return line;
-  }
   const AdapterModule& moduleOf(const Adapter& adapter, int32_t id) {
     for (const AdapterModule& module : adapter.modules) {
       if (module.module_id == id) return module;
@@ -81,11 +44,6 @@ class PeftFamilyTest : public testing::Test {
     }
     return values;
   }
-
-  fs::path dir_;
-  TestModel model_;
-  Json config_;
-  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
 };
 
 TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
