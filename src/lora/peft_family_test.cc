@@ -208,6 +208,52 @@ TEST_F(PeftFamilyTest, ATiedEmbeddingIsTheOutputHeadTooUnlessItWasSavedAsAModule
   EXPECT_EQ(read().weights.size(), 2u);
 }
 
+TEST_F(PeftFamilyTest, ATiedOutputHeadHasTheEmbeddingsAdapterWhereThatIsAskedFor) {
+  model_.config.tie_word_embeddings = true;
+  config_["target_modules"] = {"q_proj", "embed_tokens"};
+  put(kEmbedding + "lora_embedding_A", {2, 8});
+  put(kEmbedding + "lora_embedding_B", {4, 2});
+  put(kHead + "lora_A.weight", {2, 4});
+  put(kHead + "lora_B.weight", {8, 2});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.lora_A.weight"), HasSubstr("is not among the modules")));
+  config_["ensure_weight_tying"] = true;
+  EXPECT_EQ(moduleOf(read(), kOutputHead).out, 8);
+}
+
+TEST_F(PeftFamilyTest, OneOfTheRanksThatAddUpALinearHasItsBias) {
+  const std::string down = kBase + "model.layers.0.mlp.down_proj.";
+  config_["target_modules"] = {"q_proj", "down_proj"};
+  config_["lora_bias"] = true;
+  put(kQ + "lora_B.bias", {4}, 7);
+  put(down + "lora_A.weight", {2, 6});
+  put(down + "lora_B.weight", {4, 2});
+  put(down + "lora_B.bias", {4}, 20);
+  model_.config.mapping.tp_size = 2;
+  const Adapter whole = read();
+  const Adapter first = shardAdapter(whole, model_.config, model_.table, 0);
+  const Adapter second = shardAdapter(whole, model_.config, model_.table, 1);
+  EXPECT_THAT(moduleOf(first, kAttnQ).bias, ElementsAre(7, 8));
+  EXPECT_THAT(moduleOf(second, kAttnQ).bias, ElementsAre(9, 10));
+  EXPECT_THAT(moduleOf(first, kMlp4HToH).bias, ElementsAre(20, 21, 22, 23));
+  EXPECT_TRUE(moduleOf(second, kMlp4HToH).bias.empty());
+}
+
+// A rank's rows of the head are its share of the model's tokens and then all that were added.
+TEST_F(PeftFamilyTest, TrainedTokensOfTheHeadAreWhereARankHasTheirRows) {
+  put(kEmbedding + "weight", {10, 4});
+  put(kHead + "weight", {10, 4});
+  config_["trainable_token_indices"] = {{"lm_head", {1, 5, 8, 9}}};
+  put(kHead + "token_adapter.trainable_tokens_delta", {4, 4}, 0);
+  model_.config.mapping.tp_size = 2;
+  const Adapter whole = read();
+  const AdapterTokens first = shardAdapter(whole, model_.config, model_.table, 0).head_tokens;
+  EXPECT_THAT(first.tokens, ElementsAre(1, 4, 5));
+  EXPECT_THAT(first.rows, ElementsAre(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15));
+  const AdapterTokens second = shardAdapter(whole, model_.config, model_.table, 1).head_tokens;
+  EXPECT_THAT(second.tokens, ElementsAre(1, 4, 5));
+  EXPECT_THAT(second.rows, ElementsAre(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
 TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {
   config_["modules_to_save"] = {"lm_head"};
   put(kHead + "weight", {8, 4}, 5);

@@ -35,6 +35,17 @@ class PeftTest : public PeftDirectoryTest {
   void put(const std::string& name, const std::vector<int64_t>& shape) {
     PeftDirectoryTest::put(name, shape, static_cast<float>(tensors_.size()));
   }
+  // Rows of the fused tensor: two query rows, a key, a value; twice. The adapter is on it alone.
+  void fuseAttention() {
+    auto& targets = model_.table[0].lora_targets;
+    targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
+    targets.push_back({kAttnK, "self_attn.wqkv", 4, 2, {.total = 8, .begin = 2, .block = 1, .stride = 4}});
+    targets.push_back({kAttnV, "self_attn.wqkv", 6, 2, {.total = 8, .begin = 3, .block = 1, .stride = 4}});
+    tensors_.clear();
+    config_["target_modules"] = {"wqkv"};
+    put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
+    put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});  // row r holds 1 + 2 r, 2 + 2 r
+  }
   std::string refusalOf(const std::string& field, const Json& value) {
     const Json old = config_;
     config_[field] = value;
@@ -160,16 +171,8 @@ TEST(AllFinite, RefusesDoublesThatNoFloatHolds) {
 }
 
 TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
-  // Rows of the fused tensor: two query rows, a key, a value; twice.
-  auto& targets = model_.table[0].lora_targets;
-  targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
-  targets.push_back({kAttnK, "self_attn.wqkv", 4, 2, {.total = 8, .begin = 2, .block = 1, .stride = 4}});
-  targets.push_back({kAttnV, "self_attn.wqkv", 6, 2, {.total = 8, .begin = 3, .block = 1, .stride = 4}});
-  tensors_.clear();
-  config_["target_modules"] = {"wqkv"};
+  fuseAttention();
   config_["use_dora"] = true;
-  put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
-  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});       // row r holds 1 + 2 r, 2 + 2 r
   put(kLayer1 + "self_attn.wqkv.lora_magnitude_vector", {8});  // row r holds 2 + r
   const Adapter adapter = read();
   ASSERT_EQ(adapter.modules.size(), 3u);
@@ -193,6 +196,24 @@ TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
   put(kLayer1 + "self_attn.q_proj.lora_B.weight", {4, 2});
   put(kLayer1 + "self_attn.q_proj.lora_magnitude_vector", {4});
   EXPECT_THAT(refusal(), HasSubstr("adapts weights that another module of the adapter adapts too"));
+}
+
+TEST_F(PeftTest, TheBiasOfAModuleOnAFusedLinearFollowsItsRows) {
+  fuseAttention();
+  config_["lora_bias"] = true;
+  put(kLayer1 + "self_attn.wqkv.lora_B.bias", {8});  // row r holds 2 + r
+  const Adapter adapter = read();
+  ASSERT_EQ(adapter.modules.size(), 3u);
+  EXPECT_THAT(adapter.modules[0].bias, ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(adapter.modules[1].bias, ElementsAre(4, 8));
+  EXPECT_THAT(adapter.modules[2].bias, ElementsAre(5, 9));
+}
+
+TEST_F(PeftTest, AModuleThatIsNamedWholeIsAdaptedInWhateverLayer) {
+  config_["layers_to_transform"] = {1};
+  EXPECT_THAT(refusal(), HasSubstr("q_proj.lora_A.weight' is not among the modules"));
+  config_["target_modules"] = {"model.layers.0.self_attn.q_proj", "down_proj"};
+  EXPECT_EQ(refusal(), "");
 }
 
 TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
