@@ -138,6 +138,60 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
   }
 }
 
+// An embedding or an output head that was saved along and is the base's takes no memory; one that differs in its last
+// value is kept and answers.
+TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
+  RankGroup ranks = makeGroup(1, 1, 1);
+  const Engine& engine = ranks.session(0).engine();
+  const PackedWeight packed = engine.linear("lm_head", 45, 24);
+  std::vector<float> head(45 * 24), table(45 * 24);
+  for (int64_t row = 0; row < 45; ++row) unpackRow(packed, row, head.data() + row * 24);
+  convertElements(engine.table("transformer.vocab_embedding", 45, 24).data, DType::kBFloat16, table.data(),
+                  DType::kFloat32, table.size());
+  const auto with = [](WeightRole role, const char* row, const std::vector<float>& values) {
+    Adapter adapter{.name = "saved", .content_hash = "hash"};
+    adapter.weights.push_back({.role = role, .row = row, .rows = 45, .cols = 24});
+    adapter.weights[0].data = reinterpret_cast<const std::byte*>(values.data());
+    return adapter;
+  };
+  const auto base = step(ranks, nullptr);
+  for (auto& [role, row, values] : {std::tuple(WeightRole::kLmHead, "lm_head.weight", &head),
+                                    std::tuple(WeightRole::kEmbedding, "transformer.vocab_embedding.weight", &table)}) {
+    SCOPED_TRACE(row);
+    const Adapter copy = with(role, row, *values);
+    EXPECT_EQ(ranks.preparedBytes(copy), 0);
+    const auto nothing = ranks.prepareAdapter(copy);
+    EXPECT_EQ(nothing->bytes, 0u);
+    EXPECT_EQ(step(ranks, nothing.get()), base);
+    // Token 36 is the last of the step's.
+    (*values)[role == WeightRole::kLmHead ? 45 * 24 - 1 : 36 * 24 + 23] += 1;
+    const Adapter changed = with(role, row, *values);
+    EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
+    EXPECT_NE(step(ranks, ranks.prepareAdapter(changed).get()), base);
+  }
+}
+
+// As the base's rows are.
+TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
+  RankGroup ranks = makeGroup(1, 1, 1);
+  const auto base = step(ranks, nullptr);
+  for (auto tokens : {&Adapter::embedding_tokens, &Adapter::head_tokens}) {
+    Adapter exact{.name = "tokens", .content_hash = "hash"};
+    exact.*tokens = {.tokens = {8, 30, 31}, .rows = std::vector<float>(3 * 24)};
+    for (size_t i = 0; i < 72; ++i) (exact.*tokens).rows[i] = 1.0f / static_cast<float>(i + 3);
+    Adapter rounded = exact;
+    for (float& value : (rounded.*tokens).rows) {
+      bf16 bits;
+      convertElements(&value, DType::kFloat32, &bits, DType::kBFloat16, 1);
+      convertElements(&bits, DType::kBFloat16, &value, DType::kFloat32, 1);
+    }
+    EXPECT_NE((rounded.*tokens).rows, (exact.*tokens).rows);
+    const auto answer = step(ranks, ranks.prepareAdapter(exact).get());
+    EXPECT_EQ(answer, step(ranks, ranks.prepareAdapter(rounded).get()));
+    EXPECT_NE(answer, base);
+  }
+}
+
 // The MLP takes the rows of a wide step in slices; a row's bits are those of a step of its own sequence.
 TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   constexpr int32_t kSequences = 80, kRows = 32;
