@@ -65,6 +65,9 @@ void AdapterLoader::work() {
     } catch (const std::exception& error) {
       result.error = error.what();
       result.error_code = errorCodeOf(error);
+    } catch (...) {  // of a client's function that is told the content
+      result.error = "what it threw is not a std::exception";
+      result.error_code = ErrorCode::kInternal;
     }
     if (wait && ++task.tries < kTries) {
       lock.lock();
