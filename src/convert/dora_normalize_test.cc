@@ -139,6 +139,22 @@ TEST_F(DoraNormalizeTest, FindsTheWeightWithAnotherPrefixAndTakesDorasOwnFiles) 
   EXPECT_EQ(config.at("use_dora"), true);
 }
 
+TEST_F(DoraNormalizeTest, TheBaseOfFanInFanOutStandsTransposed) {
+  writeFiles("model.layers.0.self_attn.q_proj.weight");
+  setConfig({{"fan_in_fan_out", true}});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("shape [70, 37]"), HasSubstr("[37, 70]")));
+  std::vector<float> transposed(weight_.size());
+  for (int64_t o = 0; o < kOut; ++o) {
+    for (int64_t i = 0; i < kIn; ++i) {
+      transposed[static_cast<size_t>(i * kOut + o)] = weight_[static_cast<size_t>(o * kIn + i)];
+    }
+  }
+  write(dir_ / "base/model.safetensors",
+        {{"model.layers.0.self_attn.q_proj.weight", {kIn, kOut}, transposed, DType::kBFloat16}});
+  normalise();
+  expectMagnitudes(5.0 / kRank);
+}
+
 TEST_F(DoraNormalizeTest, StrippedItIsAPlainLora) {
   writeFiles("model.layers.0.self_attn.q_proj.weight");
   normalise(true);

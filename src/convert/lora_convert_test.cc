@@ -231,6 +231,18 @@ TEST_F(LoraConvertTest, ExpertsMustBeAllThereAndAlike) {
   EXPECT_THAT(refusal(), HasSubstr("one expert of several"));
 }
 
+TEST_F(LoraConvertTest, EachExpertsBHasItsOwnScale) {
+  setConfig({{"alpha_pattern", {{"experts.1.w1", 10}}}});
+  tensors_.clear();
+  for (const int number : {0, 1}) {
+    const std::string key = fmt::format("base_model.model.model.layers.3.block_sparse_moe.experts.{}.w1.", number);
+    tensors_[key + "lora_A.weight"] = {{2, 1}, {1, 2}};
+    tensors_[key + "lora_B.weight"] = {{1, 2}, {3, 4}};
+  }
+  convert();
+  EXPECT_THAT(read<float>(kLoraWeightsFile), ElementsAre(1, 2, 1, 2, 6, 8, 15, 20));
+}
+
 TEST(LoraPlacesTest, NamesOfTheFamilies) {
   const std::pair<const char*, std::pair<int, int>> expected[] = {
       {"model.layers.0.mlp.gate_proj", {5, 0}},

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "lora/adapter_builder.h"
+#include "lora/peft_keys.h"
 #include "lora/source_peft.h"
 
 namespace chorus {
@@ -46,21 +47,26 @@ OrderedJson readConfig(const fs::path& path) {
   return json;
 }
 
-bool removeSuffix(std::string_view& text, std::string_view suffix) {
-  if (!text.ends_with(suffix)) return false;
-  text.remove_suffix(suffix.size());
-  return true;
+std::optional<PeftKey> keyOf(std::string name) {
+  // DoRA's own code names its magnitudes so.
+  constexpr std::string_view kMagnitude = ".weight_m_wdecomp";
+  if (const size_t at = name.rfind(kMagnitude); at != std::string::npos) {
+    name.replace(at, kMagnitude.size(), ".lora_magnitude_vector");
+  }
+  return parsePeftKey(name);
 }
 
-std::string PeftModule::* partOf(std::string_view& key) {
-  removeSuffix(key, ".weight");
-  removeSuffix(key, ".default");
-  if (removeSuffix(key, ".lora_A")) return &PeftModule::key_a;
-  if (removeSuffix(key, ".lora_B")) return &PeftModule::key_b;
-  if (removeSuffix(key, ".lora_magnitude_vector") || removeSuffix(key, ".weight_m_wdecomp")) {
-    return &PeftModule::key_magnitude;
+std::string PeftModule::* slotOf(PeftPart part) {
+  switch (part) {
+    case PeftPart::kA:
+      return &PeftModule::key_a;
+    case PeftPart::kB:
+      return &PeftModule::key_b;
+    case PeftPart::kMagnitude:
+      return &PeftModule::key_magnitude;
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 class ModuleReader {
@@ -83,21 +89,19 @@ class ModuleReader {
   }
 
   void collect(const std::string& name) {
-    std::string_view key = name;
-    std::string PeftModule::* const part = partOf(key);
+    const std::optional<PeftKey> key = keyOf(name);
+    std::string PeftModule::* const part = key ? slotOf(key->part) : nullptr;
     if (part == nullptr) {
       fail(ErrorCode::kUnsupported,
            "{}: tensor '{}' is no lora_A, lora_B or lora_magnitude_vector of a linear; nothing else can be converted",
            weights_.source(), name);
     }
-    constexpr std::string_view kPrefix = "base_model.model.";
-    if (key.starts_with(kPrefix)) key.remove_prefix(kPrefix.size());
-    if (!config_.modules.includes(key)) {
+    if (!config_.modules.includes(key->module)) {
       refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
     }
-    const auto [slot, is_new] = index_.emplace(key, modules_.size());
-    if (is_new) modules_.push_back({.name = std::string(key)});
+    const auto [slot, is_new] = index_.emplace(key->module, modules_.size());
+    if (is_new) modules_.push_back({.name = key->module});
     std::string& held = modules_[slot->second].*part;
     if (!held.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", held));
     held = name;
@@ -157,7 +161,7 @@ class ModuleReader {
   std::string_view config_source_;
   const TensorFile& weights_;
   std::vector<PeftModule> modules_;
-  std::map<std::string, size_t, std::less<>> index_;
+  std::map<std::string, size_t> index_;
 };
 }  // namespace
 

@@ -1,18 +1,11 @@
 // An adapter that has a weight of its own for everything a model has is that model: its rows get the other model's bits
 // in a batch with rows of the base, also where the other model's vocabulary is larger.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
-#include <random>
 
-#include "checkpoint/writer.h"
-#include "engine/build.h"
 #include "engine/engine_layout.h"
-#include "engine/rank_group.h"
+#include "engine/random_engine.h"
 
 namespace chorus {
 namespace {
@@ -26,63 +19,21 @@ struct Layout {
 };
 
 ModelConfig configOf(const Layout& layout, int64_t vocab) {
-  ModelConfig config;
-  config.architecture = "LlamaForCausalLM";
-  config.dtype = DType::kBFloat16;
-  config.vocab_size = vocab;
-  config.hidden_size = 24;
-  config.num_hidden_layers = 3;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_size = 6;
-  config.intermediate_size = 40;
-  config.max_position_embeddings = 64;
-  config.hidden_act = "silu";
-  config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
-  config.mapping = {.tp_size = layout.tp_size, .pp_size = layout.pp_size};
+  ModelConfig config = randomModel({.tp_size = layout.tp_size, .pp_size = layout.pp_size}, vocab);
   config.use_parallel_embedding = layout.embedding >= 0;
   config.embedding_sharding_dim = std::max(0, layout.embedding);
   config.finalize("test");
   return config;
 }
 
-class AdapterAsModelTest : public ::testing::TestWithParam<Layout> {
+class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamInterface<Layout> {
  protected:
-  AdapterAsModelTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "chorus_as_model_XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    dir_ = name;
-  }
-  ~AdapterAsModelTest() override { std::filesystem::remove_all(dir_); }
-
   RankGroup makeGroup(int64_t vocab, uint64_t seed, const std::string& backend) {
-    const ModelConfig config = configOf(GetParam(), vocab);
-    const std::filesystem::path dir = dir_ / std::to_string(seed);
-    const WeightTable table = findArchitecture(config.architecture).weightTable(config);
-    CheckpointWriter writer(dir / "checkpoint", config, table);
-    for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
-      for (const RankTensor& tensor : writer.tensors(rank)) {
-        // What ranks do not share out is the same on all.
-        const bool whole = tensor.shape.size() == 1 ||
-                           (tensor.name == "transformer.vocab_embedding.weight" && !config.use_parallel_embedding);
-        std::mt19937_64 rng(seed + std::hash<std::string>()(tensor.name) + (whole ? 0 : static_cast<uint64_t>(rank)));
-        std::vector<float> values(static_cast<size_t>(
-            std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>())));
-        for (float& value : values) value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
-        std::vector<std::byte> bytes(values.size() * dtypeSize(tensor.dtype));
-        convertElements(values.data(), DType::kFloat32, bytes.data(), tensor.dtype, values.size());
-        writer.write(rank, tensor.name, 0, bytes);
-      }
-    }
-    writer.publish();
-    BuildConfig build;
-    build.lora_plugin = true;
+    BuildConfig build = smallBuild();
     build.max_batch_size = 3;  // fewer than the logits that a step asks for
     build.max_num_tokens = 128;
-    build.max_seq_len = 64;
-    build.tokens_per_block = 4;
-    buildEngine(dir / "checkpoint", dir / "engine", build, 1);
-    return RankGroup(RankGroup::loadEngines(dir / "engine"), {.name = backend, .threads = 2}, {.kv_blocks = 32});
+    return RankGroup(RankGroup::loadEngines(makeEngine(configOf(GetParam(), vocab), build, seed)),
+                     {.name = backend, .threads = 2}, {.kv_blocks = 32});
   }
 
   // Memory of one rank's backend.
@@ -211,8 +162,6 @@ class AdapterAsModelTest : public ::testing::TestWithParam<Layout> {
     }
     return rows;
   }
-
-  std::filesystem::path dir_;
 };
 
 TEST_P(AdapterAsModelTest, ItsRowsAreTheOtherModelsInAnyBatch) {

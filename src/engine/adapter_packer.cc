@@ -7,25 +7,13 @@
 #include "base/error.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/shard.h"
+#include "engine/adapter_values.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
 #include "lora/shard.h"
 
 namespace chorus {
 namespace {
-
-// Values in another type, row-major, in host memory.
-std::vector<std::byte> convertValues(const std::byte* data, DType from, DType to, int64_t count) {
-  std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
-  convertElements(data, from, out.data(), to, static_cast<size_t>(count));
-  return out;
-}
-
-std::vector<float> roundedValues(const std::byte* data, DType from, DType to, int64_t count) {
-  std::vector<float> out(static_cast<size_t>(count));
-  convertElements(convertValues(data, from, to, count).data(), to, out.data(), DType::kFloat32, out.size());
-  return out;
-}
 
 const std::byte* bytesOf(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
 
@@ -148,7 +136,7 @@ class AdapterPacker::Writer {
       if (from == dtype_) {
         packRows(values, dtype_, out, in, 0, host);
       } else {
-        packRows(convertValues(values, from, dtype_, out * in).data(), dtype_, out, in, 0, host);
+        packRows(convertedValues(values, from, dtype_, out * in).data(), dtype_, out, in, 0, host);
       }
     });
     return PackedWeight{data, dtype_, out, in};
@@ -231,10 +219,11 @@ class AdapterPacker::Writer {
     const PackedWeight& base = linearOf(base_->layers[static_cast<size_t>(layer)], linear);
     for (int64_t row = 0; row < out; ++row) unpackRow(base, row, rows.data() + row * in);
     for (const auto& [begin, weight] : weights) {
-      const std::vector<float> own = roundedValues(weight->data, weight->dtype, dtype_, weight->rows * weight->cols);
+      std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
+      roundValues(weight->data, weight->dtype, dtype_, own);
       std::copy(own.begin(), own.end(), rows.begin() + begin * in);
     }
-    return convertValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
+    return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
   }
 
   // The base's bias is added later, by the linear's consumer.
@@ -318,8 +307,9 @@ class AdapterPacker::Writer {
       embedding.replaced_tokens = reinterpret_cast<const int32_t*>(take(embedding.replaced * 4, [&](std::byte* host) {
         std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
       }));
-      embedding.replaced_rows =
-          copyFloats(roundedValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, std::ssize(tokens.rows)));
+      std::vector<float> rows(tokens.rows.size());
+      roundValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, rows);
+      embedding.replaced_rows = copyFloats(rows);
     }
     for (const AdapterModule& module : part_.modules) {
       if (module.module_id == kTokenEmbedding) embedding.parts.push_back(embeddingPart(module));
@@ -333,7 +323,7 @@ class AdapterPacker::Writer {
     const auto rank = static_cast<size_t>(module.rank);
     const auto tokens = static_cast<size_t>(module.in);
     const std::byte* table = take(static_cast<int64_t>(rank * tokens * size), [&](std::byte* host) {
-      const std::vector<std::byte> a = convertValues(module.a, module.dtype, dtype_, module.rank * module.in);
+      const std::vector<std::byte> a = convertedValues(module.a, module.dtype, dtype_, module.rank * module.in);
       for (size_t r = 0; r < rank; ++r) {
         for (size_t t = 0; t < tokens; ++t)
           std::memcpy(host + (t * rank + r) * size, &a[(r * tokens + t) * size], size);

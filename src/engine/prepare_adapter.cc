@@ -6,19 +6,13 @@
 #include "base/aligned_buffer.h"
 #include "base/pace.h"
 #include "engine/adapter_packer.h"
+#include "engine/adapter_values.h"
 #include "engine/session.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
 namespace {
-
-// Values rounded to `to`, as floats.
-void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out) {
-  std::vector<std::byte> rounded(out.size() * dtypeSize(to));
-  convertElements(data, from, rounded.data(), to, out.size());
-  convertElements(rounded.data(), to, out.data(), DType::kFloat32, out.size());
-}
 
 const AdapterWeight* weightOf(const Adapter& part, WeightRole role) {
   const auto found = std::find_if(part.weights.begin(), part.weights.end(),

@@ -1,17 +1,10 @@
 #include "engine/rank_group.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <atomic>
 #include <cmath>
-#include <numeric>
-#include <random>
+#include <thread>
 
-#include "base/error.h"
-#include "checkpoint/writer.h"
-#include "engine/build.h"
+#include "engine/random_engine.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
 
@@ -19,64 +12,16 @@ namespace chorus {
 namespace {
 
 // An engine of random weights, cut over ranks; and a random adapter for it.
-class RankGroupTest : public ::testing::Test {
+class RankGroupTest : public RandomEngineTest {
  protected:
-  RankGroupTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "chorus_ranks_XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    dir_ = name;
-  }
-  ~RankGroupTest() override { std::filesystem::remove_all(dir_); }
-
-  static ModelConfig config(int32_t tp_size, int32_t pp_size) {
-    ModelConfig config;
-    config.architecture = "LlamaForCausalLM";
-    config.dtype = DType::kBFloat16;
-    config.vocab_size = 45;
-    config.hidden_size = 24;
-    config.num_hidden_layers = 3;
-    config.num_attention_heads = 4;
-    config.num_key_value_heads = 2;
-    config.head_size = 6;
-    config.intermediate_size = 40;
-    config.max_position_embeddings = 64;
-    config.hidden_act = "silu";
-    config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
-    config.mapping = {.tp_size = tp_size, .pp_size = pp_size};
-    config.finalize("test");
-    return config;
-  }
-
-  static std::vector<std::byte> randomValues(int64_t count, DType dtype, std::mt19937_64& rng) {
-    std::vector<float> values(static_cast<size_t>(count));
-    for (float& value : values) value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
-    std::vector<std::byte> bytes(values.size() * dtypeSize(dtype));
-    convertElements(values.data(), DType::kFloat32, bytes.data(), dtype, values.size());
-    return bytes;
-  }
-
   RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads, int32_t sequences = 8) {
-    const ModelConfig model = config(tp_size, pp_size);
-    const WeightTable table = findArchitecture(model.architecture).weightTable(model);
-    CheckpointWriter writer(dir_ / "checkpoint", model, table);
-    std::mt19937_64 rng(4711);
-    for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-      for (const RankTensor& tensor : writer.tensors(rank)) {
-        int64_t count = 1;
-        for (const int64_t extent : tensor.shape) count *= extent;
-        writer.write(rank, tensor.name, 0, randomValues(count, tensor.dtype, rng));
-      }
-    }
-    writer.publish();
-    BuildConfig build;
-    build.lora_plugin = true;
+    BuildConfig build = smallBuild();
     build.dora_plugin = true;
     build.max_batch_size = sequences;
     build.max_num_tokens = 64 * sequences;
-    build.max_seq_len = 64;
-    build.tokens_per_block = 4;
-    buildEngine(dir_ / "checkpoint", dir_ / "engine", build, 1);
-    return RankGroup(RankGroup::loadEngines(dir_ / "engine"), {.threads = threads}, {.kv_blocks = 8 * sequences});
+    const ModelConfig config = randomModel({.tp_size = tp_size, .pp_size = pp_size});
+    return RankGroup(RankGroup::loadEngines(makeEngine(config, build, 4711)), {.threads = threads},
+                     {.kv_blocks = 8 * sequences});
   }
 
   // LoRA on the query projection and DoRA, not normalised, on the row-parallel ones, of every layer.
@@ -117,8 +62,6 @@ class RankGroupTest : public ::testing::Test {
     EXPECT_EQ(logits.size(), 2u * 45u);
     return {logits.begin(), logits.end()};
   }
-
-  std::filesystem::path dir_;
 };
 
 TEST_F(RankGroupTest, AdaptersAreMadeWhileStepsRun) {
@@ -192,6 +135,60 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
     }
     const float factor = prepared->ranks[0]->at(0, LinearId::kProj).parts[0].magnitude[o];
     EXPECT_NEAR(factor, 1.5 / std::sqrt(squares), 1e-5);
+  }
+}
+
+// An embedding or an output head that was saved along and is the base's takes no memory; one that differs in its last
+// value is kept and answers.
+TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
+  RankGroup ranks = makeGroup(1, 1, 1);
+  const Engine& engine = ranks.session(0).engine();
+  const PackedWeight packed = engine.linear("lm_head", 45, 24);
+  std::vector<float> head(45 * 24), table(45 * 24);
+  for (int64_t row = 0; row < 45; ++row) unpackRow(packed, row, head.data() + row * 24);
+  convertElements(engine.table("transformer.vocab_embedding", 45, 24).data, DType::kBFloat16, table.data(),
+                  DType::kFloat32, table.size());
+  const auto with = [](WeightRole role, const char* row, const std::vector<float>& values) {
+    Adapter adapter{.name = "saved", .content_hash = "hash"};
+    adapter.weights.push_back({.role = role, .row = row, .rows = 45, .cols = 24});
+    adapter.weights[0].data = reinterpret_cast<const std::byte*>(values.data());
+    return adapter;
+  };
+  const auto base = step(ranks, nullptr);
+  for (auto& [role, row, values] : {std::tuple(WeightRole::kLmHead, "lm_head.weight", &head),
+                                    std::tuple(WeightRole::kEmbedding, "transformer.vocab_embedding.weight", &table)}) {
+    SCOPED_TRACE(row);
+    const Adapter copy = with(role, row, *values);
+    EXPECT_EQ(ranks.preparedBytes(copy), 0);
+    const auto nothing = ranks.prepareAdapter(copy);
+    EXPECT_EQ(nothing->bytes, 0u);
+    EXPECT_EQ(step(ranks, nothing.get()), base);
+    // Token 36 is the last of the step's.
+    (*values)[role == WeightRole::kLmHead ? 45 * 24 - 1 : 36 * 24 + 23] += 1;
+    const Adapter changed = with(role, row, *values);
+    EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
+    EXPECT_NE(step(ranks, ranks.prepareAdapter(changed).get()), base);
+  }
+}
+
+// As the base's rows are.
+TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
+  RankGroup ranks = makeGroup(1, 1, 1);
+  const auto base = step(ranks, nullptr);
+  for (auto tokens : {&Adapter::embedding_tokens, &Adapter::head_tokens}) {
+    Adapter exact{.name = "tokens", .content_hash = "hash"};
+    exact.*tokens = {.tokens = {8, 30, 31}, .rows = std::vector<float>(3 * 24)};
+    for (size_t i = 0; i < 72; ++i) (exact.*tokens).rows[i] = 1.0f / static_cast<float>(i + 3);
+    Adapter rounded = exact;
+    for (float& value : (rounded.*tokens).rows) {
+      bf16 bits;
+      convertElements(&value, DType::kFloat32, &bits, DType::kBFloat16, 1);
+      convertElements(&bits, DType::kBFloat16, &value, DType::kFloat32, 1);
+    }
+    EXPECT_NE((rounded.*tokens).rows, (exact.*tokens).rows);
+    const auto answer = step(ranks, ranks.prepareAdapter(exact).get());
+    EXPECT_EQ(answer, step(ranks, ranks.prepareAdapter(rounded).get()));
+    EXPECT_NE(answer, base);
   }
 }
 

@@ -1,26 +1,14 @@
 // What PEFT adapters hold beside low-rank parts of linear layers: read as such, or refused in one line.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <cmath>
-#include <filesystem>
 #include <limits>
-#include <map>
-#include <numeric>
 
-#include "base/error_of.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "formats/safetensors.h"
+#include "lora/peft_directory.h"
 #include "lora/shard.h"
-#include "lora/source_peft.h"
-#include "lora/test_model.h"
 
 namespace chorus {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -31,39 +19,14 @@ const std::string kQ = kBase + "model.layers.0.self_attn.q_proj.";
 const std::string kEmbedding = kBase + "model.embed_tokens.";
 const std::string kHead = kBase + "lm_head.";
 
-class PeftFamilyTest : public testing::Test {
+class PeftFamilyTest : public PeftDirectoryTest {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "family.XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    dir_ = name;
+  PeftFamilyTest() {
     config_ = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 4}, {"target_modules", {"q_proj"}}};
     put(kQ + "lora_A.weight", {2, 4});
     put(kQ + "lora_B.weight", {4, 2});
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
-  // Values that count up from `first`.
-  void put(const std::string& name, const std::vector<int64_t>& shape, float first = 1) {
-    std::vector<float> values(
-        static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
-    std::iota(values.begin(), values.end(), first);
-    tensors_[name] = {shape, values};
-  }
-  Adapter read() {
-    writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
-    std::vector<SafetensorsWriter::Declaration> declarations;
-    for (const auto& [name, tensor] : tensors_) declarations.push_back({name, DType::kFloat32, tensor.first});
-    SafetensorsWriter writer(dir_ / "adapter_model.safetensors", declarations);
-    for (const auto& [name, tensor] : tensors_) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
-    writer.finish();
-    return readPeftAdapter(dir_, "a", {model_.config, model_.table});
-  }
-  std::string refusal() {
-    const std::string line = errorOf([&] { read(); });
-    EXPECT_EQ(line.find('\n'), std::string::npos);
-    return line;
-  }
   const AdapterModule& moduleOf(const Adapter& adapter, int32_t id) {
     for (const AdapterModule& module : adapter.modules) {
       if (module.module_id == id) return module;
@@ -81,11 +44,6 @@ class PeftFamilyTest : public testing::Test {
     }
     return values;
   }
-
-  fs::path dir_;
-  TestModel model_;
-  Json config_;
-  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
 };
 
 TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
@@ -248,6 +206,52 @@ TEST_F(PeftFamilyTest, ATiedEmbeddingIsTheOutputHeadTooUnlessItWasSavedAsAModule
   EXPECT_EQ(read().weights.size(), 1u);
   config_["ensure_weight_tying"] = true;
   EXPECT_EQ(read().weights.size(), 2u);
+}
+
+TEST_F(PeftFamilyTest, ATiedOutputHeadHasTheEmbeddingsAdapterWhereThatIsAskedFor) {
+  model_.config.tie_word_embeddings = true;
+  config_["target_modules"] = {"q_proj", "embed_tokens"};
+  put(kEmbedding + "lora_embedding_A", {2, 8});
+  put(kEmbedding + "lora_embedding_B", {4, 2});
+  put(kHead + "lora_A.weight", {2, 4});
+  put(kHead + "lora_B.weight", {8, 2});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.lora_A.weight"), HasSubstr("is not among the modules")));
+  config_["ensure_weight_tying"] = true;
+  EXPECT_EQ(moduleOf(read(), kOutputHead).out, 8);
+}
+
+TEST_F(PeftFamilyTest, OneOfTheRanksThatAddUpALinearHasItsBias) {
+  const std::string down = kBase + "model.layers.0.mlp.down_proj.";
+  config_["target_modules"] = {"q_proj", "down_proj"};
+  config_["lora_bias"] = true;
+  put(kQ + "lora_B.bias", {4}, 7);
+  put(down + "lora_A.weight", {2, 6});
+  put(down + "lora_B.weight", {4, 2});
+  put(down + "lora_B.bias", {4}, 20);
+  model_.config.mapping.tp_size = 2;
+  const Adapter whole = read();
+  const Adapter first = shardAdapter(whole, model_.config, model_.table, 0);
+  const Adapter second = shardAdapter(whole, model_.config, model_.table, 1);
+  EXPECT_THAT(moduleOf(first, kAttnQ).bias, ElementsAre(7, 8));
+  EXPECT_THAT(moduleOf(second, kAttnQ).bias, ElementsAre(9, 10));
+  EXPECT_THAT(moduleOf(first, kMlp4HToH).bias, ElementsAre(20, 21, 22, 23));
+  EXPECT_TRUE(moduleOf(second, kMlp4HToH).bias.empty());
+}
+
+// A rank's rows of the head are its share of the model's tokens and then all that were added.
+TEST_F(PeftFamilyTest, TrainedTokensOfTheHeadAreWhereARankHasTheirRows) {
+  put(kEmbedding + "weight", {10, 4});
+  put(kHead + "weight", {10, 4});
+  config_["trainable_token_indices"] = {{"lm_head", {1, 5, 8, 9}}};
+  put(kHead + "token_adapter.trainable_tokens_delta", {4, 4}, 0);
+  model_.config.mapping.tp_size = 2;
+  const Adapter whole = read();
+  const AdapterTokens first = shardAdapter(whole, model_.config, model_.table, 0).head_tokens;
+  EXPECT_THAT(first.tokens, ElementsAre(1, 4, 5));
+  EXPECT_THAT(first.rows, ElementsAre(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15));
+  const AdapterTokens second = shardAdapter(whole, model_.config, model_.table, 1).head_tokens;
+  EXPECT_THAT(second.tokens, ElementsAre(1, 4, 5));
+  EXPECT_THAT(second.rows, ElementsAre(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
 }
 
 TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {

@@ -1,22 +1,13 @@
 #include "lora/source_peft.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <map>
-#include <numeric>
 
-#include "base/error_of.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "formats/safetensors.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_pattern.h"
-#include "lora/test_model.h"
+#include "lora/peft_directory.h"
 
 namespace chorus {
 namespace {
@@ -28,12 +19,9 @@ using testing::HasSubstr;
 const std::string kLayer0 = "base_model.model.model.layers.0.";
 const std::string kLayer1 = "base_model.model.model.layers.1.";
 
-class PeftTest : public testing::Test {
+class PeftTest : public PeftDirectoryTest {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "peft.XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    dir_ = name;
+  PeftTest() {
     config_ = Json::parse(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "use_dora": false,
       "target_modules": ["q_proj", "down_proj"], "lora_dropout": 0.1, "task_type": "CAUSAL_LM", "rank_pattern": {},
       "alpha_pattern": {}, "modules_to_save": null, "loftq_config": {}, "peft_version": "0.21.2"})");
@@ -42,28 +30,21 @@ class PeftTest : public testing::Test {
     put(kLayer1 + "mlp.down_proj.lora_A.weight", {2, 6});
     put(kLayer1 + "mlp.down_proj.lora_B.weight", {4, 2});
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
+  // Values that no other tensor's begin with.
   void put(const std::string& name, const std::vector<int64_t>& shape) {
-    std::vector<float> values(
-        static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
-    std::iota(values.begin(), values.end(), static_cast<float>(tensors_.size()));
-    tensors_[name] = {shape, values};
+    PeftDirectoryTest::put(name, shape, static_cast<float>(tensors_.size()));
   }
-  void save() {
-    writeFileAtomically(dir_ / "adapter_config.json", config_.dump());
-    std::vector<SafetensorsWriter::Declaration> declarations;
-    for (const auto& [name, tensor] : tensors_) declarations.push_back({name, DType::kFloat32, tensor.first});
-    SafetensorsWriter writer(dir_ / "adapter_model.safetensors", declarations);
-    for (const auto& [name, tensor] : tensors_) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
-    writer.finish();
-  }
-  Adapter read(int64_t max_rank = 0) {
-    save();
-    return readPeftAdapter(dir_, "a", {model_.config, model_.table, max_rank});
-  }
-  std::string refusal(int64_t max_rank = 0) {
-    return errorOf([&] { read(max_rank); });
+  // Rows of the fused tensor: two query rows, a key, a value; twice. The adapter is on it alone.
+  void fuseAttention() {
+    auto& targets = model_.table[0].lora_targets;
+    targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
+    targets.push_back({kAttnK, "self_attn.wqkv", 4, 2, {.total = 8, .begin = 2, .block = 1, .stride = 4}});
+    targets.push_back({kAttnV, "self_attn.wqkv", 6, 2, {.total = 8, .begin = 3, .block = 1, .stride = 4}});
+    tensors_.clear();
+    config_["target_modules"] = {"wqkv"};
+    put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
+    put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});  // row r holds 1 + 2 r, 2 + 2 r
   }
   std::string refusalOf(const std::string& field, const Json& value) {
     const Json old = config_;
@@ -72,11 +53,6 @@ class PeftTest : public testing::Test {
     config_ = old;
     return text;
   }
-
-  fs::path dir_;
-  TestModel model_;
-  Json config_;
-  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
 };
 
 TEST_F(PeftTest, ReadsModulesWithoutCopyingThem) {
@@ -195,16 +171,8 @@ TEST(AllFinite, RefusesDoublesThatNoFloatHolds) {
 }
 
 TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
-  // Rows of the fused tensor: two query rows, a key, a value; twice.
-  auto& targets = model_.table[0].lora_targets;
-  targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
-  targets.push_back({kAttnK, "self_attn.wqkv", 4, 2, {.total = 8, .begin = 2, .block = 1, .stride = 4}});
-  targets.push_back({kAttnV, "self_attn.wqkv", 6, 2, {.total = 8, .begin = 3, .block = 1, .stride = 4}});
-  tensors_.clear();
-  config_["target_modules"] = {"wqkv"};
+  fuseAttention();
   config_["use_dora"] = true;
-  put(kLayer1 + "self_attn.wqkv.lora_A.weight", {2, 4});
-  put(kLayer1 + "self_attn.wqkv.lora_B.weight", {8, 2});       // row r holds 1 + 2 r, 2 + 2 r
   put(kLayer1 + "self_attn.wqkv.lora_magnitude_vector", {8});  // row r holds 2 + r
   const Adapter adapter = read();
   ASSERT_EQ(adapter.modules.size(), 3u);
@@ -228,6 +196,24 @@ TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
   put(kLayer1 + "self_attn.q_proj.lora_B.weight", {4, 2});
   put(kLayer1 + "self_attn.q_proj.lora_magnitude_vector", {4});
   EXPECT_THAT(refusal(), HasSubstr("adapts weights that another module of the adapter adapts too"));
+}
+
+TEST_F(PeftTest, TheBiasOfAModuleOnAFusedLinearFollowsItsRows) {
+  fuseAttention();
+  config_["lora_bias"] = true;
+  put(kLayer1 + "self_attn.wqkv.lora_B.bias", {8});  // row r holds 2 + r
+  const Adapter adapter = read();
+  ASSERT_EQ(adapter.modules.size(), 3u);
+  EXPECT_THAT(adapter.modules[0].bias, ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(adapter.modules[1].bias, ElementsAre(4, 8));
+  EXPECT_THAT(adapter.modules[2].bias, ElementsAre(5, 9));
+}
+
+TEST_F(PeftTest, AModuleThatIsNamedWholeIsAdaptedInWhateverLayer) {
+  config_["layers_to_transform"] = {1};
+  EXPECT_THAT(refusal(), HasSubstr("q_proj.lora_A.weight' is not among the modules"));
+  config_["target_modules"] = {"model.layers.0.self_attn.q_proj", "down_proj"};
+  EXPECT_EQ(refusal(), "");
 }
 
 TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
@@ -261,7 +247,7 @@ TEST_F(PeftTest, NamesMissingFiles) {
   EXPECT_THAT(errorOf(open), HasSubstr("adapter_model.bin: not a PyTorch file"));
   save();
   EXPECT_EQ(errorOf(open), "");
-  fs::remove(dir_ / "adapter_config.json");
+  std::filesystem::remove(dir_ / "adapter_config.json");
   EXPECT_THAT(errorOf(open), HasSubstr("adapter_config.json"));
 }
 

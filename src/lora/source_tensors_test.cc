@@ -143,9 +143,19 @@ TEST_F(TensorAdapterTest, RefusesInTensorRtLlmsWords) {
   EXPECT_EQ(refusal(), "lora module 99 not enabled for this model");
   config_ = {kAttnV, 1, 1, 0, kAttnV, 1, 1, 0};
   EXPECT_THAT(refusal(), HasSubstr("twice"));
-  config_[5] = 0;
-  weights_[2] = std::nanf("");
-  EXPECT_THAT(refusal(), HasSubstr("not finite"));
+}
+
+TEST_F(TensorAdapterTest, ValuesThatAreNotFiniteAreRefusedWhereverTheyAreUsed) {
+  const std::vector<float> whole = weights_;
+  // The ends of A, B and the magnitude of the first row, of A and B of the second; then the second's padding.
+  for (const size_t at : {0, 7, 8, 11, 12, 13, 14, 19, 20, 23, 24, 27}) {
+    for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      weights_ = whole;
+      weights_[at] = bad;
+      EXPECT_THAT(refusal(), at < 24 ? HasSubstr("not finite") : HasSubstr("")) << at;
+      EXPECT_EQ(refusal().empty(), at >= 24) << at;
+    }
+  }
 }
 
 TEST_F(TensorAdapterTest, RanksGetTheirPartsOfEveryModule) {

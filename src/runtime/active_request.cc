@@ -49,6 +49,8 @@ executor::ResponseErrorCode responseCode(ErrorCode code) {
       return Code::kCORRUPT;
     case ErrorCode::kExhausted:
       return Code::kEXHAUSTED;
+    case ErrorCode::kConflict:
+      return Code::kCONFLICT;
     case ErrorCode::kInternal:
       break;
   }

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "runtime/testing/core_fixture.h"
 
 namespace chorus {
@@ -33,7 +32,6 @@ class ExecutorAdaptersTest : public CoreFixture {
                                Tensor::copyOf(DataType::kINT32, rows, {1, 3})));
     return r;
   }
-  executor::VecTokens answer(const Request& r) { return resultOf(enqueue(r)).outputTokenIds.at(0); }
 };
 
 TEST_F(ExecutorAdaptersTest, RequestsForDifferentAdaptersShareSteps) {
@@ -128,14 +126,7 @@ TEST_F(ExecutorAdaptersTest, LoadingBlocksNobodyElse) {
 TEST_F(ExecutorAdaptersTest, AFailedLoadFailsOnlyThoseWhoWaitForIt) {
   Gate gate;
   gate.close();
-  const auto plain = load;
-  load = [&, plain](const AdapterSource& source) {
-    if (source.directory == "broken") {
-      gate.pass();
-      fail(ErrorCode::kCorrupt, "adapter_model.safetensors is truncated");
-    }
-    return plain(source);
-  };
+  breakLoad("broken", gate, "adapter_model.safetensors is truncated");
   start();
   core->registerAdapter(1, fakeSource("broken"));
   core->registerAdapter(2, fakeSource("whole"));
@@ -157,9 +148,7 @@ TEST_F(ExecutorAdaptersTest, AnAdapterLargerThanTheCacheIsRefused) {
 TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   setAdapterRoom(10);
   start();
   core->registerAdapter(1, fakeSource("most-8"));
@@ -178,9 +167,7 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
 TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 1) gate.pass();
-  };
+  holdStep(1, gate);
   start();
   core->registerAdapter(1, fakeSource("old"));
   const auto before = enqueue(withAdapter({1}, 20, 1));
@@ -196,9 +183,7 @@ TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {
 TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   setAdapterRoom(4);
   options.scheduler.max_bypasses = 8;
   start();

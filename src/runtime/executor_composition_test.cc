@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "runtime/testing/core_fixture.h"
 
 namespace chorus {
@@ -25,7 +24,6 @@ class ExecutorCompositionTest : public CoreFixture {
     r.setLoraComposition(std::move(terms));
     return r;
   }
-  executor::VecTokens answer(const Request& r) { return resultOf(enqueue(r)).outputTokenIds.at(0); }
   void registerAdapters(std::initializer_list<const char*> names) {
     uint64_t id = 0;
     for (const char* name : names) core->registerAdapter(++id, fakeSource(name));
@@ -116,14 +114,7 @@ TEST_F(ExecutorCompositionTest, MembersThatFitTheHostButNotTheDeviceAreRefused) 
 TEST_F(ExecutorCompositionTest, AMemberThatFailsToLoadFailsItsCompositionsAlone) {
   Gate gate;
   gate.close();
-  const auto plain = load;
-  load = [&, plain](const AdapterSource& source) {
-    if (source.directory == "broken") {
-      gate.pass();
-      fail(ErrorCode::kCorrupt, "it is truncated");
-    }
-    return plain(source);
-  };
+  breakLoad("broken", gate, "it is truncated");
   start();
   registerAdapters({"red", "broken", "blue"});
   const auto fails = enqueue(composed({1}, 2, {{1, 1.0f}, {2, 1.0f}})), also = enqueue(composed({1}, 2, {{2, 3.0f}}));
@@ -141,9 +132,7 @@ TEST_F(ExecutorCompositionTest, AMemberThatFailsToLoadFailsItsCompositionsAlone)
 TEST_F(ExecutorCompositionTest, ANewGenerationOfAMemberServesLaterRequestsOnly) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 1) gate.pass();
-  };
+  holdStep(1, gate);
   start();
   registerAdapters({"old", "blue"});
   const auto before = enqueue(composed({1}, 20, {{1, 0.5f}, {2, 0.5f}}));

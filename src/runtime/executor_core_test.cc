@@ -355,9 +355,7 @@ TEST_F(ExecutorCoreTest, AwaitsAnyAndSeveral) {
 TEST_F(ExecutorCoreTest, StatisticsShowTheSharedSteps) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   options.iter_stats_max = 3;
   start();
   const auto first = enqueue(request({1, 2, 3}, 3));

@@ -123,9 +123,7 @@ TEST_F(ExecutorPostProcessorsTest, WorksWithAnAdapterAndAStream) {
 TEST_F(ExecutorPostProcessorsTest, TheBatchedOneGetsAllThatAskForItInOneCall) {
   testing::Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   std::vector<std::vector<IdType>> calls;
   const auto batched = [&](const std::vector<IdType>& ids, std::vector<Tensor>& logits,
                            const std::vector<std::reference_wrapper<const BeamTokens>>& tokens, const StreamPtr&,

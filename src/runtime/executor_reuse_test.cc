@@ -80,9 +80,7 @@ TEST_F(ExecutorReuseTest, ASecondTurnReusesTheAnswerOfTheFirst) {
 TEST_F(ExecutorReuseTest, PromptsThatComeTogetherAreComputedOnce) {
   Gate gate;
   gate.close();
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   start();
   const auto other = enqueue(request({5}, 1));
   gate.awaitArrivals(1);
@@ -164,9 +162,7 @@ TEST_F(ExecutorReuseTest, APausedRequestFindsItsBlocksAgain) {
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
   options.scheduler.kv_blocks = 16;
   Gate gate;
-  before_step = [&](int step, const StepInput&) {
-    if (step == 0) gate.pass();
-  };
+  holdStep(0, gate);
   for (const bool reuse : {false, true}) {
     options.block_reuse = reuse;
     gate.close();

@@ -17,9 +17,7 @@ using testing::Gate;
 class ExecutorStatisticsTest : public CoreFixture {
  protected:
   ExecutorStatisticsTest() {
-    before_step = [this](int step, const StepInput&) {
-      if (step == 0) gate.pass();
-    };
+    holdStep(0, gate);
     gate.close();
     options.request_stats_max = 100;
   }

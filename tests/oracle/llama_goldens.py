@@ -132,16 +132,21 @@ def save_adapter(model, name, path, generator):
             for magnitude in module.lora_magnitude_vector.values():
                 factor = torch.empty(magnitude.weight.shape).uniform_(0.6, 1.4, generator=generator)
                 magnitude.weight.mul_(factor)
+    write_adapter(adapted, path, FILE_DTYPES[file_dtype])
+
+
+def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weights):
+    """As PEFT saves it, but without what depends on the place and time, and with weights of dtype."""
     adapted.save_pretrained(path)
     (path / "README.md").unlink(missing_ok=True)
     config_path = path / "adapter_config.json"
     config = json.loads(config_path.read_text())
     config["base_model_name_or_path"] = None
     config["target_modules"] = sorted(config["target_modules"])
-    config_path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    config_path.write_text(json.dumps(config, indent=indent, sort_keys=True) + "\n")
     weights_path = path / "adapter_model.safetensors"
-    weights = safetensors.torch.load_file(weights_path)
-    weights = {key: value.to(FILE_DTYPES[file_dtype]).contiguous() for key, value in weights.items()}
+    weights = changed(safetensors.torch.load_file(weights_path))
+    weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
 
 
@@ -248,19 +253,22 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
     (path / "case.json").write_text(json.dumps(case)[:-1] + f',\n "rows": [\n  {rows}]}}\n')
 
 
-def main():
+def make_goldens(script, seed, variants, make, more=lambda root: None, **versions):
+    """A folder of goldens in the place that the command line names: every variant by make, what else there is by more,
+    and manifest.json, with these versions too."""
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     root = pathlib.Path(sys.argv[1])
     shutil.rmtree(root, ignore_errors=True)
-    for index, (name, variant) in enumerate(VARIANTS.items()):
-        make_variant(name, variant, index, root)
-    manifest = dict(script="tests/oracle/llama_goldens.py", seed=SEED, python=platform.python_version(),
+    for index, (name, variant) in enumerate(variants.items()):
+        make(name, variant, index, root)
+    more(root)
+    manifest = dict(script=f"tests/oracle/{script}.py", seed=seed, python=platform.python_version(),
                     torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
-                    safetensors=safetensors.__version__, variants=list(VARIANTS))
+                    safetensors=safetensors.__version__, **versions, variants=list(variants))
     (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    make_goldens("llama_goldens", SEED, VARIANTS, make_variant)

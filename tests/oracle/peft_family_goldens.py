@@ -6,11 +6,6 @@ and embeddings that were saved along into the base that all adapters share. See 
 """
 
 import contextlib
-import json
-import pathlib
-import platform
-import shutil
-import sys
 import warnings
 
 import numpy
@@ -112,21 +107,14 @@ def save_adapter(path, variant, name, generator):
     model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
     adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[kind]))
     randomise(adapted, generator)
-    target = path / "adapters" / name
-    adapted.save_pretrained(target)
-    (target / "README.md").unlink(missing_ok=True)
-    config_path = target / "adapter_config.json"
-    config = json.loads(config_path.read_text())
-    config["base_model_name_or_path"] = None
-    config["target_modules"] = sorted(config["target_modules"])
-    config_path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    weights_path = target / "adapter_model.safetensors"
-    weights = safetensors.torch.load_file(weights_path)
-    if kind == "other_base":
-        key = "base_model.model.model.embed_tokens.base_layer.weight"
-        weights[key] = weights[key] + llama.normal(generator, weights[key].shape, float(weights[key].std()))
-    weights = {key: value.to(llama.FILE_DTYPES[file_dtype]).contiguous() for key, value in weights.items()}
-    safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
+
+    def changed(weights):
+        if kind == "other_base":
+            key = "base_model.model.model.embed_tokens.base_layer.weight"
+            weights[key] = weights[key] + llama.normal(generator, weights[key].shape, float(weights[key].std()))
+        return weights
+
+    llama.write_adapter(adapted, path / "adapters" / name, llama.FILE_DTYPES[file_dtype], indent=1, changed=changed)
 
 
 def load_base(path, variant, dtype):
@@ -222,22 +210,15 @@ def make_grown(variant_name, index, root):
             options["trainable_token_indices"] = list(range(model_vocab - 1, vocab))
         model = load_grown(path, vocab)
         with torch.no_grad():
-            for table in {model.get_input_embeddings(), model.get_output_embeddings()}:
+            for table in [model.get_input_embeddings(), model.get_output_embeddings()]:
+                # The new rows are random of no fixed seed until here.
+                std = float(table.weight[:model_vocab].std())
                 rows = table.weight[model_vocab:]
-                rows.copy_(llama.normal(generator, rows.shape, float(table.weight.std())))
+                rows.copy_(llama.normal(generator, rows.shape, std))
         adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **options))
         randomise(adapted, generator)
         target = root / "grown" / variant_name / name
-        adapted.save_pretrained(target)
-        (target / "README.md").unlink(missing_ok=True)
-        config_path = target / "adapter_config.json"
-        config = json.loads(config_path.read_text())
-        config["base_model_name_or_path"] = None
-        config["target_modules"] = sorted(config["target_modules"])
-        config_path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-        weights_path = target / "adapter_model.safetensors"
-        weights = {key: value.half().contiguous() for key, value in safetensors.torch.load_file(weights_path).items()}
-        safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
+        llama.write_adapter(adapted, target, torch.float16, indent=1)
         loaded = peft.PeftModel.from_pretrained(load_grown(path, vocab), target).eval()
         prompt = torch.randint(0, vocab, (11,), generator=generator)
         prompt[3], prompt[7] = vocab - 1, model_vocab
@@ -247,22 +228,11 @@ def make_grown(variant_name, index, root):
     safetensors.torch.save_file(expected, root / "grown" / variant_name / "expected.safetensors")
 
 
-def main():
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    root = pathlib.Path(sys.argv[1])
-    shutil.rmtree(root, ignore_errors=True)
-    for index, (name, variant) in enumerate(VARIANTS.items()):
-        make_variant(name, variant, index, root)
+def make_all_grown(root):
     for index, name in enumerate(["peft_bias", "peft_tied"]):
         make_grown(name, index, root)
-    manifest = dict(script="tests/oracle/peft_family_goldens.py", seed=SEED, python=platform.python_version(),
-                    torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
-                    safetensors=safetensors.__version__, numpy=numpy.__version__, variants=list(VARIANTS))
-    (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore")
+    llama.make_goldens("peft_family_goldens", SEED, VARIANTS, make_variant, make_all_grown, numpy=numpy.__version__)

@@ -5,15 +5,7 @@ The models are stored as they are before quantisation, which `convert` does; the
 float32 on weights that the few lines of numpy here have quantised and multiplied out again. See tests/README.md.
 """
 
-import json
-import pathlib
-import platform
-import shutil
-import sys
-
 import numpy
-import peft
-import safetensors
 import torch
 import transformers
 
@@ -83,19 +75,5 @@ def make_variant(name, variant, index, root):
                      quantise=variant["quantise"])
 
 
-def main():
-    torch.set_num_threads(1)
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    root = pathlib.Path(sys.argv[1])
-    shutil.rmtree(root, ignore_errors=True)
-    for index, (name, variant) in enumerate(VARIANTS.items()):
-        make_variant(name, variant, index, root)
-    manifest = dict(script="tests/oracle/quantised_goldens.py", seed=SEED, python=platform.python_version(),
-                    torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
-                    safetensors=safetensors.__version__, numpy=numpy.__version__, variants=list(VARIANTS))
-    (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    llama.make_goldens("quantised_goldens", SEED, VARIANTS, make_variant, numpy=numpy.__version__)

@@ -11,20 +11,16 @@ separate linears; "fused" ones share A over q, k and v and over gate and up, as 
 import copy
 import json
 import pathlib
-import platform
-import shutil
-import sys
 import tempfile
 
 import peft
-import safetensors
 import safetensors.torch
 import torch
 import transformers
 from transformers.models.glm4 import modeling_glm4
 
 import llama_goldens
-from llama_goldens import DTYPES, FILE_DTYPES, LENGTHS, NEW_TOKENS, normal
+from llama_goldens import DTYPES, FILE_DTYPES, LENGTHS, normal
 
 SEED = 20250311
 VARIANTS = {
@@ -144,15 +140,9 @@ def save_adapter(model, name, path, oracle_path, config, generator):
             for target, parts in FUSED.items():
                 if fused and part in parts:
                     a.copy_(shared.setdefault(f"{stem}.{target}", a.clone()))
-    adapted.save_pretrained(oracle_path)
-    config_path = oracle_path / "adapter_config.json"
-    adapter_config = json.loads(config_path.read_text())
-    adapter_config["base_model_name_or_path"] = None
-    adapter_config["target_modules"] = sorted(adapter_config["target_modules"])
-    weights_path = oracle_path / "adapter_model.safetensors"
-    weights = safetensors.torch.load_file(weights_path)
-    weights = {key: value.to(FILE_DTYPES[file_dtype]).contiguous() for key, value in weights.items()}
-    safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
+    llama_goldens.write_adapter(adapted, oracle_path, FILE_DTYPES[file_dtype])
+    adapter_config = json.loads((oracle_path / "adapter_config.json").read_text())
+    weights = safetensors.torch.load_file(oracle_path / "adapter_model.safetensors")
 
     if fused:
         adapter_config["target_modules"] = ["down_proj", "gate_up_proj", "o_proj", "wqkv"]
@@ -197,18 +187,5 @@ def make_variant(name, variant, index, root):
     llama_goldens.write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], LENGTHS, generator)
 
 
-def main():
-    torch.set_num_threads(1)
-    transformers.utils.logging.set_verbosity_error()
-    root = pathlib.Path(sys.argv[1])
-    shutil.rmtree(root, ignore_errors=True)
-    for index, (name, variant) in enumerate(VARIANTS.items()):
-        make_variant(name, variant, index, root)
-    manifest = dict(script="tests/oracle/troubadour_goldens.py", seed=SEED, python=platform.python_version(),
-                    torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__,
-                    safetensors=safetensors.__version__, variants=list(VARIANTS))
-    (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    llama_goldens.make_goldens("troubadour_goldens", SEED, VARIANTS, make_variant)

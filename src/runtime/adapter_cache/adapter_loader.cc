@@ -77,7 +77,7 @@ void AdapterLoader::work() {
     }
     if (wait) {
       result.error = "its files change all the time; write new ones elsewhere and rename the directory into place";
-      result.error_code = ErrorCode::kExhausted;
+      result.error_code = ErrorCode::kConflict;
     }
     task.source.reset();
     lock.lock();

@@ -7,84 +7,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json(const KvCacheStats& s) {
-  return {{"maxNumBlocks", s.maxNumBlocks},
-          {"freeNumBlocks", s.freeNumBlocks},
-          {"usedNumBlocks", s.usedNumBlocks},
-          {"tokensPerBlock", s.tokensPerBlock},
-          {"allocTotalBlocks", s.allocTotalBlocks},
-          {"allocNewBlocks", s.allocNewBlocks},
-          {"reusedBlocks", s.reusedBlocks},
-          {"missedBlocks", s.missedBlocks},
-          {"cacheHitRate", s.cacheHitRate},
-          {"cachedNumBlocks", s.cachedNumBlocks},
-          {"blockBytes", s.blockBytes}};
-}
-
-Json json(const StaticBatchingStats& s) {
-  return {{"numScheduledRequests", s.numScheduledRequests},
-          {"numContextRequests", s.numContextRequests},
-          {"numCtxTokens", s.numCtxTokens},
-          {"numGenTokens", s.numGenTokens},
-          {"emptyGenSlots", s.emptyGenSlots}};
-}
-
-Json json(const InflightBatchingStats& s) {
-  return {{"numScheduledRequests", s.numScheduledRequests},
-          {"numContextRequests", s.numContextRequests},
-          {"numGenRequests", s.numGenRequests},
-          {"numPausedRequests", s.numPausedRequests},
-          {"numCtxTokens", s.numCtxTokens},
-          {"microBatchId", s.microBatchId},
-          {"avgNumDecodedTokensPerIter", s.avgNumDecodedTokensPerIter}};
-}
-
-Json json(const SpecDecodingStats& s) {
-  return {{"numDraftTokens", s.numDraftTokens},
-          {"numAcceptedTokens", s.numAcceptedTokens},
-          {"numRequestsWithDraftTokens", s.numRequestsWithDraftTokens},
-          {"acceptanceLength", s.acceptanceLength},
-          {"iterLatencyMS", s.iterLatencyMS},
-          {"draftOverhead", s.draftOverhead}};
-}
-
-Json json(const DisServingRequestStats& s) {
-  return {{"kvCacheTransferMS", s.kvCacheTransferMS}, {"kvCacheSize", s.kvCacheSize}};
-}
-
 template <typename T>
-Json json(const std::optional<T>& s) {
-  return s ? json(*s) : Json(nullptr);
+Json json(const T& value) {
+  return value;
 }
 
-Json json(const IterationStats& s) {
-  return {{"timestamp", s.timestamp},
-          {"iter", s.iter},
-          {"iterLatencyMS", s.iterLatencyMS},
-          {"newActiveRequestsQueueLatencyMS", s.newActiveRequestsQueueLatencyMS},
-          {"numNewActiveRequests", s.numNewActiveRequests},
-          {"numActiveRequests", s.numActiveRequests},
-          {"numQueuedRequests", s.numQueuedRequests},
-          {"numCompletedRequests", s.numCompletedRequests},
-          {"maxNumActiveRequests", s.maxNumActiveRequests},
-          {"maxBatchSizeStatic", s.maxBatchSizeStatic},
-          {"maxBatchSizeTunerRecommended", s.maxBatchSizeTunerRecommended},
-          {"maxBatchSizeRuntime", s.maxBatchSizeRuntime},
-          {"maxNumTokensStatic", s.maxNumTokensStatic},
-          {"maxNumTokensTunerRecommended", s.maxNumTokensTunerRecommended},
-          {"maxNumTokensRuntime", s.maxNumTokensRuntime},
-          {"gpuMemUsage", s.gpuMemUsage},
-          {"cpuMemUsage", s.cpuMemUsage},
-          {"pinnedMemUsage", s.pinnedMemUsage},
-          {"kvCacheStats", json(s.kvCacheStats)},
-          {"crossKvCacheStats", json(s.crossKvCacheStats)},
-          {"staticBatchingStats", json(s.staticBatchingStats)},
-          {"inflightBatchingStats", json(s.inflightBatchingStats)},
-          {"specDecodingStats", json(s.specDecodingStats)},
-          {"numAdapters", s.numAdapters}};
-}
-
-const char* nameOf(RequestStage stage) {
+Json json(RequestStage stage) {
   switch (stage) {
     case RequestStage::kQUEUED:
       return "QUEUED";
@@ -100,21 +28,40 @@ const char* nameOf(RequestStage stage) {
   return "GENERATION_COMPLETE";
 }
 
-Json json(const RequestStats& s) {
-  return {{"id", s.id},
-          {"stage", nameOf(s.stage)},
-          {"contextPrefillPosition", s.contextPrefillPosition},
-          {"numGeneratedTokens", s.numGeneratedTokens},
-          {"avgNumDecodedTokensPerIter", s.avgNumDecodedTokensPerIter},
-          {"scheduled", s.scheduled},
-          {"paused", s.paused},
-          {"disServingStats", json(s.disServingStats)},
-          {"allocTotalBlocksPerRequest", s.allocTotalBlocksPerRequest},
-          {"allocNewBlocksPerRequest", s.allocNewBlocksPerRequest},
-          {"reusedBlocksPerRequest", s.reusedBlocksPerRequest},
-          {"missedBlocksPerRequest", s.missedBlocksPerRequest},
-          {"kvCacheHitRatePerRequest", s.kvCacheHitRatePerRequest}};
+#define CHORUS_JSON_FIELD(name) object[#name] = json(s.name);
+// json(): an object of the fields, in this order.
+#define CHORUS_JSON_OF(Type, ...)                                             \
+  Json json(const Type& s) {                                                  \
+    Json object;                                                              \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(CHORUS_JSON_FIELD, __VA_ARGS__)) \
+    return object;                                                            \
+  }
+
+CHORUS_JSON_OF(KvCacheStats, maxNumBlocks, freeNumBlocks, usedNumBlocks, tokensPerBlock, allocTotalBlocks,
+               allocNewBlocks, reusedBlocks, missedBlocks, cacheHitRate, cachedNumBlocks, blockBytes)
+CHORUS_JSON_OF(StaticBatchingStats, numScheduledRequests, numContextRequests, numCtxTokens, numGenTokens, emptyGenSlots)
+CHORUS_JSON_OF(InflightBatchingStats, numScheduledRequests, numContextRequests, numGenRequests, numPausedRequests,
+               numCtxTokens, microBatchId, avgNumDecodedTokensPerIter)
+CHORUS_JSON_OF(SpecDecodingStats, numDraftTokens, numAcceptedTokens, numRequestsWithDraftTokens, acceptanceLength,
+               iterLatencyMS, draftOverhead)
+CHORUS_JSON_OF(DisServingRequestStats, kvCacheTransferMS, kvCacheSize)
+
+template <typename T>
+Json json(const std::optional<T>& s) {
+  return s ? json(*s) : Json(nullptr);
 }
+
+CHORUS_JSON_OF(IterationStats, timestamp, iter, iterLatencyMS, newActiveRequestsQueueLatencyMS, numNewActiveRequests,
+               numActiveRequests, numQueuedRequests, numCompletedRequests, maxNumActiveRequests, maxBatchSizeStatic,
+               maxBatchSizeTunerRecommended, maxBatchSizeRuntime, maxNumTokensStatic, maxNumTokensTunerRecommended,
+               maxNumTokensRuntime, gpuMemUsage, cpuMemUsage, pinnedMemUsage, kvCacheStats, crossKvCacheStats,
+               staticBatchingStats, inflightBatchingStats, specDecodingStats, numAdapters)
+CHORUS_JSON_OF(RequestStats, id, stage, contextPrefillPosition, numGeneratedTokens, avgNumDecodedTokensPerIter,
+               scheduled, paused, disServingStats, allocTotalBlocksPerRequest, allocNewBlocksPerRequest,
+               reusedBlocksPerRequest, missedBlocksPerRequest, kvCacheHitRatePerRequest)
+
+#undef CHORUS_JSON_OF
+#undef CHORUS_JSON_FIELD
 
 }  // namespace
 

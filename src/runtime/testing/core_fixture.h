@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "base/error.h"
 #include "models/compose_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/testing/fake_network.h"
@@ -100,6 +101,25 @@ class CoreFixture : public ::testing::Test {
   std::string errorOf(executor::IdType id) {
     const auto all = finish(id);
     return !all.empty() && all.back().hasError() ? all.back().getErrorMsg() : "";
+  }
+
+  executor::VecTokens answer(const executor::Request& request) {
+    return resultOf(enqueue(request)).outputTokenIds.at(0);
+  }
+
+  // Before start(): a load of this directory passes the gate and fails.
+  void breakLoad(const std::string& directory, Gate& gate, const std::string& reason) {
+    load = [directory, reason, &gate, plain = load](const AdapterSource& source) {
+      if (source.directory != directory) return plain(source);
+      gate.pass();
+      fail(ErrorCode::kCorrupt, "{}", reason);
+    };
+  }
+  // Before start(): this step passes the gate.
+  void holdStep(int number, Gate& gate) {
+    before_step = [number, &gate](int step, const StepInput&) {
+      if (step == number) gate.pass();
+    };
   }
 
   static executor::Request request(executor::VecTokens prompt, int32_t max_tokens, bool streaming = false) {

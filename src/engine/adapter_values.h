@@ -1,0 +1,23 @@
+// An adapter's values in an engine's type.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace chorus {
+
+inline std::vector<std::byte> convertedValues(const std::byte* data, DType from, DType to, int64_t count) {
+  std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
+  convertElements(data, from, out.data(), to, static_cast<size_t>(count));
+  return out;
+}
+
+// As floats that `to` can hold; as many as `out` has.
+inline void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out) {
+  const std::vector<std::byte> rounded = convertedValues(data, from, to, static_cast<int64_t>(out.size()));
+  convertElements(rounded.data(), to, out.data(), DType::kFloat32, out.size());
+}
+
+}  // namespace chorus

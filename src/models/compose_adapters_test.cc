@@ -1,0 +1,106 @@
+#include "models/compose_adapters.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace chorus {
+namespace {
+
+std::shared_ptr<const PreparedAdapter> adapterWith(const std::string& hash,
+                                                   const std::function<void(AdapterParts&)>& fill) {
+  const auto parts = std::make_shared<AdapterParts>(2);
+  fill(*parts);
+  return std::make_shared<PreparedAdapter>(PreparedAdapter{.ranks = {parts}, .content_hash = hash});
+}
+
+// A part of this scale on a linear of the second layer, on the output head and on the embedding.
+std::shared_ptr<const PreparedAdapter> everywhere(const std::string& hash, float scale) {
+  return adapterWith(hash, [&](AdapterParts& parts) {
+    parts.add(1, LinearId::kDense, {.scale = scale});
+    parts.addHead({.scale = scale});
+    AdapterEmbedding embedding;
+    embedding.parts.push_back({.scale = scale});
+    parts.addEmbedding(embedding);
+  });
+}
+
+template <typename Part>
+std::vector<float> scalesOf(const std::vector<Part>& parts) {
+  std::vector<float> scales;
+  for (const Part& part : parts) scales.push_back(part.scale);
+  return scales;
+}
+
+TEST(ComposeAdapters, EveryPartHasItsScaleTimesItsTermsWeight) {
+  const auto composed = composeAdapters(std::vector<WeightedAdapter>{
+      {everywhere("a", 2.0f), 0.5f}, {everywhere("b", 3.0f), -4.0f}, {everywhere("a", 2.0f), 0.0f}});
+  ASSERT_EQ(composed->ranks.size(), 1u);
+  const AdapterParts& parts = *composed->ranks[0];
+  const std::vector<float> expected = {1.0f, -12.0f, 0.0f};
+  EXPECT_EQ(scalesOf(parts.at(1, LinearId::kDense).parts), expected);
+  EXPECT_EQ(scalesOf(parts.head().parts), expected);
+  EXPECT_EQ(scalesOf(parts.embedding().parts), expected);
+  EXPECT_TRUE(parts.at(0, LinearId::kDense).empty());
+  EXPECT_TRUE(parts.at(1, LinearId::kQkv).empty());
+  EXPECT_EQ(composed->bytes, 0u);
+}
+
+TEST(ComposeAdapters, KeepsItsMembersPartsAlive) {
+  auto member = everywhere("a", 2.0f);
+  const std::weak_ptr<const AdapterParts> parts = member->ranks[0];
+  auto composed = composeAdapters(std::vector<WeightedAdapter>{{member, 0.5f}});
+  member.reset();
+  EXPECT_FALSE(parts.expired());
+  composed.reset();
+  EXPECT_TRUE(parts.expired());
+}
+
+TEST(ComposeAdapters, ContentIsThatOfTheMembersTheirWeightsAndTheirOrder) {
+  const auto a = everywhere("a", 1.0f), b = everywhere("b", 1.0f), ab = everywhere("ab", 1.0f);
+  const std::vector<std::vector<WeightedAdapter>> different = {{{a, 1.0f}},
+                                                               {{a, 0.5f}},
+                                                               {{b, 1.0f}},
+                                                               {{a, 1.0f}, {b, 1.0f}},
+                                                               {{b, 1.0f}, {a, 1.0f}},
+                                                               {{a, 1.0f}, {b, 0.5f}},
+                                                               {{a, 1.0f}, {a, 1.0f}},
+                                                               {{ab, 1.0f}},
+                                                               {{a, 0.0f}},
+                                                               {{a, -0.0f}}};
+  for (size_t i = 0; i < different.size(); ++i) {
+    EXPECT_EQ(composeAdapters(different[i])->content_hash, composedHash(different[i]));
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(composedHash(different[i]), composedHash(different[j])) << i << " " << j;
+  }
+}
+
+TEST(ComposeAdapters, WhatIsNoSumOfLowRankPartsIsRefused) {
+  const float value = 1;
+  const int32_t token = 0;
+  const PackedWeight weight(&value, DType::kFloat32, 1, 1);
+  const auto refusalWith = [](const std::function<void(AdapterParts&)>& fill) {
+    return compositionRefusal(*adapterWith("a", fill));
+  };
+  const auto embeddingWith = [](const AdapterEmbedding& embedding) {
+    return [=](AdapterParts& parts) { parts.addEmbedding(embedding); };
+  };
+  const std::string dora = "uses DoRA", saved = "has weights of its own (modules_to_save)",
+                    bias = "has biases (bias or lora_bias)", rows = "has rows of its own (trainable_token_indices)";
+  EXPECT_EQ(compositionRefusal(*everywhere("a", 1.0f)), "");
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(1, LinearId::kProj, {.magnitude = &value}); }), dora);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHead({.magnitude = &value}); }), dora);
+  AdapterEmbedding embedding;
+  embedding.parts.push_back({.magnitude = &value});
+  EXPECT_EQ(refusalWith(embeddingWith(embedding)), dora);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(0, LinearId::kQkv, {.bias = &value}); }), bias);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHead({.bias = &value}); }), bias);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(1, LinearId::kFcGate, weight); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHeadWeight(weight); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(1, NormId::kMlp, &value); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addFinalNorm(&value); }), saved);
+  EXPECT_EQ(refusalWith(embeddingWith({.table = {.data = &value}})), saved);
+  EXPECT_EQ(refusalWith(embeddingWith({.replaced_tokens = &token, .replaced_rows = &value, .replaced = 1})), rows);
+}
+
+}  // namespace
+}  // namespace chorus
