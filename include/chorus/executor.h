@@ -8,6 +8,7 @@
 #include <string>
 
 #include "chorus/executor_config.h"
+#include "chorus/kv_cache_events.h"
 #include "chorus/request.h"
 #include "chorus/response.h"
 #include "chorus/statistics.h"
@@ -17,9 +18,6 @@ namespace chorus::executor {
 
 // Chorus's own.
 const char* version() noexcept;
-
-// Events of KV blocks; not given.
-class KVCacheEventManager;
 
 // Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they
 // come.
@@ -43,7 +41,11 @@ class Executor {
   Executor(const BufferView& engineBuffer, const std::string& jsonConfigStr, ModelType modelType,
            const ExecutorConfig& executorConfig,
            const std::optional<std::map<std::string, Tensor>>& managedWeights = std::nullopt);
-  ~Executor();  // as shutdown()
+  Executor(const BufferView& encoderEngineBuffer, const std::string& encoderJsonConfigStr,
+           const BufferView& decoderEngineBuffer, const std::string& decoderJsonConfigStr, ModelType modelType,
+           const ExecutorConfig& executorConfig);
+  // As shutdown(); who waits in awaitResponses gets what is there, and is gone before it returns.
+  ~Executor();
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;
   Executor(const Executor&) = delete;

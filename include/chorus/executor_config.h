@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 
 #include "chorus/cache_config.h"
@@ -261,6 +262,12 @@ class GuidedDecodingConfig {
   void setEncodedVocab(std::vector<std::string> v) { encodedVocab_ = std::move(v); }
   void setTokenizerStr(std::string v) { tokenizerStr_ = std::move(v); }
   void setStopTokenIds(std::vector<TokenIdType> v) { stopTokenIds_ = std::move(v); }
+  // Throws std::invalid_argument without a vocabulary.
+  void validate() const {
+    if (!encodedVocab_) {
+      throw std::invalid_argument("Guided decoding is enabled with XGrammar, but EncodedVocab is not set");
+    }
+  }
 
  private:
   GuidedDecodingBackend backend_;

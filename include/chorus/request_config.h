@@ -129,6 +129,17 @@ struct LookaheadDecodingConfig {
   SizeType32 getWindowSize() const { return windowSize_; }
   SizeType32 getNgramSize() const { return ngramSize_; }
   SizeType32 getVerificationSetSize() const { return verificationSetSize_; }
+  // (tokens that are decoded at most, longest path, drafted tokens, longest drafted path) of a step.
+  std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> calculateSpeculativeResource() const {
+    return calculateSpeculativeResourceTuple(windowSize_, ngramSize_, verificationSetSize_);
+  }
+  static std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> calculateSpeculativeResourceTuple(
+      SizeType32 windowSize, SizeType32 ngramSize, SizeType32 verificationSetSize);
+  // Whether what that one needs is enough for this.
+  bool isLE(const LookaheadDecodingConfig& that) const {
+    return windowSize_ <= that.windowSize_ && ngramSize_ <= that.ngramSize_ &&
+           verificationSetSize_ <= that.verificationSetSize_;
+  }
   static bool isLegal(SizeType32 windowSize, SizeType32 ngramSize, SizeType32 verificationSetSize) noexcept;
 
  private:

@@ -32,7 +32,8 @@ struct Result {
   std::optional<VecLogProbs> cumLogProbs;            // [beams]
   std::optional<std::vector<VecLogProbs>> logProbs;  // [beams][generated]
   std::optional<Tensor> contextLogits;               // [prompt, vocab] float32
-  std::optional<Tensor> generationLogits;            // [beams, generated, vocab] float32
+  // Of the tokens in outputTokenIds: [beams, generated, vocab] float32, streaming [generated, beams, vocab].
+  std::optional<Tensor> generationLogits;
   std::optional<SpeculativeDecodingFastLogitsInfo> specDecFastLogitsInfo;
   std::optional<Tensor> encoderOutput;
   std::vector<FinishReason> finishReasons;  // [beams]
@@ -49,6 +50,9 @@ struct Result {
   std::optional<VecLogProbs> promptLogProbs;                                // [prompt - 1]
   std::optional<std::vector<std::vector<TokenLogProb>>> promptTopLogProbs;  // [prompt - 1][min(topLogProbs, vocab)]
   SizeType32 cachedTokens = 0;  // Chorus: of the prompt, not computed but found in the cache
+  // Chorus: SHA-256 of the adapter's content that it runs with, of a composition that of all its terms; empty without
+  // an adapter, and where it ended before the adapter was there.
+  std::string adapterContentHash;
 };
 
 class Response {

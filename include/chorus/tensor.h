@@ -12,13 +12,19 @@
 
 namespace chorus::executor {
 
+namespace detail {
+using DimType64 = std::int64_t;
+}  // namespace detail
+
 // Extents, the outermost first. Holds them, unlike TensorRT-LLM's, which looks at somebody's.
 class Shape {
  public:
-  using DimType64 = std::int64_t;
+  using DimType64 = detail::DimType64;
   using value_type = DimType64;
   using size_type = std::size_t;
-  using const_iterator = std::vector<DimType64>::const_iterator;
+  using const_pointer = const DimType64*;
+  using const_reference = const DimType64&;
+  using const_iterator = const DimType64*;
 
   Shape() = default;
   Shape(const DimType64* data, size_type size) : dims_(data, data + size) {}
@@ -30,10 +36,10 @@ class Shape {
   const DimType64* data() const { return dims_.data(); }
   const DimType64& operator[](size_type i) const { return dims_[i]; }
   const DimType64& at(size_type i) const { return dims_.at(i); }  // Chorus
-  const_iterator begin() const { return dims_.begin(); }
-  const_iterator end() const { return dims_.end(); }
-  const_iterator cbegin() const { return dims_.begin(); }
-  const_iterator cend() const { return dims_.end(); }
+  const_iterator begin() const { return dims_.data(); }
+  const_iterator end() const { return dims_.data() + dims_.size(); }
+  const_iterator cbegin() const { return begin(); }
+  const_iterator cend() const { return end(); }
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:

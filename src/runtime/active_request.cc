@@ -274,6 +274,7 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   result.finishReasons = {reason};
   result.decodingIter = decoding_iter_;
   result.cachedTokens = cached_tokens_;
+  if (adapter.parts != nullptr) result.adapterContentHash = adapter.parts->content_hash;
   if (output_.returnPerfMetrics) result.requestPerfMetrics = metrics_;
   num_sent_ = numGenerated();
   return {requestId(), std::move(result), client_id_};
@@ -304,8 +305,9 @@ void ActiveRequest::addLogits(executor::Result& result, bool last) {
   }
   if (generation_logits_.empty()) return;
   const auto rows = static_cast<int64_t>(generation_logits_.size()) / vocab_size_;
-  result.generationLogits = Tensor::copyOf(DataType::kFP32, generation_logits_.data(), {1, rows, vocab_size_});
-  generation_logits_.clear();
+  const auto shape = streaming_ ? executor::Shape{rows, 1, vocab_size_} : executor::Shape{1, rows, vocab_size_};
+  result.generationLogits = Tensor::copyOf(DataType::kFP32, generation_logits_.data(), shape);
+  if (!return_all_generated_) generation_logits_.clear();
 }
 
 }  // namespace chorus

@@ -137,7 +137,7 @@ class ActiveRequest {
   executor::Tensor context_logits_;  // [prompt, vocab]
   int32_t prompt_rows_kept_ = 0;     // rows of the prompt whose logits served already
   bool context_logits_sent_ = false;
-  std::vector<float> generation_logits_;  // those not yet sent
+  std::vector<float> generation_logits_;  // those of the next response
   int32_t vocab_size_ = 0;
   int32_t decoding_iter_ = 0;
   int32_t cached_tokens_ = 0;  // when it first started

@@ -194,6 +194,11 @@ Executor::Executor(const BufferView&, const std::string&, ModelType, const Execu
   fail(ErrorCode::kUnsupported, "an Executor of an engine in memory is not supported: name the engine's directory");
 }
 
+Executor::Executor(const BufferView&, const std::string&, const BufferView&, const std::string&, ModelType,
+                   const ExecutorConfig&) {
+  fail(ErrorCode::kUnsupported, "an Executor of an encoder and a decoder is not supported");
+}
+
 Executor::~Executor() = default;
 Executor::Executor(Executor&&) noexcept = default;
 Executor& Executor::operator=(Executor&&) noexcept = default;

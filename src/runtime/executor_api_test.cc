@@ -158,6 +158,20 @@ TEST_F(ExecutorApiTest, CancelsAndShutsDown) {
   EXPECT_THAT(finish(moved, open_request).back().getResult().finishReasons, ElementsAre(FinishReason::kCANCELLED));
 }
 
+TEST_F(ExecutorApiTest, GoesUnderThoseWhoWaitAndGivesThemTheirAnswers) {
+  auto executor = std::make_unique<Executor>(open());
+  const auto id = executor->enqueueRequest(plain({1, 2}, 120));
+  auto any = std::async(std::launch::async, [&e = *executor] { return e.awaitResponses(milliseconds::max()); });
+  auto none = std::async(std::launch::async, [&e = *executor] { return e.awaitResponses(IdType{4711}); });
+  EXPECT_TRUE(none.get().at(0).hasError());
+  std::this_thread::sleep_for(milliseconds(20));
+  executor.reset();
+  const auto responses = any.get();
+  ASSERT_EQ(responses.size(), 1u);
+  EXPECT_EQ(responses[0].getRequestId(), id);
+  EXPECT_TRUE(responses[0].getResult().isFinal);
+}
+
 TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
   ExecutorConfig config = small();
   config.setMaxBatchSize(1);
@@ -340,6 +354,8 @@ TEST_F(ExecutorApiTest, WhatIsNotServedIsNamed) {
   usual.setKvCacheRetentionConfig(KvCacheRetentionConfig());
   EXPECT_FALSE(answer(executor, usual).hasError());
   EXPECT_THAT(errorOf([&] { Executor("a", "b", ModelType::kENCODER_DECODER, ExecutorConfig()); }),
+              HasSubstr("encoder"));
+  EXPECT_THAT(errorOf([&] { Executor({}, "{}", {}, "{}", ModelType::kENCODER_DECODER, ExecutorConfig()); }),
               HasSubstr("encoder"));
 }
 

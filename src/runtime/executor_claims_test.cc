@@ -83,7 +83,11 @@ TEST_F(ExecutorClaimsTest, SequencesOfARequestRunWithOneContent) {
   const auto id = enqueue(several);
   gate.open();
   std::vector<executor::VecTokens> answers;
-  for (const auto& response : finish(id)) answers.push_back(response.getResult().outputTokenIds.at(0));
+  for (const auto& response : finish(id)) {
+    answers.push_back(response.getResult().outputTokenIds.at(0));
+    EXPECT_EQ(response.getResult().adapterContentHash, "version2-3");
+    EXPECT_EQ(answers.back(), expectedTokens({3}, 5, kVocab, response.getResult().adapterContentHash));
+  }
   ASSERT_EQ(answers.size(), 3u);
   EXPECT_EQ(answers[1], answers[0]);
   EXPECT_EQ(answers[2], answers[0]);

@@ -196,6 +196,28 @@ TEST_F(ExecutorCoreTest, LogProbsAndLogits) {
   EXPECT_NEAR((*result.cumLogProbs)[0], cumulative, 1e-4);
 }
 
+TEST_F(ExecutorCoreTest, StreamedLogitsAreThoseOfTheTokensBesideThem) {
+  start();
+  OutputConfig output;
+  output.returnGenerationLogits = true;
+  Request streamed({5, 6}, 4, true, SamplingConfig(), output);
+  std::vector<float> all;
+  for (const auto& response : finish(enqueue(streamed))) {
+    const auto& logits = *response.getResult().generationLogits;
+    EXPECT_THAT(logits.getShape(), ElementsAre(1, 1, kVocab));
+    const auto* values = static_cast<const float*>(logits.getData());
+    all.insert(all.end(), values, values + logits.getSize());
+  }
+  streamed.setReturnAllGeneratedTokens(true);
+  for (const auto& response : finish(enqueue(streamed))) {
+    const auto& result = response.getResult();
+    const auto tokens = static_cast<int64_t>(result.outputTokenIds.at(0).size());
+    EXPECT_THAT(result.generationLogits->getShape(), ElementsAre(tokens, 1, kVocab));
+    EXPECT_TRUE(std::equal(all.begin(), all.begin() + tokens * kVocab,
+                           static_cast<const float*>(result.generationLogits->getData())));
+  }
+}
+
 TEST_F(ExecutorCoreTest, NotANumberFailsThatRequestOnly) {
   after_row = [](const std::vector<int32_t>& history, std::span<float> logits) {
     if (history[0] == 13 && history.size() == 4) logits[7] = std::nanf("");

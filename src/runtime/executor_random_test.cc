@@ -97,6 +97,69 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
   EXPECT_GT(reused, 200) << "hardly any blocks were shared";
 }
 
+// Of adapters that are registered and that come as tensors, alone and as several sequences: nobody is left without an
+// answer, nothing is held for them afterwards.
+TEST_F(ExecutorRandomTest, AThousandRequestsCancelledAtAnyMoment) {
+  std::mt19937 random(5);
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  options.scheduler.max_batch_size = 6;
+  options.scheduler.policy = CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  options.adapter_element_bytes = 1;
+  setAdapterRoom(7);
+  start();
+  for (uint64_t id = 0; id < 5; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}-{}", id, 1 + id % 2)));
+  struct Asked {
+    executor::IdType id;
+    executor::VecTokens expected;
+    int sequences;
+  };
+  std::vector<Asked> asked;
+  for (int i = 0; i < 1000; ++i) {
+    const executor::VecTokens prompt(static_cast<size_t>(pick(1, 20)), pick(0, 5));
+    const int count = pick(1, 30);
+    auto r = request(prompt, count);
+    const int kind = pick(0, 3);
+    std::string adapter;
+    if (kind == 1) {
+      const int id = pick(0, 4);
+      adapter = fmt::format("a{}-{}", id, 1 + id % 2);
+      r.setLoraConfig(executor::LoraConfig(static_cast<uint64_t>(id)));
+    } else if (kind == 2) {
+      const int32_t number = pick(0, 9), rows[] = {1, 0, 2};
+      adapter = fmt::format("tensors{}", number);
+      using executor::Tensor;
+      r.setLoraConfig(executor::LoraConfig(static_cast<uint64_t>(10 + number % 5),
+                                           Tensor::copyOf(executor::DataType::kINT32, &number, {1, 1}),
+                                           Tensor::copyOf(executor::DataType::kINT32, rows, {1, 3})));
+    }
+    const int sequences = pick(0, 4) == 0 ? pick(2, 4) : 1;
+    executor::SamplingConfig sampling;
+    sampling.setNumReturnSequences(sequences);
+    r.setSamplingConfig(sampling);
+    r.setPriority(static_cast<float>(pick(0, 2)) / 2);
+    asked.push_back({enqueue(r), expectedTokens(prompt, count, kVocab, adapter), sequences});
+    if (pick(0, 1) == 0) core->cancel(asked[static_cast<size_t>(pick(0, i))].id);
+    if (pick(0, 9) == 0) std::this_thread::sleep_for(std::chrono::microseconds(pick(1, 200)));
+  }
+  for (const auto& one : asked) core->cancel(one.id);
+  for (const auto& one : asked) {
+    const auto responses = finish(one.id);
+    ASSERT_EQ(responses.size(), static_cast<size_t>(one.sequences));
+    for (const auto& response : responses) {
+      ASSERT_FALSE(response.hasError()) << response.getErrorMsg();
+      const auto& got = response.getResult().outputTokenIds.at(0);
+      ASSERT_LE(got.size(), one.expected.size());
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), one.expected.begin())) << "request " << one.id;
+    }
+  }
+  core->shutdown();
+  EXPECT_EQ(core->kvCacheStats().usedNumBlocks, 0);
+  EXPECT_EQ(core->adapterCacheStats().host.pinnedAdapters, 0);
+  EXPECT_EQ(core->adapterCacheStats().device.pinnedAdapters, 0);
+}
+
 // Sampled tokens depend on seed and position alone, so the same request gives the same answer in any company.
 TEST_F(ExecutorRandomTest, SampledAnswersDoNotDependOnMates) {
   const auto sampled = [](uint64_t seed) {

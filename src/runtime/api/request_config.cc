@@ -34,7 +34,7 @@ LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::option
       throw std::invalid_argument("Expected lora config tensor to have type kINT32");
     }
     if (!weights_) {
-      throw std::invalid_argument("Request for LoRA inference with lora config must also have lora weights");
+      throw std::invalid_argument("Request for LoRA inference must have both lora_weights and lora_keys");
     }
   }
   if (weights_) {
@@ -82,6 +82,13 @@ LookaheadDecodingConfig::LookaheadDecodingConfig(SizeType32 windowSize, SizeType
   if (isLegal(windowSize, ngramSize, verificationSetSize)) return;
   throw std::invalid_argument(fmt::format("Invalid lookahead decoding config: window {}, ngram {}, verification set {}",
                                           windowSize, ngramSize, verificationSetSize));
+}
+
+std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> LookaheadDecodingConfig::calculateSpeculativeResourceTuple(
+    SizeType32 windowSize, SizeType32 ngramSize, SizeType32 verificationSetSize) {
+  const SizeType32 drafted =
+      (ngramSize > 1 ? ngramSize - 2 : 0) + (windowSize - 1 + verificationSetSize) * (ngramSize - 1);
+  return {drafted + 1, ngramSize, drafted, ngramSize - 1};
 }
 
 bool LookaheadDecodingConfig::isLegal(SizeType32 windowSize, SizeType32 ngramSize,

@@ -61,7 +61,7 @@ TEST(LoraConfig, TensorsComeTogether) {
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights); }),
             "Request for LoRA inference with lora weights must also have lora config");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, std::nullopt, config); }),
-            "Request for LoRA inference with lora config must also have lora weights");
+            "Request for LoRA inference must have both lora_weights and lora_keys");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT64, {3, 3})); }),
             "Expected lora config tensor to have type kINT32");
   EXPECT_EQ(messageOf([&] { LoraConfig(1, weights, Tensor::cpu(DataType::kINT32, {9})); }),
@@ -166,6 +166,14 @@ TEST(Response, HoldsEitherAResultOrAnError) {
   const Response result(3, Result{});
   EXPECT_FALSE(result.hasError());
   EXPECT_THROW(result.getErrorMsg(), std::logic_error);
+}
+
+TEST(LookaheadDecodingConfig, KnowsWhatAStepNeeds) {
+  const LookaheadDecodingConfig config;
+  EXPECT_EQ(config.calculateSpeculativeResource(), std::make_tuple(16, 3, 15, 2));
+  EXPECT_EQ(LookaheadDecodingConfig::calculateSpeculativeResourceTuple(1, 1, 0), std::make_tuple(1, 1, 0, 0));
+  EXPECT_TRUE(config.isLE(LookaheadDecodingConfig(4, 3, 5)));
+  EXPECT_FALSE(config.isLE(LookaheadDecodingConfig(9, 2, 9)));
 }
 
 }  // namespace

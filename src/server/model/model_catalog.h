@@ -20,8 +20,10 @@ struct ServedModel {
   std::optional<executor::IdType> adapterId;  // unset for the base model
   // Of the base model for one request that composes adapters; else empty.
   std::vector<executor::WeightedLora> composition;
-  std::string fingerprint;  // system_fingerprint: changes with the weights
-  int64_t created = 0;      // seconds since 1970
+  // system_fingerprint: changes with the weights. Of an adapter that is replaced while a request comes, the answer's
+  // own is that of what the request ran with.
+  std::string fingerprint;
+  int64_t created = 0;  // seconds since 1970
   std::shared_ptr<const TextCodec> text;
 };
 

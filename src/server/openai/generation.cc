@@ -230,6 +230,7 @@ bool Generation::handle(const Arrival& arrival) {
   }
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
+  delta.adapterContentHash = result.adapterContentHash;
   static const executor::VecTokens kNone;
   const executor::VecTokens& tokens = result.outputTokenIds.empty() ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;

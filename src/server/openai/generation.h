@@ -29,6 +29,7 @@ struct GenerationDelta {
   std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
   double meanLogProb = 0;                    // of the choice's tokens, in its last delta; if choices are to be ranked
   OrderedJson stopReason;                    // the stop string or stop token id that ended it, else null
+  std::string adapterContentHash;            // Result's
 };
 
 struct GenerationUsage {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
+#include "base/sha256.h"
 #include "server/http/http_wire.h"
 
 namespace chorus::server {
@@ -16,12 +18,24 @@ OrderedJson usageJson(const GenerationUsage& usage) {
   return json;
 }
 
+// An adapter's as the catalog has it; a composition's also where it is one adapter as it is.
+std::string fingerprintOf(const ServedModel& model, const std::string& content_hash) {
+  if (model.composition.empty()) return "fp_" + content_hash.substr(0, 12);
+  Sha256 hash;
+  hash.update("composed " + content_hash);
+  return "fp_" + hash.hex().substr(0, 12);
+}
+
 }  // namespace
 
 std::string toText(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
-    : setup_(std::move(setup)), shape_(shape), id_(randomId(shape.idPrefix)), created_(std::time(nullptr)) {
+    : setup_(std::move(setup)),
+      shape_(shape),
+      id_(randomId(shape.idPrefix)),
+      created_(std::time(nullptr)),
+      fingerprint_(setup_.model->fingerprint) {
   if (setup_.options.stream) return;
   whole_.resize(setup_.choices);
   for (size_t i = 0; i < whole_.size(); ++i) whole_[i].choice = static_cast<int32_t>(i);
@@ -33,7 +47,7 @@ OrderedJson GenerationWriter::envelope(const std::string& object) const {
   json["object"] = object;
   json["created"] = created_;
   json["model"] = setup_.model->name;
-  json["system_fingerprint"] = setup_.model->fingerprint;
+  json["system_fingerprint"] = fingerprint_;
   return json;
 }
 
@@ -47,6 +61,10 @@ bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
 void GenerationWriter::begin() {
   if (!setup_.options.stream) return;
   setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
+}
+
+void GenerationWriter::sendFirstChunks() {
+  if (std::exchange(first_sent_, true)) return;
   for (size_t i = 0; i < setup_.choices; ++i) {
     OrderedJson first = firstChoice(static_cast<int32_t>(i));
     if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), nullptr);
@@ -54,7 +72,11 @@ void GenerationWriter::begin() {
 }
 
 bool GenerationWriter::onDelta(GenerationDelta delta) {
-  if (setup_.options.stream) return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
+  if (!delta.adapterContentHash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapterContentHash);
+  if (setup_.options.stream) {
+    sendFirstChunks();
+    return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
+  }
   GenerationDelta& whole = whole_[static_cast<size_t>(delta.choice)];
   whole.text += delta.text;
   if (!delta.promptLogProbs.empty()) whole.promptLogProbs = std::move(delta.promptLogProbs);

@@ -20,7 +20,7 @@ class GenerationWriter : public GenerationListener {
     size_t choices;  // that are generated
   };
 
-  // Sends the stream's head and the first events. Nothing for a whole answer.
+  // Sends the stream's head. Nothing for a whole answer.
   void begin();
 
   bool onDelta(GenerationDelta delta) final;
@@ -50,11 +50,15 @@ class GenerationWriter : public GenerationListener {
   OrderedJson envelope(const std::string& object) const;
   std::vector<const GenerationDelta*> answered() const;
   bool sendChunk(OrderedJson choices, OrderedJson usage);
+  // The events before any token: once the adapter is known that the answer is of.
+  void sendFirstChunks();
 
   Setup setup_;
   Shape shape_;
   std::string id_;
   int64_t created_;
+  std::string fingerprint_;
+  bool first_sent_ = false;
   std::vector<GenerationDelta> whole_;
 };
 

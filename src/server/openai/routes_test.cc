@@ -250,6 +250,23 @@ TEST_F(RoutesTest, AdapterIsChosenByName) {
   EXPECT_EQ(engine.seen[0].getLoraConfig()->getTaskId(), 1u);
 }
 
+// The catalog's entry may be of the content before or after.
+TEST_F(RoutesTest, TheFingerprintIsOfTheAdapterThatAnswered) {
+  engine.adapterContent = "0123456789abcdef";
+  const auto whole = answer("POST", "/v1/completions", R"({"model":"shift","prompt":[97],"max_tokens":3})");
+  EXPECT_EQ(Json::parse(whole.body)["system_fingerprint"], "fp_0123456789ab");
+  const auto stream =
+      answer("POST", "/v1/chat/completions",
+             R"({"model":"shift","messages":[{"role":"user","content":"hi"}],"max_tokens":3,"stream":true})");
+  for (const Json& chunk : events(stream.body)) EXPECT_EQ(chunk["system_fingerprint"], "fp_0123456789ab");
+  const std::string terms = R"("adapters":[{"name":"shift","weight":1.0}],"prompt":[97],"max_tokens":1)";
+  const std::string composed = completion(terms)["system_fingerprint"];
+  EXPECT_NE(composed, "fp_0123456789ab");
+  engine.adapterContent = "123456789abcdef0";
+  EXPECT_NE(completion(terms)["system_fingerprint"], composed);
+  EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":1)")["system_fingerprint"], "fp_base");
+}
+
 TEST_F(RoutesTest, CompletionStream) {
   const auto response = answer("POST", "/v1/completions",
                                R"({"model":"base","prompt":"hey","max_tokens":4,"stream":true,"echo":true,

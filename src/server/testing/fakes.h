@@ -143,6 +143,7 @@ class FakeEngine : public EngineClient {
   size_t queueLimit = 64;
   std::string errorText;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
+  std::string adapterContent;  // what requests with an adapter are told that they ran with
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -192,6 +193,7 @@ class FakeEngine : public EngineClient {
                                              : executor::FinishReason::kNOT_FINISHED};
     result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
     addLogProbs(request, running.made.size(), result);
+    if (request.getLoraConfig() || !request.getLoraComposition().empty()) result.adapterContentHash = adapterContent;
     if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
     return result.isFinal;
   }
