@@ -119,6 +119,10 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   recorder = &loading;
   const auto parts = adapters.load(*source);
   EXPECT_EQ(parts->content_hash, source->content_hash);
+  EXPECT_EQ(static_cast<int64_t>(parts->bytes), source->bytes);
+  EXPECT_EQ(parts->elements, source->elements);
+  EXPECT_EQ(source->elements,
+            model().num_hidden_layers * 3 * kRank * (model().hidden_size + model().intermediate_size));
   // Read, checked and hashed; then read, checked and packed.
   EXPECT_GT(registering.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.bytes, 5 * bytes / 2);
