@@ -151,6 +151,11 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   EXPECT_NE(parts->content_hash, source->content_hash);
   EXPECT_EQ(parts->content_hash, adapters.peftSource(dir)->content_hash);
   EXPECT_EQ(told, (std::vector<std::string>{source->content_hash, parts->content_hash}));
+  // The weights alone.
+  const auto again = adapters.peftSource(dir);
+  writeAdapter(directory_ / "other", 3.0f);
+  fs::rename(directory_ / "other" / "adapter_model.safetensors", dir / "adapter_model.safetensors");
+  EXPECT_NE(loadQuiet(adapters, *again)->content_hash, again->content_hash);
   refuse = true;
   EXPECT_EQ(errorOf([&] { loadQuiet(adapters, *source); }), "not this one");
 }

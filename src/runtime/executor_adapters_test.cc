@@ -62,6 +62,9 @@ TEST_F(ExecutorAdaptersTest, AnUnknownTaskIsRefusedWithTheExactText) {
   start();
   EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 77))),
             "LoRA task 77 not found in cache. Please send LoRA weights with request");
+  Request of_client = withAdapter({1}, 2, 77);
+  of_client.setClientId(9);
+  EXPECT_EQ(finish(enqueue(of_client)).at(0).getClientId(), 9u);
   core->registerAdapter(77, fakeSource("red"));
   EXPECT_EQ(answer(withAdapter({1}, 2, 77)), expectedTokens({1}, 2, kVocab, "red"));
   core->unregisterAdapter(77);

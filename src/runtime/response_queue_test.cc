@@ -43,7 +43,12 @@ TEST(ResponseQueue, ATimeOutOfZeroTakesWhatIsThere) {
   EXPECT_TRUE(queue.awaitAny(milliseconds(0)).empty());
   push(queue, 3, false);
   push(queue, 3, false);
-  EXPECT_EQ(queue.numReady(std::nullopt), 2);
+  queue.open(4);
+  push(queue, 4, true);
+  EXPECT_EQ(queue.numReady(std::nullopt), 3);
+  EXPECT_EQ(queue.numReady(3), 2);
+  EXPECT_EQ(queue.numReady(4), 1);
+  EXPECT_EQ(queue.numReady(5), 0);
   EXPECT_EQ(queue.awaitOne(3, milliseconds(0)).size(), 2u);
   EXPECT_EQ(queue.numReady(3), 0);
 }
