@@ -83,6 +83,7 @@ enum class ResponseErrorCode {
   kNOT_FOUND,         // its adapter is not there
   kCORRUPT,           // its adapter's files or tensors contradict themselves
   kEXHAUSTED,         // memory or the adapter cache is full; the same request may succeed later
+  kCONFLICT,          // its adapter was replaced, or is being replaced; the same request may succeed now
   kINTERNAL,          // a fault that is not the request's
 };
 

@@ -19,6 +19,7 @@ enum class ErrorCode {
   kUnsupported,      // well-formed, but asks for what this build does not do
   kCorrupt,          // foreign bytes that contradict themselves or their format
   kExhausted,        // memory, disk, queue or cache is full; the same call may succeed later
+  kConflict,         // what the call is about has changed meanwhile; the same call may succeed now
   kInternal,
 };
 

@@ -57,7 +57,7 @@ class FileReader {
 };
 
 // read(FileReader&)'s result, once nothing has changed while it ran, however it ended. Throws what it throws, and
-// kExhausted, naming what was read, when the files change faster than they can be read.
+// kConflict, naming what was read, when the files change faster than they can be read.
 template <typename F>
 auto readUnchanged(std::string_view what, F&& read) {
   constexpr int kTries = 3;
@@ -70,7 +70,7 @@ auto readUnchanged(std::string_view what, F&& read) {
       if (files.unchanged()) throw;
     }
   }
-  fail(ErrorCode::kExhausted,
+  fail(ErrorCode::kConflict,
        "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);
 }
 

@@ -48,8 +48,9 @@ class Pace {
   PaceClock clock_;
   size_t bytes_ = 0;
   Duration slice_begin_, last_look_;
-  // What the next piece may take: as long as the longest of late. At first a guess, for the first long one must fit too.
-  // One that was interrupted counts for kSlice / 2 and is forgotten, or there would be a rest after each one ever after.
+  // What the next piece may take: as long as the longest of late. At first a guess, for the first long one must fit
+  // too. One that was interrupted counts for kSlice / 2 and is forgotten, or there would be a rest after each one ever
+  // after.
   Duration expected_piece_ = kSlice / 4;
   Duration longest_slice_{0};
 };

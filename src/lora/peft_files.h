@@ -24,7 +24,7 @@ struct PeftFiles {
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
 // Weights of more than max_bytes are refused. The directory may be rewritten meanwhile: both files are of one state of
-// it (FileReader), and nothing is mapped. Throws Error: kNotFound, kCorrupt, kExhausted when it changes all the time,
+// it (FileReader), and nothing is mapped. Throws Error: kNotFound, kCorrupt, kConflict when it changes all the time,
 // and those of the formats.
 PeftFiles readPeftFiles(const std::filesystem::path& dir, size_t max_bytes);
 

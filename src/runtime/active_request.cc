@@ -28,7 +28,7 @@ std::optional<ActiveRequest::Clock::time_point> deadlineOf(const executor::Reque
   // Longer is as good as none, and could not be added to a time.
   constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
   if (!request.getAllottedTimeMs() || *request.getAllottedTimeMs() > kForever) return std::nullopt;
-  return ActiveRequest::Clock::now() + *request.getAllottedTimeMs();
+  return ActiveRequest::Clock::now() + std::max(*request.getAllottedTimeMs(), std::chrono::milliseconds(0));
 }
 
 int32_t tokensAtMost(const executor::Request& request, int32_t max_seq_len) {
@@ -49,6 +49,8 @@ executor::ResponseErrorCode responseCode(ErrorCode code) {
       return Code::kCORRUPT;
     case ErrorCode::kExhausted:
       return Code::kEXHAUSTED;
+    case ErrorCode::kConflict:
+      return Code::kCONFLICT;
     case ErrorCode::kInternal:
       break;
   }

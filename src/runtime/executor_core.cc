@@ -171,7 +171,7 @@ void ExecutorCore::loop() {
     claimAdapters();
     endFailedGroups();
     plan();
-    idle_ = !runStep();
+    idle_ = !runStep() && !claims_changed_;
     countBlocks();
     publishStats();
     deliver();
@@ -253,7 +253,14 @@ void ExecutorCore::takeLoadedAdapters() {
   while (const auto load = adapters_->takeLoaded()) {
     claims_changed_ = true;
     if (load->parts == nullptr) log::warn("{}", load->error);
-    endThoseWhoFail([&](ActiveRequest& request) { adapters_->give(*load, request.adapter); });
+    for (const auto& [_, request] : waiting_) {
+      try {
+        adapters_->give(*load, request->adapter);
+      } catch (const std::exception& error) {
+        failing_.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
+      }
+    }
+    endFailing();
   }
 }
 
@@ -286,11 +293,31 @@ void ExecutorCore::claimAdapters() {
   claims_changed_ = false;
   adapters_->beginClaims();
   size_t seen = 0;
-  endThoseWhoFail([&](ActiveRequest& request) {
-    if (++seen > kLookahead) return;
-    adapters_->claim(request.adapter, request.times_bypassed, options_.scheduler.max_bypasses);
-    checkTokens(request);
-  });
+  auto next = waiting_.begin();
+  while (next != waiting_.end() && seen < kLookahead) {
+    ActiveRequest& request = *next->second;
+    const auto begin = next;
+    claiming_.clear();
+    // The sequences of a request stand together in the queue.
+    do {
+      claiming_.push_back(&next->second->adapter);
+      ++next;
+    } while (next != waiting_.end() && request.group != nullptr && next->second->group == request.group);
+    seen += claiming_.size();
+    try {
+      adapters_->claim(claiming_, request.times_bypassed, options_.scheduler.max_bypasses);
+      for (auto sequence = begin; sequence != next; ++sequence) checkTokens(*sequence->second);
+    } catch (const std::exception& error) {
+      failing_.emplace_back(&request, Error(errorCodeOf(error), error.what()));
+    }
+  }
+  claims_cut_ = next != waiting_.end();
+  endFailing();
+}
+
+// Somebody left the queue: who stood too far back to claim may stand near enough now.
+void ExecutorCore::queueMoved() {
+  if (claims_cut_) claims_changed_ = true;
 }
 
 // Tokens that the model does not have, once the adapter is there that may have them.
@@ -305,16 +332,9 @@ void ExecutorCore::checkTokens(ActiveRequest& request) const {
   request.unknown_tokens = nullptr;
 }
 
-void ExecutorCore::endThoseWhoFail(const std::function<void(ActiveRequest&)>& act) {
-  std::vector<std::pair<ActiveRequest*, Error>> failed;
-  for (const auto& [_, request] : waiting_) {
-    try {
-      act(*request);
-    } catch (const std::exception& error) {
-      failed.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
-    }
-  }
-  for (const auto& [request, error] : failed) end(*request, request->errorResponse(error.code(), error.what()));
+void ExecutorCore::endFailing() {
+  for (const auto& [request, error] : failing_) end(*request, request->errorResponse(error.code(), error.what()));
+  failing_.clear();
 }
 
 void ExecutorCore::endAll() {
@@ -344,6 +364,8 @@ void ExecutorCore::deliver() {
       callback(response);
     } catch (const std::exception& error) {
       log::error("a response callback of request {} threw: {}", response.getRequestId(), error.what());
+    } catch (...) {
+      log::error("a response callback of request {} threw what is not a std::exception", response.getRequestId());
     }
   }
   calls_.clear();
@@ -385,6 +407,7 @@ void ExecutorCore::forget(ActiveRequest& request) {
     std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });
   else
     waiting_.erase(request.position);
+  queueMoved();
 }
 
 }  // namespace chorus

@@ -98,10 +98,10 @@ class ExecutorCore {
   void takeLoadedAdapters();
   void endOverdue();
   void endFailedGroups();
+  void endFailing();
   void claimAdapters();
   void checkTokens(ActiveRequest& request) const;
-  // Calls act for the waiting requests, in queue order, and ends those for whom it throws.
-  void endThoseWhoFail(const std::function<void(ActiveRequest&)>& act);
+  void queueMoved();
   void endAll();
   // executor_step.cc: one step.
   void plan();
@@ -167,8 +167,9 @@ class ExecutorCore {
   std::unordered_set<executor::IdType> not_begun_;
   int32_t with_deadline_ = 0;
   bool claims_changed_ = false;                // a claim that failed may succeed now
+  bool claims_cut_ = false;                    // more wait than those that may claim
   bool group_failed_ = false;                  // a sequence failed whose siblings are still there
-  bool idle_ = true;                           // the last round had nothing to run
+  bool idle_ = true;                           // the last round had nothing to run and leaves nothing to try
   executor::IterationType iterations_ = 0;     // begun; the step in hand has the number below it
   int32_t completed_ = 0;                      // requests, since the last step ended
   std::vector<executor::RequestStats> ended_;  // requests that ran, since the last step ended
@@ -179,6 +180,8 @@ class ExecutorCore {
   std::vector<ActiveRequest*> candidates_;  // what the plan's indices mean
   std::vector<RequestView> views_;
   SchedulerPlan plan_;
+  std::vector<AdapterTicket*> claiming_;
+  std::vector<std::pair<ActiveRequest*, Error>> failing_;
   std::vector<StepSequence> sequences_;
   std::vector<size_t> sampling_;  // sequences that sample
   std::vector<SampleInput> sample_inputs_;

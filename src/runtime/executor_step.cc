@@ -50,6 +50,7 @@ void ExecutorCore::applyPlan() {
     running_.push_back(std::move(node.mapped()));
     leftQueue(*request);
   }
+  queueMoved();
 }
 
 void ExecutorCore::pause(ActiveRequest* request) {

@@ -1,6 +1,7 @@
 #include "runtime/response_queue.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <utility>
 
@@ -8,6 +9,23 @@ namespace chorus {
 
 using executor::IdType;
 using executor::Response;
+
+ResponseQueue::Visit::Visit(ResponseQueue& queue) : queue_(queue) {
+  const std::lock_guard lock(queue_.mutex_);
+  ++queue_.visits_;
+}
+
+// Under the lock: the queue may go as soon as it is free.
+ResponseQueue::Visit::~Visit() {
+  const std::lock_guard lock(queue_.mutex_);
+  if (--queue_.visits_ == 0) queue_.left_.notify_all();
+}
+
+ResponseQueue::~ResponseQueue() {
+  close();
+  std::unique_lock lock(mutex_);
+  left_.wait(lock, [this] { return visits_ == 0; });
+}
 
 void ResponseQueue::open(IdType id) {
   const std::lock_guard lock(mutex_);
@@ -39,8 +57,10 @@ void ResponseQueue::close() {
 }
 
 ResponseQueue::Deadline ResponseQueue::deadlineOf(const Timeout& timeout) {
-  if (!timeout) return std::nullopt;
-  return std::chrono::steady_clock::now() + *timeout;
+  // Longer is as good as for ever, and could not be added to a time.
+  constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
+  if (!timeout || *timeout > kForever) return std::nullopt;
+  return std::chrono::steady_clock::now() + std::max(*timeout, std::chrono::milliseconds(0));
 }
 
 template <typename Ready>
@@ -60,6 +80,7 @@ std::vector<Response> ResponseQueue::take(std::map<IdType, Open>::iterator open)
 }
 
 std::vector<Response> ResponseQueue::awaitAny(const Timeout& timeout) {
+  const Visit visit(*this);
   std::unique_lock lock(mutex_);
   wait(lock, deadlineOf(timeout), [this] { return !with_responses_.empty(); });
   std::vector<Response> all;
@@ -85,10 +106,12 @@ std::vector<Response> ResponseQueue::awaitUntil(IdType id, const Deadline& deadl
 }
 
 std::vector<Response> ResponseQueue::awaitOne(IdType id, const Timeout& timeout) {
+  const Visit visit(*this);
   return awaitUntil(id, deadlineOf(timeout));
 }
 
 std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids, const Timeout& timeout) {
+  const Visit visit(*this);
   const Deadline deadline = deadlineOf(timeout);
   std::vector<std::vector<Response>> all;
   for (const IdType id : ids) all.push_back(awaitUntil(id, deadline));

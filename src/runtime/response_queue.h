@@ -18,6 +18,12 @@ class ResponseQueue {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
+  ResponseQueue() = default;
+  // As close(), and waits for those who wait to be gone.
+  ~ResponseQueue();
+  ResponseQueue(const ResponseQueue&) = delete;
+  ResponseQueue& operator=(const ResponseQueue&) = delete;
+
   // Announces a request whose responses will be awaited. Ids ascend.
   void open(executor::IdType id);
   // Adds responses; those of ids that were never opened are dropped. Clears the vector.
@@ -41,6 +47,17 @@ class ResponseQueue {
     std::vector<executor::Response> ready;
     bool complete = false;  // the last response is in ready
   };
+  // A call in hand that may wait: the queue outlives it.
+  class Visit {
+   public:
+    explicit Visit(ResponseQueue& queue);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    ResponseQueue& queue_;
+  };
   std::vector<executor::Response> take(std::map<executor::IdType, Open>::iterator open);
   std::vector<executor::Response> awaitUntil(executor::IdType id, const Deadline& deadline);
   static Deadline deadlineOf(const Timeout& timeout);
@@ -48,7 +65,8 @@ class ResponseQueue {
   void wait(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready);
 
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;
+  std::condition_variable arrived_, left_;
+  int visits_ = 0;
   std::map<executor::IdType, Open> open_;
   std::set<executor::IdType> with_responses_;
   bool closed_ = false;

@@ -52,6 +52,13 @@ ApiError ApiError::overloaded(std::string message) {
   return error;
 }
 
+ApiError ApiError::conflict(std::string message) {
+  ApiError error(409, std::move(message), "conflict_error", std::nullopt, "conflict");
+  error.headers_.emplace_back("retry-after-ms", "500");
+  error.headers_.emplace_back("retry-after", "1");
+  return error;
+}
+
 ApiError ApiError::unavailable(std::string message) {
   ApiError error(503, std::move(message), std::string(kServerError), std::nullopt, "unavailable");
   error.headers_.emplace_back("retry-after", "1");
@@ -124,6 +131,8 @@ ApiError currentApiError() {
         return ApiError::invalid(clientMessage(e.what()));
       case ErrorCode::kExhausted:
         return ApiError::overloaded(clientMessage(e.what()));
+      case ErrorCode::kConflict:
+        return ApiError::conflict(clientMessage(e.what()));
       case ErrorCode::kNotFound:
       case ErrorCode::kCorrupt:
       case ErrorCode::kInternal:

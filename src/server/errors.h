@@ -29,6 +29,8 @@ class ApiError : public std::exception {
   static ApiError methodNotAllowed(std::string_view method, std::string_view path, std::string_view allowed);
   // Queue or adapter cache full: status 429, worth retrying soon.
   static ApiError overloaded(std::string message);
+  // What was asked of changed meanwhile: status 409, worth retrying at once.
+  static ApiError conflict(std::string message);
   // Loading, draining or stopped: status 503.
   static ApiError unavailable(std::string message);
   static ApiError timedOut();

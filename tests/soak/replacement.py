@@ -131,7 +131,7 @@ class Soak:
                 if error:
                     self.counts["refused"] += 1
                     # A load that met a replacement may ask for another try; nothing else may go wrong.
-                    if "replaced" not in error and "change while" not in error:
+                    if not error.startswith("409 "):
                         self.faults.append(error)
                     continue
                 self.counts["answers"] += 1

@@ -13,6 +13,39 @@ namespace {
 // A block of this many inputs of a panel's rows is moved at a time, so that reads and writes both stay in L1.
 constexpr int64_t kInputBlock = 64;
 
+// Units [begin, end) of a row into a panel's column.
+template <typename Unit>
+void packRow(const std::byte* row, int64_t begin, int64_t end, Unit* column) {
+  for (int64_t i = begin; i < end; ++i) {
+    std::memcpy(column + i * kPanelCols, row + i * static_cast<int64_t>(sizeof(Unit)), sizeof(Unit));
+  }
+}
+
+// The same of a whole panel's rows: squares of 4 x 4 units are transposed in registers.
+template <typename Unit>
+void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t end, Unit* panel) {
+  using Quad [[gnu::vector_size(4 * sizeof(Unit))]] = Unit;
+  const int64_t squares_end = begin + (end - begin) / 4 * 4;
+  for (int64_t c = 0; c < kPanelCols; c += 4) {
+    const std::byte* source = rows + c * row_bytes;
+    for (int64_t i = begin; i < squares_end; i += 4) {
+      Quad in[4];
+      for (int64_t k = 0; k < 4; ++k) {
+        std::memcpy(&in[k], source + k * row_bytes + i * static_cast<int64_t>(sizeof(Unit)), sizeof(Quad));
+      }
+      const Quad low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+      const Quad high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+      const Quad low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+      const Quad high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+      const Quad out[4] = {
+          __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+          __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+      for (int64_t k = 0; k < 4; ++k) std::memcpy(panel + (i + k) * kPanelCols + c, &out[k], sizeof(Quad));
+    }
+    for (int64_t k = 0; k < 4; ++k) packRow(source + k * row_bytes, squares_end, end, panel + c + k);
+  }
+}
+
 // Unit: what lies between one column and the next in a panel, one input or (bfloat16) an input pair. A row of
 // `in` elements of sizeof(Unit) / per_unit bytes fills `units` of them; the last may be half of one.
 template <typename Unit>
@@ -26,14 +59,15 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
     Unit* panel = dst + (row_begin + r) / kPanelCols * kPanelCols * units + column;
     for (int64_t i0 = 0; i0 < units; i0 += kInputBlock) {
       const int64_t i1 = std::min(whole, i0 + kInputBlock);
-      for (int64_t c = 0; c < count; ++c) {
-        const std::byte* source = rows + (r + c) * row_bytes;
-        for (int64_t i = i0; i < i1; ++i) {
-          std::memcpy(panel + i * kPanelCols + c, source + i * static_cast<int64_t>(sizeof(Unit)), sizeof(Unit));
-        }
-        if (left > 0 && i0 + kInputBlock >= units) {
+      if (count == kPanelCols) {
+        packBlock(rows + r * row_bytes, row_bytes, i0, i1, panel);
+      } else {
+        for (int64_t c = 0; c < count; ++c) packRow(rows + (r + c) * row_bytes, i0, i1, panel + c);
+      }
+      if (left > 0 && i0 + kInputBlock >= units) {
+        for (int64_t c = 0; c < count; ++c) {
           Unit last = 0;
-          std::memcpy(&last, source + whole * static_cast<int64_t>(sizeof(Unit)), static_cast<size_t>(left));
+          std::memcpy(&last, rows + (r + c + 1) * row_bytes - left, static_cast<size_t>(left));
           panel[whole * kPanelCols + c] = last;
         }
       }

@@ -65,6 +65,9 @@ void AdapterLoader::work() {
     } catch (const std::exception& error) {
       result.error = error.what();
       result.error_code = errorCodeOf(error);
+    } catch (...) {  // of a client's function that is told the content
+      result.error = "what it threw is not a std::exception";
+      result.error_code = ErrorCode::kInternal;
     }
     if (wait && ++task.tries < kTries) {
       lock.lock();
@@ -74,7 +77,7 @@ void AdapterLoader::work() {
     }
     if (wait) {
       result.error = "its files change all the time; write new ones elsewhere and rename the directory into place";
-      result.error_code = ErrorCode::kExhausted;
+      result.error_code = ErrorCode::kConflict;
     }
     task.source.reset();
     lock.lock();

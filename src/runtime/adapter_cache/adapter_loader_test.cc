@@ -78,7 +78,7 @@ TEST_F(AdapterLoaderTest, OneThatIsNeverWholeFails) {
   loader.submit({1, 1}, source("unsettled"));
   const AdapterLoad load = await();
   EXPECT_EQ(load.parts, nullptr);
-  EXPECT_EQ(load.error_code, ErrorCode::kExhausted);
+  EXPECT_EQ(load.error_code, ErrorCode::kConflict);
   EXPECT_EQ(begun.size(), static_cast<size_t>(AdapterLoader::kTries));
 }
 

@@ -139,9 +139,28 @@ void AdapterStore::beginClaims() {
   claims_left_ = std::numeric_limits<int32_t>::max();
 }
 
-void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses) {
-  if (ticket.claimed && !may_load_) --claims_left_;
-  if (!ticket.used() || ticket.claimed || claims_left_ <= 0) return;
+void AdapterStore::claim(std::span<AdapterTicket* const> tickets, int32_t times_bypassed, int32_t max_bypasses) {
+  int32_t wanted = 0;
+  for (const AdapterTicket* ticket : tickets) {
+    if (ticket->claimed && !may_load_) --claims_left_;
+    if (ticket->used() && !ticket->claimed) ++wanted;
+  }
+  if (wanted == 0 || claims_left_ < wanted) return;
+  for (AdapterTicket* ticket : tickets) {
+    if (ticket->claimed) continue;
+    if (claimNow(*ticket)) {
+      if (!may_load_) --claims_left_;
+      continue;
+    }
+    // What one of them has claimed the others find.
+    for (AdapterTicket* other : tickets) other->no_room = true;
+    may_load_ = false;
+    claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
+    return;
+  }
+}
+
+bool AdapterStore::claimNow(AdapterTicket& ticket) {
   wants_.clear();
   for (const AdapterMember& member : ticket.members) wants_.push_back({member.key, sizeOf(member)});
   added_.clear();
@@ -150,16 +169,12 @@ void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t 
       failFull(ticket.members.front().key.task_id);
     case AdapterCache::Claim::kNoRoom:
     case AdapterCache::Claim::kAbsent:
-      ticket.no_room = true;
-      may_load_ = false;
-      claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
-      return;
+      return false;
     case AdapterCache::Claim::kClaimed:
       break;
   }
   ticket.claimed = true;
   ticket.no_room = false;
-  if (!may_load_) --claims_left_;
   forgetGone();
   for (AdapterMember& member : ticket.members) {
     const bool added = std::find(added_.begin(), added_.end(), member.key) != added_.end();
@@ -173,6 +188,7 @@ void AdapterStore::claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t 
     member.parts = parts(member.key);
   }
   settle(ticket);
+  return true;
 }
 
 // Once all members are there, what the rows run with is too.

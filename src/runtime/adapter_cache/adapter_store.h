@@ -42,13 +42,14 @@ class AdapterStore {
   // terms: at least one. Throws Error as above.
   AdapterTicket ticket(std::span<const executor::WeightedLora> terms);
 
-  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(). A ticket's adapters
-  // are claimed together or not at all. Those ahead in the queue get room first: behind one that finds none, requests
-  // may share what is resident but load nothing, and only so many hold a claim that it is overtaken at most
-  // max_bypasses times; times_bypassed of these have happened. Throws Error when the adapters can never fit, or cannot
-  // be composed.
+  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(), with the tickets of
+  // all its sequences that wait, which are for the same adapters. They are claimed together or not at all: what is
+  // claimed stays, so that all run with one content. Those ahead in the queue get room first: behind one that finds
+  // none, requests may share what is resident but load nothing, and only so many hold a claim that it is overtaken at
+  // most max_bypasses times; times_bypassed of these have happened. Throws Error when the adapters can never fit, or
+  // cannot be composed.
   void beginClaims();
-  void claim(AdapterTicket& ticket, int32_t times_bypassed, int32_t max_bypasses);
+  void claim(std::span<AdapterTicket* const> tickets, int32_t times_bypassed, int32_t max_bypasses);
 
   // A load that ended, now in the cache if it ended well; nullopt when there is none. It is to be given to every ticket
   // before the next is taken: those that waited for it take its parts. Throws Error to a ticket whose adapter failed,
@@ -79,6 +80,8 @@ class AdapterStore {
   // Adds the task's content to the ticket, once; returns its number.
   uint64_t addMember(uint64_t task_id, AdapterTicket& ticket);
   AdapterSize sizeOf(const AdapterMember& member) const;
+  // False: there is no room. Throws as claim().
+  bool claimNow(AdapterTicket& ticket);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterTicket& ticket);
   std::shared_ptr<const PreparedAdapter> compose(const AdapterTicket& ticket) const;

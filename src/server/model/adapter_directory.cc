@@ -122,7 +122,7 @@ bool AdapterDirectory::take(const std::string& name, const fs::path& subdirector
   const auto onContent = [&, this, name, subdirectory, registration, text = now.text](const std::string& hash) {
     if (registration->done.exchange(true)) return changedAtLoad(name, subdirectory, text);
     if (stateOf(subdirectory).text != now.state) {
-      fail(ErrorCode::kExhausted, "{}: its files change while they are read", subdirectory.string());
+      fail(ErrorCode::kConflict, "{}: its files change while they are read", subdirectory.string());
     }
     now.contentHash = hash;
     if (same_text && hash == known.contentHash) throw Unchanged();
@@ -173,7 +173,7 @@ void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& su
   const std::lock_guard lock(mutex_);
   if (known_[name].state != stateOf(subdirectory).text) take(name, subdirectory);
   if (known_[name].text == text) return;
-  fail(ErrorCode::kExhausted, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
+  fail(ErrorCode::kConflict, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
 }
 
 std::vector<fs::path> AdapterDirectory::subdirectories() const {

@@ -40,6 +40,8 @@ ApiError fromExecutor(const executor::Response& response, const ServedModel& ser
       return ApiError::modelNotFound(model);
     case Code::kEXHAUSTED:
       return ApiError::overloaded("Too many adapters are in use; try again soon.");
+    case Code::kCONFLICT:
+      return ApiError::conflict(message);
     case Code::kINTERNAL:
       break;
   }

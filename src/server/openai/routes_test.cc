@@ -431,6 +431,11 @@ TEST_F(RoutesTest, EngineErrors) {
   engine.errorText = "PEFT Cache is full. Could not store taskId=1";
   engine.errorCode = Code::kEXHAUSTED;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
+  engine.errorText = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
+  engine.errorCode = Code::kCONFLICT;
+  const auto replaced = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  EXPECT_EQ(replaced.status, 409);
+  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.errorText);
   engine.errorText = "LoRA task 1 not found in cache. Please send LoRA weights with request";
   engine.errorCode = Code::kNOT_FOUND;
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");

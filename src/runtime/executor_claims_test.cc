@@ -1,0 +1,95 @@
+// Which waiting requests hold adapters: the first ones of a long queue, and all sequences of a request together.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "runtime/testing/core_fixture.h"
+
+namespace chorus {
+namespace {
+
+using executor::LoraConfig;
+using executor::Request;
+using testing::CoreFixture;
+using testing::expectedTokens;
+using testing::fakeParts;
+using testing::fakeSource;
+using testing::Gate;
+
+class ExecutorClaimsTest : public CoreFixture {
+ protected:
+  static Request withAdapter(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id) {
+    Request r = request(std::move(prompt), max_tokens);
+    r.setLoraConfig(LoraConfig(task_id));
+    return r;
+  }
+};
+
+TEST_F(ExecutorClaimsTest, ALongQueueAheadIsOnlyAWait) {
+  start();
+  core->registerAdapter(1, fakeSource("red"));
+  std::vector<Request> requests(ExecutorCore::kLookahead + 100, request({1}, 1));
+  requests.push_back(withAdapter({2}, 3, 1));
+  const auto ids = core->enqueue(requests, nullptr);
+  EXPECT_EQ(resultOf(ids.back()).outputTokenIds.at(0), expectedTokens({2}, 3, kVocab, "red"));
+}
+
+TEST_F(ExecutorClaimsTest, ALongQueueThatIsCancelledIsOnlyAWait) {
+  Gate first_step, later_step;
+  first_step.close();
+  later_step.close();
+  before_step = [&](int step, const StepInput&) {
+    if (step == 0) first_step.pass();
+    if (step == 3) later_step.pass();
+  };
+  options.scheduler.max_batch_size = 1;
+  start();
+  core->registerAdapter(1, fakeSource("red"));
+  const auto running = enqueue(request({1}, 60));
+  first_step.awaitArrivals(1);
+  const auto ids = core->enqueue(std::vector<Request>(ExecutorCore::kLookahead, request({1}, 60)), nullptr);
+  const auto last = enqueue(withAdapter({2}, 3, 1));
+  first_step.open();
+  later_step.awaitArrivals(1);
+  for (const auto id : ids) core->cancel(id);
+  later_step.open();
+  EXPECT_EQ(resultOf(last).outputTokenIds.at(0), expectedTokens({2}, 3, kVocab, "red"));
+  resultOf(running);
+}
+
+// A directory that is loaded again may have other content by then: not for half of a request's answers.
+TEST_F(ExecutorClaimsTest, SequencesOfARequestRunWithOneContent) {
+  Gate gate;
+  gate.close();
+  before_step = [&](int step, const StepInput&) {
+    if (step == 1) gate.pass();
+  };
+  std::atomic<int> version = 0;
+  load = [&](const AdapterSource& source) {
+    const std::string name = source.directory.string();
+    return fakeParts(name == "changes-3" ? fmt::format("version{}-3", ++version) : name);
+  };
+  setAdapterRoom(4);
+  options.scheduler.max_bypasses = 1;
+  start();
+  core->registerAdapter(1, fakeSource("changes-3"));
+  core->registerAdapter(2, fakeSource("other-2"));
+  const auto running = enqueue(withAdapter({1}, 20, 1));
+  gate.awaitArrivals(1);
+  const auto large = enqueue(withAdapter({2}, 2, 2));
+  Request several = withAdapter({3}, 5, 1);
+  executor::SamplingConfig sampling;
+  sampling.setNumReturnSequences(3);
+  several.setSamplingConfig(sampling);
+  const auto id = enqueue(several);
+  gate.open();
+  std::vector<executor::VecTokens> answers;
+  for (const auto& response : finish(id)) answers.push_back(response.getResult().outputTokenIds.at(0));
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[1], answers[0]);
+  EXPECT_EQ(answers[2], answers[0]);
+  EXPECT_EQ(resultOf(running).outputTokenIds.at(0), expectedTokens({1}, 20, kVocab, "version1-3"));
+  EXPECT_EQ(resultOf(large).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "other-2"));
+}
+
+}  // namespace
+}  // namespace chorus
