@@ -37,6 +37,13 @@ TEST_F(FileReaderTest, WhatWasReadStaysWhenTheFileIsCut) {
   EXPECT_EQ(FileReader().read(path, 0)->bytes().size(), 0u) << "an empty file is one";
 }
 
+// Two writes within a tick of the file system's clock leave the same stamp.
+TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
+  const fs::path path = write("fresh", "x");
+  FileReader().read(path, 10);
+  EXPECT_GE(ageNs(stampOf(path).value()), kFileClockTickNs);
+}
+
 TEST_F(FileReaderTest, RefusesWhatIsNoFileOfItsSize) {
   const auto refusal = [](const fs::path& path, size_t limit = 1 << 20) {
     return errorOf([&] { FileReader().read(path, limit); });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "base/error_of.h"
 #include "engine/random_engine.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
@@ -168,6 +169,31 @@ TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
     const Adapter changed = with(role, row, *values);
     EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
     EXPECT_NE(step(ranks, ranks.prepareAdapter(changed).get()), base);
+  }
+}
+
+TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
+  const ModelConfig config = randomModel({});
+  BuildConfig build = smallBuild();
+  build.max_batch_size = 4;
+  const RankGroup ranks(RankGroup::loadEngines(makeEngine(config, build, 1)), {.threads = 1},
+                        {.kv_blocks = 16, .max_added_tokens = 5});
+  const std::vector<float> values(60 * 24, 0.5f);
+  const auto refusalOf = [&](int64_t vocab, int64_t input) {
+    Adapter adapter{.name = "grown", .vocab_size = vocab, .input_vocab_size = input, .content_hash = "hash"};
+    const auto add = [&](WeightRole role, const char* row, int64_t rows) {
+      AdapterWeight weight{.role = role, .row = row, .rows = rows, .cols = 24};
+      weight.data = reinterpret_cast<const std::byte*>(values.data());
+      if (rows > 0) adapter.weights.push_back(weight);
+    };
+    add(WeightRole::kLmHead, "lm_head.weight", vocab);
+    add(WeightRole::kEmbedding, "transformer.vocab_embedding.weight", input);
+    return errorOf([&] { ranks.prepareAdapter(adapter); });
+  };
+  EXPECT_EQ(refusalOf(50, 50), "");
+  EXPECT_EQ(refusalOf(0, 50), "") << "takes more than it answers";
+  for (const auto& [vocab, input] : {std::pair(51, 51), std::pair(48, 47), std::pair(46, 0)}) {
+    EXPECT_NE(refusalOf(vocab, input).find("at most 50, all of which they take"), std::string::npos) << vocab;
   }
 }
 

@@ -111,6 +111,27 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   EXPECT_THAT(refusal(), HasSubstr("those have no adapters"));
 }
 
+TEST_F(PeftFamilyTest, AModuleThatHoldsOthersIsSavedWithAllOfThem) {
+  const std::string down = kBase + "model.layers.0.mlp.down_proj.";
+  tensors_.clear();
+  put(down + "lora_A.weight", {2, 6});
+  put(down + "lora_B.weight", {4, 2});
+  config_["target_modules"] = {"down_proj"};
+  config_["modules_to_save"] = {"self_attn"};
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
+    for (const auto& [name, rows] : {std::pair("q_proj.", 4), std::pair("k_proj.", 2), std::pair("v_proj.", 2)}) {
+      put(kBase + layer + "self_attn." + name + "weight", {rows, 4});
+      put(kBase + layer + "self_attn." + name + "bias", {rows});
+    }
+  }
+  EXPECT_EQ(read().weights.size(), 12u);
+  tensors_.erase(kBase + "model.layers.1.self_attn.v_proj.weight");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("layers.1.self_attn.v_proj.weight"), HasSubstr("modules_to_save")));
+  // PEFT does not wrap what it saves whole.
+  put(kBase + "model.layers.1.self_attn.v_proj.base_layer.weight", {2, 4});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("v_proj.base_layer.weight"), HasSubstr("does not list in modules_to_save")));
+}
+
 TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
   const std::string q = kQ + "base_layer.bias", v = kBase + "model.layers.1.self_attn.v_proj.bias";
   put(q, {4}, 5);
@@ -142,6 +163,9 @@ TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
   EXPECT_THAT(adapter.embedding_tokens.tokens, ElementsAre(2, 5));
   EXPECT_THAT(adapter.embedding_tokens.rows, ElementsAre(5, 6, 7, 8, 1, 2, 3, 4));
   EXPECT_TRUE(adapter.head_tokens.empty());
+  config_["trainable_token_indices"] = {5, 8};
+  EXPECT_THAT(refusal(), HasSubstr("names token 8, the model has 8"));
+  config_["trainable_token_indices"] = {5, 2};
   model_.config.tie_word_embeddings = true;
   EXPECT_THAT(read().head_tokens.tokens, ElementsAre(2, 5));
   config_["trainable_token_indices"] = {{"embed_tokens", {5, 2}}, {"lm_head", {1}}};

@@ -160,6 +160,21 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("no LoRA tensors"));
 }
 
+TEST(AdapterBuilder, TensorsOfTwoTypesBecomeFloats) {
+  const std::vector<float> b = {0.1f, 1e-9f};
+  std::vector<bf16> a(3);
+  convertElements(std::vector<float>{1, 2, 3}.data(), DType::kFloat32, a.data(), DType::kBFloat16, 3);
+  AdapterBuilder builder("mixed");
+  builder.add({.rank = 1, .in = 3, .out = 2}, {DType::kBFloat16, {1, 3}, std::as_bytes(std::span(a))},
+              {DType::kFloat32, {2, 1}, std::as_bytes(std::span(b))});
+  const Adapter adapter = builder.finish("hash");
+  const AdapterModule& module = adapter.modules.at(0);
+  ASSERT_EQ(module.dtype, DType::kFloat32);
+  EXPECT_EQ(loadAsFloat(module.a, module.dtype, 2), 3.0f);
+  EXPECT_EQ(loadAsFloat(module.b, module.dtype, 0), b[0]);
+  EXPECT_EQ(loadAsFloat(module.b, module.dtype, 1), b[1]);
+}
+
 TEST(AllFinite, RefusesDoublesThatNoFloatHolds) {
   const auto finite = [](double value) { return allFinite(std::as_bytes(std::span(&value, 1)), DType::kFloat64); };
   constexpr double kLargest = std::numeric_limits<float>::max();

@@ -119,6 +119,10 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   recorder = &loading;
   const auto parts = adapters.load(*source);
   EXPECT_EQ(parts->content_hash, source->content_hash);
+  EXPECT_EQ(static_cast<int64_t>(parts->bytes), source->bytes);
+  EXPECT_EQ(parts->elements, source->elements);
+  EXPECT_EQ(source->elements,
+            model().num_hidden_layers * 3 * kRank * (model().hidden_size + model().intermediate_size));
   // Read, checked and hashed; then read, checked and packed.
   EXPECT_GT(registering.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.bytes, 5 * bytes / 2);
@@ -147,6 +151,11 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   EXPECT_NE(parts->content_hash, source->content_hash);
   EXPECT_EQ(parts->content_hash, adapters.peftSource(dir)->content_hash);
   EXPECT_EQ(told, (std::vector<std::string>{source->content_hash, parts->content_hash}));
+  // The weights alone.
+  const auto again = adapters.peftSource(dir);
+  writeAdapter(directory_ / "other", 3.0f);
+  fs::rename(directory_ / "other" / "adapter_model.safetensors", dir / "adapter_model.safetensors");
+  EXPECT_NE(loadQuiet(adapters, *again)->content_hash, again->content_hash);
   refuse = true;
   EXPECT_EQ(errorOf([&] { loadQuiet(adapters, *source); }), "not this one");
 }

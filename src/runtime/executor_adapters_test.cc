@@ -62,6 +62,9 @@ TEST_F(ExecutorAdaptersTest, AnUnknownTaskIsRefusedWithTheExactText) {
   start();
   EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 77))),
             "LoRA task 77 not found in cache. Please send LoRA weights with request");
+  Request of_client = withAdapter({1}, 2, 77);
+  of_client.setClientId(9);
+  EXPECT_EQ(finish(enqueue(of_client)).at(0).getClientId(), 9u);
   core->registerAdapter(77, fakeSource("red"));
   EXPECT_EQ(answer(withAdapter({1}, 2, 77)), expectedTokens({1}, 2, kVocab, "red"));
   core->unregisterAdapter(77);
@@ -162,6 +165,66 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
   EXPECT_EQ(resultOf(shares).outputTokenIds.at(0), expectedTokens({4}, 3, kVocab, "most-8"));
   EXPECT_EQ(resultOf(waits).outputTokenIds.at(0), expectedTokens({2}, 3, kVocab, "some-5"));
   EXPECT_EQ(resultOf(first).outputTokenIds.at(0), expectedTokens({1}, 30, kVocab, "most-8"));
+}
+
+// Room for three adapters of rank 4 is room for twelve of rank 1, whatever they take in bytes.
+TEST_F(ExecutorAdaptersTest, RoomGoesByTheTrueRank) {
+  options.adapter_host_capacity = options.scheduler.adapter_budget = {AdapterSize::kUnlimited, 12};
+  load = [plain = load](const AdapterSource& source) {
+    auto parts = std::make_shared<PreparedAdapter>(*plain(source));
+    parts->elements = source.elements;
+    return parts;
+  };
+  start();
+  const auto answerWith = [&](uint64_t id, int64_t elements) {
+    auto source = std::make_shared<AdapterSource>(*fakeSource(fmt::format("a{}", id)));
+    source->elements = elements;
+    core->registerAdapter(id, source);
+    EXPECT_EQ(answer(withAdapter({4}, 2, id)), expectedTokens({4}, 2, kVocab, fmt::format("a{}", id)));
+  };
+  for (uint64_t id = 1; id <= 3; ++id) answerWith(id, 4);
+  EXPECT_EQ(core->adapterCacheStats().host.residentAdapters, 3);
+  EXPECT_EQ(core->adapterCacheStats().host.evictions, 0);
+  for (uint64_t id = 4; id <= 15; ++id) answerWith(id, 1);
+  core->shutdown();
+  const auto stats = core->adapterCacheStats();
+  EXPECT_EQ(stats.host.residentAdapters, 12);
+  EXPECT_EQ(stats.host.evictions, 3);
+  EXPECT_EQ(stats.device.residentAdapters, 12);
+  EXPECT_EQ(loads, 15);
+}
+
+// Though a request that has not begun to load them still holds them.
+TEST_F(ExecutorAdaptersTest, TensorsThatDidNotLoadAreNotKnown) {
+  Gate large, tensors;
+  large.close();
+  tensors.close();
+  load = [&, plain = load](const AdapterSource& source) {
+    (source.reloadable() ? large : tensors).pass();
+    if (!source.reloadable()) fail(ErrorCode::kCorrupt, "they are none");
+    return plain(source);
+  };
+  options.adapter_workers = 2;
+  options.adapter_element_bytes = 1;
+  setAdapterRoom(1000);
+  start();
+  core->registerAdapter(1, fakeSource("large-700"));
+  core->registerAdapter(2, fakeSource("some-500"));
+  const auto runs = enqueue(withAdapter({1}, 2, 1));
+  large.awaitArrivals(1);
+  const auto fails = enqueue(withTensors({1}, 2, 5, 11));
+  tensors.awaitArrivals(1);
+  Request both = request({1}, 2);
+  both.setLoraComposition({{5, 1.0f}, {2, 1.0f}});
+  const auto waits = enqueue(both);
+  answer(request({3}, 2));
+  tensors.open();
+  EXPECT_EQ(errorOf(fails), "Error storing task=5 in PEFT cache -- they are none");
+  EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 5))),
+            "LoRA task 5 not found in cache. Please send LoRA weights with request");
+  large.open();
+  EXPECT_EQ(resultOf(runs).outputTokenIds.at(0), expectedTokens({1}, 2, kVocab, "large-700"));
+  EXPECT_EQ(errorOf(waits), "Error storing task=5 in PEFT cache -- they are none");
 }
 
 TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {

@@ -60,6 +60,23 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
 
 // Levels that hold no adapter of the engine's largest size, 64 ranks on all seven linears of 4 layers here, are refused
 // with TensorRT-LLM's text, in what the level is sized in.
+TEST_F(ExecutorEngineTest, RoomForAnAdapterIsForTheModulesThatAreEnabled) {
+  BuildConfig build;
+  build.max_batch_size = 4;
+  build.max_seq_len = 128;
+  build.lora_plugin = true;
+  build.lora_target_modules = {"attn_q", "attn_v"};
+  buildEngine(directory_ / "checkpoint", directory_ / "qv", build, 1);
+  ExecutorConfig config = small();
+  PeftCacheConfig adapters;
+  adapters.setMaxHostAdapters(1);
+  config.setPeftCacheConfig(adapters);
+  const auto room = [&](const char* engine) {
+    return Executor(directory_ / engine, ModelType::kDECODER_ONLY, config).getAdapterCacheStats().host.maxBytes;
+  };
+  EXPECT_LT(room("qv"), room("lora") / 2);
+}
+
 TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
   const auto refusalOf = [](const std::function<void(PeftCacheConfig&)>& set) {
     ExecutorConfig config = small();

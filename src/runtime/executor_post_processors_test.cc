@@ -164,21 +164,60 @@ TEST_F(ExecutorPostProcessorsTest, OneThatThrowsEndsItsRequestAlone) {
   const auto shrinks = [](IdType, Tensor& logits, const BeamTokens&, const StreamPtr&, std::optional<IdType>) {
     logits = Tensor::cpu<float>({1, 1, 3});
   };
+  const auto leaves_integers = [](IdType, Tensor& logits, const BeamTokens&, const StreamPtr&, std::optional<IdType>) {
+    logits = Tensor::cpu<int32_t>({1, 1, kVocab});
+  };
   const auto bans_all = [](IdType, Tensor& logits, const BeamTokens&, const StreamPtr&, std::optional<IdType>) {
     allow(logits, -1);
   };
   const auto batched = [](const std::vector<IdType>&, std::vector<Tensor>&,
                           const std::vector<std::reference_wrapper<const BeamTokens>>&, const StreamPtr&,
                           const std::vector<std::optional<IdType>>&) { throw std::runtime_error("all of you"); };
-  startWith({{"late", throws_at_3}, {"number", throws_a_number}, {"shrinks", shrinks}, {"bans", bans_all}}, batched);
+  startWith({{"late", throws_at_3},
+             {"number", throws_a_number},
+             {"shrinks", shrinks},
+             {"integers", leaves_integers},
+             {"bans", bans_all}},
+            batched);
   const auto beside = enqueue(request({1}, 12));
   const auto late = enqueue(named({1}, 9, "late")), number = enqueue(named({1}, 9, "number"));
   EXPECT_EQ(errorOf(late), "Encountered an error in the logits post-processor: my grammar broke");
   EXPECT_THAT(errorOf(number), HasSubstr("not a std::exception"));
   EXPECT_THAT(errorOf(enqueue(named({1}, 9, "shrinks"))), HasSubstr("not [1, 1, 50] float32"));
+  EXPECT_THAT(errorOf(enqueue(named({1}, 9, "integers"))), HasSubstr("not [1, 1, 50] float32"));
   EXPECT_THAT(errorOf(enqueue(named({1}, 9, "bans"))), HasSubstr("after the logits post-processor"));
   EXPECT_THAT(errorOf(enqueue(named({1}, 9, "batched"))), HasSubstr("all of you"));
   EXPECT_EQ(resultOf(beside).outputTokenIds.at(0), expectedTokens({1}, 12, kVocab));
+}
+
+TEST_F(ExecutorPostProcessorsTest, TheBatchedOneMustLeaveATensorForEach) {
+  const auto drops_one = [](const std::vector<IdType>&, std::vector<Tensor>& logits,
+                            const std::vector<std::reference_wrapper<const BeamTokens>>&, const StreamPtr&,
+                            const std::vector<std::optional<IdType>>&) { logits.pop_back(); };
+  startWith({}, drops_one);
+  const auto beside = enqueue(request({1}, 12));
+  EXPECT_EQ(errorOf(enqueue(named({1}, 9, Request::kBatchedPostProcessorName))),
+            "Encountered an error in the logits post-processor: it left 0 tensors for 1 requests");
+  EXPECT_EQ(resultOf(beside).outputTokenIds.at(0), expectedTokens({1}, 12, kVocab));
+}
+
+TEST_F(ExecutorPostProcessorsTest, ATensorThatIsKeptStaysAsItWas) {
+  std::vector<Tensor> kept;
+  std::vector<std::vector<float>> seen;
+  const auto keep = [&](IdType, Tensor& logits, const BeamTokens&, const StreamPtr&, std::optional<IdType>) {
+    const auto* values = static_cast<const float*>(logits.getData());
+    seen.emplace_back(values, values + kVocab);
+    kept.push_back(logits);
+  };
+  startWith({{"keep", keep}});
+  resultOf(enqueue(named({9, 8}, 3, "keep")));
+  core->shutdown();
+  ASSERT_EQ(kept.size(), 3u);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const auto* values = static_cast<const float*>(kept[i].getData());
+    EXPECT_EQ(std::vector<float>(values, values + kVocab), seen[i]) << i;
+  }
+  EXPECT_NE(seen[0], seen[1]);
 }
 
 TEST_F(ExecutorPostProcessorsTest, NamesAreCheckedWhenTheRequestComes) {

@@ -113,6 +113,49 @@ TEST_F(ExecutorStatisticsTest, OfRequestsInThem) {
   EXPECT_THAT(ends, ElementsAre(std::pair(ids[0], 1), std::pair(ids[1], 1), std::pair(ids[2], 1)));
 }
 
+TEST_F(ExecutorStatisticsTest, OfThoseThatWait) {
+  start();
+  ids.push_back(enqueue(request({1, 2, 3}, 6)));
+  gate.awaitArrivals(1);
+  for (int32_t i = 0; i < 5; ++i) ids.push_back(enqueue(request({i}, 6)));
+  gate.open();
+  for (const auto id : ids) resultOf(id);
+  core->shutdown();
+  steps = core->takeStats();
+  requests = core->takeRequestStats();
+  EXPECT_EQ(steps.at(1).numActiveRequests, 4);
+  EXPECT_EQ(steps.at(1).numQueuedRequests, 2);
+  const auto& second = requests.at(1).requestStats;
+  ASSERT_EQ(second.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(second[i].id, ids[i]);
+    EXPECT_EQ(second[i].stage == RequestStage::kQUEUED, i >= 4) << i;
+    EXPECT_EQ(second[i].scheduled, i < 4) << i;
+  }
+}
+
+TEST_F(ExecutorStatisticsTest, OfThoseThatArePaused) {
+  options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  options.scheduler.kv_blocks = 16;
+  options.iter_stats_max = options.request_stats_max = 1000;
+  start();
+  gate.open();
+  for (int32_t i = 1; i <= 4; ++i) ids.push_back(enqueue(request({i, i}, 30)));
+  for (const auto id : ids) resultOf(id);
+  core->shutdown();
+  steps = core->takeStats();
+  requests = core->takeRequestStats();
+  ASSERT_EQ(steps.size(), requests.size());
+  int32_t all = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto& of = requests[i].requestStats;
+    const auto paused = std::count_if(of.begin(), of.end(), [](const auto& request) { return request.paused; });
+    EXPECT_EQ(steps[i].inflightBatchingStats.value().numPausedRequests, paused) << i;
+    all += static_cast<int32_t>(paused);
+  }
+  EXPECT_GT(all, 0) << "the setting did not bite";
+}
+
 TEST_F(ExecutorStatisticsTest, OfStaticBatches) {
   options.static_batching = true;
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kSTATIC_BATCH;

@@ -10,10 +10,19 @@
 namespace chorus {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using executor::IdType;
 using executor::Response;
 using std::chrono::milliseconds;
 
-std::vector<Response> errorOf(executor::IdType id) { return {Response(id, "it failed")}; }
+std::vector<Response> errorOf(IdType id) { return {Response(id, "it failed")}; }
+
+void push(ResponseQueue& queue, IdType id, bool final) {
+  executor::Result result;
+  result.isFinal = final;
+  std::vector<Response> responses = {Response(id, result)};
+  queue.push(responses);
+}
 
 TEST(ResponseQueue, WaitsForeverHoweverForeverIsSaid) {
   ResponseQueue queue;
@@ -60,6 +69,74 @@ TEST(ResponseQueue, GoesAwayAfterThoseWhoWait) {
     queue.reset();
     for (auto& thread : threads) thread.join();
   }
+}
+
+const std::string kGone = "ReqId 3 has already been processed and was terminated.";
+
+TEST(ResponseQueue, SeveralIdsShareOneTimeOut) {
+  ResponseQueue queue;
+  const std::vector<IdType> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  for (const IdType id : ids) queue.open(id);
+  push(queue, 10, false);
+  const auto begin = Clock::now();
+  const auto all = queue.awaitEach(ids, milliseconds(300));
+  const auto took = Clock::now() - begin;
+  ASSERT_EQ(all.size(), ids.size());
+  for (size_t i = 0; i < 9; ++i) EXPECT_TRUE(all[i].empty()) << i;
+  EXPECT_EQ(all[9].size(), 1u) << "what is there is had though the time is over";
+  EXPECT_GE(took, milliseconds(300));
+  EXPECT_LT(took, milliseconds(1500)) << "not the time-out of each";
+}
+
+TEST(ResponseQueue, ATimeOutOfZeroTakesWhatIsThere) {
+  ResponseQueue queue;
+  queue.open(3);
+  EXPECT_TRUE(queue.awaitOne(3, milliseconds(0)).empty());
+  EXPECT_TRUE(queue.awaitAny(milliseconds(0)).empty());
+  push(queue, 3, false);
+  push(queue, 3, false);
+  queue.open(4);
+  push(queue, 4, true);
+  EXPECT_EQ(queue.numReady(std::nullopt), 3);
+  EXPECT_EQ(queue.numReady(3), 2);
+  EXPECT_EQ(queue.numReady(4), 1);
+  EXPECT_EQ(queue.numReady(5), 0);
+  EXPECT_EQ(queue.awaitOne(3, milliseconds(0)).size(), 2u);
+  EXPECT_EQ(queue.numReady(3), 0);
+}
+
+TEST(ResponseQueue, AnIdEndsWithItsFinalResponse) {
+  ResponseQueue queue;
+  queue.open(3);
+  push(queue, 3, false);
+  EXPECT_EQ(queue.awaitOne(3, std::nullopt).size(), 1u);
+  push(queue, 3, true);
+  EXPECT_EQ(queue.awaitOne(3, std::nullopt).size(), 1u);
+  for (const IdType id : {IdType{3}, IdType{4}}) {
+    const auto gone = queue.awaitOne(id, std::nullopt);
+    ASSERT_EQ(gone.size(), 1u);
+    EXPECT_TRUE(gone[0].hasError());
+    if (id == 3) {
+      EXPECT_EQ(gone[0].getErrorMsg(), kGone);
+    }
+  }
+  push(queue, 3, true);
+  EXPECT_EQ(queue.numReady(std::nullopt), 0) << "nobody asks for it any more";
+}
+
+TEST(ResponseQueue, ClosingWakesThoseWhoWait) {
+  ResponseQueue queue;
+  queue.open(3);
+  std::vector<Response> one, any;
+  std::thread waits([&] { one = queue.awaitOne(3, std::chrono::seconds(60)); });
+  std::thread also([&] { any = queue.awaitAny(std::chrono::seconds(60)); });
+  const auto begin = Clock::now();
+  queue.close();
+  waits.join();
+  also.join();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_TRUE(one.empty());
+  EXPECT_TRUE(any.empty());
 }
 
 }  // namespace

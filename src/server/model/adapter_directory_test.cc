@@ -139,6 +139,27 @@ TEST_F(AdapterDirectoryTest, NewContentOfAKnownName) {
   EXPECT_TRUE(directory->scan().replaced.empty());
 }
 
+TEST_F(AdapterDirectoryTest, OtherContentOfTheSameSizeAndTimeIsSeen) {
+  const fs::path weights = adapter("a", root / "served") / "adapter_model.safetensors";
+  auto directory = open();
+  directory->scan();
+  const auto time = fs::last_write_time(weights);
+  write("a", "weights of b");
+  fs::last_write_time(weights, time);
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+}
+
+TEST_F(AdapterDirectoryTest, ARewrittenOneIsTakenOnceItIsQuiet) {
+  const fs::path weights = adapter("a", root / "served") / "adapter_model.safetensors";
+  auto directory = open();
+  directory->scan();
+  write("a", "better weights");
+  int64_t age = 0;
+  engine.whileReading = [&] { age = ageNs(stampOf(weights).value()); };
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+  EXPECT_GE(age, 1'000'000'000);
+}
+
 TEST_F(AdapterDirectoryTest, ANewTokenizerComesUnderANewId) {
   adapter("a", root / "served");
   auto directory = open();
