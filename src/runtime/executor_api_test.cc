@@ -254,6 +254,7 @@ TEST_F(ExecutorApiTest, PrefetchedAdaptersAreKnownFromTheStart) {
   const auto adapter = kModel / "adapters" / "qv_r3_f32", prefetch = directory_ / "prefetch";
   convertLora(adapter, prefetch / "12", DType::kFloat32);
   std::filesystem::create_directories(prefetch / "not a number");
+  std::filesystem::create_directories(prefetch / "12x");
   ExecutorConfig config = small();
   PeftCacheConfig adapters = *config.getPeftCacheConfig();
   adapters.setLoraPrefetchDir(prefetch.string());
