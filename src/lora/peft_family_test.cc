@@ -12,7 +12,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 const std::string kBase = "base_model.model.";
 const std::string kQ = kBase + "model.layers.0.self_attn.q_proj.";

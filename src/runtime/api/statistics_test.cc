@@ -1,6 +1,7 @@
 // Statistics as JSON: the names that TensorRT-LLM gives them, each with its own value.
 #include "chorus/statistics.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace chorus::executor {
@@ -53,8 +54,7 @@ TEST(JsonSerialization, OfARequestNamesEveryFieldAndStage) {
       {RequestStage::kGENERATION_COMPLETE, "GENERATION_COMPLETE"}};
   for (const auto& [stage, name] : stages) {
     s.stage = stage;
-    EXPECT_EQ(JsonSerialization::toJsonStr(s),
-              std::string(R"({"id":1,"stage":")") + name + "\"," + middle + "null," + tail);
+    EXPECT_EQ(JsonSerialization::toJsonStr(s), fmt::format(R"({{"id":1,"stage":"{}",{}null,{})", name, middle, tail));
   }
   s.disServingStats = {1.5, 2};
   const std::string one = JsonSerialization::toJsonStr(s);
