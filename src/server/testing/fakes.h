@@ -201,7 +201,7 @@ class FakeEngine : public EngineClient {
   // -0.5 for every token of a greedy answer, minus the seed (1000 at most) of others, -0.25 for the prompt's. The
   // likeliest are ids from the token upwards, each 1 less likely than the one before.
   static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
-    const executor::OutputConfig output = request.getOutputConfig();
+    const executor::OutputConfig& output = request.getOutputConfig();
     const auto likeliest = [&](int32_t token, float logProb) {
       std::vector<executor::TokenLogProb> all;
       for (int32_t i = 0; i < output.topLogProbs; ++i) all.push_back({token + i, logProb - static_cast<float>(i)});
