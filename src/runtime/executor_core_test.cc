@@ -141,7 +141,6 @@ TEST_F(ExecutorCoreTest, RefusesWhatItCannotServeInOneLine) {
   Request beams = request({1}, 1);
   beams.setSamplingConfig(SamplingConfig(2));
   EXPECT_EQ(errorOf(enqueue(beams)), "Requested beam width 2 is larger than configured max beam width 1");
-  const std::optional<float> none;
   const auto refused = [&](const SamplingConfig& config) {
     Request r = request({1}, 1);
     r.setSamplingConfig(config);
