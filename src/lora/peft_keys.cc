@@ -49,7 +49,7 @@ std::optional<PeftKey> parsePeftKey(std::string_view name) {
     }
     removeSuffix(module, ".default");
     const auto lies_in = [&](std::string_view wrapper) { return module.find(wrapper) != std::string_view::npos; };
-    if (lies_in(".modules_to_save.") || lies_in(".original_module.")) {
+    if (key.tensor == "bias" && (lies_in(".modules_to_save.") || lies_in(".original_module."))) {
       // With `bias: all` PEFT saves the biases of a saved block a second time, under its wrapper's names.
       key.part = PeftPart::kCopy;
     } else if (removeSuffix(module, ".modules_to_save") || removeSuffix(module, ".original_module")) {

@@ -113,7 +113,8 @@ class PeftReader {
             .first->second;
     std::string& slot = slotOf(tensors, key.part);
     // An embedding that PEFT saves whole, though it is adapted, has its magnitude twice.
-    if (!slot.empty() && !sameValues(slot, name)) {
+    const bool may_be_twice = embedding && key.part == PeftPart::kMagnitude;
+    if (!slot.empty() && !(may_be_twice && sameValues(slot, name))) {
       refuse(name, fmt::format("stands for the same weights as '{}'", slot));
     }
     slot = name;

@@ -147,6 +147,11 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   tensors_ = original;
   put(q + "lora_A.default.weight", {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("the same weights"));
+  tensors_[q + "lora_A.default.weight"] = tensors_[q + "lora_A.weight"];
+  EXPECT_THAT(refusal(), HasSubstr("the same weights")) << "equal values";
+  tensors_ = original;
+  put(kLayer0 + "self_attn.modules_to_save.q_proj.weight", {4, 4});
+  EXPECT_THAT(refusal(), HasSubstr("modules_to_save.q_proj.weight")) << "only biases are saved so twice";
   tensors_ = original;
   for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
     tensors_[q + "lora_A.weight"].second[3] = bad;
