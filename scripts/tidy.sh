@@ -33,7 +33,7 @@ for file in $changed; do
   case $file in
     *.cc) sources+=("$file") ;;
     src/*.h)
-      for user in $(grep -lF "#include \"${file#src/}\"" "$(dirname "$file")"/*.cc || true); do sources+=("$user"); done ;;
+      for user in $(git grep -lF "#include \"${file#src/}\"" -- "$(dirname "$file")/*.cc"); do sources+=("$user"); done ;;
   esac
 done
 [ ${#sources[@]} -gt 0 ] || { echo "tidy: no source changed"; exit 0; }

@@ -203,7 +203,7 @@ class PeftReader {
       module.in = target_.config.hidden_size;
       module.out = replacements_.headVocabulary();
       readVectors(tensors, module);
-      builder.add(std::move(module), checked(tensors.a, {rank, module.in}), checked(tensors.b, {module.out, rank}));
+      addMatrices(tensors, std::move(module), builder);
     } else {
       addEmbedding(tensors, std::move(module), builder);
     }
@@ -216,17 +216,25 @@ class PeftReader {
     module.out = target_.config.hidden_size;
     if (!tensors.by_parameter) {
       readVectors(tensors, module);
-      builder.add(std::move(module), checked(tensors.a, {rank, module.in}), checked(tensors.b, {module.out, rank}));
+      addMatrices(tensors, std::move(module), builder);
       return;
     }
     // Of the table as a matrix [tokens, hidden] the two stand the other way round.
-    const auto a = transposed(checked(tensors.b, {module.in, rank}));
-    const auto b = transposed(checked(tensors.a, {rank, module.out}));
-    const auto dtypeOf = [&](const std::string& name) { return weights_.find(name)->dtype; };
+    const TensorView& of_tokens = checked(tensors.b, {module.in, rank});
+    const TensorView& of_hidden = checked(tensors.a, {rank, module.out});
+    const auto a = transposed(of_tokens);
+    const auto b = transposed(of_hidden);
     builder.keep(a);
     builder.keep(b);
-    builder.add(std::move(module), {dtypeOf(tensors.b), {rank, module.in}, *a},
-                {dtypeOf(tensors.a), {module.out, rank}, *b});
+    const TensorView a_view = {of_tokens.dtype, {rank, module.in}, *a};
+    const TensorView b_view = {of_hidden.dtype, {module.out, rank}, *b};
+    builder.add(std::move(module), a_view, b_view);
+  }
+
+  void addMatrices(const ModuleTensors& tensors, AdapterModule module, AdapterBuilder& builder) {
+    const TensorView& a = checked(tensors.a, {module.rank, module.in});
+    const TensorView& b = checked(tensors.b, {module.out, module.rank});
+    builder.add(std::move(module), a, b);
   }
 
   void addLayerModule(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {
