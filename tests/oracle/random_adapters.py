@@ -126,6 +126,7 @@ class RandomAdapter:
         self.model = family.with_adapter(base.load(self.vocab) if added else base.load(), directory, base.dtype)
         with torch.no_grad():
             each = self.model(torch.arange(self.vocab)[:, None]).logits[:, -1]
+        self.is_whole = bool(each.isfinite().all())  # the adapter brings all of the tokens that it adds
         # What it has no row for, nobody can ask it about.
         self.tokens = torch.arange(self.vocab)[each.isfinite().any(1)].tolist()
         if not self.tokens or each.isinf().any():
