@@ -50,7 +50,7 @@ def token_indices(rng, vocab, added):
 
 
 def random_options(rng, base):
-    """(arguments of LoraConfig, added tokens). PEFT refuses some."""
+    """(arguments of LoraConfig, added tokens, save_embedding_layers). PEFT refuses some."""
     layers, vocab = base.config["num_hidden_layers"], base.config["vocab_size"]
     options = {"r": rng.choice([1, 2, 3, 4, 5, 8, 16, 17]), "lora_alpha": rng.choice([1, 3, 6, 8, 16, 0.5, 7.25, -4]),
                "task_type": rng.choice(["CAUSAL_LM", None]), **targets(rng, layers)}
@@ -79,13 +79,13 @@ def random_options(rng, base):
     if rng.random() < 0.2 or added and rng.random() < 0.4 or bare and "modules_to_save" not in options:
         options["trainable_token_indices"] = token_indices(rng, vocab, added)
     maybe(0.15, ensure_weight_tying=[True])
-    return options, added
+    return options, added, rng.choice(["auto", "auto", True, bool(added)])
 
 
 def linears_only(rng, base):
     """Likewise, of what `lora-convert` takes."""
     while True:
-        options, _ = random_options(rng, base)
+        options, *_ = random_options(rng, base)
         for name in ("bias", "lora_bias", "modules_to_save", "trainable_token_indices", "target_parameters",
                      "ensure_weight_tying"):
             options.pop(name, None)
@@ -93,15 +93,15 @@ def linears_only(rng, base):
         if modules and not any(other in str(modules) for other in ("embed_tokens", "lm_head", "dummy")):
             if rng.random() < 0.4:
                 options["use_dora"] = True
-            return options, 0
+            return options, 0, "auto"
 
 
-def save(rng, generator, base, directory, options, added):
+def save(rng, generator, base, directory, options, added, save_tables):
     """The adapter with random values, in files of random types. Throws what PEFT throws."""
     model = base.load(base.config["vocab_size"] + added, generator) if added else base.load()
     adapted = peft.get_peft_model(model, peft.LoraConfig(**copy.deepcopy(options)))
     family.randomise(adapted, generator)
-    adapted.save_pretrained(directory, save_embedding_layers=rng.choice(["auto", "auto", True, bool(added)]))
+    adapted.save_pretrained(directory, save_embedding_layers=save_tables)
     (directory / "README.md").unlink(missing_ok=True)
     path = directory / "adapter_model.safetensors"
     types = rng.choice([[t] for t in llama.FILE_DTYPES.values()] + [list(llama.FILE_DTYPES.values())])
@@ -120,9 +120,9 @@ class RandomAdapter:
 
     def __init__(self, rng, generator, base, directory, choose=random_options):
         self.directory, self.base = directory, base
-        self.options, added = choose(rng, base)
+        self.options, added, save_tables = choose(rng, base)
         self.vocab = base.config["vocab_size"] + added
-        save(rng, generator, base, directory, self.options, added)
+        save(rng, generator, base, directory, self.options, added, save_tables)
         self.model = family.with_adapter(base.load(self.vocab) if added else base.load(), directory, base.dtype)
         with torch.no_grad():
             each = self.model(torch.arange(self.vocab)[:, None]).logits[:, -1]

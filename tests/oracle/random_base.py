@@ -43,6 +43,7 @@ class RandomBase:
             model = transformers.MistralForCausalLM(transformers.MistralConfig(**self.config, sliding_window=None))
         llama.save_model(llama.fill(model, generator), self.variant, path)
         self.flags = self._random_flags(rng)
+        self.limits = ["--max_num_tokens", rng.choice([64, 128, 2048]), "--tokens_per_block", rng.choice([16, 64])]
 
     @staticmethod
     def _random_config(rng, quantised):
@@ -73,14 +74,19 @@ class RandomBase:
         return not any(size % group for size in (config["hidden_size"], config["intermediate_size"], width))
 
     def _random_flags(self, rng):
-        flags = ["--dtype", self.dtype_name]
-        if quantise := self.variant.get("quantise"):
+        config, flags = self.config, ["--dtype", self.dtype_name]
+        quantise = self.variant.get("quantise", {})
+        if quantise:
             flags += ["--use_weight_only", "--weight_only_precision", f"int{quantise['bits']}", "--group_size",
                       quantise["group_size"], *(["--quantize_lm_head"] if quantise["head"] else [])]
-        elif rng.random() < 0.3 and self.config["num_attention_heads"] % 2 == 0 and \
-                self.config["num_key_value_heads"] < 3 and self.config["intermediate_size"] % 2 == 0:
-            flags += ["--tp_size", 2, *(["--use_parallel_embedding"] if rng.random() < 0.5 else [])]
-        if rng.random() < 0.2 and self.config["num_hidden_layers"] % 2 == 0:
+        cut = [config["intermediate_size"], config["num_attention_heads"] * config.get("head_dim", 1)]
+        part = 2 * (quantise.get("group_size") or 2)  # inputs of a rank are whole groups, outputs pairs of int4
+        if rng.random() < 0.3 and config["num_attention_heads"] % 2 == 0 and config["num_key_value_heads"] < 3 and \
+                not any(size % part for size in cut) and not (quantise.get("head") and config["vocab_size"] % 4):
+            table = rng.choice([[], ["--use_parallel_embedding"],
+                                ["--use_parallel_embedding", "--embedding_sharding_dim", 1]])
+            flags += ["--tp_size", 2, *(table if config["hidden_size"] % 2 == 0 else [])]
+        if rng.random() < 0.2 and config["num_hidden_layers"] % 2 == 0:
             flags += ["--pp_size", 2]
         return flags
 
@@ -88,7 +94,7 @@ class RandomBase:
         """Its engine directory."""
         call(chorus, "convert", "--model_dir", self.path, "--output_dir", directory / "checkpoint", *self.flags)
         call(chorus, "build", "--checkpoint_dir", directory / "checkpoint", "--output_dir", directory / "engine",
-             "--lora_plugin", "enable", "--dora_plugin", "enable", "--log_level", "warning")
+             "--lora_plugin", "enable", "--dora_plugin", "enable", "--log_level", "warning", *self.limits)
         return directory / "engine"
 
     def load(self, vocab=None, generator=None):
@@ -111,4 +117,4 @@ class RandomBase:
         return (1e-4 if self.dtype_name == "float32" else 6e-2) * max(1.0, float(logits[logits > -torch.inf].abs().max()))
 
     def __str__(self):
-        return f"base {self.config} {self.variant} converted with {' '.join(map(str, self.flags))}"
+        return f"base {self.config} {self.variant} with {' '.join(map(str, self.flags + self.limits))}"
