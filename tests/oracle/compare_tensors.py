@@ -2,8 +2,9 @@
 
     python3 tests/oracle/compare_tensors.py [--chorus PATH] [--seed 1] [--count 20] [--keep DIRECTORY]
 
-A seed is a whole base model and three random adapters of linears: each as PEFT saves it, normalised where it is DoRA, and
-converted to tensors from there, all in one mixed batch. Bytes of the tensors are compared by lora_tensors.py --program.
+A seed is a base model, every second one quantised, and three random adapters of linears: each as PEFT saves it, normalised
+where it is DoRA, and converted to tensors from there, all in one mixed batch. Bytes of the tensors are compared by
+lora_tensors.py --program.
 """
 
 from comparison import difference, greedy, main, random_prompt, run
@@ -29,7 +30,7 @@ def forms(chorus, base, adapter, counts):
 
 
 def compare(chorus, rng, generator, scratch, findings, counts):
-    base = RandomBase(rng, generator, scratch / "base")
+    base = RandomBase(rng, generator, scratch / "base", quantised=findings.seed % 2 == 1)
     engine = base.build(chorus, scratch)
     directories, rows = [], []
     for index in range(ADAPTERS):

@@ -91,8 +91,7 @@ def linears_only(rng, base):
             options.pop(name, None)
         modules = options["target_modules"]
         if modules and not any(other in str(modules) for other in ("embed_tokens", "lm_head", "dummy")):
-            if rng.random() < 0.4:
-                options["use_dora"] = True
+            options["use_dora"] = rng.random() < 0.5 and "quantise" not in base.variant  # norms are of the model's files
             return options, 0, "auto"
 
 

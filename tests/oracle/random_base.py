@@ -28,7 +28,7 @@ class RandomBase:
 
     def __init__(self, rng, generator, path, quantised=False):
         self.path = path
-        self.dtype_name = rng.choice(["float32"] * 5 + ["bfloat16"])
+        self.dtype_name = rng.choice(["float32"] * 5 + ["bfloat16", "float16"])
         self.dtype = llama.DTYPES[self.dtype_name]
         self.variant = {"dtype": rng.choice(["float32"] * 3 + ["bfloat16", "float16"]), "old_config": rng.random() < 0.5}
         self.config = self._random_config(rng, quantised)
