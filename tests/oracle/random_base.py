@@ -34,7 +34,7 @@ class RandomBase:
         self.config = self._random_config(rng, quantised)
         if quantised:
             bits = rng.choice([8, 4])
-            group = rng.choice([0, 32]) if self._sizes_divide_by(32) else 0
+            group = rng.choice([0, *[size for size in (32, 64) if self._sizes_divide_by(size)]])
             head = not self.config["tie_word_embeddings"] and rng.random() < 0.5
             self.variant["quantise"] = {"bits": bits, "group_size": group, "head": head}
         shapes = transformers.LlamaConfig(**self.config)
