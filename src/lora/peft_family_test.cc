@@ -353,6 +353,22 @@ TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
 }
 
+TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {
+  config_["modules_to_save"] = {"embed_tokens"};
+  put(kEmbedding + "weight", {8, 4}, 5);
+  const std::string wrapped = kBase + "model.modules_to_save.default.";
+  put(wrapped + "embed_tokens.weight", {8, 4}, 50);
+  EXPECT_THAT(weightsOf(read(), "transformer.vocab_embedding.weight").front(), 5);
+  put(wrapped + "norm.weight", {4});
+  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts nothing"));
+  tensors_.erase(wrapped + "norm.weight");
+  config_.erase("modules_to_save");
+  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts nothing")) << "no block is saved";
+  config_["modules_to_save"] = {"embed_tokens"};
+  tensors_.erase(kEmbedding + "weight");
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.embed_tokens.weight'"));
+}
+
 TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   config_["target_modules"] = {"q_proj", "model.embed_tokens"};
   config_["use_dora"] = true;

@@ -78,6 +78,10 @@ class PeftReader {
     switch (key->part) {
       case PeftPart::kCopy:
         return;
+      case PeftPart::kBlockCopy:
+        // Of a saved block that holds the embedding, PEFT saves this along under the wrapper's name.
+        if (!names_.isEmbedding(key->module) || !config_.modules.saves(names_.embedding)) refuseUnknown(name);
+        return;
       case PeftPart::kBase:
       case PeftPart::kTokens:
         if (!replacements_.collect(name, *key)) refuseUnknown(name);
