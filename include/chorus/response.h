@@ -7,6 +7,7 @@
 
 #include "chorus/request_config.h"
 #include "chorus/statistics.h"
+#include "chorus/tensor.h"
 #include "chorus/types.h"
 
 namespace chorus::executor {
@@ -15,6 +16,8 @@ namespace chorus::executor {
 struct SpeculativeDecodingFastLogitsInfo {
   std::uint64_t draftRequestId = 0;
   std::int32_t draftParticipantId = 0;
+  // Its bytes in a CPU tensor [1, 4] float32, as ExternalDraftTokensConfig takes it in place of logits.
+  [[nodiscard]] Tensor toTensor() const;
 };
 
 // A tensor of the network by name; none is given.

@@ -24,13 +24,6 @@ std::optional<executor::LoraConfig> taskOf(const executor::Request& request) {
   return executor::LoraConfig(request.getLoraConfig()->getTaskId());
 }
 
-std::optional<ActiveRequest::Clock::time_point> deadlineOf(const executor::Request& request) {
-  // Longer is as good as none, and could not be added to a time.
-  constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
-  if (!request.getAllottedTimeMs() || *request.getAllottedTimeMs() > kForever) return std::nullopt;
-  return ActiveRequest::Clock::now() + std::max(*request.getAllottedTimeMs(), std::chrono::milliseconds(0));
-}
-
 int32_t tokensAtMost(const executor::Request& request, int32_t max_seq_len) {
   const auto prompt = static_cast<int64_t>(request.getInputTokenIds().size());
   return static_cast<int32_t>(std::min<int64_t>(prompt + request.getMaxTokens(), max_seq_len));
@@ -66,7 +59,7 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
       lora(taskOf(request)),
       composition(request.getLoraComposition()),
       position{request.getPriority(), id_in},
-      deadline(deadlineOf(request)),
+      deadline(deadlineAfter(request.getAllottedTimeMs())),
       client_id_(request.getClientId()),
       streaming_(request.getStreaming()),
       return_all_generated_(request.getReturnAllGeneratedTokens()),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/deadline.h"
 #include "runtime/logits_post_processors.h"
 #include "runtime/return_sequences.h"
 #include "runtime/sampling/sampler.h"
@@ -50,7 +51,7 @@ class ActiveRequest {
   std::shared_ptr<SequenceGroup> group;  // null: it is the only sequence of its request
   int32_t sequence_index = 0;
   QueuePosition position;
-  const std::optional<Clock::time_point> deadline;
+  const Deadline deadline;
 
   // What the caller knows it by.
   executor::IdType requestId() const { return group != nullptr ? group->request_id : id; }

@@ -1,7 +1,6 @@
 #include "runtime/response_queue.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 
 #include <utility>
 
@@ -56,13 +55,6 @@ void ResponseQueue::close() {
   arrived_.notify_all();
 }
 
-ResponseQueue::Deadline ResponseQueue::deadlineOf(const Timeout& timeout) {
-  // Longer is as good as for ever, and could not be added to a time.
-  constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
-  if (!timeout || *timeout > kForever) return std::nullopt;
-  return std::chrono::steady_clock::now() + std::max(*timeout, std::chrono::milliseconds(0));
-}
-
 template <typename Ready>
 void ResponseQueue::wait(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready) {
   const auto done = [&] { return closed_ || ready(); };
@@ -82,7 +74,7 @@ std::vector<Response> ResponseQueue::take(std::map<IdType, Open>::iterator open)
 std::vector<Response> ResponseQueue::awaitAny(const Timeout& timeout) {
   const Visit visit(*this);
   std::unique_lock lock(mutex_);
-  wait(lock, deadlineOf(timeout), [this] { return !with_responses_.empty(); });
+  wait(lock, deadlineAfter(timeout), [this] { return !with_responses_.empty(); });
   std::vector<Response> all;
   while (!with_responses_.empty()) {
     auto responses = take(open_.find(*with_responses_.begin()));
@@ -107,12 +99,12 @@ std::vector<Response> ResponseQueue::awaitUntil(IdType id, const Deadline& deadl
 
 std::vector<Response> ResponseQueue::awaitOne(IdType id, const Timeout& timeout) {
   const Visit visit(*this);
-  return awaitUntil(id, deadlineOf(timeout));
+  return awaitUntil(id, deadlineAfter(timeout));
 }
 
 std::vector<std::vector<Response>> ResponseQueue::awaitEach(const std::vector<IdType>& ids, const Timeout& timeout) {
   const Visit visit(*this);
-  const Deadline deadline = deadlineOf(timeout);
+  const Deadline deadline = deadlineAfter(timeout);
   std::vector<std::vector<Response>> all;
   for (const IdType id : ids) all.push_back(awaitUntil(id, deadline));
   return all;
@@ -125,6 +117,11 @@ executor::SizeType32 ResponseQueue::numReady(const std::optional<IdType>& id) co
     if (!id || *id == open_id) count += open.ready.size();
   }
   return static_cast<executor::SizeType32>(count);
+}
+
+int ResponseQueue::numWaiting() const {
+  const std::lock_guard lock(mutex_);
+  return visits_;
 }
 
 }  // namespace chorus

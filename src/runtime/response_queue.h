@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "chorus/response.h"
+#include "runtime/deadline.h"
 
 namespace chorus {
 
@@ -40,9 +41,10 @@ class ResponseQueue {
   std::vector<std::vector<executor::Response>> awaitEach(const std::vector<executor::IdType>& ids,
                                                          const Timeout& timeout);
   executor::SizeType32 numReady(const std::optional<executor::IdType>& id) const;
+  // Threads in awaitAny, awaitOne and awaitEach, whether they have to wait or not.
+  int numWaiting() const;
 
  private:
-  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   struct Open {
     std::vector<executor::Response> ready;
     bool complete = false;  // the last response is in ready
@@ -60,7 +62,6 @@ class ResponseQueue {
   };
   std::vector<executor::Response> take(std::map<executor::IdType, Open>::iterator open);
   std::vector<executor::Response> awaitUntil(executor::IdType id, const Deadline& deadline);
-  static Deadline deadlineOf(const Timeout& timeout);
   template <typename Ready>
   void wait(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready);
 

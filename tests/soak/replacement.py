@@ -62,16 +62,18 @@ def write_version(directory, config, version):
             ": {% for m in messages %}{{ m['content'] }} {% endfor %}")
 
 
-def ask(server, model, prompt):
-    """The answer as what tells versions apart, or None with a reason."""
+def ask(server, model, prompt, choices=1):
+    """The answer as what tells versions apart, that of all choices, or None with a reason."""
     status, _, body = server.request("POST", "/v1/chat/completions", {
         "model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": 24, "temperature": 0,
-        "logprobs": True})
+        "logprobs": True, "n": choices})
     if status != 200:
         return None, f"{status} {body['error']['message']}"
-    choice = body["choices"][0]
-    tokens = [(token["token"], token["logprob"]) for token in choice["logprobs"]["content"]]
-    return json.dumps([choice["message"]["content"], tokens]), None
+    answers = set()
+    for choice in body["choices"]:
+        tokens = [(token["token"], token["logprob"]) for token in choice["logprobs"]["content"]]
+        answers.add(json.dumps([choice["message"]["content"], tokens]))
+    return " and ".join(sorted(answers)), None
 
 
 def anonymous_kb(process):
@@ -123,7 +125,7 @@ class Soak:
             prompt = rng.choice(PROMPTS)
             begin = time.monotonic()
             try:
-                answer, error = ask(server, name, prompt)
+                answer, error = ask(server, name, prompt, rng.choice([1, 1, 1, 4]))
             except OSError as fault:
                 answer, error = None, f"connection: {fault}"
             end = time.monotonic()

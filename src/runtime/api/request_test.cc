@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "chorus/response.h"
 
@@ -166,6 +167,17 @@ TEST(Response, HoldsEitherAResultOrAnError) {
   const Response result(3, Result{});
   EXPECT_FALSE(result.hasError());
   EXPECT_THROW(result.getErrorMsg(), std::logic_error);
+}
+
+TEST(SpeculativeDecodingFastLogitsInfo, StandsInATensor) {
+  const SpeculativeDecodingFastLogitsInfo info{.draftRequestId = (uint64_t{7} << 40) + 5, .draftParticipantId = -3};
+  const Tensor tensor = info.toTensor();
+  EXPECT_EQ(tensor.getDataType(), DataType::kFP32);
+  EXPECT_EQ(tensor.getShape(), Shape({1, 4}));
+  SpeculativeDecodingFastLogitsInfo read;
+  std::memcpy(&read, tensor.getData(), sizeof(read));
+  EXPECT_EQ(read.draftRequestId, info.draftRequestId);
+  EXPECT_EQ(read.draftParticipantId, info.draftParticipantId);
 }
 
 TEST(LookaheadDecodingConfig, KnowsWhatAStepNeeds) {

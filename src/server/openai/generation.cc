@@ -228,6 +228,7 @@ bool Generation::handle(const Arrival& arrival) {
                                                                         "complete; send the request again."));
     return false;
   }
+  checkContent(result);
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
   delta.adapterContentHash = result.adapterContentHash;
@@ -271,6 +272,16 @@ bool Generation::handle(const Arrival& arrival) {
   const bool stopped = rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS;
   finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
   return unfinished_ > 0;
+}
+
+// Choices are requests of their own: between two of them an adapter may leave the cache and be read again, replaced.
+void Generation::checkContent(const executor::Result& result) {
+  if (result.adapterContentHash.empty() || result.adapterContentHash == adapterContentHash_) return;
+  if (!adapterContentHash_.empty()) {
+    throw ApiError::conflict(
+        fmt::format("`{}` was replaced while its choices were generated; send the request again.", job_.model->name));
+  }
+  adapterContentHash_ = result.adapterContentHash;
 }
 
 void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {

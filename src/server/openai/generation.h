@@ -86,6 +86,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void onResponse(size_t choice, const executor::Response& response);
   void process();
   bool handle(const Arrival& arrival);
+  void checkContent(const executor::Result& result);
   void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
   void finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason, GenerationDelta delta);
   void failWith(const ApiError& error);
@@ -98,6 +99,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // Touched by enqueue() and then by process(), which never overlap.
   std::vector<Choice> choices_;
+  std::string adapterContentHash_;  // of the choices; empty until one has it
   size_t unfinished_ = 0;
   std::shared_ptr<GenerationListener> listener_;
 

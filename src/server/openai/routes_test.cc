@@ -267,6 +267,20 @@ TEST_F(RoutesTest, TheFingerprintIsOfTheAdapterThatAnswered) {
   EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":1)")["system_fingerprint"], "fp_base");
 }
 
+TEST_F(RoutesTest, ChoicesOfOneAnswerAreOfOneContent) {
+  engine.adapterContent = "0123456789abcdef";
+  const std::string body = R"({"model":"shift","prompt":[97],"max_tokens":3,"n":2})";
+  EXPECT_EQ(answer("POST", "/v1/completions", body).status, 200);
+  engine.replacedAfter = engine.seen.size() + 1;
+  const auto refused = answer("POST", "/v1/completions", body);
+  EXPECT_EQ(refused.status, 409);
+  const Json error = Json::parse(refused.body)["error"];
+  EXPECT_EQ(error["type"], "conflict_error");
+  EXPECT_EQ(error["message"], "`shift` was replaced while its choices were generated; send the request again.");
+  EXPECT_EQ(engine.running(), 0u);
+  EXPECT_EQ(answer("POST", "/v1/completions", body).status, 200) << "both of the new content";
+}
+
 TEST_F(RoutesTest, CompletionStream) {
   const auto response = answer("POST", "/v1/completions",
                                R"({"model":"base","prompt":"hey","max_tokens":4,"stream":true,"echo":true,
@@ -483,10 +497,9 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
          .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
         exchange);
     while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    // A request that is not streaming has no other sign than its callback.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     exchange->disconnect();
-    EXPECT_EQ(engine.running(), 0u);
+    // Far sooner than 200 tokens are made, which take a second.
+    while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(engine.cancelled, 6);
   intake.finish();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -144,6 +145,7 @@ class FakeEngine : public EngineClient {
   std::string errorText;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
   std::string adapterContent;  // what requests with an adapter are told that they ran with
+  executor::IdType replacedAfter = std::numeric_limits<executor::IdType>::max();  // later ones are told "replaced"
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -193,7 +195,9 @@ class FakeEngine : public EngineClient {
                                              : executor::FinishReason::kNOT_FINISHED};
     result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
     addLogProbs(request, running.made.size(), result);
-    if (request.getLoraConfig() || !request.getLoraComposition().empty()) result.adapterContentHash = adapterContent;
+    if (request.getLoraConfig() || !request.getLoraComposition().empty()) {
+      result.adapterContentHash = id > replacedAfter ? "replaced" : adapterContent;
+    }
     if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
     return result.isFinal;
   }
@@ -257,8 +261,14 @@ class FakeExchange : public HttpExchange {
     changed_.notify_all();
   }
   void onAbort(std::function<void()> callback) override {
-    std::lock_guard lock(mutex_);
-    abort_ = std::move(callback);
+    {
+      std::lock_guard lock(mutex_);
+      if (!gone_) {
+        abort_ = std::move(callback);
+        return;
+      }
+    }
+    callback();
   }
 
   void disconnect() {
