@@ -105,7 +105,7 @@ class RandomBase:
             return model
         model.resize_token_embeddings(vocab, mean_resizing=False)
         with torch.no_grad():
-            for table in {model.get_input_embeddings(), model.get_output_embeddings()}:
+            for table in [model.get_input_embeddings(), model.get_output_embeddings()]:
                 rows = table.weight[self.config["vocab_size"] :]
                 std = float(table.weight[: self.config["vocab_size"]].std())
                 rows.copy_(llama.normal(generator, rows.shape, std) if generator else torch.full(rows.shape, torch.nan))
