@@ -18,7 +18,8 @@ import transformers
 from random_base import call
 
 NEW_TOKENS = 5
-Expected = collections.namedtuple("Expected", "tokens logits")  # logits [NEW_TOKENS, vocab]; -inf: no token of the adapter
+# logits [NEW_TOKENS, vocab], -inf: no token of the adapter; slack [NEW_TOKENS]: what a model adds to the tolerance.
+Expected = collections.namedtuple("Expected", "tokens logits slack")
 
 
 @torch.no_grad()
@@ -28,7 +29,12 @@ def greedy(model, prompt):
         logits = model(input_ids=torch.tensor([ids])).logits[0, -1].float()
         rows.append(logits.nan_to_num(-torch.inf, posinf=torch.inf, neginf=-torch.inf))
         ids.append(int(rows[-1].argmax()))
-    return Expected(ids[len(prompt) :], torch.stack(rows))
+    logits = torch.stack(rows)
+    # Deep models with large adapters amplify rounding: as far as PEFT itself is off in float32, we may be several times.
+    exact = model.double()(input_ids=torch.tensor([ids[:-1]])).logits[0, -NEW_TOKENS:]
+    model.float()
+    slack = 8 * (exact - logits).nan_to_num(0, posinf=0, neginf=0).abs().amax(-1)
+    return Expected(ids[len(prompt) :], logits, slack.tolist())
 
 
 def random_prompt(rng, tokens, wanted=()):
@@ -38,8 +44,8 @@ def random_prompt(rng, tokens, wanted=()):
 
 def difference(base, expected, tokens, log_probs):
     """What differs first, in words; None where nothing does. After a near-tie the two answers are of other prompts."""
-    for step, (token, logits) in enumerate(zip(expected.tokens, expected.logits)):
-        tolerance = base.tolerance(logits)
+    for step, (token, logits, slack) in enumerate(zip(*expected)):
+        tolerance = base.tolerance(logits) + slack
         if token != tokens[step]:
             margin = float(logits[token] - logits[tokens[step]]) if tokens[step] < len(logits) else float("inf")
             return f"token {step} is {tokens[step]}, not {token}, margin {margin:.6f}" if margin > 2 * tolerance else None
