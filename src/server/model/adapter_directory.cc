@@ -32,7 +32,13 @@ void addState(const fs::path& directory, DirectoryState& state) {
   }
   std::sort(paths.begin(), paths.end());
   for (const fs::path& path : paths) {
-    const auto stamp = stampOf(path).value_or(FileStamp{});
+    FileStamp stamp;
+    try {
+      stamp = stampOf(path).value_or(FileStamp{});
+    } catch (const Error& e) {  // a circle of links, or what may not be looked at
+      state.text += fmt::format("{}\n", e.what());
+      continue;
+    }
     state.text += fmt::format("{} {} {} {} {} {}\n", path.filename().string(), stamp.device, stamp.inode, stamp.size,
                               stamp.modified_ns, stamp.changed_ns);
     state.newest_change_ns = std::max(state.newest_change_ns, stamp.changed_ns);
@@ -86,7 +92,10 @@ AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, En
 
 void AdapterDirectory::checkPlace(const fs::path& subdirectory) const {
   const auto confined = [&](const fs::path& path) {
-    if (isInside(fs::canonical(path), directory_)) return;
+    std::error_code error;
+    const fs::path leads_to = fs::canonical(path, error);
+    if (error) fail(ErrorCode::kNotFound, "{}: {}", path.string(), error.message());
+    if (isInside(leads_to, directory_)) return;
     fail(ErrorCode::kInvalidArgument, "{}: a link that leads out of the adapter directory; copy the files there",
          path.string());
   };

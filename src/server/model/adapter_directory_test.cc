@@ -103,6 +103,20 @@ TEST_F(AdapterDirectoryTest, BrokenOneIsLeftOutAndTriedAgain) {
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"bad"});
 }
 
+TEST_F(AdapterDirectoryTest, LinksThatLeadNowhereKeepNobodyOut) {
+  adapter("good", root / "served");
+  fs::create_symlink("nowhere", root / "served" / "dangling");
+  fs::create_symlink("circle", root / "served" / "circle");
+  fs::create_symlink(".", root / "served" / "itself");
+  fs::create_symlink("circle", adapter("holds_a_circle", root / "served") / "circle");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"good"});
+  adapter("late", root / "served");
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"late"});
+  fs::remove(root / "served" / "holds_a_circle" / "circle");
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"holds_a_circle"});
+}
+
 TEST_F(AdapterDirectoryTest, RequestsUseTheAdaptersOwnText) {
   adapter("plain", root / "served");
   adapter("speaking", root / "served");
