@@ -25,6 +25,7 @@ void syncDirectory(const std::filesystem::path& path) {
 
 // "dir/" and "dir/." name the same place as "dir"; a sibling needs the last real component.
 std::filesystem::path normalized(const std::filesystem::path& path) {
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "the output directory has no name; give one");
   std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
   return absolute;

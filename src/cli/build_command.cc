@@ -60,6 +60,9 @@ void runBuild(BuildArgs& args) {
   if (args.config.dora_plugin && !args.config.lora_plugin) {
     fail(ErrorCode::kInvalidArgument, "--dora_plugin needs --lora_plugin");
   }
+  if (!args.config.lora_plugin && !args.lora_dirs.empty()) {
+    log::warn("--lora_dir without --lora_plugin: the engine will serve no adapters");
+  }
   if (args.config.max_beam_width != 1) {
     fail(ErrorCode::kUnsupported, "--max_beam_width {}: beam search is not served", args.config.max_beam_width);
   }
