@@ -158,6 +158,7 @@ TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
     std::mt19937_64 sleeps(static_cast<uint64_t>(comm.rank()) + 1), calls(99);
     const DeviceBuffer sums = backend.allocate(64 * sizeof(float));
     const DeviceBuffer whole = backend.allocate(static_cast<size_t>(size) * 3 * sizeof(float));
+    const int sum_of_ranks = size * (size + 1) / 2;  // counted from 1
     for (int round = 0; round < 300; ++round) {
       if (sleeps() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(sleeps() % 200));
       const auto mine = static_cast<float>((comm.rank() + 1) * (round + 1));
@@ -165,7 +166,7 @@ TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
       if (calls() % 2 == 0) {
         backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
         comm.allReduceSum(sums.as<float>(), 3, {});
-        EXPECT_EQ(downloaded(sums, 3, backend)[2], static_cast<float>((round + 1) * size * (size + 1) / 2));
+        EXPECT_EQ(downloaded(sums, 3, backend)[2], static_cast<float>((round + 1) * sum_of_ranks));
       } else {
         backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
         comm.allGatherColumns({sums.as<float>(), 1, 3, 3}, {whole.as<float>(), 1, 3 * size, 3 * size}, {});

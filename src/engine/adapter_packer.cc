@@ -263,7 +263,21 @@ class AdapterPacker::Writer {
     for (const AdapterWeight& weight : part_.weights) {
       if (weight.role != WeightRole::kLmHead) continue;
       parts_.addHeadWeight(pack(weight.data, weight.dtype, weight.rows, weight.cols));
+      return;
     }
+    if (part_.vocab_size > config_.vocab_size && !part_.head_tokens.empty()) addHeadWithRoom();
+  }
+
+  // The base's head before tokens that have rows in head_tokens alone, which addHeadTokens puts in their place.
+  void addHeadWithRoom() {
+    const int64_t out = vocabularyShare(config_) + part_.vocab_size - config_.vocab_size;
+    const int64_t in = config_.hidden_size;
+    const DType dtype = weightQuantisation(config_) ? DType::kFloat32 : dtype_;
+    parts_.addHeadWeight(pack(dtype, out, in, [&] {
+      std::vector<float> rows(static_cast<size_t>(out * in));
+      for (int64_t row = 0; row < base_->lm_head.out; ++row) unpackRow(base_->lm_head, row, rows.data() + row * in);
+      return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
+    }));
   }
 
   // Each run of replaced rows is two parts: one that takes the base's product away and one that is the new rows', with

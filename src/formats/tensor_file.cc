@@ -1,10 +1,18 @@
 #include "formats/tensor_file.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
 
 namespace chorus {
+namespace {
+
+// Without what its format adds to the tensors.
+TensorFile asTensorFile(TensorFile&& file) { return std::move(file); }
+
+}  // namespace
 
 std::string shapeText(std::span<const int64_t> shape) {
   std::string text = "[";
@@ -28,15 +36,15 @@ void TensorFile::keep(std::shared_ptr<const void> owner) {
 }
 
 TensorFile openTensorFile(const std::filesystem::path& path) {
-  if (path.extension() == ".safetensors") return Safetensors::open(path);
-  return TorchFile::open(path);
+  if (path.extension() == ".safetensors") return asTensorFile(Safetensors::open(path));
+  return asTensorFile(TorchFile::open(path));
 }
 
 TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
                            std::shared_ptr<const void> owner) {
   if (bytes.empty()) fail(ErrorCode::kCorrupt, "{}: the file is empty", path.string());
-  TensorFile file = path.extension() == ".safetensors" ? TensorFile(Safetensors::parse(bytes, path.string()))
-                                                       : TensorFile(TorchFile::parse(bytes, path.string()));
+  TensorFile file = path.extension() == ".safetensors" ? asTensorFile(Safetensors::parse(bytes, path.string()))
+                                                       : asTensorFile(TorchFile::parse(bytes, path.string()));
   file.keep(std::move(owner));
   return file;
 }

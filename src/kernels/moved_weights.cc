@@ -18,7 +18,8 @@ constexpr int kLowPriority = 10;  // a tenth of a thread of normal priority, all
 size_t roundUp(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
 std::byte* alignUp(void* address) {
-  return reinterpret_cast<std::byte*>(roundUp(reinterpret_cast<uintptr_t>(address), kHugePage));
+  const auto from = reinterpret_cast<uintptr_t>(address);
+  return static_cast<std::byte*>(address) + (roundUp(from, kHugePage) - from);
 }
 
 void unmap(void* begin, std::byte* end) {

@@ -162,8 +162,8 @@ TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
   EXPECT_THAT(adapter.embedding_tokens.tokens, ElementsAre(2, 5));
   EXPECT_THAT(adapter.embedding_tokens.rows, ElementsAre(5, 6, 7, 8, 1, 2, 3, 4));
   EXPECT_TRUE(adapter.head_tokens.empty());
-  config_["trainable_token_indices"] = {5, 8};
-  EXPECT_THAT(refusal(), HasSubstr("names token 8, the model has 8"));
+  config_["trainable_token_indices"] = {5, 9};
+  EXPECT_THAT(refusal(), HasSubstr("names token 9, the model has 8"));
   config_["trainable_token_indices"] = {5, 2};
   model_.config.tie_word_embeddings = true;
   EXPECT_THAT(read().head_tokens.tokens, ElementsAre(2, 5));
@@ -174,7 +174,7 @@ TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
   config_["ensure_weight_tying"] = true;
   EXPECT_THAT(refusal(), HasSubstr("ensure_weight_tying"));
   config_["ensure_weight_tying"] = false;
-  for (const Json& wrong : {Json{5}, Json{5, 5}, Json{5, 8}, Json{-1, 2}, Json{{"q_proj", {5, 2}}}, Json("x")}) {
+  for (const Json& wrong : {Json{5}, Json{5, 5}, Json{5, 9}, Json{-1, 2}, Json{{"q_proj", {5, 2}}}, Json("x")}) {
     config_["trainable_token_indices"] = wrong;
     EXPECT_THAT(refusal(), HasSubstr("trainable_token")) << wrong;
   }
@@ -219,6 +219,47 @@ TEST_F(PeftFamilyTest, AddedTokens) {
   ASSERT_EQ(rows.size(), 24u);
   EXPECT_EQ(rows[0], 16);
   EXPECT_EQ(rows[16], 32);
+}
+
+TEST_F(PeftFamilyTest, TrainedTokensBringAddedOnesWithoutAGap) {
+  const std::string embedding_rows = kEmbedding + "token_adapter.trainable_tokens_delta";
+  const std::string head_rows = kHead + "token_adapter.trainable_tokens_delta";
+  config_["trainable_token_indices"] = {9, 4, 8};
+  put(embedding_rows, {3, 4});
+  Adapter adapter = read();
+  EXPECT_EQ(adapter.input_vocab_size, 10);
+  EXPECT_EQ(adapter.vocab_size, 0) << "the output head has no rows for them";
+
+  // Ranks hold the base's rows as before: token 4 is the second one's, which has what was added too.
+  model_.config.mapping.tp_size = 2;
+  model_.config.use_parallel_embedding = true;
+  EXPECT_TRUE(shardAdapter(adapter, model_.config, model_.table, 0).embedding_tokens.empty());
+  const AdapterTokens second = shardAdapter(adapter, model_.config, model_.table, 1).embedding_tokens;
+  EXPECT_THAT(second.tokens, ElementsAre(4, 8, 9));
+  model_.config.mapping.tp_size = 1;
+
+  config_["trainable_token_indices"] = {4, 8, 10};
+  EXPECT_THAT(refusal(), HasSubstr("names token 10, the model has 9"));
+  config_["trainable_token_indices"] = {{"embed_tokens", {9, 4, 8}}, {"lm_head", {8}}};
+  put(head_rows, {1, 4});
+  adapter = read();
+  EXPECT_EQ(adapter.input_vocab_size, 10);
+  EXPECT_EQ(adapter.vocab_size, 9);
+  config_["trainable_token_indices"] = {{"embed_tokens", {1, 4, 8}}, {"lm_head", {8, 9}}};
+  put(head_rows, {2, 4});
+  EXPECT_THAT(refusal(), HasSubstr("gives lm_head rows for 10 tokens, the embedding for 9"));
+
+  // A table that is saved along says how many there are.
+  config_["trainable_token_indices"] = {9, 4, 8};
+  tensors_.erase(head_rows);
+  put(kEmbedding + "weight", {9, 4});
+  EXPECT_THAT(refusal(), HasSubstr("names token 9, the model has 9"));
+  tensors_.erase(kEmbedding + "weight");
+  put(kHead + "weight", {10, 4});
+  EXPECT_EQ(read().vocab_size, 10);
+  tensors_.erase(kHead + "weight");
+  model_.config.tie_word_embeddings = true;
+  EXPECT_EQ(read().vocab_size, 10);
 }
 
 TEST_F(PeftFamilyTest, ATiedEmbeddingIsTheOutputHeadTooUnlessItWasSavedAsAModule) {
@@ -312,6 +353,22 @@ TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
 }
 
+TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {
+  config_["modules_to_save"] = {"embed_tokens"};
+  put(kEmbedding + "weight", {8, 4}, 5);
+  const std::string wrapped = kBase + "model.modules_to_save.default.";
+  put(wrapped + "embed_tokens.weight", {8, 4}, 50);
+  EXPECT_THAT(weightsOf(read(), "transformer.vocab_embedding.weight").front(), 5);
+  put(wrapped + "norm.weight", {4});
+  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts nothing"));
+  tensors_.erase(wrapped + "norm.weight");
+  config_.erase("modules_to_save");
+  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts nothing")) << "no block is saved";
+  config_["modules_to_save"] = {"embed_tokens"};
+  tensors_.erase(kEmbedding + "weight");
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.embed_tokens.weight'"));
+}
+
 TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   config_["target_modules"] = {"q_proj", "model.embed_tokens"};
   config_["use_dora"] = true;
@@ -323,6 +380,15 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   EXPECT_THAT(moduleOf(read(), kTokenEmbedding).magnitude, ElementsAre(3, 4, 5, 6));
   put(kEmbedding + "lora_magnitude_vector.weight", {4}, 4);
   EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as"));
+  tensors_.erase(kEmbedding + "lora_magnitude_vector.weight");
+  config_["target_modules"] = {"q_proj", "model.embed_tokens", "lm_head"};
+  put(kHead + "lora_A.weight", {2, 4});
+  put(kHead + "lora_B.weight", {8, 2});
+  put(kHead + "lora_magnitude_vector", {8}, 5);
+  put(kHead + "lora_magnitude_vector.weight", {8}, 5);
+  EXPECT_EQ(moduleOf(read(), kOutputHead).magnitude.front(), 5);
+  put(kQ + "lora_magnitude_vector.weight", {4});
+  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as")) << "PEFT saves no linear of a layer so";
 }
 
 // PEFT gives the head the embedding's matrices, whatever rank the head's own name would have.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -44,8 +45,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (!std::isfinite(chorus::loadAsFloat(weight.data, weight.dtype, static_cast<size_t>(i)))) std::abort();
       }
     }
-    for (const chorus::AdapterTokens* tokens : {&adapter.embedding_tokens, &adapter.head_tokens}) {
+    const auto ofModel = [&](int64_t vocabulary) { return vocabulary > 0 ? vocabulary : model.config.vocab_size; };
+    const int64_t input = ofModel(adapter.input_vocab_size), head = ofModel(adapter.vocab_size);
+    if (head > input || head < model.config.vocab_size) std::abort();
+    for (const auto& [tokens, vocabulary] :
+         {std::pair(&adapter.embedding_tokens, input), {&adapter.head_tokens, head}}) {
       if (tokens->rows.size() != tokens->tokens.size() * static_cast<size_t>(model.config.hidden_size)) std::abort();
+      if (!std::is_sorted(tokens->tokens.begin(), tokens->tokens.end())) std::abort();
+      if (!tokens->empty() && (tokens->tokens.front() < 0 || tokens->tokens.back() >= vocabulary)) std::abort();
     }
   } catch (const chorus::Error&) {
   }

@@ -1,6 +1,7 @@
 #include "lora/peft_keys.h"
 
 #include <charconv>
+#include <utility>
 
 namespace chorus {
 namespace {
@@ -28,6 +29,17 @@ std::optional<PeftPart> splitLora(std::string_view& name) {
   if (removeSuffix(name, ".lora_velora_embed")) return PeftPart::kCopy;
   return std::nullopt;
 }
+
+// "model.modules_to_save.NAME.embed_tokens" without the wrapper and its adapter's name; empty where it is none of a
+// block.
+std::string unwrapped(std::string_view module) {
+  constexpr std::string_view kWrapper = ".modules_to_save.";
+  const size_t at = module.find(kWrapper);
+  if (at == std::string_view::npos) return {};
+  const size_t end = module.find('.', at + kWrapper.size());
+  if (end == std::string_view::npos) return {};
+  return std::string(module.substr(0, at)).append(module.substr(end));
+}
 }  // namespace
 
 std::optional<PeftKey> parsePeftKey(std::string_view name) {
@@ -52,6 +64,10 @@ std::optional<PeftKey> parsePeftKey(std::string_view name) {
     if (key.tensor == "bias" && (lies_in(".modules_to_save.") || lies_in(".original_module."))) {
       // With `bias: all` PEFT saves the biases of a saved block a second time, under its wrapper's names.
       key.part = PeftPart::kCopy;
+    } else if (std::string own = unwrapped(module); !own.empty()) {
+      key.part = PeftPart::kBlockCopy;
+      key.module = std::move(own);
+      return key;
     } else if (removeSuffix(module, ".modules_to_save") || removeSuffix(module, ".original_module")) {
       key.part = PeftPart::kCopy;
     } else if (removeSuffix(module, ".base_layer")) {

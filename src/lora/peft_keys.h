@@ -18,6 +18,7 @@ enum class PeftPart {
   kTokens,      // trainable_tokens_delta
   kBase,        // a tensor of the base model, saved along
   kCopy,        // no part of an answer: of training, or of a tensor that the file has under its own name too
+  kBlockCopy,   // a weight of a saved block under its wrapper's name; module is the weight's own
 };
 
 struct PeftKey {

@@ -208,12 +208,6 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
   };
   read(embedding_, WeightRole::kEmbedding, "transformer.vocab_embedding.weight", input_vocabulary_);
   read(head_, WeightRole::kLmHead, "lm_head.weight", head_vocabulary_);
-  if (head_vocabulary_ > input_vocabulary_) {
-    refuse(head_, fmt::format("has rows for {} tokens, the embedding for {}", head_vocabulary_, input_vocabulary_));
-  }
-  const int64_t model = target_.config.vocab_size;
-  if (head_vocabulary_ != model) builder.adapter().vocab_size = head_vocabulary_;
-  if (input_vocabulary_ != model) builder.adapter().input_vocab_size = input_vocabulary_;
 }
 
 AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor,
@@ -239,22 +233,20 @@ AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::s
   return sorted;
 }
 
-void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterBuilder& builder) const {
-  const PeftTokens* of_embedding = nullptr;
-  const PeftTokens* of_head = nullptr;
+PeftReplacements::TrainedTokens PeftReplacements::trainedTokens(const std::set<std::string>& adapted) const {
+  TrainedTokens trained;
   for (const PeftTokens& tokens : config_.trainable_tokens) {
     const bool embedding = endsWithName(names_.embedding, tokens.module);
     if (!embedding && !endsWithName(names_.head, tokens.module)) {
       refuseConfig("trainable_token_indices",
                    fmt::format("names '{}': it is read for {} and {}", tokens.module, names_.embedding, names_.head));
     }
-    const PeftTokens*& slot = embedding ? of_embedding : of_head;
+    const PeftTokens*& slot = embedding ? trained.embedding : trained.head;
     if (slot != nullptr) refuseConfig("trainable_token_indices", fmt::format("names '{}' twice", tokens.module));
     slot = &tokens;
   }
-  // Where the model ties the two, the embedding's rows are the head's unless these are other tokens.
-  bool tied = target_.config.tie_word_embeddings && of_embedding != nullptr;
-  if (tied && of_head != nullptr && of_head->tokens != of_embedding->tokens) {
+  bool tied = target_.config.tie_word_embeddings && trained.embedding != nullptr;
+  if (tied && trained.head != nullptr && trained.head->tokens != trained.embedding->tokens) {
     if (config_.ensure_weight_tying) {
       refuseConfig("trainable_token_indices", "names other tokens for two modules that ensure_weight_tying ties");
     }
@@ -268,6 +260,35 @@ void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterB
     refuseConfig("trainable_token_indices",
                  fmt::format("cannot stand beside DoRA on {}, which the model ties", names_.head));
   }
+  trained.tied = tied;
+  return trained;
+}
+
+int64_t PeftReplacements::withAdded(const PeftTokens* tokens) const {
+  int64_t vocabulary = target_.config.vocab_size;
+  if (tokens == nullptr) return vocabulary;
+  const std::set<int64_t> covered(tokens->tokens.begin(), tokens->tokens.end());
+  while (covered.contains(vocabulary)) ++vocabulary;
+  return vocabulary;
+}
+
+// Where no table is saved along, rows of tokens may bring all that was added.
+void PeftReplacements::readVocabularySizes(const TrainedTokens& trained, AdapterBuilder& builder) {
+  if (embedding_.empty()) input_vocabulary_ = withAdded(trained.embedding);
+  if (head_.empty()) head_vocabulary_ = withAdded(trained.tied ? trained.embedding : trained.head);
+  if (head_vocabulary_ > input_vocabulary_) {
+    const std::string sizes =
+        fmt::format("rows for {} tokens, the embedding for {}", head_vocabulary_, input_vocabulary_);
+    if (!head_.empty()) refuse(head_, "has " + sizes);
+    refuseConfig("trainable_token_indices", fmt::format("gives {} {}", names_.head, sizes));
+  }
+  const int64_t model = target_.config.vocab_size;
+  if (head_vocabulary_ != model) builder.adapter().vocab_size = head_vocabulary_;
+  if (input_vocabulary_ != model) builder.adapter().input_vocab_size = input_vocabulary_;
+}
+
+void PeftReplacements::readTokens(const TrainedTokens& trained, const std::set<std::string>& adapted,
+                                  AdapterBuilder& builder) const {
   const auto read = [&](const PeftTokens* tokens, const std::string& module, int64_t vocabulary) -> AdapterTokens {
     const auto tensor = tokens_.find(module);
     if (tokens == nullptr) {
@@ -288,9 +309,9 @@ void PeftReplacements::readTokens(const std::set<std::string>& adapted, AdapterB
     }
     return tokenRows(*tokens, tensor->second, vocabulary);
   };
-  builder.adapter().embedding_tokens = read(of_embedding, names_.embedding, input_vocabulary_);
+  builder.adapter().embedding_tokens = read(trained.embedding, names_.embedding, input_vocabulary_);
   builder.adapter().head_tokens =
-      tied ? builder.adapter().embedding_tokens : read(of_head, names_.head, head_vocabulary_);
+      trained.tied ? builder.adapter().embedding_tokens : read(trained.head, names_.head, head_vocabulary_);
   const AdapterTokens& head = builder.adapter().head_tokens;
   if (!head.empty() && head.tokens.back() >= head_vocabulary_) {
     refuseConfig("trainable_token_indices",
@@ -302,7 +323,9 @@ void PeftReplacements::read(const std::set<std::string>& adapted, AdapterBuilder
   checkSavedAreThere();
   readRows(builder);
   readVocabulary(builder);
-  readTokens(adapted, builder);
+  const TrainedTokens trained = trainedTokens(adapted);
+  readVocabularySizes(trained, builder);
+  readTokens(trained, adapted, builder);
 }
 
 }  // namespace chorus

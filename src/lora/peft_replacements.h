@@ -64,7 +64,18 @@ class PeftReplacements {
   void checkSavedAreThere() const;
   void readRows(AdapterBuilder& builder) const;
   void readVocabulary(AdapterBuilder& builder);
-  void readTokens(const std::set<std::string>& adapted, AdapterBuilder& builder) const;
+  // trainable_token_indices. Null: none of the module's own.
+  struct TrainedTokens {
+    const PeftTokens* embedding = nullptr;
+    const PeftTokens* head = nullptr;
+    // The model ties the two, and the embedding's rows are the head's: unless this is named with other tokens.
+    bool tied = false;
+  };
+  TrainedTokens trainedTokens(const std::set<std::string>& adapted) const;
+  // The model's tokens and those after them that have rows of their own, up to the first that has none.
+  int64_t withAdded(const PeftTokens* tokens) const;
+  void readVocabularySizes(const TrainedTokens& trained, AdapterBuilder& builder);
+  void readTokens(const TrainedTokens& trained, const std::set<std::string>& adapted, AdapterBuilder& builder) const;
   AdapterTokens tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary) const;
   [[noreturn]] void refuse(const std::string& tensor, std::string_view reason) const;
   [[noreturn]] void refuseConfig(std::string_view field, std::string_view reason) const;

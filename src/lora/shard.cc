@@ -181,6 +181,10 @@ class Cut {
   }
   int64_t hiddenShare() const { return config_.hidden_size / tp_size_; }
   int64_t hiddenBegin() const { return tp_rank_ * hiddenShare(); }
+  bool hasOwnTable() const {
+    return std::any_of(whole_.weights.begin(), whole_.weights.end(),
+                       [](const AdapterWeight& weight) { return weight.role == WeightRole::kEmbedding; });
+  }
   int64_t inputVocabulary() const { return whole_.input_vocab_size > 0 ? whole_.input_vocab_size : config_.vocab_size; }
 
   void addEmbedding(AdapterModule module) {
@@ -196,8 +200,10 @@ class Cut {
   void addEmbeddingTokens() {
     const AdapterTokens& all = whole_.embedding_tokens;
     const int64_t hidden = config_.hidden_size;
-    const TokenRange share =
-        cutsVocabulary() ? tokenShare(inputVocabulary(), tp_size_, tp_rank_) : TokenRange{0, inputVocabulary()};
+    // Tokens lie where the table's rows do. What is beyond the base's table has rows here alone, on the last rank.
+    const int64_t table = hasOwnTable() ? inputVocabulary() : config_.vocab_size;
+    TokenRange share = cutsVocabulary() ? tokenShare(table, tp_size_, tp_rank_) : TokenRange{0, table};
+    if (!cutsVocabulary() || tp_rank_ + 1 == tp_size_) share.count = inputVocabulary() - share.begin;
     const int64_t begin = cutsHidden() ? hiddenBegin() : 0;
     const int64_t count = cutsHidden() ? hiddenShare() : hidden;
     for (size_t i = 0; i < all.tokens.size(); ++i) {

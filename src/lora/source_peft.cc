@@ -78,6 +78,10 @@ class PeftReader {
     switch (key->part) {
       case PeftPart::kCopy:
         return;
+      case PeftPart::kBlockCopy:
+        // Of a saved block that holds the embedding, PEFT saves this along under the wrapper's name.
+        if (!names_.isEmbedding(key->module) || !config_.modules.saves(names_.embedding)) refuseUnknown(name);
+        return;
       case PeftPart::kBase:
       case PeftPart::kTokens:
         if (!replacements_.collect(name, *key)) refuseUnknown(name);
@@ -112,8 +116,8 @@ class PeftReader {
         modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
             .first->second;
     std::string& slot = slotOf(tensors, key.part);
-    // An embedding that PEFT saves whole, though it is adapted, has its magnitude twice.
-    const bool may_be_twice = embedding && key.part == PeftPart::kMagnitude;
+    // What PEFT saves whole, though it is adapted, has its magnitude twice: the embedding, and the output head.
+    const bool may_be_twice = (embedding || head) && key.part == PeftPart::kMagnitude;
     if (!slot.empty() && !(may_be_twice && sameValues(slot, name))) {
       refuse(name, fmt::format("stands for the same weights as '{}'", slot));
     }

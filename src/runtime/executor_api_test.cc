@@ -1,8 +1,12 @@
 // What a client of the public Executor sees of its requests, over a real engine.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -38,6 +42,16 @@ class Gate {
   bool is_reached_ = false;  // of the step thread
   std::promise<void> reached_, opened_;
 };
+
+// Until the thread has been seen asleep for a while: it waits for what does not come.
+void awaitSleep(pid_t thread) {
+  for (int seen = 0; seen < 10; std::this_thread::sleep_for(milliseconds(1))) {
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string number, name, state;
+    stat >> number >> name >> state;
+    seen = state == "S" ? seen + 1 : 0;
+  }
+}
 
 class ExecutorApiTest : public EngineFixture {
  protected:
@@ -165,11 +179,17 @@ TEST_F(ExecutorApiTest, CancelsAndShutsDown) {
 
 TEST_F(ExecutorApiTest, GoesUnderThoseWhoWaitAndGivesThemTheirAnswers) {
   auto executor = std::make_unique<Executor>(open());
-  const auto id = executor->enqueueRequest(plain({1, 2}, 120));
-  auto any = std::async(std::launch::async, [&e = *executor] { return e.awaitResponses(milliseconds::max()); });
-  auto none = std::async(std::launch::async, [&e = *executor] { return e.awaitResponses(IdType{4711}); });
-  EXPECT_TRUE(none.get().at(0).hasError());
-  std::this_thread::sleep_for(milliseconds(20));
+  Gate gate;
+  Request held = plain({1, 2}, 120);
+  gate.putBefore(held);
+  const auto id = executor->enqueueRequest(held);
+  std::promise<pid_t> waiter;
+  auto any = std::async(std::launch::async, [&, &e = *executor] {
+    waiter.set_value(gettid());
+    return e.awaitResponses(milliseconds::max());
+  });
+  awaitSleep(waiter.get_future().get());
+  gate.open();
   executor.reset();
   const auto responses = any.get();
   ASSERT_EQ(responses.size(), 1u);

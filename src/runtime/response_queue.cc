@@ -119,4 +119,9 @@ executor::SizeType32 ResponseQueue::numReady(const std::optional<IdType>& id) co
   return static_cast<executor::SizeType32>(count);
 }
 
+int ResponseQueue::numWaiting() const {
+  const std::lock_guard lock(mutex_);
+  return visits_;
+}
+
 }  // namespace chorus

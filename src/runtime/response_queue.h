@@ -41,6 +41,8 @@ class ResponseQueue {
   std::vector<std::vector<executor::Response>> awaitEach(const std::vector<executor::IdType>& ids,
                                                          const Timeout& timeout);
   executor::SizeType32 numReady(const std::optional<executor::IdType>& id) const;
+  // Threads in awaitAny, awaitOne and awaitEach, whether they have to wait or not.
+  int numWaiting() const;
 
  private:
   struct Open {

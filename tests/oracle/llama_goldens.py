@@ -82,8 +82,11 @@ def normal(generator, shape, std):
 
 
 def random_model(variant, generator):
-    """A float32 Llama whose layers all matter: unit residual branches, peaked attention, logits of deviation 3."""
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**BASE, **variant["config"]}))
+    return fill(transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**BASE, **variant["config"]})), generator)
+
+
+def fill(model, generator):
+    """Random weights by which all layers matter: unit residual branches, peaked attention, logits of deviation 3."""
     gains = dict(q_proj=1.5, k_proj=1.5, v_proj=1.2, o_proj=1.2, gate_proj=1.2, up_proj=1.2, down_proj=1.5, lm_head=3.0)
     tied = model.config.tie_word_embeddings
     with torch.no_grad():

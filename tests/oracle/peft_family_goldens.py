@@ -119,11 +119,11 @@ def save_adapter(path, variant, name, generator):
 
 def load_base(path, variant, dtype):
     """The stored model computing in float32, its weights rounded to dtype or quantised."""
-    model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     quantise = variant.get("quantise")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if quantise and name.endswith(".weight") and name.split(".")[-2] in quantised.LINEARS:
+            if quantise and quantised.is_quantised(name, quantise):
                 values = quantised.quantised(parameter.numpy(), quantise["bits"], quantise["group_size"], dtype)
                 parameter.copy_(torch.from_numpy(values))
             else:
@@ -132,11 +132,20 @@ def load_base(path, variant, dtype):
 
 
 def load_adapted(path, variant, adapter, dtype):
-    """With one adapter. Matrices that it brings are rounded to dtype, vectors are not."""
-    model = peft.PeftModel.from_pretrained(load_base(path, variant, dtype), path / "adapters" / adapter)
+    return with_adapter(load_base(path, variant, dtype), path / "adapters" / adapter, dtype)
+
+
+def with_adapter(base, directory, dtype):
+    """A base of load_base with one adapter. Matrices that it brings are rounded to dtype, vectors are not."""
+    head = base.get_output_embeddings().weight
+    base_head = head.detach().clone()
+    model = peft.PeftModel.from_pretrained(base, directory).float()
     brought = ("lora_A", "lora_B", "lora_embedding", "modules_to_save", "trainable_tokens", "embed_tokens", "lm_head")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
+            # A head that stays the base's may be quantised, and its products are no values of dtype.
+            if parameter is head and torch.equal(head.nan_to_num(), base_head.nan_to_num()):
+                continue
             if parameter.dim() == 2 and any(part in name for part in brought):
                 parameter.copy_(parameter.to(dtype))
     return model.eval()

@@ -46,6 +46,13 @@ def quantised(weight, bits, group_size, dtype):
     return (integers * scale).astype(numpy.float32).reshape(out, inputs)
 
 
+def is_quantised(name, quantise):
+    """Whether convert quantises the weight of this name."""
+    kind, _, tensor = name.rpartition(".")
+    kind = kind.split(".")[-1]
+    return tensor == "weight" and (kind in LINEARS or quantise["head"] and kind == "lm_head")
+
+
 def load_oracle(path, variant, dtype):
     model = llama.load_oracle(path, variant["adapters"], dtype)
     stored = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
@@ -54,8 +61,7 @@ def load_oracle(path, variant, dtype):
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             name = key.removeprefix("base_model.model.").replace(".base_layer", "")
-            kind = name.split(".")[-2]
-            if kind in LINEARS and "lora" not in name or quantise["head"] and kind == "lm_head":
+            if is_quantised(name, quantise):
                 weight = weights[name].numpy()
                 parameter.copy_(torch.from_numpy(quantised(weight, quantise["bits"], quantise["group_size"], dtype)))
     return model

@@ -132,7 +132,8 @@ float tolerance(const Shape& shape, DType inputs, int64_t length) {
   const float largest_score = 4 * head_size * kScale;
   const float score_error = (head_size + 6) * epsilon * largest_score;
   const float weight_error = inputs == DType::kBFloat16 ? std::ldexp(1.0f, -8) : 0.0f;
-  const float roundings = static_cast<float>(length + length / kAttentionRun * 4 + 12);
+  const int64_t whole_runs = length / kAttentionRun;
+  const auto roundings = static_cast<float>(length + whole_runs * 4 + 12);
   return 2 * 2 * (2 * score_error + roundings * epsilon) + 2 * weight_error;
 }
 

@@ -24,7 +24,7 @@ void hashTensor(Sha256& hash, const Tensor& tensor) {
 
 int64_t lastExtent(const Tensor& tensor) {
   const executor::Shape shape = tensor.getShape();
-  return shape.size() > 0 ? *(shape.end() - 1) : 0;
+  return shape.empty() ? 0 : *(shape.end() - 1);
 }
 
 // A row of the weights, rank x in + out x rank elements and out more with DoRA, once it is packed: A in panels of 16

@@ -12,7 +12,8 @@ TEST(Tensor, IsZeroedSharedAndChecked) {
   EXPECT_EQ(tensor.getSize(), 6u);
   EXPECT_EQ(tensor.getSizeInBytes(), 12u);
   EXPECT_EQ(tensor.getMemoryType(), MemoryType::kCPU);
-  Tensor copy = tensor;
+  Tensor copy;
+  copy = tensor;
   static_cast<char*>(copy.getData())[11] = 5;
   EXPECT_EQ(static_cast<const char*>(tensor.getData())[11], 5);
   EXPECT_EQ(static_cast<const char*>(tensor.getData())[0], 0);

@@ -1,5 +1,7 @@
 #include "server/openai/chat.h"
 
+#include <utility>
+
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
 #include "server/openai/model_choice.h"
@@ -56,8 +58,8 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request) {
   try {
     return model.text->renderChat(request.messages, request.tools, request.rendering);
   } catch (const std::exception&) {
-    const ApiError error = currentApiError();
-    if (error.status() >= 500) throw error;
+    ApiError error = currentApiError();
+    if (error.status() >= 500) throw std::move(error);
     throw ApiError::invalid(error.message(), "messages", "invalid_messages");
   }
 }

@@ -40,7 +40,7 @@ std::vector<AdapterTerm> parseAdapterTerms(const FieldReader& fields) {
 
 std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const std::string& model,
                                                const std::vector<AdapterTerm>& terms) {
-  const auto named = models.find(model);
+  auto named = models.find(model);
   if (!named) throw ApiError::modelNotFound(model);
   if (terms.empty()) return named;
   if (named->adapterId) {

@@ -17,7 +17,9 @@ struct UnsupportedField {
 };
 
 bool never(const OrderedJson&) { return false; }
-bool isEmpty(const OrderedJson& v) { return (v.is_structured() && v.empty()) || v == ""; }
+bool isEmpty(const OrderedJson& v) {
+  return v.is_string() ? v.get_ref<const std::string&>().empty() : v.is_structured() && v.empty();
+}
 bool isOne(const OrderedJson& v) { return v.is_number() && v.get<double>() == 1.0; }
 bool isFalse(const OrderedJson& v) { return v.is_boolean() && !v.get<bool>(); }
 bool isTextFormat(const OrderedJson& v) { return v.is_object() && v.contains("type") && v["type"] == "text"; }

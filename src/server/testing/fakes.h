@@ -261,8 +261,14 @@ class FakeExchange : public HttpExchange {
     changed_.notify_all();
   }
   void onAbort(std::function<void()> callback) override {
-    std::lock_guard lock(mutex_);
-    abort_ = std::move(callback);
+    {
+      std::lock_guard lock(mutex_);
+      if (!gone_) {
+        abort_ = std::move(callback);
+        return;
+      }
+    }
+    callback();
   }
 
   void disconnect() {

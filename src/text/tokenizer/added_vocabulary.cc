@@ -15,9 +15,9 @@ uint64_t childKey(uint32_t node, char byte) {
 bool startsWithWord(std::string_view text) { return !text.empty() && isWordCharacter(decodeUtf8(text).code); }
 
 bool endsWithWord(std::string_view text) {
-  size_t start = text.size();
-  while (start > 0 && (static_cast<unsigned char>(text[--start]) & 0xC0) == 0x80) {
-  }
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  size_t start = text.empty() ? 0 : text.size() - 1;
+  while (start > 0 && continues(start)) --start;
   return startsWithWord(text.substr(start));
 }
 }  // namespace
