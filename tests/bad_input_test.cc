@@ -184,6 +184,22 @@ TEST_F(BadInput, UnknownFlags) {
   refuses({"juggle"}, {"juggle"});
 }
 
+TEST_F(BadInput, OutputWithoutAName) {
+  refuses({"convert", "--model_dir", copyModel(), "--output_dir", ""}, {"the output directory has no name"});
+}
+
+TEST_F(BadInput, AnswersThatStandardOutputCannotTake) {
+  const CommandResult result = runChorus(runArguments(plainEngine(), "1,2,3\n"), "/dev/full");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.errors, "chorus: error: standard output: cannot write: No space left on device\n");
+}
+
+TEST_F(BadInput, AdaptersOfAnotherSource) {
+  auto arguments = runWithAdapter(plainEngine(), dir_.path());
+  arguments.insert(arguments.end(), {"--lora_ckpt_source", "nemo"});
+  refuses(arguments, {"--lora_ckpt_source nemo"});
+}
+
 TEST_F(BadInput, TruncatedCheckpoint) {
   const fs::path checkpoint = dir_.path() / "checkpoint";
   ASSERT_EQ(runChorus({"convert", "--model_dir", copyModel(), "--output_dir", checkpoint}).status, 0);

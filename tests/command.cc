@@ -12,9 +12,10 @@ extern char** environ;
 
 namespace chorus::test {
 
-CommandResult runChorus(const std::vector<std::string>& arguments) {
+CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output) {
   const TempDir dir;
-  const std::string out = dir.path() / "out", errors = dir.path() / "errors";
+  const std::string kept = dir.path() / "out", out = standard_output.empty() ? kept : standard_output;
+  const std::string errors = dir.path() / "errors";
   std::vector<char*> argv = {const_cast<char*>(CHORUS_BINARY)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -32,7 +33,7 @@ CommandResult runChorus(const std::vector<std::string>& arguments) {
   waitpid(pid, &state, 0);
   constexpr size_t kMostBytes = size_t{16} << 20;
   return {.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state),
-          .out = readFile(out, kMostBytes),
+          .out = standard_output.empty() ? readFile(kept, kMostBytes) : "",
           .errors = readFile(errors, kMostBytes)};
 }
 

@@ -12,7 +12,7 @@ struct CommandResult {
   std::string errors;  // what went to stderr
 };
 
-// arguments: after the program's name. No shell is involved.
-CommandResult runChorus(const std::vector<std::string>& arguments);
+// arguments: after the program's name. No shell is involved. standard_output: a file in place of the one that is kept.
+CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output = "");
 
 }  // namespace chorus::test

@@ -46,6 +46,23 @@ OpenFile openRegular(const std::filesystem::path& path) {
   if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
   return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};
 }
+
+// A device, a pipe or a link, /dev/stdout among them: renaming a file over it would replace what others use.
+bool isThereButNoFile(const std::filesystem::path& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+// False with errno set when not all of it could be written.
+bool writeAll(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t n = ::write(fd, contents.data(), contents.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    contents.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
 }  // namespace
 
 std::optional<FileStamp> stampOf(const std::filesystem::path& path) {
@@ -83,19 +100,19 @@ std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 void writeFileAtomically(const std::filesystem::path& path, std::string_view contents) {
+  if (isThereButNoFile(path)) {
+    const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (fd.get() < 0 || !writeAll(fd.get(), contents)) {
+      fail(ErrorCode::kExhausted, "{}: cannot write: {}", path.string(), std::strerror(errno));
+    }
+    return;
+  }
   std::string temporary = path.string() + ".XXXXXX";
   const Descriptor fd(::mkstemp(temporary.data()));
   if (fd.get() < 0) fail(ErrorCode::kExhausted, "{}: {}", path.string(), std::strerror(errno));
   ::fchmod(fd.get(), 0644);
-  size_t done = 0;
-  bool ok = true;
-  while (ok && done < contents.size()) {
-    const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    ok = n >= 0;
-    if (ok) done += static_cast<size_t>(n);
-  }
-  ok = ok && ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
+  const bool ok =
+      writeAll(fd.get(), contents) && ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
   if (!ok) {
     const int reason = errno;
     ::unlink(temporary.c_str());

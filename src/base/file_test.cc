@@ -1,6 +1,8 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -43,6 +45,25 @@ TEST_F(FileTest, AFailedWriteLeavesTheOldFile) {
   if (std::filesystem::exists("/dev/full")) {
     EXPECT_THROW(writeFileAtomically("/proc/chorus", "x"), Error);
   }
+}
+
+TEST_F(FileTest, WritesIntoWhatIsNoFileOfItsOwn) {
+  writeFileAtomically(dir_ / "target", "a longer text");
+  std::filesystem::create_symlink("target", dir_ / "link");
+  writeFileAtomically(dir_ / "link", "short");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "link"));
+  EXPECT_EQ(readFile(dir_ / "target", 100), "short");
+
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  const int reader = ::open((dir_ / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  writeFileAtomically(dir_ / "pipe", "hello");
+  char read[8];
+  EXPECT_EQ(::read(reader, read, sizeof read), 5);
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(dir_ / "pipe"));
+
+  EXPECT_THROW(writeFileAtomically(dir_, "x"), Error);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 3);
 }
 
 }  // namespace

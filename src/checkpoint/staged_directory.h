@@ -30,4 +30,8 @@ class StagedDirectory {
   std::filesystem::path staging_;
 };
 
+// From now on SIGINT, SIGTERM and SIGHUP, where they would end the process, remove what is staged before they do. For
+// programs, not libraries.
+void removeStagedOnInterrupt();
+
 }  // namespace chorus

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/staged_directory.h"
 #include "cli/build_flags.h"
 #include "engine/build.h"
 #include "lora/module_ids.h"
@@ -55,10 +56,14 @@ std::vector<std::string> modulesOf(const std::vector<std::string>& lora_dirs, co
 
 void runBuild(BuildArgs& args) {
   initLogging(args.log_level);
+  removeStagedOnInterrupt();
   args.config.lora_plugin = pluginOn("lora_plugin", args.lora_plugin);
   args.config.dora_plugin = pluginOn("dora_plugin", args.dora_plugin);
   if (args.config.dora_plugin && !args.config.lora_plugin) {
     fail(ErrorCode::kInvalidArgument, "--dora_plugin needs --lora_plugin");
+  }
+  if (!args.config.lora_plugin && !args.lora_dirs.empty()) {
+    log::warn("--lora_dir without --lora_plugin: the engine will serve no adapters");
   }
   if (args.config.max_beam_width != 1) {
     fail(ErrorCode::kUnsupported, "--max_beam_width {}: beam search is not served", args.config.max_beam_width);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "checkpoint/staged_directory.h"
 #include "convert/huggingface.h"
 
 namespace chorus {
@@ -76,6 +77,7 @@ void addConvertCommand(CLI::App& app) {
                                      .group_size = std::max(0, arguments->group_size),
                                      .quantise_head = arguments->quantise_head};
     }
+    removeStagedOnInterrupt();
     convertHuggingFace(arguments->model_dir, arguments->output_dir, arguments->options);
   });
 }

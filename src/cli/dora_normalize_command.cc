@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "checkpoint/staged_directory.h"
 #include "convert/dora_normalize.h"
 
 namespace chorus {
@@ -19,6 +20,7 @@ struct DoraNormalizeArguments {
 
 void runDoraNormalize(const DoraNormalizeArguments& arguments) {
   initLogging("info");
+  removeStagedOnInterrupt();
   const DoraNormalisation done =
       normaliseDora(arguments.in_dir, arguments.base_model, arguments.out_dir, arguments.strip);
   if (!done.used_dora) log::warn("{}: a LoRA adapter without magnitudes, written as it was", arguments.in_dir);

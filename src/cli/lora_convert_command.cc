@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
+#include "checkpoint/staged_directory.h"
 #include "convert/lora_convert.h"
 
 namespace chorus {
@@ -39,6 +40,7 @@ constexpr const char* kFooter =
 
 void runLoraConvert(const LoraConvertArguments& arguments) {
   initLogging(arguments.verbose ? "debug" : "info");
+  removeStagedOnInterrupt();
   const LoraConversion done = convertLora(arguments.in_file, arguments.out_dir, *dtypeFromName(arguments.storage_type));
   if (done.lacks_norms) {
     log::warn(

@@ -1,6 +1,10 @@
 // chorus: one program, one subcommand per file of this folder.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "base/error.h"
@@ -22,10 +26,16 @@ int report(const char* what) {
   std::fprintf(stderr, "chorus: error: %s\n", what);
   return 1;
 }
-}  // namespace
 
-int main(int argc, char** argv) {
-  chorus::initLogging("info");  // until a command's --log_level says otherwise: stderr, never stdout
+// In place of a standard stream that the caller has closed: the next file opened would take its number, and lines meant
+// for the stream would land in that file.
+void holdStandardStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;
+  }
+}
+
+int runCommand(int argc, char** argv) {
   CLI::App app{"Chorus: one base model, many LoRA adapters, every batch shared"};
   app.require_subcommand(1);
   app.set_version_flag("--version", CHORUS_VERSION);
@@ -56,4 +66,15 @@ int main(int argc, char** argv) {
     return report(e.what());
   }
   return 0;
+}
+}  // namespace
+
+int main(int argc, char** argv) {
+  holdStandardStreams();
+  chorus::initLogging("info");  // until a command's --log_level says otherwise: stderr, never stdout
+  const int status = runCommand(argc, argv);
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (status != 0 || written) return status;
+  return report(fmt::format("standard output: cannot write: {}", std::strerror(errno != 0 ? errno : EIO)).c_str());
 }

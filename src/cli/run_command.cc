@@ -29,7 +29,7 @@ struct RunArgs {
   RunSampling sampling;
   std::optional<int> end_id;
   bool apply_chat_template = false;
-  std::string isa, backend = "cpu", log_level = "warning";
+  std::string lora_ckpt_source = "hf", isa, backend = "cpu", log_level = "warning";
 };
 
 struct Row {
@@ -63,7 +63,13 @@ std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_cod
 }
 
 void checkAdapters(const RunArgs& args, size_t rows) {
-  if (args.lora_task_uids.empty()) return;
+  if (args.lora_ckpt_source != "hf") {
+    fail(ErrorCode::kUnsupported, "--lora_ckpt_source {}: use hf", args.lora_ckpt_source);
+  }
+  if (args.lora_task_uids.empty()) {
+    if (!args.lora_dirs.empty()) log::warn("no --lora_task_uids: the base answers every prompt");
+    return;
+  }
   if (args.lora_task_uids.size() != rows) {
     fail(ErrorCode::kInvalidArgument, "--lora_task_uids: {} given for {} prompts", args.lora_task_uids.size(), rows);
   }
@@ -233,6 +239,8 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--output_logits_npy", args->output_logits_npy,
                   "Logits of the last prompt position, float32 [n, vocab]");
   run->add_option("--lora_dir", args->lora_dirs, "Adapters: PEFT directories, or those of lora-convert");
+  run->add_option("--lora_ckpt_source", args->lora_ckpt_source, "hf; NeMo adapters are not served")
+      ->capture_default_str();
   run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
   run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,

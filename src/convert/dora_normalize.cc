@@ -122,11 +122,17 @@ std::vector<float> normalised(const PeftModule& module, const TensorView& base, 
   return magnitude;
 }
 
-bool isEarlierResult(const fs::path& dir) {
-  return std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string();
-    return name == kConfigFile || name == kWeightsFile;
-  });
+// What has these files but neither the mark nor this very configuration is an adapter as it was trained, perhaps the
+// only copy.
+bool isEarlierResult(const fs::path& dir, const Json& config) {
+  const bool only_its_files =
+      std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+        const std::string name = entry.path().filename().string();
+        return name == kConfigFile || name == kWeightsFile;
+      });
+  if (!only_its_files || !fs::exists(dir / kConfigFile)) return false;
+  const Json earlier = readJsonFile(dir / kConfigFile);
+  return earlier == config || (earlier.is_object() && earlier.value(kNormalisedField, Json()) == true);
 }
 
 void writeWeights(const PeftModules& adapter, const BaseWeights& base, bool transposed, bool with_magnitudes,
@@ -163,7 +169,8 @@ DoraNormalisation normaliseDora(const fs::path& adapter_dir, const fs::path& bas
   if (with_magnitudes) adapter.config[kNormalisedField] = true;
   if (adapter.uses_dora && strip) adapter.config["use_dora"] = false;
 
-  StagedDirectory staged(output_dir, "a normalised adapter", isEarlierResult);
+  StagedDirectory staged(output_dir, "a normalised adapter",
+                         [&](const fs::path& dir) { return isEarlierResult(dir, adapter.config); });
   writeFileAtomically(staged.path() / kConfigFile, adapter.config.dump(2) + "\n");
   writeWeights(adapter, base, transposed, with_magnitudes, staged.path() / kWeightsFile);
   staged.publish();

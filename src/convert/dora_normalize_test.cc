@@ -129,6 +129,19 @@ TEST_F(DoraNormalizeTest, DividesByTheRowNormOfTheWholeWeight) {
   expectMagnitudes(2 / std::sqrt(3.0));
 }
 
+TEST_F(DoraNormalizeTest, AnAdapterAsItWasTrainedIsNotReplaced) {
+  writeFiles("model.layers.0.self_attn.q_proj.weight");
+  const fs::path trained = dir_ / "adapter";
+  const auto overItself = [&](bool strip) { normaliseDora(trained, dir_ / "base", trained, strip); };
+  EXPECT_THAT(errorOf([&] { overItself(false); }), HasSubstr("choose another output directory"));
+  EXPECT_THAT(errorOf([&] { overItself(true); }), HasSubstr("choose another output directory"));
+  EXPECT_EQ(normalise().modules, 1);
+  expectMagnitudes(5.0 / kRank);
+  fs::remove_all(dir_ / "out");
+  EXPECT_EQ(normalise(true).modules, 1);
+  EXPECT_EQ(normalise(true).modules, 1) << "over its earlier result";
+}
+
 TEST_F(DoraNormalizeTest, FindsTheWeightWithAnotherPrefixAndTakesDorasOwnFiles) {
   writeFiles("layers.0.self_attn.q_proj.weight", "weight_m_wdecomp.weight");
   setConfig({{"peft_type", "DORA"}, {"dora_simple", true}, {"enable_lora", nullptr}});

@@ -13,24 +13,30 @@ using executor::FinishReason;
 
 namespace {
 
-// The executor knows members of a composition by their ids, clients by their names.
-std::string withNames(std::string message, const ServedModel& model, const ModelCatalog& models) {
+// What the executor says of one request, by an adapter's name where it speaks of a member of a composition by its id.
+struct ExecutorText {
+  std::string message;
+  std::string model;  // that it is about
+};
+
+ExecutorText withNames(std::string message, const ServedModel& model, const ModelCatalog& models) {
   for (const executor::WeightedLora& term : model.composition) {
-    const std::string by_id = fmt::format("LoRA task {} ", term.taskId);
-    const size_t at = message.find(by_id);
-    if (at == std::string::npos) continue;
-    for (const auto& adapter : models.list()) {
-      if (adapter->adapterId != term.taskId) continue;
-      return message.replace(at, by_id.size(), fmt::format("adapter `{}` ", adapter->name));
+    for (const char* form : {"LoRA task {} ", "task={} "}) {
+      const std::string by_id = fmt::format(fmt::runtime(form), term.taskId);
+      const size_t at = message.find(by_id);
+      if (at == std::string::npos) continue;
+      for (const auto& adapter : models.list()) {
+        if (adapter->adapterId != term.taskId) continue;
+        return {message.replace(at, by_id.size(), fmt::format("adapter `{}` ", adapter->name)), adapter->name};
+      }
     }
   }
-  return message;
+  return {std::move(message), model.name};
 }
 
 ApiError fromExecutor(const executor::Response& response, const ServedModel& served, const ModelCatalog& models) {
   using Code = executor::ResponseErrorCode;
-  const std::string& model = served.name;
-  const std::string message = withNames(clientMessage(response.getErrorMsg()), served, models);
+  const auto [message, model] = withNames(clientMessage(response.getErrorMsg()), served, models);
   switch (response.getErrorCode()) {
     case Code::kINVALID_ARGUMENT:
     case Code::kUNSUPPORTED:

@@ -482,6 +482,27 @@ TEST_F(RoutesTest, EngineErrors) {
   EXPECT_EQ(events(stream.body).back()["error"]["code"], nullptr);
 }
 
+TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
+  using Code = executor::ResponseErrorCode;
+  models.putAdapter({.name = "first", .adapterId = 7, .text = codec});
+  models.putAdapter({.name = "second", .adapterId = 17, .text = codec});
+  const auto fails = [&](const char* text, Code code) {
+    engine.errorText = text;
+    engine.errorCode = code;
+    const auto response = answer("POST", "/v1/completions",
+                                 R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"
+                                 R"({"name":"second","weight":1}]})");
+    return std::to_string(response.status) + " " + Json::parse(response.body)["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(fails("Error storing task=17 in PEFT cache -- /srv/second/adapter_config.json: gone", Code::kNOT_FOUND),
+            "404 The model `second` does not exist or you do not have access to it.");
+  EXPECT_EQ(fails("Error storing task=7 in PEFT cache -- /srv/first/adapter_model.bin: bad", Code::kCORRUPT),
+            "400 Error storing adapter `first` in PEFT cache -- adapter_model.bin: bad");
+  EXPECT_EQ(fails("LoRA task 17 uses DoRA", Code::kUNSUPPORTED), "400 adapter `second` uses DoRA");
+  EXPECT_EQ(fails("Error storing task=70 in PEFT cache -- gone", Code::kNOT_FOUND),
+            "404 The model `base` does not exist or you do not have access to it.");
+}
+
 TEST(RoutesCancel, DisconnectStopsTheEngine) {
   auto codec = std::make_shared<FakeCodec>();
   ModelCatalog models{{.name = "base", .text = codec}};
