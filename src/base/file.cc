@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -47,10 +48,17 @@ OpenFile openRegular(const std::filesystem::path& path) {
   return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};
 }
 
-// A device, a pipe or a link, /dev/stdout among them: renaming a file over it would replace what others use.
+// A device, a pipe or a link to one, /dev/stdout among them: renaming a file over it would replace what others use.
 bool isThereButNoFile(const std::filesystem::path& path) {
   struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+// The file that a link leads to is the one to replace.
+std::filesystem::path behindLinks(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(path, error);
+  return error ? path : file;
 }
 
 // False with errno set when not all of it could be written.
@@ -101,18 +109,19 @@ std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
 
 void writeFileAtomically(const std::filesystem::path& path, std::string_view contents) {
   if (isThereButNoFile(path)) {
-    const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (fd.get() < 0 || !writeAll(fd.get(), contents)) {
       fail(ErrorCode::kExhausted, "{}: cannot write: {}", path.string(), std::strerror(errno));
     }
     return;
   }
-  std::string temporary = path.string() + ".XXXXXX";
+  const std::filesystem::path file = behindLinks(path);
+  std::string temporary = file.string() + ".XXXXXX";
   const Descriptor fd(::mkstemp(temporary.data()));
   if (fd.get() < 0) fail(ErrorCode::kExhausted, "{}: {}", path.string(), std::strerror(errno));
   ::fchmod(fd.get(), 0644);
   const bool ok =
-      writeAll(fd.get(), contents) && ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
+      writeAll(fd.get(), contents) && ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), file.c_str()) == 0;
   if (!ok) {
     const int reason = errno;
     ::unlink(temporary.c_str());

@@ -30,7 +30,7 @@ std::optional<FileStamp> stampOf(const std::filesystem::path& path);
 int64_t ageNs(const FileStamp& stamp);
 
 // Writes to a sibling temporary, syncs and renames. Throws kExhausted when the disk is full; the old file stays.
-// A device, a pipe or what a link leads to is written in place instead.
+// Of a link, the file that it leads to; a device or a pipe is written to as it is.
 void writeFileAtomically(const std::filesystem::path& path, std::string_view contents);
 
 // A read-only map of a whole file. Pages are file-backed: they cost no anonymous memory and are shared between

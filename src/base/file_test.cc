@@ -50,7 +50,9 @@ TEST_F(FileTest, AFailedWriteLeavesTheOldFile) {
 TEST_F(FileTest, WritesIntoWhatIsNoFileOfItsOwn) {
   writeFileAtomically(dir_ / "target", "a longer text");
   std::filesystem::create_symlink("target", dir_ / "link");
+  const MappedFile before(dir_ / "target");
   writeFileAtomically(dir_ / "link", "short");
+  EXPECT_EQ(before.bytes().size(), 13u) << "who has the old file open keeps it";
   EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "link"));
   EXPECT_EQ(readFile(dir_ / "target", 100), "short");
 
