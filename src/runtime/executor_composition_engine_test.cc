@@ -198,6 +198,17 @@ TEST_P(CompositionEngineTest, AnswersBesideOthersAreThoseAlone) {
   EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.numAdapters == 5; }));
 }
 
+TEST_P(CompositionEngineTest, WeightsBeyondTheNumbersAreTheClientsToChange) {
+  const Request moderate = composed({{"all_r8_bf16", 0.5f}});
+  const auto alone = logits(moderate);
+  const auto ids = executor_->enqueueRequests({composed({{"all_r8_bf16", 3e38f}}), moderate});
+  EXPECT_EQ(logits(ids[1]), alone);
+  const Response refused = await(ids[0]);
+  ASSERT_TRUE(refused.hasError());
+  EXPECT_EQ(refused.getErrorCode(), ResponseErrorCode::kINVALID_ARGUMENT);
+  EXPECT_THAT(refused.getErrorMsg(), ::testing::HasSubstr("give smaller ones"));
+}
+
 TEST_P(CompositionEngineTest, DoraMembersAreRefusedInOneLine) {
   for (const auto& named : {std::vector<Named>{{"qv_r3_f32", 1.0f}, {"dora_r4_f32", 1.0f}},
                             std::vector<Named>{{"dora_r4_f32", 0.5f}}, std::vector<Named>{{"dora_r4_f32", 1.0f}}}) {

@@ -7,6 +7,22 @@
 #include "runtime/executor_core.h"
 
 namespace chorus {
+namespace {
+
+// Weights of a composition are the client's, and it can give others.
+Error notFinite(const ActiveRequest& request) {
+  if (request.post_processing.wanted()) {
+    return {ErrorCode::kInternal,
+            "The logits are not finite numbers after the logits post-processor: no token can be chosen"};
+  }
+  if (!request.composition.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "The logits are not finite numbers under these weights of adapters: give smaller ones"};
+  }
+  return {ErrorCode::kInternal, "The model's logits are not finite numbers: no token can be chosen"};
+}
+
+}  // namespace
 
 using executor::FinishReason;
 
@@ -144,12 +160,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
       continue;
     }
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNotFinite) {
-      end(request,
-          request.errorResponse(ErrorCode::kInternal, request.post_processing.wanted()
-                                                          ? "The logits are not finite numbers after the logits "
-                                                            "post-processor: no token can be chosen"
-                                                          : "The model's logits are not finite numbers: no token can "
-                                                            "be chosen"));
+      const Error fault = notFinite(request);
+      end(request, request.errorResponse(fault.code(), fault.what()));
       continue;
     }
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNothingLeft) {
