@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "test_engines.h"
-
-extern char** environ;
 
 namespace chorus::test {
 
