@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/pace.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/shard.h"
 #include "engine/adapter_values.h"
@@ -39,6 +40,15 @@ std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens
   }
   return runs;
 }
+
+// The first `count` rows, into [count, in], in slices.
+void unpackRows(const PackedWeight& weight, int64_t count, float* rows) {
+  for (int64_t row = 0; row < count; ++row) {
+    unpackRow(weight, row, rows + row * weight.in);
+    worked(static_cast<size_t>(weight.in) * sizeof(float));
+  }
+}
+
 }  // namespace
 
 const PackedWeight& linearOf(const DecoderLayerWeights& layer, LinearId linear) {
@@ -217,7 +227,7 @@ class AdapterPacker::Writer {
                                     int64_t in, DType dtype) const {
     std::vector<float> rows(static_cast<size_t>(out * in));
     const PackedWeight& base = linearOf(base_->layers[static_cast<size_t>(layer)], linear);
-    for (int64_t row = 0; row < out; ++row) unpackRow(base, row, rows.data() + row * in);
+    unpackRows(base, out, rows.data());
     for (const auto& [begin, weight] : weights) {
       std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
       roundValues(weight->data, weight->dtype, dtype_, own);
@@ -275,7 +285,7 @@ class AdapterPacker::Writer {
     const DType dtype = weightQuantisation(config_) ? DType::kFloat32 : dtype_;
     parts_.addHeadWeight(pack(dtype, out, in, [&] {
       std::vector<float> rows(static_cast<size_t>(out * in));
-      for (int64_t row = 0; row < base_->lm_head.out; ++row) unpackRow(base_->lm_head, row, rows.data() + row * in);
+      unpackRows(base_->lm_head, base_->lm_head.out, rows.data());
       return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
     }));
   }
