@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzz targets under ASan and UBSan, two at a time, each from its corpus in tests/fuzz/ (which stays as it is):
 # scripts/fuzz.sh [SECONDS [TARGET...]], by default half a minute for every target. A finding prints its input in base64.
+# --changed in place of the targets takes those whose parsers, source or corpus changed (scripts/changed_sources.sh).
 # SEED=N makes the inputs those of that seed (CI: a change is judged by the same inputs as the one before); without it they
 # are new in every run.
 set -euo pipefail
@@ -9,6 +10,17 @@ seconds=${1:-30}
 shift || true
 scripts/install_deps.sh --ci
 cmake --preset dev >/dev/null
+if [ "${1:-}" = --changed ]; then
+  changed=$(scripts/changed_sources.sh "" src tests/fuzz)
+  set --
+  for source in $(git ls-files -co --exclude-standard 'src/*_fuzz.cc'); do
+    target=$(basename "$source" .cc)
+    for parsed in "$source" "tests/fuzz/$target" $(sed -n 's|^// parses: ||p' "$source"); do
+      grep -qE "^$parsed(/|\$)" <<<"$changed" && { set -- "$@" "$target"; break; }
+    done
+  done
+  [ $# -gt 0 ] || { echo "fuzz: no parser changed"; exit 0; }
+fi
 [ $# -gt 0 ] || set -- $(git ls-files -co --exclude-standard 'src/*_fuzz.cc' | xargs -n 1 basename -s .cc | sort)
 cmake --build --preset dev --target "$@"
 

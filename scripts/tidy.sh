@@ -11,21 +11,11 @@ cmake --preset dev >/dev/null
 most=
 if [ "${1:-}" = --most ]; then most=$2; shift 2; fi
 
-changedSince() { git diff --name-only --diff-filter=d "$@" -- 'src/*.cc' 'src/*.h' 'include/*.h' 'tests/*.cc' 'tests/*.h'; }
 base=${1:-}
-if [ -z "$base" ]; then
-  base=$(git merge-base origin/main HEAD 2>/dev/null || true)
-  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
-    commits=$(git rev-list --first-parent --count HEAD)
-    base=$(git rev-list --first-parent HEAD | sed -n "$((commits < 6 ? commits : 6))p")
-  fi
-fi
 if [ "$base" = --all ]; then
   changed=$(git ls-files 'src/*.cc' 'tests/*.cc')
 else
-  # in the order of the commits, the last first
-  changed=$(for commit in $(git rev-list --first-parent "$base"..HEAD); do changedSince "$commit^" "$commit"; done |
-            awk '!seen[$0]++' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
+  changed=$(scripts/changed_sources.sh "$base" 'src/*.cc' 'src/*.h' 'include/*.h' 'tests/*.cc' 'tests/*.h')
 fi
 
 sources=()

@@ -17,6 +17,14 @@ struct RuntimeDefaults {
 
 namespace chorus::executor {
 
+// Chorus: which requests may take over KV blocks that others computed. Whatever the scope, their adapters' content and
+// their salts are equal.
+enum class KvReuseScope {
+  kALL = 0,      // all of them
+  kADAPTER = 1,  // those of one adapter or composition; without an adapter, those of one client
+  kCLIENT = 2,   // those of one client
+};
+
 // The cache of keys and values.
 class KvCacheConfig {
  public:
@@ -79,6 +87,8 @@ class KvCacheConfig {
   // Complete blocks alone are reused, whatever these two say.
   bool getEnablePartialReuse() const { return enablePartialReuse_; }
   bool getCopyOnPartialReuse() const { return copyOnPartialReuse_; }
+  // Chorus: kALL unless set.
+  KvReuseScope getReuseScope() const { return reuseScope_; }
 
   void setEnableBlockReuse(bool v) { enableBlockReuse_ = v; }
   void setMaxTokens(std::optional<SizeType32> v) { maxTokens_ = v; }
@@ -92,6 +102,7 @@ class KvCacheConfig {
   void setEventBufferMaxSize(std::size_t v) { eventBufferMaxSize_ = v; }
   void setEnablePartialReuse(bool v) { enablePartialReuse_ = v; }
   void setCopyOnPartialReuse(bool v) { copyOnPartialReuse_ = v; }
+  void setReuseScope(KvReuseScope v) { reuseScope_ = v; }
   void fillEmptyFieldsFromRuntimeDefaults(const runtime::RuntimeDefaults& defaults) {
     if (!maxAttentionWindowVec_) maxAttentionWindowVec_ = defaults.maxAttentionWindowVec;
     if (!sinkTokenLength_) sinkTokenLength_ = defaults.sinkTokenLength;
@@ -110,6 +121,7 @@ class KvCacheConfig {
   std::size_t eventBufferMaxSize_;
   bool enablePartialReuse_;
   bool copyOnPartialReuse_;
+  KvReuseScope reuseScope_ = KvReuseScope::kALL;
 };
 
 // The adapter cache: a host store, and a device store of what steps read.

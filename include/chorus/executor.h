@@ -4,7 +4,9 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "chorus/executor_config.h"
@@ -13,6 +15,10 @@
 #include "chorus/response.h"
 #include "chorus/statistics.h"
 #include "chorus/types.h"
+
+namespace chorus {
+class Directory;  // base/directory.h
+}
 
 namespace chorus::executor {
 
@@ -29,6 +35,16 @@ struct MemoryUse {
   std::int64_t available = 0;     // before loading
   SizeType32 kvCacheTokens = 0;
   std::string table;  // the same for people, a column for each rank
+};
+
+// Chorus: a PEFT directory that others may change or remove at any time. The functions are called by the thread that
+// registers it and by loader threads.
+struct AdapterFiles {
+  std::filesystem::path path;  // for error lines; nothing is opened by it
+  // Opens the directory for one reading of its files. Throws Error.
+  std::function<std::shared_ptr<const chorus::Directory>()> open;
+  std::function<void(const std::string& contentHash)> onContent;  // as of registerAdapter; may be null
+  std::function<void()> onGone;  // a load found the directory or its files missing; may be null
 };
 
 class Executor {
@@ -89,6 +105,8 @@ class Executor {
   using AdapterContentCallback = std::function<void(const std::string& contentHash)>;
   void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
                        AdapterContentCallback onContent = nullptr);
+  // Chorus: the same for a directory that others may change or remove while it is in use: AdapterFiles.
+  void registerAdapter(IdType taskId, AdapterFiles files);
   // Chorus: forgets the id; running requests keep their weights.
   void unregisterAdapter(IdType taskId);
   // Chorus: responses of this request go to the callback, on the executor's thread, instead of to awaitResponses.

@@ -375,7 +375,8 @@ class ExecutorConfig {
   const std::optional<DecodingConfig>& getDecodingConfig() const { return decodingConfig_; }
   // Refused unless 1.
   float getGpuWeightsPercent() const { return gpuWeightsPercent_; }
-  // Requests that wait for their first step; further ones are refused.
+  // Requests that wait for their first step; further ones are refused. Those of one client id may take no more of it
+  // than they leave free.
   std::optional<SizeType32> getMaxQueueSize() const { return maxQueueSize_; }
   const ExtendedRuntimePerfKnobConfig& getExtendedRuntimePerfKnobConfig() const {
     return extendedRuntimePerfKnobConfig_;

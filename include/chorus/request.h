@@ -47,7 +47,8 @@ class Request {
           std::optional<Tensor> skipCrossAttnBlocks = std::nullopt,
           std::optional<GuidedDecodingParams> guidedDecodingParams = std::nullopt,
           std::optional<SizeType32> languageAdapterUid = std::nullopt,
-          std::optional<MillisecondsType> allottedTimeMs = std::nullopt);
+          std::optional<MillisecondsType> allottedTimeMs = std::nullopt,
+          std::optional<CacheSaltIDType> cacheSaltID = std::nullopt);
 
   const VecTokens& getInputTokenIds() const { return inputTokenIds_; }
   SizeType32 getMaxTokens() const { return maxTokens_; }
@@ -80,7 +81,8 @@ class Request {
   const std::optional<std::string>& getLogitsPostProcessorName() const { return logitsPostProcessorName_; }
   const std::optional<LogitsPostProcessor>& getLogitsPostProcessor() const { return logitsPostProcessor_; }
   const std::optional<VecTokens>& getEncoderInputTokenIds() const { return encoderInputTokenIds_; }
-  // Comes back with every response.
+  // Comes back with every response. Clients share slots, tokens of a step, the queue and the cache evenly, those
+  // without an id as one; KvCacheConfig says whether they share blocks.
   std::optional<IdType> getClientId() const { return clientId_; }
   // When streaming, each response has all tokens so far.
   bool getReturnAllGeneratedTokens() const { return returnAllGeneratedTokens_; }
@@ -99,6 +101,8 @@ class Request {
   std::optional<SizeType32> getLanguageAdapterUid() const { return languageAdapterUid_; }
   // After which it ends with what it has, as kTIMED_OUT; in the step in which the time passes.
   std::optional<MillisecondsType> getAllottedTimeMs() const { return allottedTimeMs_; }
+  // Requests share KV blocks with those of an equal id alone, those without one among themselves.
+  std::optional<CacheSaltIDType> getCacheSaltID() const { return cacheSaltID_; }
   std::optional<std::vector<std::string>> getAdditionalOutputNames() const;
 
   void setStreaming(bool v) { streaming_ = v; }
@@ -135,6 +139,7 @@ class Request {
   void setGuidedDecodingParams(GuidedDecodingParams v) { guidedDecodingParams_ = std::move(v); }
   void setLanguageAdapterUid(SizeType32 v) { languageAdapterUid_ = v; }
   void setAllottedTimeMs(std::optional<MillisecondsType> v) { allottedTimeMs_ = v; }
+  void setCacheSaltID(std::optional<CacheSaltIDType> v) { cacheSaltID_ = v; }
 
  private:
   VecTokens inputTokenIds_;
@@ -170,6 +175,7 @@ class Request {
   std::optional<GuidedDecodingParams> guidedDecodingParams_;
   std::optional<SizeType32> languageAdapterUid_;
   std::optional<MillisecondsType> allottedTimeMs_;
+  std::optional<CacheSaltIDType> cacheSaltID_;
 };
 
 }  // namespace chorus::executor

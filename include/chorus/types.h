@@ -33,6 +33,7 @@ using BeamTokens = std::vector<VecTokens>;
 using IdType = std::uint64_t;
 using VecTokenExtraIds = std::vector<IdType>;
 using IterationType = std::uint64_t;
+using CacheSaltIDType = std::uint64_t;
 using RandomSeedType = std::uint64_t;
 using VecLogProbs = std::vector<FloatType>;
 using StreamPtr = std::shared_ptr<runtime::CudaStream>;

@@ -12,23 +12,11 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace chorus {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 struct OpenFile {
   Descriptor fd;
@@ -39,13 +27,12 @@ int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) *
 
 // O_NONBLOCK: a FIFO is refused, not waited for.
 OpenFile openRegular(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
-  Descriptor owner(fd);
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   struct stat info{};
-  if (::fstat(fd, &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (::fstat(fd.get(), &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
-  return {Descriptor(::dup(fd)), static_cast<size_t>(info.st_size)};
+  return {std::move(fd), static_cast<size_t>(info.st_size)};
 }
 
 // A device, a pipe or a link to one, /dev/stdout among them: renaming a file over it would replace what others use.
@@ -79,8 +66,12 @@ std::optional<FileStamp> stampOf(const std::filesystem::path& path) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   }
-  return FileStamp{static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino),
-                   static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+  return stampOfStatus(status);
+}
+
+FileStamp stampOfStatus(const struct stat& status) {
+  return {static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino),
+          static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }
 
 int64_t ageNs(const FileStamp& stamp) {
@@ -90,14 +81,20 @@ int64_t ageNs(const FileStamp& stamp) {
 }
 
 std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
-  const OpenFile file = openRegular(path);
-  if (file.size > max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), file.size, max_bytes);
+  return readDescriptor(openRegular(path).fd.get(), path, max_bytes);
+}
+
+std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max_bytes) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size > max_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
   }
-  std::string contents(file.size, '\0');
+  std::string contents(size, '\0');
   size_t done = 0;
-  while (done < contents.size()) {
-    const ssize_t n = ::read(file.fd.get(), contents.data() + done, contents.size() - done);
+  while (done < size) {
+    const ssize_t n = ::read(fd, contents.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
     if (n == 0) break;

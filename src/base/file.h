@@ -9,10 +9,14 @@
 #include <string>
 #include <string_view>
 
+struct stat;  // NOLINT(readability-identifier-naming): the name of the C library
+
 namespace chorus {
 
 // Whole contents. Throws kNotFound, or kCorrupt when the file is larger than max_bytes.
 std::string readFile(const std::filesystem::path& path, size_t max_bytes);
+// The same of a regular file that is open at its beginning; path names it in errors.
+std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max_bytes);
 
 // What tells a state of a file from others: identity, size, times. Times include the change time, which programs can't
 // set, so an edit in place is always noticed, unless it falls into the same tick of the file system's clock as the one
@@ -26,6 +30,7 @@ inline constexpr int64_t kFileClockTickNs = 20'000'000;
 
 // Of what the path leads to. nullopt where there is nothing.
 std::optional<FileStamp> stampOf(const std::filesystem::path& path);
+FileStamp stampOfStatus(const struct stat& status);
 // How long ago the stamp's file changed, by the clock that file systems stamp with.
 int64_t ageNs(const FileStamp& stamp);
 

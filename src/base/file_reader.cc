@@ -1,6 +1,5 @@
 #include "base/file_reader.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,22 +13,6 @@
 
 namespace chorus {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(const std::filesystem::path& path)
-      // O_NONBLOCK: a FIFO is refused, not waited for.
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
-    if (fd_ < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // A thread that reads one adapter after another uses the same memory for them: touching fresh pages costs as much as
 // reading. Larger files are too rare to keep theirs, small ones need none.
@@ -50,34 +33,33 @@ FileContents::~FileContents() {
     std::swap(kept_memory, memory_);
 }
 
-const std::optional<FileStamp>& FileReader::see(const std::filesystem::path& path) {
-  return seen_.emplace_back(path, stampOf(path)).second;
+const std::optional<FileStamp>& FileReader::see(const std::string& name) {
+  return seen_.emplace_back(name, directory_->stampOf(name)).second;
 }
 
-bool FileReader::exists(const std::filesystem::path& path) {
-  return see(path).has_value() || std::filesystem::is_symlink(path);
-}
+bool FileReader::exists(const std::string& name) { return see(name).has_value() || directory_->hasName(name); }
 
-std::shared_ptr<const FileContents> FileReader::read(const std::filesystem::path& path, size_t max_bytes) {
-  const std::optional<FileStamp> stamp = see(path);
+std::shared_ptr<const FileContents> FileReader::read(const std::string& name, size_t max_bytes) {
+  const std::optional<FileStamp> stamp = see(name);
   if (stamp) {
     const int64_t settles_in = kFileClockTickNs - ageNs(*stamp);
     if (settles_in > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(settles_in, kFileClockTickNs)));
   }
-  const Descriptor fd(path);
+  const std::string path = directory_->pathOf(name).string();
+  const Descriptor fd = directory_->openFile(name);
   struct stat status{};
-  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
+  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::kNotFound, "{}: {}", path, std::strerror(errno));
+  if (stampOfStatus(status) != stamp) changed_ = true;
   const auto size = static_cast<size_t>(status.st_size);
   if (size > max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
+    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path, size, max_bytes);
   }
   AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {
     const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path, std::strerror(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
     worked(static_cast<size_t>(n));
@@ -86,7 +68,14 @@ std::shared_ptr<const FileContents> FileReader::read(const std::filesystem::path
 }
 
 bool FileReader::unchanged() const {
-  return std::all_of(seen_.begin(), seen_.end(), [](const Seen& seen) { return stampOf(seen.first) == seen.second; });
+  if (changed_) return false;
+  return std::all_of(seen_.begin(), seen_.end(), [&](const Seen& seen) {
+    try {
+      return directory_->stampOf(seen.first) == seen.second;
+    } catch (const Error&) {  // a link by now, or nothing that may be looked at
+      return false;
+    }
+  });
 }
 
 std::vector<FileStamp> FileReader::stamps() const {

@@ -4,15 +4,16 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/file.h"
 
@@ -34,41 +35,48 @@ class FileContents {
   size_t size_;
 };
 
-// Remembers the state that each file was seen in. Used by one thread, once.
+// Reads files of one directory and remembers the state that each was seen in. Used by one thread, once.
 class FileReader {
  public:
-  // Throws Error: kNotFound; kCorrupt when it is not a regular file (a FIFO, a device, a directory) or larger than
-  // max_bytes. A file that changed within the last tick of the file system's clock is waited for, so that a further
-  // change shows.
-  std::shared_ptr<const FileContents> read(const std::filesystem::path& path, size_t max_bytes);
+  explicit FileReader(std::shared_ptr<const Directory> directory) : directory_(std::move(directory)) {}
+
+  // Throws Error: those of Directory::openFile; kCorrupt when the file is larger than max_bytes. A file that changed
+  // within the last tick of the file system's clock is waited for, so that a further change shows.
+  std::shared_ptr<const FileContents> read(const std::string& name, size_t max_bytes);
   // Whether something is there, be it only a link that leads nowhere.
-  bool exists(const std::filesystem::path& path);
+  bool exists(const std::string& name);
   // Whether everything is still as it was seen: then all that was read is of one state.
   bool unchanged() const;
   // The states of all that is there, in the order in which it was seen.
   std::vector<FileStamp> stamps() const;
   // When the youngest of what is there last changed (FileStamp::changed_ns); 0 when nothing was seen.
   int64_t newestChangeNs() const;
+  const Directory& directory() const { return *directory_; }
 
  private:
-  using Seen = std::pair<std::filesystem::path, std::optional<FileStamp>>;
-  const std::optional<FileStamp>& see(const std::filesystem::path& path);
+  using Seen = std::pair<std::string, std::optional<FileStamp>>;
+  const std::optional<FileStamp>& see(const std::string& name);
+  std::shared_ptr<const Directory> directory_;
   std::vector<Seen> seen_;
+  bool changed_ = false;  // a file that was opened had another state than the one that was seen
 };
 
-// read(FileReader&)'s result, once nothing has changed while it ran, however it ended. Throws what it throws, and
-// kConflict, naming what was read, when the files change faster than they can be read.
+// read(FileReader&)'s result, once nothing has changed while it ran, however it ended. Each try opens the directory
+// anew. Throws what open and read throw, and kConflict, naming the directory, when its files change faster than they
+// can be read.
 template <typename F>
-auto readUnchanged(std::string_view what, F&& read) {
+auto readUnchanged(const OpenDirectory& open, F&& read) {
   constexpr int kTries = 3;
+  std::string what;
   for (int i = 0; i < kTries; ++i) {
-    FileReader files;
+    FileReader files(open());
     try {
       auto result = read(files);
       if (files.unchanged()) return result;
     } catch (const std::exception&) {
       if (files.unchanged()) throw;
     }
+    what = files.directory().path().string();
   }
   fail(ErrorCode::kConflict,
        "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/directory.h"
 #include "base/error_of.h"
 
 namespace chorus {
@@ -22,48 +23,51 @@ class FileReaderTest : public testing::Test {
     std::ofstream(dir_ / name) << text;
     return dir_ / name;
   }
+  FileReader reader() const { return FileReader(Directory::open(dir_)); }
   fs::path dir_ = fs::temp_directory_path() / ("chorus_file_reader_test_" + std::to_string(::getpid()));
 };
 
 TEST_F(FileReaderTest, WhatWasReadStaysWhenTheFileIsCut) {
   const std::string text(300'000, 'x');
   const fs::path path = write("a", text);
-  FileReader files;
-  const auto contents = files.read(path, text.size());
+  FileReader files = reader();
+  const auto contents = files.read("a", text.size());
   EXPECT_TRUE(files.unchanged());
   fs::resize_file(path, 0);
   EXPECT_EQ(contents->text(), text);
   EXPECT_FALSE(files.unchanged());
-  EXPECT_EQ(FileReader().read(path, 0)->bytes().size(), 0u) << "an empty file is one";
+  EXPECT_EQ(reader().read("a", 0)->bytes().size(), 0u) << "an empty file is one";
 }
 
 // Two writes within a tick of the file system's clock leave the same stamp.
 TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
   const fs::path path = write("fresh", "x");
-  FileReader().read(path, 10);
+  reader().read("fresh", 10);
   EXPECT_GE(ageNs(stampOf(path).value()), kFileClockTickNs);
 }
 
 TEST_F(FileReaderTest, RefusesWhatIsNoFileOfItsSize) {
-  const auto refusal = [](const fs::path& path, size_t limit = 1 << 20) {
-    return errorOf([&] { FileReader().read(path, limit); });
+  const auto refusal = [&](const std::string& name, size_t limit = 1 << 20) {
+    return errorOf([&] { reader().read(name, limit); });
   };
-  EXPECT_EQ(refusal(dir_ / "none"), (dir_ / "none").string() + ": No such file or directory");
-  EXPECT_EQ(refusal(dir_), dir_.string() + ": not a regular file");
-  EXPECT_EQ(refusal("/dev/zero"), "/dev/zero: not a regular file");
+  EXPECT_EQ(refusal("none"), (dir_ / "none").string() + ": No such file or directory");
+  fs::create_directory(dir_ / "sub");
+  EXPECT_EQ(refusal("sub"), (dir_ / "sub").string() + ": not a regular file");
+  fs::create_symlink("/dev/zero", dir_ / "zero");
+  EXPECT_EQ(refusal("zero"), (dir_ / "zero").string() + ": not a regular file");
   ASSERT_EQ(::mkfifo((dir_ / "fifo").c_str(), 0600), 0);
-  EXPECT_EQ(refusal(dir_ / "fifo"), (dir_ / "fifo").string() + ": not a regular file");
+  EXPECT_EQ(refusal("fifo"), (dir_ / "fifo").string() + ": not a regular file");
   const fs::path huge = write("huge", "x");
   fs::resize_file(huge, uint64_t{1} << 40);
-  EXPECT_EQ(refusal(huge), huge.string() + ": 1099511627776 bytes, more than the limit of 1048576");
+  EXPECT_EQ(refusal("huge"), huge.string() + ": 1099511627776 bytes, more than the limit of 1048576");
 }
 
 TEST_F(FileReaderTest, SeesEveryKindOfChange) {
   const fs::path path = write("a", "one");
   const auto changes = [&](const auto& change) {
-    FileReader files;
-    files.read(path, 100);
-    files.exists(dir_ / "later");
+    FileReader files = reader();
+    files.read("a", 100);
+    files.exists("later");
     change();
     return !files.unchanged();
   };
@@ -81,8 +85,9 @@ TEST_F(FileReaderTest, SeesEveryKindOfChange) {
 
 TEST_F(FileReaderTest, IsQuietASecondAfterTheLastChange) {
   using std::chrono::milliseconds;
-  FileReader files;
-  files.read(write("a", "one"), 100);
+  write("a", "one");
+  FileReader files = reader();
+  files.read("a", 100);
   EXPECT_GT(quietIn(files.newestChangeNs()), milliseconds(500));
   EXPECT_LT(quietIn(files.newestChangeNs()), milliseconds(1000));
   EXPECT_EQ(quietIn(files.newestChangeNs() - 2'000'000'000).count(), 0);
@@ -90,10 +95,10 @@ TEST_F(FileReaderTest, IsQuietASecondAfterTheLastChange) {
 }
 
 TEST_F(FileReaderTest, ReadsAgainUntilNothingChanges) {
-  const fs::path path = write("a", "old");
+  write("a", "old");
   int tries = 0;
-  const std::string text = readUnchanged("both", [&](FileReader& files) {
-    std::string read(files.read(path, 100)->text());
+  const std::string text = readUnchanged(openerOf(dir_), [&](FileReader& files) {
+    std::string read(files.read("a", 100)->text());
     if (++tries == 1) {
       write("a", "new");
       fail(ErrorCode::kCorrupt, "what a torn file looks like");
@@ -103,16 +108,17 @@ TEST_F(FileReaderTest, ReadsAgainUntilNothingChanges) {
   EXPECT_EQ(text, "new");
   EXPECT_EQ(tries, 2);
   EXPECT_EQ(errorOf([&] {
-              readUnchanged("dir", [&](FileReader& files) {
-                files.read(path, 100);
+              readUnchanged(openerOf(dir_), [&](FileReader& files) {
+                files.read("a", 100);
                 write("a", "again");
                 return 0;
               });
             }),
-            "dir: its files change while they are read; write new ones elsewhere and rename the directory into place");
+            dir_.string() +
+                ": its files change while they are read; write new ones elsewhere and rename the directory into place");
   EXPECT_EQ(errorOf([&] {
-              readUnchanged("dir", [&](FileReader& files) -> int {
-                files.read(path, 100);
+              readUnchanged(openerOf(dir_), [&](FileReader& files) -> int {
+                files.read("a", 100);
                 fail(ErrorCode::kCorrupt, "its own fault");
               });
             }),

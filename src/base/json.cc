@@ -1,11 +1,12 @@
 #include "base/json.h"
 
 #include <limits>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/ordered_builder.h"
 
 namespace chorus {
 namespace {
@@ -30,7 +31,7 @@ void checkDepth(std::string_view text, std::string_view source, int max_depth) {
 }
 
 // Sees every key of the text; the parser of documents would overwrite the first value in silence.
-class UniqueKeys final : public nlohmann::json_sax<Json> {
+class UniqueKeys final : public JsonEvents {
  public:
   UniqueKeys(std::string_view source, std::string_view map) : source_(source), map_(map) {}
 
@@ -53,26 +54,20 @@ class UniqueKeys final : public nlohmann::json_sax<Json> {
     open_.pop_back();
     return true;
   }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
 
  private:
   struct Object {
     bool unique;
-    std::string key;  // the last one
-    std::unordered_set<std::string> keys;
+    std::string key;             // the last one
+    std::set<std::string> keys;  // no hash table: names may be chosen to collide
   };
   std::string_view source_, map_;
   std::vector<Object> open_;
 };
+
+[[noreturn]] void failRange(std::string_view source) {
+  fail(ErrorCode::kCorrupt, "{}: JSON holds a number that no double can hold", source);
+}
 
 [[noreturn]] void failAt(std::string_view text, size_t position, std::string_view source) {
   size_t line = 1, column = 1;
@@ -86,15 +81,31 @@ class UniqueKeys final : public nlohmann::json_sax<Json> {
 }
 
 template <typename J>
-J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
+J build(std::string_view text, std::string_view) {
+  return J::parse(text.begin(), text.end());
+}
+template <>
+OrderedJson build<OrderedJson>(std::string_view text, std::string_view source) {
+  OrderedBuilder builder;
+  if (OrderedJson::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
+  if (builder.outOfRange()) failRange(source);
+  failAt(text, builder.position() == 0 ? size_t{0} : builder.position() - 1, source);
+}
+
+void checkText(std::string_view text, std::string_view source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes of JSON, more than the limit of {}", source, text.size(), limits.max_bytes);
   }
   checkDepth(text, source, limits.max_depth);
   // The parser takes a NUL byte for the end and would ignore what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) failAt(text, nul, source);
+}
+
+template <typename J>
+J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  checkText(text, source, limits);
   try {
-    J json = J::parse(text.begin(), text.end());
+    J json = build<J>(text, source);
     if (limits.unique_keys) {
       UniqueKeys unique(source, limits.map);
       Json::sax_parse(text.begin(), text.end(), &unique);
@@ -103,7 +114,7 @@ J parse(std::string_view text, std::string_view source, const JsonLimits& limits
   } catch (const nlohmann::json::parse_error& e) {
     failAt(text, e.byte == 0 ? size_t{0} : e.byte - 1, source);
   } catch (const nlohmann::json::exception&) {
-    fail(ErrorCode::kCorrupt, "{}: JSON holds a number that no double can hold", source);
+    failRange(source);
   }
 }
 
@@ -130,6 +141,19 @@ T integerMember(const Json& object, const std::string& key, std::string_view sou
   fail(ErrorCode::kInvalidArgument, "{}: '{}' must be an integer in range", source, key);
 }
 }  // namespace
+
+bool JsonEvents::parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) {
+  error_position_ = position == 0 ? 0 : position - 1;
+  malformed_ = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
+  return false;
+}
+
+void parseJsonEvents(std::string_view text, std::string_view source, const JsonLimits& limits, JsonEvents& events) {
+  checkText(text, source, limits);
+  if (Json::sax_parse(text.begin(), text.end(), &events)) return;
+  if (events.malformed_) failAt(text, events.error_position_, source);
+  failRange(source);
+}
 
 Json parseJson(std::string_view text, std::string_view source, const JsonLimits& limits) {
   return parse<Json>(text, source, limits);

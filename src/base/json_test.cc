@@ -52,6 +52,31 @@ TEST(JsonTest, UniqueKeysOfManyObjectsTakeLittleTime) {
   EXPECT_EQ(parseJson(text, "x", {.unique_keys = true}).size(), 300000);
 }
 
+// The library's own parser of ordered objects compares every key with all before it.
+TEST(JsonTest, OrderedObjectsOfManyKeysTakeLittleTime) {
+  std::string text = "{";
+  for (int i = 0; i < 300000; ++i) text += fmt::format("\"{}\": [{}, {{\"a\": null}}],", i, i);
+  text.back() = '}';
+  const OrderedJson json = parseOrderedJson(text, "x");
+  EXPECT_EQ(json.size(), 300000);
+  EXPECT_EQ(json.items().begin().key(), "0");
+}
+
+TEST(JsonTest, OrderedObjectsAreThoseOfTheLibrary) {
+  std::string many = "{";
+  for (int i = 0; i < 60; ++i) many += fmt::format("\"{}\": {},", i % 40, i);
+  many.back() = '}';
+  for (const std::string& text :
+       {many,
+        std::string(R"({"b": {"x": [1, -2, 0.5, true, null, "s"]}, "a": [], "b": {"y": {}}, "c": [[{}], {"d": []}]})"),
+        std::string("3"), std::string("[]"), std::string(R"("\u00e9")")}) {
+    EXPECT_EQ(parseOrderedJson(text, "x").dump(), OrderedJson::parse(text).dump());
+  }
+  EXPECT_EQ(errorOf([] { parseOrderedJson("{\n \"a\": 1,\n}", "x"); }), "x: malformed JSON at line 3 column 1");
+  EXPECT_EQ(errorOf([] { parseOrderedJson("", "x"); }), errorOf([] { parseJson("", "x"); }));
+  EXPECT_THAT(errorOf([] { parseOrderedJson("{\"a\": 1e999}", "x"); }), testing::HasSubstr("no double"));
+}
+
 TEST(JsonTest, TypedMembersAreRangeChecked) {
   const Json object = parseJson(R"({"big": 4294967296, "neg": -1, "f": 1.5, "s": "x", "b": true, "n": null})", "x");
   EXPECT_EQ(jsonGet<int64_t>(object, "big", "x"), 4294967296);

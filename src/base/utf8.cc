@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-#include <fmt/format.h>
+#include "base/printable.h"
 
 namespace chorus {
 namespace {
@@ -35,24 +35,6 @@ bool isUtf8(std::string_view text) {
   return true;
 }
 
-std::string oneLine(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    if (out.size() > kMaxLineBytes) return out + "...";
-    const size_t size = utf8CharacterSize(text);
-    const unsigned first = byteAt(text, 0);
-    if (size == 0) {
-      out += '?';
-    } else if (first == '\n') {
-      out += "\\n";
-    } else if (first < 0x20 || first == 0x7f) {
-      out += fmt::format("\\x{:02x}", first);
-    } else {
-      out += text.substr(0, size);
-    }
-    text.remove_prefix(size == 0 ? 1 : size);
-  }
-  return out;
-}
+std::string oneLine(std::string_view text) { return printable(text, kMaxLineBytes); }
 
 }  // namespace chorus

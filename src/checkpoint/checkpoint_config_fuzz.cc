@@ -7,15 +7,20 @@
 #include "base/log.h"
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
+#include "fuzz/fuzz_target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
+// what other programs do to the caches. The memory is that of the messages and of the first tables.
+const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
+
+void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   using chorus::ModelConfig;
   chorus::log::set_level(chorus::log::level::off);
   ModelConfig config;
   try {
     config = ModelConfig::fromJson(chorus::parseJson({reinterpret_cast<const char*>(data), size}, "fuzz"), "fuzz");
   } catch (const chorus::Error&) {
-    return 0;
+    return;
   }
   if (config.mapping.tp_size < 1 || config.mapping.pp_size < 1 || config.num_hidden_layers < 1 ||
       config.num_attention_heads < 1 || config.hidden_size < 1 || config.head_size < 1) {
@@ -28,5 +33,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (quantisation && (quantisation->format.group < 0 || quantisation->format.group > 128)) std::abort();
   } catch (const chorus::Error&) {
   }
-  return 0;
 }

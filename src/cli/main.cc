@@ -23,7 +23,7 @@ namespace {
 
 // One line on stderr whatever went wrong.
 int report(const char* what) {
-  std::fprintf(stderr, "chorus: error: %s\n", what);
+  std::fprintf(stderr, "chorus: error: %s\n", chorus::oneLine(what).c_str());
   return 1;
 }
 

@@ -53,7 +53,8 @@ std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_cod
     Row row{.text = text};
     if (args.apply_chat_template) {
       const OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", text}}});
-      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr, {}), false);
+      WorkMeter meter;
+      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr, {}, meter), false);
     } else {
       row.prompt = text_codec->encode(text, true);
     }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
@@ -37,6 +38,56 @@ void runServe(ServeArgs& args) {
   server::serve(options);
 }
 
+// What clients may cause.
+void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
+  serve
+      .add_option("--max_connections", options.max_connections,
+                  "Most connections; beyond them idle ones are closed, and 32 more may ask for the server's health")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  serve
+      .add_option("--max_connections_per_client", options.max_connections_per_client,
+                  "Most connections of one client: an IPv4 address or an IPv6 /64 prefix; not of trusted proxies")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  serve
+      .add_option("--http_memory", options.http_memory_mib,
+                  "MiB for request bodies, parsed requests and unread answers; one client may hold a quarter of it")
+      ->check(CLI::Range(16, 1 << 20))
+      ->capture_default_str();
+  serve
+      .add_option("--min_read_rate", options.min_read_rate,
+                  "Bytes a second in which a client must read a waiting answer, on average after 30 s; 0: any")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  serve
+      .add_option("--cors_origins", options.cors_origins,
+                  "Origins whose web pages may send requests, separated by commas, or *; default: none")
+      ->delimiter(',');
+  serve
+      .add_option("--trusted_proxies", options.trusted_proxies,
+                  "Addresses of proxies, separated by commas, whose X-Forwarded-For names the client")
+      ->delimiter(',');
+  serve
+      .add_option("--intake_threads", options.intake_threads,
+                  "Threads that prepare requests; one of several takes only requests of up to 64 KiB")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  serve
+      .add_option("--intake_timeout", options.intake_timeout_seconds,
+                  "Seconds that the preparation of a request may take: JSON, chat template, tokenizing")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  serve
+      .add_option(
+          "--intake_work_limit", options.intake_work_limit,
+          "Most work for the preparation of a request, in bytes: what a plain pass over a text of so many costs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 60))
+      ->capture_default_str();
+  serve.add_flag("--trust_request_templates", options.trust_request_templates,
+                 "Take chat templates from requests; without it a request may only name one of the model's");
+}
+
 }  // namespace
 
 void addServeCommand(CLI::App& app) {
@@ -67,6 +118,28 @@ void addServeCommand(CLI::App& app) {
       ->envname("NIM_PEFT_REFRESH_INTERVAL")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
+  serve
+      ->add_option("--lora_refresh", options.loraRefresh,
+                   "Such looks end adapters whose directory was removed; sync: and drop their weights, add: keep their "
+                   "weights while there is room, in case the directory comes back")
+      ->check(CLI::IsMember({"add", "sync"}))
+      ->capture_default_str();
+  serve
+      ->add_option("--lora_dir_links", options.loraDirLinks,
+                   "Where links in --lora_dir may lead; inside: to other files of the same adapter, follow: anywhere")
+      ->check(CLI::IsMember({"inside", "follow"}))
+      ->capture_default_str();
+  serve
+      ->add_option("--trust_adapter_text", options.trustAdapterText,
+                   "Whether adapters may bring a tokenizer or chat template of their own; off refuses such adapters, "
+                   "unless the files are the base model's")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}))
+      ->default_str("on");
+  serve
+      ->add_option("--adapter_text_memory", options.adapterTextMemoryMiB,
+                   "MiB that the tokenizers and templates of all adapters may take; default: 1024, an eighth of the "
+                   "free memory at most")
+      ->check(CLI::Range(0, 1 << 24));
 
   serve->add_option("--dtype", options.dtype, "Type of the weights of an engine built from a Hugging Face directory")
       ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
@@ -117,9 +190,23 @@ void addServeCommand(CLI::App& app) {
       ->capture_default_str();
   addBackendFlags(*serve, options.backend, options.isa);
 
-  serve->add_option("--max_queue_size", options.maxQueueSize, "Most waiting requests; further ones are refused (429)")
+  serve
+      ->add_option(
+          "--max_queue_size", options.maxQueueSize,
+          "Most waiting requests; further ones are refused (429), and a client's when they would be more than are free")
       ->check(positive)
       ->capture_default_str();
+  serve
+      ->add_option("--max_choices", options.maxChoices,
+                   "Most choices of one request: n, best_of, and either times its prompts; further ones are refused "
+                   "(400). Prompts with one choice each may be 1024")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  serve
+      ->add_option("--kv_reuse_scope", options.kvReuseScope,
+                   "Which requests may take over KV blocks that others computed: those of one client; of one adapter, "
+                   "and without an adapter of one client; or all. default: client where there are API keys, else all")
+      ->check(CLI::IsMember({"client", "adapter", "all"}));
   serve->add_option("--request_timeout", options.requestTimeoutSeconds, "Seconds a request may take; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
@@ -128,6 +215,7 @@ void addServeCommand(CLI::App& app) {
                    "Seconds that running requests may take after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  addClientLimits(*serve, options);
   serve->add_option("--log_level", args->logLevel, "trace, debug, info, warning, error or off")
       ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();

@@ -1,8 +1,8 @@
 #include "formats/pickle.h"
 
 #include <bit>
+#include <map>
 #include <string>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -114,6 +114,31 @@ bool isKey(const PickleValue& value) {
       return false;
   }
 }
+
+// Values by key. Keys come in order in all but hostile files; a hash table of keys that were chosen to collide would
+// take quadratic time.
+class Memo {
+ public:
+  void put(uint32_t key, const PickleValue& value) {
+    if (key < dense_.size()) {
+      dense_[key] = value;
+    } else if (key == dense_.size() && !sparse_.contains(key)) {
+      dense_.push_back(value);
+    } else {
+      sparse_[key] = value;
+    }
+  }
+  const PickleValue* find(uint32_t key) const {
+    if (key < dense_.size()) return &dense_[key];
+    const auto it = sparse_.find(key);
+    return it == sparse_.end() ? nullptr : &it->second;
+  }
+  size_t size() const { return dense_.size() + sparse_.size(); }
+
+ private:
+  std::vector<PickleValue> dense_;  // of the keys from 0
+  std::map<uint32_t, PickleValue> sparse_;
+};
 
 class Machine {
  public:
@@ -259,9 +284,9 @@ class Machine {
   }
 
   void getMemo(uint32_t index) {
-    const auto it = memo_.find(index);
-    if (it == memo_.end()) corrupt("it refers to a value that it did not keep");
-    push(it->second);
+    const PickleValue* value = memo_.find(index);
+    if (value == nullptr) corrupt("it refers to a value that it did not keep");
+    push(*value);
   }
 
   void stackGlobal() {
@@ -324,10 +349,10 @@ class Machine {
       case kSetItems:
         return setItems(popMark());
       case kBinPut:
-        memo_[number<uint8_t>()] = top();
+        memo_.put(number<uint8_t>(), top());
         return;
       case kLongBinPut:
-        memo_[number<uint32_t>()] = top();
+        memo_.put(number<uint32_t>(), top());
         return;
       case kBinGet:
         return getMemo(number<uint8_t>());
@@ -358,7 +383,7 @@ class Machine {
         case kStackGlobal:
           return stackGlobal();
         case kMemoize:
-          memo_[static_cast<uint32_t>(memo_.size())] = top();
+          memo_.put(static_cast<uint32_t>(memo_.size()), top());
           return;
         case kFrame:
           number<uint64_t>();
@@ -384,7 +409,7 @@ class Machine {
   size_t at_ = 0;
   std::vector<PickleValue> stack_;
   std::vector<size_t> marks_;
-  std::unordered_map<uint32_t, PickleValue> memo_;
+  Memo memo_;
 };
 }  // namespace
 

@@ -12,8 +12,6 @@ namespace chorus {
 namespace {
 
 constexpr size_t kPrefixBytes = 8;
-// The reference implementation's own limit.
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxRank = 16;
 
 struct DTypeName {
@@ -39,50 +37,159 @@ struct ParsedTensor {
   uint64_t end;
 };
 
-ParsedTensor parseTensor(const std::string& name, const Json& value, uint64_t data_bytes, std::string_view source) {
-  const std::string where = fmt::format("{}: tensor '{}'", source, name);
-  if (!value.is_object() || value.size() != 3) {
-    fail(ErrorCode::kCorrupt, "{}: expected an object of dtype, shape and data_offsets", where);
-  }
-  ParsedTensor tensor{.name = name};
-  const auto dtype_name = jsonGet<std::string>(value, "dtype", where);
-  const auto dtype = std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
-                                  [&](const DTypeName& d) { return d.name == dtype_name; });
-  if (dtype == std::end(kDTypeNames)) {
-    fail(ErrorCode::kUnsupported, "{}: dtype {} is not supported", where, dtype_name);
-  }
-  tensor.dtype = dtype->dtype;
+// Turns the header into a table of tensors as its text goes by; no document of it is ever in memory.
+class HeaderReader final : public JsonEvents {
+ public:
+  HeaderReader(uint64_t data_bytes, std::string_view source) : data_bytes_(data_bytes), source_(source) {}
 
-  const auto shape = value.find("shape");
-  if (shape == value.end() || !shape->is_array() || shape->size() > kMaxRank) {
-    fail(ErrorCode::kCorrupt, "{}: shape must be a list of at most {} sizes", where, kMaxRank);
-  }
-  for (const Json& extent : *shape) {
-    if (!extent.is_number_unsigned() || extent.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-      fail(ErrorCode::kCorrupt, "{}: shape must hold sizes of at least 0", where);
+  bool start_object(std::size_t) override {
+    if (place_ == Place::kOutside) {
+      place_ = Place::kHeader;
+    } else if (place_ == Place::kHeader) {
+      place_ = tensor_.name == "__metadata__" ? Place::kMetadata : Place::kTensor;
+    } else {
+      refuseValue();
     }
-    tensor.shape.push_back(extent.get<int64_t>());
+    return true;
+  }
+  bool end_object() override {
+    if (place_ == Place::kTensor) finishTensor();
+    place_ = place_ == Place::kHeader ? Place::kOutside : Place::kHeader;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (place_ != Place::kTensor || field_ == Field::kDType) refuseValue();
+    place_ = Place::kNumbers;
+    return true;
+  }
+  bool end_array() override {
+    place_ = Place::kTensor;
+    if (field_ == Field::kOffsets && numbers_ != 2) refuse("data_offsets must be two sizes");
+    return true;
+  }
+  bool key(string_t& key) override {
+    if (place_ == Place::kHeader) {
+      if (tensors.size() == Safetensors::kMaxTensors) {
+        fail(ErrorCode::kUnsupported, "{}: more than {} tensors", source_, Safetensors::kMaxTensors);
+      }
+      tensor_ = {.name = std::move(key)};
+      dtype_name_.clear();
+      seen_ = 0;
+      return true;
+    }
+    if (place_ == Place::kMetadata) {
+      metadata_key_ = std::move(key);
+      return true;
+    }
+    field_ = key == "dtype"          ? Field::kDType
+             : key == "shape"        ? Field::kShape
+             : key == "data_offsets" ? Field::kOffsets
+                                     : refuseTensor();
+    const unsigned bit = 1U << static_cast<unsigned>(field_);
+    if ((seen_ & bit) != 0) fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", where(), key);
+    seen_ |= bit;
+    numbers_ = 0;
+    return true;
+  }
+  bool string(string_t& text) override {
+    if (place_ == Place::kMetadata) {
+      if (!metadata.try_emplace(metadata_key_, std::move(text)).second) {
+        fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source_, metadata_key_);
+      }
+      return true;
+    }
+    if (place_ != Place::kTensor || field_ != Field::kDType) refuseValue();
+    dtype_name_ = std::move(text);
+    return true;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (place_ != Place::kNumbers) refuseValue();
+    if (field_ == Field::kShape) {
+      if (numbers_ == kMaxRank) refuse(fmt::format("shape must be a list of at most {} sizes", kMaxRank));
+      if (value > static_cast<uint64_t>(INT64_MAX)) refuse("shape must hold sizes of at least 0");
+      tensor_.shape.push_back(static_cast<int64_t>(value));
+    } else {
+      if (numbers_ == 2) refuse("data_offsets must be two sizes");
+      (numbers_ == 0 ? tensor_.begin : tensor_.end) = value;
+    }
+    ++numbers_;
+    return true;
+  }
+  bool null() override { refuseValue(); }
+  bool boolean(bool) override { refuseValue(); }
+  bool number_integer(number_integer_t) override { refuseValue(); }
+  bool number_float(number_float_t, const string_t&) override { refuseValue(); }
+
+  std::vector<ParsedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+
+ private:
+  enum class Place { kOutside, kHeader, kMetadata, kTensor, kNumbers };
+  enum class Field { kDType, kShape, kOffsets };
+  static constexpr unsigned kAllFields = 7;
+
+  std::string where() const { return fmt::format("{}: tensor '{}'", source_, tensor_.name); }
+  [[noreturn]] void refuse(std::string_view reason) const { fail(ErrorCode::kCorrupt, "{}: {}", where(), reason); }
+  [[noreturn]] Field refuseTensor() const { refuse("expected an object of dtype, shape and data_offsets"); }
+  // A value of another type than its place asks for.
+  [[noreturn]] void refuseValue() const {
+    switch (place_) {
+      case Place::kMetadata:
+        fail(ErrorCode::kCorrupt, "{}: __metadata__ '{}' must be a string", source_, metadata_key_);
+      case Place::kNumbers:
+        refuse(field_ == Field::kShape ? "shape must hold sizes of at least 0" : "data_offsets must be two sizes");
+      case Place::kTensor:
+        refuse(field_ == Field::kDType   ? "dtype must be a string"
+               : field_ == Field::kShape ? "shape must be a list of sizes"
+                                         : "data_offsets must be two sizes");
+      default:
+        if (tensor_.name == "__metadata__") {
+          fail(ErrorCode::kCorrupt, "{}: __metadata__ must be an object of strings", source_);
+        }
+        refuseTensor();
+    }
   }
 
-  const auto offsets = value.find("data_offsets");
-  if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
-      !(*offsets)[1].is_number_unsigned()) {
-    fail(ErrorCode::kCorrupt, "{}: data_offsets must be two sizes", where);
+  void finishTensor() {
+    if (seen_ != kAllFields) refuseTensor();
+    const auto* const dtype = std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
+                                           [&](const DTypeName& d) { return d.name == dtype_name_; });
+    if (dtype == std::end(kDTypeNames)) {
+      fail(ErrorCode::kUnsupported, "{}: dtype {} is not supported", where(), dtype_name_);
+    }
+    tensor_.dtype = dtype->dtype;
+    if (tensor_.begin > tensor_.end || tensor_.end > data_bytes_) {
+      fail(ErrorCode::kCorrupt,
+           "{}: bytes {} to {} lie outside the file's {} bytes of data; the file is truncated or damaged", where(),
+           tensor_.begin, tensor_.end, data_bytes_);
+    }
+    const std::string what = where();
+    const uint64_t expected =
+        checkedMul(checkedElementCount(tensor_.shape, what.c_str()), dtypeSize(tensor_.dtype), what.c_str());
+    if (tensor_.end - tensor_.begin != expected) {
+      fail(ErrorCode::kCorrupt, "{}: shape {} of {} needs {} bytes, data_offsets give {}", what,
+           shapeText(tensor_.shape), dtype_name_, expected, tensor_.end - tensor_.begin);
+    }
+    tensors.push_back(std::move(tensor_));
   }
-  tensor.begin = (*offsets)[0].get<uint64_t>();
-  tensor.end = (*offsets)[1].get<uint64_t>();
-  if (tensor.begin > tensor.end || tensor.end > data_bytes) {
-    fail(ErrorCode::kCorrupt,
-         "{}: bytes {} to {} lie outside the file's {} bytes of data; the file is truncated or damaged", where,
-         tensor.begin, tensor.end, data_bytes);
-  }
-  const uint64_t expected =
-      checkedMul(checkedElementCount(tensor.shape, where.c_str()), dtypeSize(tensor.dtype), where.c_str());
-  if (tensor.end - tensor.begin != expected) {
-    fail(ErrorCode::kCorrupt, "{}: shape {} of {} needs {} bytes, data_offsets give {}", where, shapeText(tensor.shape),
-         dtype_name, expected, tensor.end - tensor.begin);
-  }
-  return tensor;
+
+  uint64_t data_bytes_;
+  std::string_view source_;
+  Place place_ = Place::kOutside;
+  ParsedTensor tensor_;  // the one that is read
+  Field field_ = Field::kDType;
+  unsigned seen_ = 0;   // of its fields, a bit each
+  size_t numbers_ = 0;  // of its field
+  std::string dtype_name_, metadata_key_;
+};
+
+void checkNames(const std::vector<ParsedTensor>& tensors, std::string_view source) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const ParsedTensor& tensor : tensors) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source, *twice);
 }
 
 // The format allows no hole and no overlap: nothing may hide between tensors.
@@ -106,32 +213,28 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
     fail(ErrorCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", source, bytes.size());
   }
   const uint64_t header_bytes = littleEndian64(bytes);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - kPrefixBytes) {
+  if (header_bytes > bytes.size() - kPrefixBytes) {
     fail(ErrorCode::kCorrupt, "{}: header of {} bytes in a file of {}; not a safetensors file, or a truncated one",
          source, header_bytes, bytes.size());
+  }
+  if (header_bytes > kMaxHeaderBytes) {
+    fail(ErrorCode::kUnsupported, "{}: a safetensors header of {} bytes, more than the limit of {}", source,
+         header_bytes, kMaxHeaderBytes);
   }
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kPrefixBytes, header_bytes);
   if (header.empty() || header.front() != '{') {
     fail(ErrorCode::kCorrupt, "{}: the safetensors header does not begin with '{{'", source);
   }
-  const Json json = parseJson(header, source, {.max_bytes = kMaxHeaderBytes, .max_depth = 4, .unique_keys = true});
+  const auto data = bytes.subspan(kPrefixBytes + header_bytes);
+  HeaderReader reader(data.size(), source);
+  parseJsonEvents(header, source, {.max_bytes = kMaxHeaderBytes, .max_depth = 4}, reader);
 
   Safetensors result;
   result.source_ = source;
   result.file_ = bytes;
-  const auto data = bytes.subspan(kPrefixBytes + header_bytes);
-  std::vector<ParsedTensor> tensors;
-  for (const auto& [name, value] : json.items()) {
-    if (name != "__metadata__") {
-      tensors.push_back(parseTensor(name, value, data.size(), source));
-      continue;
-    }
-    if (!value.is_object()) fail(ErrorCode::kCorrupt, "{}: __metadata__ must be an object of strings", source);
-    for (const auto& [key, text] : value.items()) {
-      if (!text.is_string()) fail(ErrorCode::kCorrupt, "{}: __metadata__ '{}' must be a string", source, key);
-      result.metadata_.emplace(key, text.get<std::string>());
-    }
-  }
+  result.metadata_ = std::move(reader.metadata);
+  std::vector<ParsedTensor>& tensors = reader.tensors;
+  checkNames(tensors, source);
   std::sort(tensors.begin(), tensors.end(), [](const ParsedTensor& a, const ParsedTensor& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });

@@ -19,6 +19,11 @@ namespace chorus {
 // A parsed file. Copies share the map.
 class Safetensors : public TensorFile {
  public:
+  // A file with a larger header, or more tensors, is refused. Parsing takes linear time and at most 16 bytes for each
+  // byte of the header.
+  static constexpr size_t kMaxHeaderBytes = size_t{32} << 20;
+  static constexpr size_t kMaxTensors = size_t{1} << 18;
+
   // Maps the file; views stay valid as long as any copy of this object or keepAlive() does. Throws Error(kNotFound),
   // kCorrupt for anything that contradicts itself (every check names source and tensor), kUnsupported for a dtype
   // outside DType.

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 
@@ -80,6 +82,62 @@ TEST(SafetensorsTest, RefusesHolesOverlapsAndDuplicates) {
   EXPECT_THAT(refusal("{" + a + R"(,"b":{"dtype":"I8","shape":[1],"data_offsets":[3,4]}})", "abcd"), HasSubstr("hole"));
   EXPECT_THAT(refusal("{" + a + "}", "abc"), HasSubstr("1 bytes follow"));
   EXPECT_THAT(refusal("{" + a + "," + a + "}", "ab"), HasSubstr("'a' appears twice"));
+}
+
+TEST(SafetensorsTest, RefusesHeadersOfAnotherForm) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"a":1})", "expected an object"},
+      {R"({"a":[1]})", "expected an object"},
+      {R"({"a":{}})", "expected an object"},
+      {R"({"a":{"dtype":"I8"}})", "expected an object"},
+      {R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", "dtype must be a string"},
+      {R"({"a":{"dtype":["I8"],"shape":[1],"data_offsets":[0,1]}})", "dtype must be a string"},
+      {R"({"a":{"dtype":"I8","shape":"1","data_offsets":[0,1]}})", "shape must be"},
+      {R"({"a":{"dtype":"I8","shape":{},"data_offsets":[0,1]}})", "shape must be"},
+      {R"({"a":{"dtype":"I8","shape":[[1]],"data_offsets":[0,1]}})", "shape must hold"},
+      {R"({"a":{"dtype":"I8","shape":[null],"data_offsets":[0,1]}})", "shape must hold"},
+      {R"({"a":{"dtype":"I8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "at most 16"},
+      {R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0]}})", "two sizes"},
+      {R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,1]}})", "two sizes"},
+      {R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,"1"]}})", "two sizes"},
+      {R"({"a":{"dtype":"I8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", "'dtype' appears twice"},
+      {R"({"__metadata__":[]})", "__metadata__ must be an object"},
+      {R"({"__metadata__":{"a":{}}})", "must be a string"},
+      {R"({"__metadata__":{"a":"","a":""}})", "'a' appears twice"},
+      {R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}} x)", "malformed JSON"},
+      {R"({"a":{"dtype":"I8","shape":[1e400],"data_offsets":[0,1]}})", "number that no double"},
+      {R"({"a":{"a":{"a":{"a":{"a":1}}}}})", "deeper than 4"},
+  };
+  for (const auto& [header, expected] : cases) EXPECT_THAT(refusal(header, "x"), HasSubstr(expected)) << header;
+}
+
+std::string manyTensors(size_t count) {
+  std::string header = "{";
+  for (size_t i = 0; i < count; ++i) {
+    header += fmt::format(R"({}"{:x}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", i > 0 ? "," : "", i);
+  }
+  return header + "}";
+}
+
+TEST(SafetensorsTest, BoundsTheHeaderAndItsTensors) {
+  EXPECT_EQ(parse(fileOf(manyTensors(Safetensors::kMaxTensors), "")).names().size(), Safetensors::kMaxTensors);
+  EXPECT_THAT(refusal(manyTensors(Safetensors::kMaxTensors + 1), ""), HasSubstr("more than 262144 tensors"));
+  std::string header = "{}";
+  header.resize(Safetensors::kMaxHeaderBytes, ' ');
+  EXPECT_TRUE(parse(fileOf(header, "")).names().empty());
+  EXPECT_THAT(refusal(header + " ", ""), HasSubstr("a safetensors header of 33554433 bytes"));
+}
+
+// A document of such a header took 50 bytes and more for each of its bytes.
+TEST(SafetensorsTest, TakesLittleMemoryAndTimeForAHeader) {
+  const std::string bytes = fileOf(manyTensors(200'000), "");
+  const auto used = [] { return static_cast<double>(::mallinfo2().uordblks + ::mallinfo2().hblkhd); };
+  const double before = used();
+  const auto begin = std::chrono::steady_clock::now();
+  const Safetensors file = parse(bytes);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(used() - before, 16 * static_cast<double>(bytes.size()));
+  EXPECT_LT(took.count(), 10) << "quadratic parsing takes minutes";
 }
 
 using SafetensorsFileTest = TemporaryDirectory;

@@ -21,7 +21,7 @@ std::string shapeText(std::span<const int64_t> shape) {
 }
 
 const TensorView* TensorFile::find(std::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
+  const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
 }
 

@@ -4,11 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/dtype.h"
@@ -45,6 +46,7 @@ class TensorFile {
 
  protected:
   TensorFile() = default;
+  // No other has this name.
   void add(std::string name, TensorView tensor);
 
   std::string source_;
@@ -53,7 +55,7 @@ class TensorFile {
 
  private:
   std::vector<std::string> names_;
-  std::unordered_map<std::string, TensorView> tensors_;
+  std::map<std::string, TensorView, std::less<>> tensors_;  // no hash table: names may be chosen to collide
 };
 
 // Maps and parses PATH: safetensors by its ending, else a PyTorch file (torch_file.h). Throws their Errors.

@@ -203,7 +203,7 @@ using NamedTensors = std::vector<std::pair<std::string, const TorchTensor*>>;
 std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap,
                                                                  const PickleValue& dictionary) {
   std::vector<std::pair<std::string_view, PickleValue>> result;
-  std::unordered_map<std::string_view, size_t> place;
+  std::map<std::string_view, size_t> place;  // no hash table: names may be chosen to collide
   const auto& items = heap.items(dictionary);
   for (size_t i = 0; i < items.size(); i += 2) {
     if (!items[i].is(PickleKind::kText)) continue;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/dtype.h"
@@ -59,7 +59,7 @@ class TorchObjects : public PickleHost {
   std::string source_;
   size_t id_fields_;
   std::vector<TorchStorage> storages_;
-  std::unordered_map<std::string, uint32_t> storage_of_;
+  std::map<std::string, uint32_t> storage_of_;  // no hash table: keys may be chosen to collide
   std::vector<TorchTensor> tensors_;
   size_t work_ = 0;
 };

@@ -35,17 +35,13 @@ std::vector<std::string> readListOf(const Json& config, const char* field, std::
   return value == nullptr ? std::vector<std::string>() : readList(*value, field, source);
 }
 
-bool isNameOrEnd(std::string_view name, std::string_view end) {
-  if (name == end) return true;
-  return name.size() > end.size() && name.ends_with(end) && name[name.size() - end.size() - 1] == '.';
-}
-
-ModuleNames readNames(const Json& config, const char* field, std::string_view source) {
+ModuleNames readNames(const Json& config, const char* field, std::string_view source,
+                      const std::shared_ptr<PatternWork>& work) {
   ModuleNames names;
   const Json* value = given(config, field);
   if (value == nullptr) return names;
   if (value->is_string()) {
-    names.pattern = ModulePattern::ofWholeName(value->get<std::string>(), fmt::format("{}: {}", source, field));
+    names.pattern = ModulePattern::ofWholeName(value->get<std::string>(), fmt::format("{}: {}", source, field), work);
   } else {
     names.ends = readList(*value, field, source);
   }
@@ -79,23 +75,24 @@ bool ModuleNames::contain(std::string_view module) const {
   return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return isNameOrEnd(module, end); });
 }
 
-ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source) {
+ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source, std::shared_ptr<PatternWork> work) {
   ModuleChoice choice;
+  choice.work_ = work;
   const Json* targets = given(config, "target_modules");
   choice.targets_any_ = targets == nullptr || isAllLinear(targets);
-  if (!choice.targets_any_) choice.targets_ = readNames(config, "target_modules", source);
+  if (!choice.targets_any_) choice.targets_ = readNames(config, "target_modules", source, work);
   choice.parameters_ = readListOf(config, "target_parameters", source);
   choice.saved_ = readListOf(config, "modules_to_save", source);
   if (std::find(choice.saved_.begin(), choice.saved_.end(), "") != choice.saved_.end()) {
     refuse(source, "modules_to_save", "must not hold an empty name");
   }
-  choice.excluded_ = readNames(config, "exclude_modules", source);
+  choice.excluded_ = readNames(config, "exclude_modules", source, work);
   choice.layers_ = readLayers(config, source);
   if (const Json* value = given(config, "layers_pattern")) {
     const std::string where = fmt::format("{}: layers_pattern", source);
     const Json list = value->is_string() ? Json::array({*value}) : *value;
     for (const std::string& pattern : readList(list, "layers_pattern", source)) {
-      if (!pattern.empty()) choice.layers_patterns_.push_back(ModulePattern::ofNameEnd(pattern, where));
+      if (!pattern.empty()) choice.layers_patterns_.push_back(ModulePattern::ofNameEnd(pattern, where, work));
     }
   }
   if (choice.targets_.pattern && !choice.layers_.empty()) {
@@ -107,7 +104,16 @@ ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source) {
   return choice;
 }
 
+void ModuleChoice::charge() const {
+  constexpr uint64_t kCompare = 8;
+  const size_t names = targets_.ends.size() + excluded_.ends.size() + parameters_.size() + saved_.size();
+  if (!work_) return;
+  work_->ask();
+  work_->charge(kCompare * (1 + names + layers_.size()));
+}
+
 bool ModuleChoice::includes(std::string_view module) const {
+  charge();
   if (!excluded_.empty() && excluded_.contain(module)) return false;
   if (!targets_any_ && !targets_.contain(module)) return false;
   // A module that is named whole is one of them, whatever layers_to_transform says.
@@ -116,13 +122,16 @@ bool ModuleChoice::includes(std::string_view module) const {
 }
 
 bool ModuleChoice::includesParameter(std::string_view parameter) const {
+  charge();
   return std::any_of(parameters_.begin(), parameters_.end(),
                      [&](const std::string& end) { return isNameOrEnd(parameter, end); });
 }
 
 bool ModuleChoice::saves(std::string_view module) const {
+  charge();
   for (size_t end = module.size(); end > 0 && end != std::string_view::npos; end = module.rfind('.', end - 1)) {
     const std::string_view outer = module.substr(0, end);
+    if (work_) work_->charge(8 * (1 + saved_.size()));
     for (const std::string& saved : saved_) {
       if (outer.ends_with(saved)) return true;
     }

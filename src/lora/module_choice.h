@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,8 +26,9 @@ struct ModuleNames {
 
 class ModuleChoice {
  public:
-  // Throws Error(kInvalidArgument) that names source and field, also for combinations that PEFT refuses.
-  static ModuleChoice parse(const Json& config, std::string_view source);
+  // Throws Error(kInvalidArgument) that names source and field, also for combinations that PEFT refuses. work must not
+  // be null; whatever is asked later throws when it exceeds its limit.
+  static ModuleChoice parse(const Json& config, std::string_view source, std::shared_ptr<PatternWork> work);
 
   // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
   bool includes(std::string_view module) const;
@@ -40,7 +42,10 @@ class ModuleChoice {
 
  private:
   bool includesLayerOf(std::string_view module) const;
+  // Of one question about a name.
+  void charge() const;
 
+  std::shared_ptr<PatternWork> work_;  // null: nothing was parsed
   ModuleNames targets_;
   bool targets_any_ = false;
   std::vector<std::string> parameters_;  // whole names or their ends after a dot

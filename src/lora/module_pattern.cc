@@ -2,27 +2,111 @@
 
 #include <fmt/format.h>
 
-#include <string>
+#include <utility>
+
+#include "base/error.h"
 
 namespace chorus {
 namespace {
 
+// What a name costs that is compared and not matched.
+constexpr uint64_t kCompare = 16;
+
 // Python spells named groups with a P.
 std::string fromPython(std::string_view pattern) {
-  std::string out(pattern);
-  for (size_t at = 0; (at = out.find("(?P<", at)) != std::string::npos;) out.erase(at + 2, 1);
-  return out;
+  std::string out;
+  size_t from = 0;
+  for (size_t at = 0; (at = pattern.find("(?P<", from)) != std::string_view::npos; from = at + 3) {
+    out.append(pattern.substr(from, at - from)).append("(?");
+  }
+  return out.append(pattern.substr(from));
+}
+
+// A pattern of name characters and dots, of which plain ones stand for any character. Nothing for other patterns.
+std::optional<std::string> asName(std::string_view pattern) {
+  std::string name;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    const char c = pattern[at];
+    const bool escaped_dot = pattern.substr(at, 2) == "\\.";
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_')
+      name += c;
+    else if (c == '.')
+      name += '\0';
+    else if (escaped_dot)
+      name += '.', ++at;
+    else
+      return std::nullopt;
+  }
+  return name;
 }
 }  // namespace
 
-ModulePattern ModulePattern::ofNameEnd(std::string_view pattern, std::string_view source) {
-  return ModulePattern(Regex(fmt::format(R"(\A(?:.*\.)?(?:{})\z)", fromPython(pattern)), source));
+bool isNameOrEnd(std::string_view name, std::string_view end) {
+  if (name == end) return true;
+  return name.size() > end.size() && name.ends_with(end) && name[name.size() - end.size() - 1] == '.';
 }
 
-ModulePattern ModulePattern::ofWholeName(std::string_view pattern, std::string_view source) {
-  return ModulePattern(Regex(fmt::format(R"(\A(?:{})\z)", fromPython(pattern)), source));
+void PatternWork::failLimit() const {
+  fail(ErrorCode::kInvalidArgument,
+       "{}: its patterns and lists take more than {} bytes of work over the names of the modules; use fewer or simpler "
+       "ones",
+       source_, kLimit);
 }
 
-bool ModulePattern::matches(std::string_view module) const { return !regex_.findAll(module).empty(); }
+bool PatternWork::matches(const Regex& regex, Utf8View text) {
+  charge(WorkMeter::kObject);
+  WorkMeter meter({.work = allowed_ - spent_});
+  Scratch scratch(Scratch::limitFor(text.size()));
+  EncodeWork work{meter, scratch};
+  bool found = false;
+  try {
+    found = regex.matches(text, work);
+  } catch (const WorkStopped&) {
+    failLimit();
+  }
+  charge(meter.spent());
+  return found;
+}
+
+ModulePattern::ModulePattern(std::string_view pattern, bool may_be_end, std::string_view source,
+                             std::shared_ptr<PatternWork> work)
+    : may_be_end_(may_be_end), work_(std::move(work)) {
+  if (auto name = asName(pattern))
+    name_ = std::move(*name);
+  else
+    regex_.emplace(fmt::format("\\A{}(?:{})\\z", may_be_end ? "(?:.*\\.)?" : "", fromPython(pattern)), source);
+}
+
+ModulePattern ModulePattern::ofNameEnd(std::string_view pattern, std::string_view source,
+                                       std::shared_ptr<PatternWork> work) {
+  return {pattern, true, source, std::move(work)};
+}
+
+ModulePattern ModulePattern::ofWholeName(std::string_view pattern, std::string_view source,
+                                         std::shared_ptr<PatternWork> work) {
+  return {pattern, false, source, std::move(work)};
+}
+
+// The name's characters from the last to the first.
+bool ModulePattern::matchesName(Utf8View module) const {
+  size_t at = module.size();
+  for (size_t i = name_.size(); i-- > 0;) {
+    if (at == 0) return false;
+    at = module.before(at);
+    const char c = module.bytes()[at];
+    if (name_[i] == '\0' ? c == '\n' : c != name_[i]) return false;
+  }
+  if (at == 0 || !may_be_end_) return at == 0;
+  return module.bytes()[at - 1] == '.' && module.bytes().substr(0, at).find('\n') == std::string_view::npos;
+}
+
+bool ModulePattern::matches(std::string_view module) const {
+  // Names of tensors come from files, too.
+  const auto name = Utf8View::check(module);
+  if (!name) return false;
+  if (regex_) return work_->matches(*regex_, *name);
+  work_->charge(kCompare + module.size() / 8);
+  return matchesName(*name);
+}
 
 }  // namespace chorus

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "lora/ordered_items.h"
 #include "lora/peft_fields.h"
 #include "text/unicode.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxPatterns = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 16;
+constexpr JsonLimits kLimits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
 
 // Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is
 // right only on the changed base model.
@@ -46,17 +48,12 @@ double readAlpha(const Json& value, std::string_view field, std::string_view sou
 }
 
 template <typename T, typename Read>
-std::vector<std::pair<ModulePattern, T>> readPatterns(const OrderedJson& json, const char* field,
-                                                      std::string_view source, Read read) {
+std::vector<std::pair<ModulePattern, T>> readPatterns(std::string_view text, const char* field, std::string_view source,
+                                                      const std::shared_ptr<PatternWork>& work, Read read) {
   std::vector<std::pair<ModulePattern, T>> patterns;
-  const auto it = json.find(field);
-  if (it == json.end() || it->is_null()) return patterns;
-  if (!it->is_object() || it->size() > kMaxPatterns) {
-    fail(ErrorCode::kInvalidArgument, "{}: '{}' must be an object of at most {} patterns", source, field, kMaxPatterns);
-  }
   const std::string where = fmt::format("{}: {}", source, field);
-  for (const auto& [pattern, value] : it->items()) {
-    patterns.emplace_back(ModulePattern::ofNameEnd(pattern, where), read(Json(value), pattern, where));
+  for (const auto& [pattern, value] : orderedItems(text, field, kMaxPatterns, source, kLimits)) {
+    patterns.emplace_back(ModulePattern::ofNameEnd(pattern, where, work), read(value, pattern, where));
   }
   return patterns;
 }
@@ -129,10 +126,7 @@ T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::stri
 }  // namespace
 
 PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
-  const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
-  // Of two patterns that match a module the first in the file counts.
-  const OrderedJson ordered = parseOrderedJson(text, source, limits);
-  Json json = parseJson(text, source, limits);
+  Json json = parseJson(text, source, kLimits);
   if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", source);
   const auto type = jsonGet<std::string>(json, "peft_type", source);
   if (type != "LORA") fail(ErrorCode::kUnsupported, "{}: 'peft_type' {} is not supported; LORA is", source, type);
@@ -146,9 +140,11 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   config.lora_alpha = readAlpha(json.contains("lora_alpha") ? json["lora_alpha"] : Json(8), "lora_alpha", source);
   config.use_rslora = jsonGetOr(json, "use_rslora", false, source);
   config.use_dora = jsonGetOr(json, "use_dora", false, source);
-  config.rank_pattern = readPatterns<int64_t>(ordered, "rank_pattern", source, readRank);
-  config.alpha_pattern = readPatterns<double>(ordered, "alpha_pattern", source, readAlpha);
-  config.modules = ModuleChoice::parse(json, source);
+  // Of two patterns that match a module the first in the file counts.
+  config.work = std::make_shared<PatternWork>(source, text.size());
+  config.rank_pattern = readPatterns<int64_t>(text, "rank_pattern", source, config.work, readRank);
+  config.alpha_pattern = readPatterns<double>(text, "alpha_pattern", source, config.work, readAlpha);
+  config.modules = ModuleChoice::parse(json, source, config.work);
   config.bias = readBias(json, source);
   config.lora_bias = jsonGetOr(json, "lora_bias", false, source);
   config.ensure_weight_tying = jsonGetOr(json, "ensure_weight_tying", false, source);
@@ -157,9 +153,13 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   return config;
 }
 
-int64_t PeftConfig::rankOf(std::string_view module) const { return firstMatch(rank_pattern, module, r); }
+int64_t PeftConfig::rankOf(std::string_view module) const {
+  if (work) work->ask();
+  return firstMatch(rank_pattern, module, r);
+}
 
 float PeftConfig::scaleOf(std::string_view module) const {
+  if (work) work->ask();
   const double alpha = firstMatch(alpha_pattern, module, lora_alpha);
   const auto rank = static_cast<double>(rankOf(module));
   return static_cast<float>(use_rslora ? alpha / std::sqrt(rank) : alpha / rank);

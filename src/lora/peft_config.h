@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,7 @@ struct PeftConfig {
   std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
   ModuleChoice modules;
+  std::shared_ptr<PatternWork> work;  // of the patterns
   PeftBias bias = PeftBias::kNone;
   bool lora_bias = false;
   bool ensure_weight_tying = false;
@@ -48,7 +50,8 @@ struct PeftConfig {
   static PeftConfig parse(std::string_view text, std::string_view source);
 
   // For a module by its name in the base model, "model.layers.0.self_attn.q_proj"; for a parameter that is adapted by
-  // itself by that one's, "model.layers.0.self_attn.q_proj.weight".
+  // itself by that one's, "model.layers.0.self_attn.q_proj.weight". Throw Error(kInvalidArgument) when the patterns
+  // cost too much for all names together.
   int64_t rankOf(std::string_view module) const;
   float scaleOf(std::string_view module) const;
 };

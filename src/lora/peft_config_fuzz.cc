@@ -1,16 +1,28 @@
 // Any bytes as adapter_config.json: refused with an Error, or a config that ranks every module name in bounded time.
+// Input that begins with a zero is choices, from which a configuration is drawn.
 // parses: src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc src/lora/module_pattern.cc
-// parses: src/text/tokenizer/regex.cc
 #include <cstdint>
+#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fuzz/drawn_adapter_config.h"
+#include "fuzz/fuzz_target.h"
 #include "lora/peft_config.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// A configuration may spend PatternWork::kAtFirst on its patterns whatever its length, a drawn one has hundreds of
+// bytes for each of its choices, and one with rare syntax looks at its work after a few milliseconds.
+const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 30'000, .bytes = 2 << 20};
+
+void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   chorus::log::set_level(chorus::log::level::off);
+  std::string text(reinterpret_cast<const char*>(data), size);
+  if (size > 0 && data[0] == 0) {
+    Drawn drawn(data + 1, size - 1);
+    text = drawnAdapterConfig(drawn).dump();
+  }
   try {
-    const auto config = chorus::PeftConfig::parse({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto config = chorus::PeftConfig::parse(text, "fuzz");
     for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""}) {
       config.modules.saves(module);
       if (!config.modules.includes(module) && !config.modules.includesParameter(module)) continue;
@@ -19,5 +31,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   } catch (const chorus::Error&) {
   }
-  return 0;
 }

@@ -5,6 +5,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file_reader.h"
+#include "formats/safetensors.h"
 #include "lora/peft_config.h"
 
 namespace chorus {
@@ -17,21 +18,23 @@ constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.
 
 struct RawFiles {
   std::shared_ptr<const FileContents> config, weights;
-  fs::path weights_path;
+  fs::path config_path, weights_path;
   std::vector<FileStamp> stamps;
 };
 
-RawFiles readRaw(const fs::path& dir, size_t max_bytes, FileReader& files) {
+RawFiles readRaw(size_t max_bytes, FileReader& files) {
   RawFiles raw;
-  raw.config = files.read(dir / kConfig, kMaxPeftConfigBytes);
+  raw.config = files.read(kConfig, kMaxPeftConfigBytes);
+  raw.config_path = files.directory().pathOf(kConfig);
   for (const char* name : kWeights) {
-    if (!files.exists(dir / name)) continue;
-    raw.weights_path = dir / name;
-    raw.weights = files.read(raw.weights_path, max_bytes);
+    if (!files.exists(name)) continue;
+    raw.weights_path = files.directory().pathOf(name);
+    raw.weights = files.read(name, max_bytes);
     raw.stamps = files.stamps();
     return raw;
   }
-  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there", dir.string());
+  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there",
+       files.directory().path().string());
 }
 
 }  // namespace
@@ -52,27 +55,27 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
     // An adapter on each of the parts that a source keeps apart has an A of its own for it.
     elements += copies * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
   }
-  constexpr double kHeader = 128 << 20;
+  constexpr double kHeader = 2.0 * Safetensors::kMaxHeaderBytes;
   const double bytes = elements * sizeof(double) + kHeader;
   return static_cast<size_t>(std::min(bytes, static_cast<double>(availableMemory())));
 }
 
-PeftFiles readPeftFiles(const fs::path& dir, size_t max_bytes) {
-  const RawFiles raw = readUnchanged(dir.string(), [&](FileReader& files) { return readRaw(dir, max_bytes, files); });
-  return {std::string(raw.config->text()), (dir / kConfig).string(),
+PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes) {
+  const RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, files); });
+  return {std::string(raw.config->text()), raw.config_path.string(),
           parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights), raw.stamps};
 }
 
-int64_t newestPeftChangeNs(const fs::path& dir) {
-  FileReader files;
-  files.exists(dir / kConfig);
-  for (const char* name : kWeights) files.exists(dir / name);
+int64_t newestPeftChangeNs(const OpenDirectory& open) {
+  FileReader files(open());
+  files.exists(kConfig);
+  for (const char* name : kWeights) files.exists(name);
   return files.newestChangeNs();
 }
 
 TensorFile openPeftWeights(const fs::path& dir) {
-  const auto read = [&](FileReader& files) { return readRaw(dir, availableMemory(), files); };
-  const RawFiles raw = readUnchanged(dir.string(), read);
+  const auto read = [&](FileReader& files) { return readRaw(availableMemory(), files); };
+  const RawFiles raw = readUnchanged(openerOf(dir), read);
   return parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
@@ -23,13 +24,13 @@ struct PeftFiles {
 // file is refused unread. At most the memory that is free.
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
-// Weights of more than max_bytes are refused. The directory may be rewritten meanwhile: both files are of one state of
-// it (FileReader), and nothing is mapped. Throws Error: kNotFound, kCorrupt, kConflict when it changes all the time,
-// and those of the formats.
-PeftFiles readPeftFiles(const std::filesystem::path& dir, size_t max_bytes);
+// Weights of more than max_bytes are refused. The directory that `open` opens may be rewritten meanwhile: both files
+// are of one state of it (FileReader), and nothing is mapped. Throws Error: those of open, kNotFound, kCorrupt,
+// kConflict when it changes all the time, and those of the formats.
+PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes);
 
 // When the youngest of the files last changed (FileStamp::changed_ns); 0 when there are none.
-int64_t newestPeftChangeNs(const std::filesystem::path& dir);
+int64_t newestPeftChangeNs(const OpenDirectory& open);
 
 // The weights alone.
 TensorFile openPeftWeights(const std::filesystem::path& dir);

@@ -324,7 +324,7 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
 }
 
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
-  return readPeftAdapter(readPeftFiles(dir, largestPeftWeights(target.config, target.table, target.max_rank)),
+  return readPeftAdapter(readPeftFiles(openerOf(dir), largestPeftWeights(target.config, target.table, target.max_rank)),
                          std::move(name), target);
 }
 

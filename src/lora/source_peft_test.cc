@@ -5,15 +5,19 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error_of.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_pattern.h"
+#include "lora/peft_config.h"
 #include "lora/peft_directory.h"
 
 namespace chorus {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string kLayer0 = "base_model.model.model.layers.0.";
 const std::string kLayer1 = "base_model.model.model.layers.1.";
@@ -283,7 +287,7 @@ TEST_F(PeftTest, TargetModulesMayBeOnePattern) {
 
 TEST(ModulePatternTest, MatchesAsPeftDoes) {
   const auto matches = [](const char* pattern, const char* module) {
-    return ModulePattern::ofNameEnd(pattern, "c").matches(module);
+    return ModulePattern::ofNameEnd(pattern, "c", std::make_shared<PatternWork>("c", 100)).matches(module);
   };
   EXPECT_TRUE(matches("q_proj", "model.layers.0.self_attn.q_proj"));
   EXPECT_TRUE(matches("layers.1.self_attn.q_proj", "model.layers.1.self_attn.q_proj"));
@@ -293,6 +297,35 @@ TEST(ModulePatternTest, MatchesAsPeftDoes) {
   EXPECT_TRUE(matches(R"(layers\.(0|2)\..*)", "model.layers.2.self_attn.q_proj"));
   EXPECT_FALSE(matches(R"(layers\.(0|2)\..*)", "model.layers.1.self_attn.q_proj"));
   EXPECT_TRUE(matches("k_proj|q_proj", "model.layers.1.self_attn.q_proj"));
+  EXPECT_TRUE(matches("q.proj", "a.q_proj"));
+  EXPECT_FALSE(matches("q\\.proj", "a.q_proj"));
+  EXPECT_TRUE(matches("q\\.proj", "q.proj"));
+  EXPECT_FALSE(matches("q_proj", "aq_proj"));
+  EXPECT_TRUE(matches("a.b", "x.a\u00e9b"));
+  EXPECT_TRUE(matches("", "a."));
+  EXPECT_FALSE(matches("", "a"));
+}
+
+// Thousands of patterns, each of which backtracks over every name: the configuration is refused within its work.
+TEST(ModulePatternTest, AConfigurationsPatternsHaveALimitTogether) {
+  OrderedJson config = {{"peft_type", "LORA"}, {"r", 4}};
+  for (const char* field : {"rank_pattern", "alpha_pattern"}) {
+    for (int i = 0; i < 4096; ++i) config[field][fmt::format(".*.*.*.*(?:\\d|[x-z]{{0}}\\d)(?#{})", i)] = 4;
+  }
+  const auto parsed = PeftConfig::parse(config.dump(), "hostile/adapter_config.json");
+  const std::string message = errorOf([&] {
+    for (int layer = 0; layer < 64; ++layer) parsed.scaleOf(fmt::format("model.layers.{}.self_attn.q_proj", layer));
+  });
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("hostile/adapter_config.json"), HasSubstr("bytes of work"), Not(HasSubstr("\n"))));
+}
+
+TEST(ModulePatternTest, PatternsThatBacktrackWithoutEndAreMatchedInLinearTime) {
+  const auto work = std::make_shared<PatternWork>("c", 100);
+  const std::string name = std::string(200, 'a') + "b";
+  for (const char* pattern : {"(a+)+", "(a|a)*", "a*a*a*a*a*", "(?:a*)*", "(?=(a+)+c)a*b"}) {
+    errorOf([&] { EXPECT_FALSE(ModulePattern::ofWholeName(pattern, "c", work).matches(name)) << pattern; });
+  }
 }
 
 }  // namespace

@@ -7,22 +7,27 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fuzz/fuzz_target.h"
 #include "models/architecture.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
+// what other programs do to the caches. The memory is that of the messages and of the first tables.
+const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
+
+void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   using namespace chorus;
   log::set_level(log::level::off);
   ModelConfig config;
   const Architecture* architecture = nullptr;
   try {
     const Json json = parseJson({reinterpret_cast<const char*>(data), size}, "fuzz");
-    if (!json.is_object()) return 0;
+    if (!json.is_object()) return;
     const auto names = json.find("architectures");
     const bool named = names != json.end() && names->is_array() && names->size() == 1 && (*names)[0].is_string();
     architecture = &findArchitecture(named ? (*names)[0].get<std::string>() : "LlamaForCausalLM");
     config = architecture->configFromHuggingFace(json, "fuzz");
   } catch (const Error&) {
-    return 0;
+    return;
   }
   if (std::min({config.hidden_size, config.vocab_size, config.intermediate_size, config.head_size}) < 1 ||
       std::min({config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads}) < 1) {
@@ -31,5 +36,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (architecture->weightTable(config).empty()) std::abort();
   if (architecture->modelSpec(config).layers.size() != static_cast<size_t>(config.num_hidden_layers)) std::abort();
   if (ModelConfig::fromJson(config.toJson(), "written").toJson() != config.toJson()) std::abort();
-  return 0;
 }

@@ -54,23 +54,28 @@ executor::ResponseErrorCode responseCode(ErrorCode code) {
 
 ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& request,
                              executor::Executor::ResponseCallback callback_in, int32_t max_seq_len)
-    : id(id_in),
+    : QueueEntry({request.getPriority(), id_in}),
+      id(id_in),
       callback(std::move(callback_in)),
       lora(taskOf(request)),
       composition(request.getLoraComposition()),
-      position{request.getPriority(), id_in},
       deadline(deadlineAfter(request.getAllottedTimeMs())),
+      cache_salt(request.getCacheSaltID()),
       client_id_(request.getClientId()),
       streaming_(request.getStreaming()),
       return_all_generated_(request.getReturnAllGeneratedTokens()),
       output_(request.getOutputConfig()),
       end_ids_(endIdsOf(request)),
-      stop_words_(request.getStopWords().value_or(std::list<executor::VecTokens>())),
       prompt_length_(static_cast<int32_t>(request.getInputTokenIds().size())),
       max_new_tokens_(request.getMaxTokens()),
       sampling_(request, end_ids_, tokensAtMost(request, max_seq_len)),
       tokens_(request.getInputTokenIds()) {
   metrics_.timingMetrics.arrivalTime = Clock::now();
+  if (const auto& words = request.getStopWords()) {
+    for (const auto& word : *words) {
+      if (!word.empty()) stop_words_.add(word);
+    }
+  }
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
     log::warn("request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
               prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
@@ -91,10 +96,13 @@ RequestView ActiveRequest::view() const {
   view.adapters = adapter.uses;
   view.adapter_ready = adapter.ready();
   view.times_bypassed = times_bypassed;
+  view.client = queued ? FairQueue::clientOf(*this) : 0;
+  view.priority = position.priority;
   return view;
 }
 
-void ActiveRequest::pause(executor::IterationType iteration) {
+void ActiveRequest::pause(executor::IterationType iteration) noexcept {
+  sampling_.forget();
   paused_at_ = iteration;
   slot = -1;
   num_cached = 0;
@@ -112,7 +120,8 @@ int32_t ActiveRequest::reusableTokens() const {
   return prompt_rows_kept_ < promptRowsWanted() ? prompt_rows_kept_ : numTokens() - 1;
 }
 
-void ActiveRequest::start(int32_t slot_in, int32_t reused_tokens, int32_t reused_blocks, int32_t missed_blocks) {
+void ActiveRequest::start(int32_t slot_in, int32_t reused_tokens, int32_t reused_blocks,
+                          int32_t missed_blocks) noexcept {
   slot = slot_in;
   num_cached = reused_tokens;
   blocks_held = reused_blocks;
@@ -166,7 +175,6 @@ SampleInput ActiveRequest::sampleInput(std::span<const float> last_row) const {
   input.params = &sampling_.params();
   input.position = static_cast<uint64_t>(tokens_.size());
   input.rules = &sampling_.rules();
-  input.tokens = tokens_;
   input.num_generated = numGenerated();
   input.want_log_prob = output_.returnLogProbs;
   input.top_log_probs = output_.topLogProbs;
@@ -194,6 +202,7 @@ void ActiveRequest::keepPromptScore(const SampleOutput& score) {
 FinishReason ActiveRequest::append(const SampleOutput& sample, Clock::time_point now) {
   tokens_.push_back(sample.token);
   sampling_.append(sample.token);
+  stop_words_.append(sample.token);
   if (output_.returnLogProbs) {
     log_probs_.push_back(sample.log_prob);
     cum_log_prob_ += sample.log_prob;
@@ -207,15 +216,8 @@ FinishReason ActiveRequest::append(const SampleOutput& sample, Clock::time_point
 
 FinishReason ActiveRequest::finishReason(int32_t token) const {
   if (std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end()) return FinishReason::kEND_ID;
-  if (endsWithStopWord()) return FinishReason::kSTOP_WORDS;
+  if (stop_words_.endsAny()) return FinishReason::kSTOP_WORDS;
   return numGenerated() >= max_new_tokens_ ? FinishReason::kLENGTH : FinishReason::kNOT_FINISHED;
-}
-
-bool ActiveRequest::endsWithStopWord() const {
-  const auto generated = std::span(tokens_).subspan(static_cast<size_t>(prompt_length_));
-  return std::any_of(stop_words_.begin(), stop_words_.end(), [&](const executor::VecTokens& word) {
-    return word.size() <= generated.size() && std::equal(word.rbegin(), word.rend(), generated.rbegin());
-  });
 }
 
 bool ActiveRequest::stepped(Clock::time_point now, executor::IterationType iteration) {
@@ -256,7 +258,7 @@ executor::Response ActiveRequest::response(FinishReason reason) {
   executor::Result result;
   result.sequenceIndex = sequence_index;
   result.isSequenceFinal = reason != FinishReason::kNOT_FINISHED;
-  result.isFinal = result.isSequenceFinal && (group == nullptr || --group->unfinished == 0);
+  result.isFinal = result.isSequenceFinal && (group == nullptr || group->unfinished == 1);
   const bool only_new = streaming_ && !return_all_generated_;
   const int32_t first_generated = only_new ? num_sent_ : 0;
   const bool with_prompt = !streaming_ && !output_.excludeInputFromOutput;

@@ -31,8 +31,21 @@ struct LogitsRows {
   std::span<const float> row(int32_t i) const { return {data + i * stride, static_cast<size_t>(vocab_size)}; }
 };
 
+// How a request ends before its time, once that is decided.
+struct Verdict {
+  enum class Kind {
+    kNone,
+    kFinished,  // by `reason`
+    kFailed,    // by `error`
+    kDropped,   // its client has the answer already
+  };
+  Kind kind = Kind::kNone;
+  executor::FinishReason reason = executor::FinishReason::kNOT_FINISHED;
+  std::shared_ptr<const Error> error;  // null: memory was missing
+};
+
 // Made by the caller's thread, then owned by the step thread.
-class ActiveRequest {
+class ActiveRequest : public QueueEntry {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -50,8 +63,9 @@ class ActiveRequest {
   std::shared_ptr<const executor::Request> unknown_tokens;
   std::shared_ptr<SequenceGroup> group;  // null: it is the only sequence of its request
   int32_t sequence_index = 0;
-  QueuePosition position;
   const Deadline deadline;
+  const std::optional<executor::CacheSaltIDType> cache_salt;
+  Verdict verdict;
 
   // What the caller knows it by.
   executor::IdType requestId() const { return group != nullptr ? group->request_id : id; }
@@ -64,19 +78,25 @@ class ActiveRequest {
   int32_t blocks_held = 0;
   bool generating = false;
   bool was_paused = false;
-  uint64_t reuse_realm = 0;  // 0: not asked for yet
+  bool queued = false;                     // it waits or runs in the queue
+  bool begun = false;                      // it left the queue for its first step, or for good
+  uint64_t reuse_realm = 0;                // 0: not asked for yet
+  uint64_t cache_scope = 0;                // whose cached blocks it leaves; 0 as reuse_realm
+  executor::IterationType started_at = 0;  // the step for which it started last
   int32_t times_bypassed = 0;
   AdapterTicket adapter;
   PostProcessing post_processing;
 
   // Gives up all computed context, for the sake of that step; the known tokens stay.
-  void pause(executor::IterationType iteration);
+  void pause(executor::IterationType iteration) noexcept;
+  // To be called before start(): makes what sampling looks up. May throw; nothing has changed then.
+  void prepare() { sampling_.prepare(tokens_); }
   // How many of its tokens, from the start on, need not be computed if the cache has them: the last one and
   // those whose logits it wants do.
   int32_t reusableTokens() const;
   // It starts, or starts again, in this slot behind so many tokens that the cache has; missed_blocks of its
   // context are not there.
-  void start(int32_t slot, int32_t reused_tokens, int32_t reused_blocks, int32_t missed_blocks);
+  void start(int32_t slot, int32_t reused_tokens, int32_t reused_blocks, int32_t missed_blocks) noexcept;
   // Its table has so many blocks now.
   void hold(int32_t blocks);
 
@@ -107,13 +127,12 @@ class ActiveRequest {
 
   // Streaming with new tokens to send, or `reason` says that it ended.
   bool streaming() const { return streaming_; }
-  // To be called once with a reason to end.
+  // To be called once with a reason to end. The group counts it as unfinished until it is sent.
   executor::Response response(executor::FinishReason reason);
   executor::Response errorResponse(ErrorCode code, std::string message) const;
 
  private:
   executor::FinishReason finishReason(int32_t token) const;
-  bool endsWithStopWord() const;
   void addLogProbs(executor::Result& result, int32_t first_generated);
   void addLogits(executor::Result& result, bool last);
 
@@ -122,7 +141,7 @@ class ActiveRequest {
   bool return_all_generated_;
   executor::OutputConfig output_;
   executor::VecTokens end_ids_;
-  std::list<executor::VecTokens> stop_words_;
+  WordMatches stop_words_;  // of the generated tokens
   int32_t prompt_length_;
   int32_t max_new_tokens_;
   SamplingState sampling_;

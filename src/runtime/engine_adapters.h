@@ -7,6 +7,7 @@
 
 #include "base/pace.h"
 #include "checkpoint/weight_table.h"
+#include "chorus/executor.h"
 #include "engine/rank_group.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
@@ -19,7 +20,10 @@ class EngineAdapters {
   // pace: the clock of the thread that calls it, for each load; called from any thread.
   EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace);
 
-  // Reads and checks a PEFT directory. Throws Error that names what is wrong, and what on_content throws.
+  // Reads and checks a PEFT directory, which `files` opens. Throws Error that names what is wrong, and what onContent
+  // throws.
+  std::shared_ptr<const AdapterSource> peftSource(executor::AdapterFiles files) const;
+  // The same for a path that is trusted.
   std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
                                                   OnAdapterContent on_content = nullptr) const;
   // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/directory.h"
 #include "base/error_of.h"
 #include "base/json.h"
 #include "convert/huggingface.h"
@@ -158,6 +159,32 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   EXPECT_NE(loadQuiet(adapters, *again)->content_hash, again->content_hash);
   refuse = true;
   EXPECT_EQ(errorOf([&] { loadQuiet(adapters, *source); }), "not this one");
+}
+
+TEST_F(EngineAdaptersTest, LoadsAreConfinedAndTellWhenFilesAreGone) {
+  const fs::path root = directory_ / "root";
+  writeAdapter(root / "mine", 1.0f);
+  writeAdapter(root / "other", 2.0f);
+  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const auto top = Directory::open(root, Links::kNone);
+  int gone = 0;
+  const auto source = adapters.peftSource({.path = root / "mine",
+                                           .open = [&] { return top->openDirectory("mine", Links::kInside); },
+                                           .onContent = nullptr,
+                                           .onGone = [&] { ++gone; }});
+  EXPECT_EQ(adapters.load(*source)->content_hash, source->content_hash);
+  const auto refusal = [&] { return errorOf([&] { loadQuiet(adapters, *source); }); };
+  const fs::path weights = root / "mine" / "adapter_model.safetensors";
+  fs::rename(weights, root / "kept");
+  fs::create_symlink("../other/adapter_model.safetensors", weights);
+  EXPECT_NE(refusal().find("a link that leads"), std::string::npos) << refusal();
+  fs::rename(root / "mine", root / "aside");
+  fs::create_directory_symlink("other", root / "mine");
+  EXPECT_NE(refusal().find("a link that leads"), std::string::npos) << refusal();
+  EXPECT_EQ(gone, 0);
+  fs::remove(root / "mine");
+  EXPECT_NE(refusal(), "");
+  EXPECT_EQ(gone, 1);
 }
 
 TEST_F(EngineAdaptersTest, FilesThatWereCutOrAreNoFiles) {

@@ -82,6 +82,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
                    scheduler.chunked_context,
                    build.lora_plugin ? SessionOptions().max_added_tokens : 0};
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
+  core.reuse_scope = config.getKvCacheConfig().getReuseScope();
   core.max_queue_size = config.getMaxQueueSize();
   core.iter_stats_max = config.getIterStatsMaxIterations();
   core.request_stats_max = config.getRequestStatsMaxIterations();
@@ -252,6 +253,10 @@ std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventMan
 void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
                                AdapterContentCallback onContent) {
   impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
+}
+
+void Executor::registerAdapter(IdType taskId, AdapterFiles files) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(std::move(files)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }

@@ -1,6 +1,7 @@
 // The KV blocks of ExecutorCore: what a request reuses, holds and leaves to others.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "runtime/executor_core.h"
 
@@ -8,24 +9,83 @@ namespace chorus {
 
 bool ExecutorCore::reuses(const ActiveRequest& request) const { return request.reuse_realm != 0; }
 
-// Once the adapter is there: what is loaded counts, not what was registered.
+namespace {
+
+// The length keeps a part apart from what follows it.
+void addPart(std::string& key, char kind, std::string_view part) {
+  key += fmt::format("{}{}:{}", kind, part.size(), part);
+}
+template <typename Number>
+void addNumber(std::string& key, char kind, const std::optional<Number>& number) {
+  if (number) addPart(key, kind, fmt::format("{:x}", *number));
+}
+
+}  // namespace
+
+// Once the adapter is there: what is loaded counts, not what was registered. When memory is missing nothing has
+// changed.
 void ExecutorCore::findRealm(ActiveRequest& request) {
   if (request.reuse_realm != 0 || !request.adapter.ready()) return;
-  if (!options_.block_reuse) {
-    if (request.group == nullptr) return;
-    if (request.group->reuse_realm == 0) request.group->reuse_realm = realms_.fresh();
-    request.reuse_realm = request.group->reuse_realm;
-    return;
-  }
-  static const std::string kBase;
   const auto* parts = request.adapter.parts.get();
   assert(parts == nullptr || !parts->content_hash.empty());
-  request.reuse_realm = realms_.number(parts != nullptr ? parts->content_hash : kBase, "");
+  // A composition has as many contents as it can have weights: all of a client's together have one share of the cache,
+  // and so have all its salts.
+  std::string scope;
+  addNumber(scope, 'c', request.clientId());
+  if (request.adapter.composition != nullptr)
+    addPart(scope, '+', "");
+  else if (parts != nullptr)
+    addPart(scope, 'a', parts->content_hash);
+  if (request.cache_salt) addPart(scope, 's', "");
+  uint64_t realm = 0;
+  if (options_.block_reuse) {
+    using Scope = executor::KvReuseScope;
+    const bool of_client =
+        options_.reuse_scope == Scope::kCLIENT || (options_.reuse_scope == Scope::kADAPTER && parts == nullptr);
+    std::string key;
+    if (parts != nullptr) addPart(key, 'a', parts->content_hash);
+    addNumber(key, 's', request.cache_salt);
+    if (of_client) addNumber(key, 'c', request.clientId());
+    realm = realms_.acquire(key);
+  } else if (request.group != nullptr) {
+    uint64_t& shared = request.group->reuse_realm;
+    if (shared == 0) {
+      shared = realms_.acquireFresh();
+      ++request.group->realm_users;
+    } else {
+      realms_.retain(shared);
+      ++request.group->realm_users;
+    }
+    realm = shared;
+  } else {
+    return;
+  }
+  try {
+    request.cache_scope = scopes_.acquire(scope);
+  } catch (...) {
+    leaveRealmOf(request, realm);
+    throw;
+  }
+  request.reuse_realm = realm;
+}
+
+// A group without a sequence that refers to its realm forgets the number: it may be given to others.
+void ExecutorCore::leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept {
+  realms_.release(realm);
+  if (options_.block_reuse || request.group == nullptr) return;
+  if (--request.group->realm_users == 0) request.group->reuse_realm = 0;
+}
+
+void ExecutorCore::leaveRealm(ActiveRequest& request) noexcept {
+  if (request.reuse_realm == 0) return;
+  leaveRealmOf(request, std::exchange(request.reuse_realm, 0));
+  scopes_.release(std::exchange(request.cache_scope, 0));
 }
 
 RequestView ExecutorCore::viewOf(ActiveRequest& request) {
   findRealm(request);
   RequestView view = request.view();
+  if (view.running) view.steps_run = static_cast<int32_t>(iterations_ - request.started_at);
   if (!reuses(request)) return view;
   if (view.running) {
     if (!view.generating) {
@@ -43,8 +103,11 @@ RequestView ExecutorCore::viewOf(ActiveRequest& request) {
   return view;
 }
 
-// What pausing would free: only a policy that pauses asks.
+// What pausing would free, where somebody may be paused: under a policy that does, or for another client.
 void ExecutorCore::countFreed() {
+  if (waiting_.numClients() > 1 && candidates_.size() > running_.size()) {
+    for (size_t i = 0; i < running_.size(); ++i) views_[i].blocks_alone = blocks_.usedAlone(running_[i]->slot);
+  }
   if (options_.scheduler.policy != executor::CapacitySchedulerPolicy::kMAX_UTILIZATION) return;
   slots_from_back_.clear();
   for (auto request = running_.rbegin(); request != running_.rend(); ++request) {
@@ -58,9 +121,14 @@ void ExecutorCore::countFreed() {
 }
 
 // All that start take what they reuse before any request takes new blocks, which may evict cached ones.
-void ExecutorCore::start(ActiveRequest& request) {
+void ExecutorCore::start(ActiveRequest& request) noexcept {
   const int32_t slot = free_slots_.back();
   free_slots_.pop_back();
+  waiting_.start(request);
+  running_.push_back(&request);
+  request.started_at = iterations_;
+  leftQueue(request);
+  blocks_.occupy(slot, request.cache_scope);
   if (!reuses(request)) return request.start(slot, 0, 0, 0);
   const PrefixMatch match = blocks_.match(request.reuse_realm, request.tokens(), request.reusableTokens());
   blocks_.reuse(slot, request.reuse_realm, request.tokens(), match.blocks);
@@ -86,6 +154,7 @@ void ExecutorCore::written(ActiveRequest& request) {
 }
 
 void ExecutorCore::countBlocks() {
+  blocks_.setTime(std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count());
   kv_stats_.maxNumBlocks = blocks_.numBlocks();
   kv_stats_.freeNumBlocks = blocks_.freeBlocks();
   kv_stats_.usedNumBlocks = blocks_.usedBlocks();

@@ -1,6 +1,7 @@
 #include "runtime/executor_core.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -13,7 +14,6 @@ namespace {
 
 using executor::FinishReason;
 using executor::IdType;
-using executor::Response;
 
 }  // namespace
 
@@ -21,8 +21,9 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
     : options_(options),
       post_processors_(options.logits_post_processors),
       runner_(std::move(runner)),
+      queued_(options.max_queue_size),
       blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
-              options.requests.max_seq_len),
+              options.requests.max_seq_len, ~uint64_t{0}, {&realms_, &scopes_}),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
@@ -32,6 +33,8 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   candidates_.reserve(free_slots_.size() + kLookahead);
   views_.reserve(free_slots_.size() + kLookahead);
+  plan_.reserve(views_.capacity(), free_slots_.size());
+  running_.reserve(free_slots_.size());
   adapters_->cache().observe(options.adapter_observer);
   countBlocks();
   publishStats();
@@ -41,7 +44,7 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
 ExecutorCore::~ExecutorCore() { shutdown(); }
 
 void ExecutorCore::makeSequences(IdType first_id, const executor::Request& request, const Callback& callback,
-                                 std::vector<RequestPtr>& made) const {
+                                 Requests& made) const {
   const int32_t count = numSequences(request);
   auto refusal = refusalOf(request, options_.requests);
   if (!refusal) refusal = post_processors_.refusalOf(request);
@@ -72,46 +75,55 @@ void ExecutorCore::makeSequences(IdType first_id, const executor::Request& reque
     active->unknown_tokens = unknown_tokens;
     active->group = group;
     active->sequence_index = i;
-    made.push_back(std::move(active));
+    made.emplace(id, std::move(active));
   }
 }
 
 std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> requests, const Callback& callback) {
-  int32_t count = 0;
-  for (const auto& request : requests) {
-    post_processors_.check(request);
-    count += numSequences(request);
-  }
+  for (const auto& request : requests) post_processors_.check(request);
   std::vector<IdType> ids;
+  ids.reserve(requests.size());
+  size_t entered = 0;
+  // Under the lock.
+  const auto leave = [&]() noexcept {
+    while (entered > 0) {
+      const auto& request = requests[--entered];
+      queued_.leave(request.getClientId(), numSequences(request));
+    }
+  };
   {
     const std::lock_guard lock(mutex_);
     if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
-    if (options_.max_queue_size && queued_ + count > *options_.max_queue_size) {
-      fail(ErrorCode::kExhausted, "Maximum queue size of {} has been reached, please try again later",
-           *options_.max_queue_size);
+    try {
+      for (const auto& request : requests) {
+        queued_.enter(request.getClientId(), numSequences(request));
+        ++entered;
+      }
+    } catch (...) {
+      leave();
+      throw;
     }
-    queued_ += count;
     for (const auto& request : requests) {
       ids.push_back(next_id_);
       next_id_ += static_cast<IdType>(numSequences(request));
     }
   }
   // Checking a prompt and hashing an adapter's tensors takes time: not under the lock.
+  size_t opened = 0;
   try {
-    std::vector<RequestPtr> made;
+    Requests made;
     for (size_t i = 0; i < requests.size(); ++i) makeSequences(ids[i], requests[i], callback, made);
     const std::lock_guard lock(mutex_);
     if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
     inbox_.reserve(inbox_.size() + made.size());
-    if (callback == nullptr) {
-      for (const IdType id : ids) responses_.open(id);
-    }
-    for (auto& request : made) inbox_.emplace_back(std::move(request));
+    for (; callback == nullptr && opened < ids.size(); ++opened) responses_.open(ids[opened]);
+    while (!made.empty()) inbox_.emplace_back(made.extract(made.begin()));
     rung_ = true;
     bell_.notify_one();
   } catch (...) {
+    while (opened > 0) responses_.forget(ids[--opened]);
     const std::lock_guard lock(mutex_);
-    queued_ -= count;
+    leave();
     throw;
   }
   return ids;
@@ -130,7 +142,18 @@ void ExecutorCore::ring() {
   bell_.notify_one();
 }
 
-void ExecutorCore::cancel(IdType id) { post(Cancel{id}); }
+// Whoever cancels is done with it, perhaps because memory is missing: it is tried again before it is given up.
+void ExecutorCore::cancel(IdType id) {
+  constexpr int kTries = 100;
+  for (int i = 1;; ++i) {
+    try {
+      return post(Cancel{id});
+    } catch (const std::bad_alloc&) {
+      if (i == kTries) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
 
 void ExecutorCore::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSource> source) {
   post(SetAdapter{task_id, std::move(source)});
@@ -150,7 +173,7 @@ void ExecutorCore::shutdown() {
 
 bool ExecutorCore::acceptsRequests() const {
   const std::lock_guard lock(mutex_);
-  return !shutdown_ && (!options_.max_queue_size || queued_ < *options_.max_queue_size);
+  return !shutdown_ && !queued_.full();
 }
 
 executor::KvCacheStats ExecutorCore::kvCacheStats() const {
@@ -165,32 +188,70 @@ executor::AdapterCacheStats ExecutorCore::adapterCacheStats() const {
 
 void ExecutorCore::loop() {
   while (waitForWork()) {
-    takeInbox();
-    takeLoadedAdapters();
-    endOverdue();
-    claimAdapters();
-    endFailedGroups();
-    plan();
-    idle_ = !runStep() && !claims_changed_;
-    countBlocks();
-    publishStats();
-    deliver();
+    try {
+      round();
+      failed_rounds_ = 0;
+    } catch (...) {
+      roundFailed(std::current_exception());
+    }
   }
   takeInbox();
-  endAll();
+  // Memory that is missing now may be there soon; nobody waits for an answer for ever.
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries && !(requests_.empty() && outgoing_.empty() && calls_.empty()); ++i) {
+    try {
+      for (const auto& [_, request] : requests_) decide(*request, FinishReason::kCANCELLED);
+      endDecided();
+      countBlocks();
+      publishStats();
+      deliver();
+    } catch (...) {
+      roundFailed(std::current_exception());
+    }
+  }
+  while (!requests_.empty()) forget(*requests_.begin()->second);
+  responses_.close();
+}
+
+void ExecutorCore::round() {
+  takeInbox();
+  takeLoadedAdapters();
+  endOverdue();
+  endDecided();
+  claimAdapters();
+  endDecided();
+  plan();
+  idle_ = !runStep() && !claims_changed_;
+  endDecided();
   countBlocks();
   publishStats();
   deliver();
-  responses_.close();
+}
+
+// Nothing is lost by a round that fails: what it did not come to is done in the next.
+void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
+  idle_ = false;
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      log::error("a round of the executor failed: {}", known.what());
+      // What fails for another reason than memory would fail again.
+      if (++failed_rounds_ < 10) return;
+      failed_rounds_ = 0;
+      for (const auto& [_, request] : requests_) decide(*request, known);
+    }
+  } catch (...) {
+    // What cannot be told is not told.
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 bool ExecutorCore::waitForWork() {
   std::unique_lock lock(mutex_);
   const auto awake = [this] { return rung_ || shutdown_; };
   if (idle_ && with_deadline_ > 0) {
-    auto first = Clock::now() + std::chrono::hours(24);
-    for (const auto& [_, request] : waiting_) first = std::min(first, request->deadline.value_or(first));
-    bell_.wait_until(lock, first, awake);
+    bell_.wait_until(lock, std::min(first_deadline_, Clock::now() + std::chrono::hours(24)), awake);
   } else if (idle_) {
     bell_.wait(lock, awake);
   }
@@ -199,120 +260,128 @@ bool ExecutorCore::waitForWork() {
   return !shutdown_;
 }
 
-void ExecutorCore::takeInbox() {
+void ExecutorCore::takeInbox() noexcept {
   for (auto& command : taken_) {
-    if (auto* request = std::get_if<RequestPtr>(&command)) {
+    if (auto* request = std::get_if<Requests::node_type>(&command)) {
       admit(std::move(*request));
     } else if (const auto* cancelled = std::get_if<Cancel>(&command)) {
       cancelNow(cancelled->id);
     } else {
-      auto& adapter = std::get<SetAdapter>(command);
-      if (adapter.source != nullptr)
-        adapters_->registerSource(adapter.task_id, std::move(adapter.source));
-      else
-        adapters_->unregister(adapter.task_id);
-      claims_changed_ = true;
+      setAdapter(std::get<SetAdapter>(command));
     }
   }
   taken_.clear();
 }
 
-void ExecutorCore::admit(RequestPtr request) {
-  not_begun_.insert(request->id);
-  if (!request->refusal && (request->lora || !request->composition.empty())) {
+void ExecutorCore::setAdapter(const SetAdapter& adapter) noexcept {
+  claims_changed_ = true;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
     try {
-      request->adapter = request->lora ? adapters_->ticket(*request->lora, std::move(request->lora_source))
-                                       : adapters_->ticket(request->composition);
-      claims_changed_ = true;
-    } catch (const std::exception& error) {
-      request->refusal.emplace(errorCodeOf(error), error.what());
+      if (adapter.source != nullptr)
+        adapters_->registerSource(adapter.task_id, adapter.source);
+      else
+        adapters_->unregister(adapter.task_id);
+      return;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } catch (...) {
+      return;
     }
   }
-  if (request->refusal) {
-    respond(*request, request->errorResponse(request->refusal->code(), request->refusal->what()));
-    leftQueue(*request);
-    return;
-  }
-  if (request->deadline) ++with_deadline_;
-  const QueuePosition position = request->position;
-  waiting_.emplace(position, std::move(request));
 }
 
-void ExecutorCore::cancelNow(IdType id) {
-  std::vector<ActiveRequest*> cancelled;
-  for (const auto& request : running_) {
-    if (request->requestId() == id) cancelled.push_back(request.get());
+void ExecutorCore::admit(Requests::node_type node) noexcept {
+  ActiveRequest& request = *requests_.insert(std::move(node)).position->second;
+  if (request.deadline) {
+    ++with_deadline_;
+    first_deadline_ = std::min(first_deadline_, *request.deadline);
   }
-  for (const auto& [_, request] : waiting_) {
-    if (request->requestId() == id) cancelled.push_back(request.get());
+  try {
+    if (request.refusal) throw Error(*request.refusal);
+    if (request.lora || !request.composition.empty()) {
+      request.adapter =
+          request.lora ? adapters_->ticket(*request.lora, request.lora_source) : adapters_->ticket(request.composition);
+      request.lora_source = nullptr;
+      claims_changed_ = true;
+    }
+    waiting_.add(request, request.clientId());
+    request.queued = true;
+  } catch (const std::exception& error) {
+    decide(request, error);
   }
-  for (ActiveRequest* request : cancelled) end(*request, request->response(FinishReason::kCANCELLED));
+}
+
+void ExecutorCore::cancelNow(IdType id) noexcept {
+  for (auto request = requests_.lower_bound(id); request != requests_.end() && request->second->requestId() == id;
+       ++request) {
+    decide(*request->second, FinishReason::kCANCELLED);
+  }
 }
 
 void ExecutorCore::takeLoadedAdapters() {
   while (const auto load = adapters_->takeLoaded()) {
     claims_changed_ = true;
     if (load->parts == nullptr) log::warn("{}", load->error);
-    for (const auto& [_, request] : waiting_) {
+    waiting_.forEachWaiting([&](QueueEntry& entry) {
+      auto& request = static_cast<ActiveRequest&>(entry);
       try {
-        adapters_->give(*load, request->adapter);
+        adapters_->give(*load, request.adapter);
       } catch (const std::exception& error) {
-        failing_.emplace_back(request.get(), Error(errorCodeOf(error), error.what()));
+        decide(request, error);
+        adapters_->release(request.adapter);  // before the next load, which may be of another of its adapters
       }
-    }
-    endFailing();
+    });
   }
 }
 
 void ExecutorCore::endOverdue() {
   if (with_deadline_ == 0) return;
   const auto now = Clock::now();
-  std::vector<ActiveRequest*> overdue;
-  const auto look = [&](ActiveRequest* request) {
-    if (request->deadline && *request->deadline <= now) overdue.push_back(request);
-  };
-  for (const auto& request : running_) look(request.get());
-  for (const auto& [_, request] : waiting_) look(request.get());
-  for (ActiveRequest* request : overdue) end(*request, request->response(FinishReason::kTIMED_OUT));
-}
-
-// What is left of requests that were answered by an error of one of their sequences.
-void ExecutorCore::endFailedGroups() {
-  if (!std::exchange(group_failed_, false)) return;
-  std::vector<ActiveRequest*> rest;
-  const auto look = [&](ActiveRequest* request) {
-    if (request->group != nullptr && request->group->failed) rest.push_back(request);
-  };
-  for (const auto& request : running_) look(request.get());
-  for (const auto& [_, request] : waiting_) look(request.get());
-  for (ActiveRequest* request : rest) forget(*request);
+  if (now < first_deadline_) return;
+  first_deadline_ = Clock::time_point::max();
+  for (const auto& [_, request] : requests_) {
+    if (!request->deadline) continue;
+    if (*request->deadline <= now)
+      decide(*request, FinishReason::kTIMED_OUT);
+    else
+      first_deadline_ = std::min(first_deadline_, *request->deadline);
+  }
 }
 
 void ExecutorCore::claimAdapters() {
   if (!claims_changed_) return;
   claims_changed_ = false;
   adapters_->beginClaims();
+  ++claim_rounds_;
   size_t seen = 0;
-  auto next = waiting_.begin();
-  while (next != waiting_.end() && seen < kLookahead) {
-    ActiveRequest& request = *next->second;
-    const auto begin = next;
-    claiming_.clear();
-    // The sequences of a request stand together in the queue.
-    do {
-      claiming_.push_back(&next->second->adapter);
-      ++next;
-    } while (next != waiting_.end() && request.group != nullptr && next->second->group == request.group);
-    seen += claiming_.size();
+  waiting_.beginTurns();
+  QueueEntry* next = waiting_.nextTurn();
+  for (; next != nullptr && seen < kLookahead; next = waiting_.nextTurn(), ++seen) {
+    auto& request = static_cast<ActiveRequest&>(*next);
+    if (request.group != nullptr && std::exchange(request.group->claim_round, claim_rounds_) == claim_rounds_) continue;
     try {
-      adapters_->claim(claiming_, request.times_bypassed, options_.scheduler.max_bypasses);
-      for (auto sequence = begin; sequence != next; ++sequence) checkTokens(*sequence->second);
+      claimOf(request);
     } catch (const std::exception& error) {
-      failing_.emplace_back(&request, Error(errorCodeOf(error), error.what()));
+      decide(request, error);
     }
   }
-  claims_cut_ = next != waiting_.end();
-  endFailing();
+  claims_cut_ = next != nullptr;
+}
+
+// For it and the sequences of its request that wait behind it: they run with one content.
+void ExecutorCore::claimOf(ActiveRequest& first) {
+  claiming_.clear();
+  const auto forEachSibling = [&](auto visit) {
+    for (QueueEntry* at = &first; at != nullptr; at = FairQueue::nextOfClient(*at)) {
+      auto& sequence = static_cast<ActiveRequest&>(*at);
+      if (at != &first && (first.group == nullptr || sequence.group != first.group)) break;
+      visit(sequence);
+    }
+  };
+  forEachSibling([&](ActiveRequest& sequence) { claiming_.push_back(&sequence.adapter); });
+  adapters_->claim(claiming_, first.times_bypassed, options_.scheduler.max_bypasses);
+  forEachSibling([&](ActiveRequest& sequence) { checkTokens(sequence); });
 }
 
 // Somebody left the queue: who stood too far back to claim may stand near enough now.
@@ -330,84 +399,6 @@ void ExecutorCore::checkTokens(ActiveRequest& request) const {
       unknownTokenRefusal(*request.unknown_tokens, own(adapter.vocabSize()), own(adapter.inputVocabSize()), model);
   if (refusal) fail(refusal->code(), "{}", refusal->what());
   request.unknown_tokens = nullptr;
-}
-
-void ExecutorCore::endFailing() {
-  for (const auto& [request, error] : failing_) end(*request, request->errorResponse(error.code(), error.what()));
-  failing_.clear();
-}
-
-void ExecutorCore::endAll() {
-  while (!running_.empty()) end(*running_.back(), running_.back()->response(FinishReason::kCANCELLED));
-  while (!waiting_.empty()) {
-    ActiveRequest& request = *waiting_.begin()->second;
-    end(request, request.response(FinishReason::kCANCELLED));
-  }
-}
-
-void ExecutorCore::respond(ActiveRequest& request, Response response) {
-  if (request.group != nullptr) {
-    if (request.group->failed) return;
-    if (response.hasError()) request.group->failed = group_failed_ = true;
-  }
-  if (response.hasError() || response.getResult().isFinal) ++completed_;
-  if (request.callback != nullptr)
-    calls_.emplace_back(request.callback, std::move(response));
-  else
-    outgoing_.push_back(std::move(response));
-}
-
-void ExecutorCore::deliver() {
-  responses_.push(outgoing_);
-  for (const auto& [callback, response] : calls_) {
-    try {
-      callback(response);
-    } catch (const std::exception& error) {
-      log::error("a response callback of request {} threw: {}", response.getRequestId(), error.what());
-    } catch (...) {
-      log::error("a response callback of request {} threw what is not a std::exception", response.getRequestId());
-    }
-  }
-  calls_.clear();
-}
-
-void ExecutorCore::releaseResources(ActiveRequest& request) {
-  if (request.slot >= 0) {
-    blocks_.release(request.slot);
-    free_slots_.push_back(request.slot);
-    request.slot = -1;
-  }
-  if (request.adapter.number != 0) {
-    adapters_->release(request.adapter);
-    claims_changed_ = true;
-  }
-}
-
-void ExecutorCore::leftQueue(const ActiveRequest& request) {
-  if (not_begun_.erase(request.id) == 0) return;
-  const std::lock_guard lock(mutex_);
-  --queued_;
-}
-
-void ExecutorCore::end(ActiveRequest& request, Response response) {
-  respond(request, std::move(response));
-  forget(request);
-}
-
-void ExecutorCore::forget(ActiveRequest& request) {
-  if (request.deadline) --with_deadline_;
-  leftQueue(request);
-  const bool runs = request.slot >= 0;
-  if (runs && options_.request_stats_max > 0) {
-    ended_.push_back(request.stats(iterations_ - 1));
-    ended_.back().stage = executor::RequestStage::kGENERATION_COMPLETE;
-  }
-  releaseResources(request);
-  if (runs)
-    std::erase_if(running_, [&](const RequestPtr& other) { return other.get() == &request; });
-  else
-    waiting_.erase(request.position);
-  queueMoved();
 }
 
 }  // namespace chorus

@@ -1,5 +1,9 @@
 // The executor's loop over any StepRunner: requests come in, share steps, and leave with their responses.
 //
+// Memory may be missing at any moment. What commits a change of state allocates nothing; what must allocate comes
+// before it, and a request whose answer cannot be made yet keeps its verdict until it can. So a round that fails
+// (round() catches everything) leaves each request, block and slot with exactly one owner, and the next goes on.
+//
 // Threads: callers put commands into an inbox; one step thread owns everything else (requests, blocks,
 // adapters) and takes the inbox between steps. Loader workers put loaded adapters into the loader and ring
 // the inbox's bell.
@@ -7,11 +11,11 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -19,13 +23,15 @@
 #include "runtime/active_request.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/kv_cache/block_manager.h"
-#include "runtime/kv_cache/reuse_realms.h"
+#include "runtime/kv_cache/shared_numbers.h"
+#include "runtime/queue_shares.h"
 #include "runtime/request_checks.h"
 #include "runtime/response_queue.h"
 #include "runtime/sampling/sampler.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_builder.h"
 #include "runtime/step_runner.h"
+#include "runtime/step_times.h"
 
 namespace chorus {
 
@@ -43,7 +49,8 @@ struct CoreOptions {
   int adapter_workers = 1;
   std::function<void(const AdapterCacheEvent&)> adapter_observer;  // on the step thread; empty: nobody
   bool block_reuse = true;                                         // between requests
-  int64_t kv_block_bytes = 0;                                      // of one block over all layers, for statistics
+  executor::KvReuseScope reuse_scope = executor::KvReuseScope::kALL;
+  int64_t kv_block_bytes = 0;  // of one block over all layers, for statistics
 };
 
 class ExecutorCore {
@@ -74,6 +81,7 @@ class ExecutorCore {
  private:
   using Clock = ActiveRequest::Clock;
   using RequestPtr = std::unique_ptr<ActiveRequest>;
+  using Requests = std::map<executor::IdType, RequestPtr>;  // by id of the sequence: those of a request are neighbours
   struct Cancel {
     executor::IdType id;
   };
@@ -81,28 +89,29 @@ class ExecutorCore {
     executor::IdType task_id;
     std::shared_ptr<const AdapterSource> source;  // null: unregister
   };
-  using Command = std::variant<RequestPtr, Cancel, SetAdapter>;
+  using Command = std::variant<Requests::node_type, Cancel, SetAdapter>;
 
   // One of `request`'s sequences, ids from `first_id` on, for each of them.
   void makeSequences(executor::IdType first_id, const executor::Request& request, const Callback& callback,
-                     std::vector<RequestPtr>& made) const;
+                     Requests& made) const;
   void post(Command command);
   void ring();
 
   // The step thread, in the order of a round. executor_core.cc: what comes in and who goes.
   void loop();
+  void round();
+  void roundFailed(const std::exception_ptr& error) noexcept;
   bool waitForWork();
-  void takeInbox();
-  void admit(RequestPtr request);
-  void cancelNow(executor::IdType id);
+  void takeInbox() noexcept;
+  void setAdapter(const SetAdapter& adapter) noexcept;
+  void admit(Requests::node_type node) noexcept;
+  void cancelNow(executor::IdType id) noexcept;
   void takeLoadedAdapters();
   void endOverdue();
-  void endFailedGroups();
-  void endFailing();
   void claimAdapters();
+  void claimOf(ActiveRequest& first);
   void checkTokens(ActiveRequest& request) const;
   void queueMoved();
-  void endAll();
   // executor_step.cc: one step.
   void plan();
   void applyPlan();
@@ -111,13 +120,15 @@ class ExecutorCore {
   void buildSequences();
   void sampleAndRespond(std::span<const float> logits, int64_t width);
   void postProcess();
-  void failRunning(const std::string& error);
+  void failRunning(const std::exception& error) noexcept;
   // executor_blocks.cc: what a request reuses, holds and leaves to others.
   bool reuses(const ActiveRequest& request) const;
   void findRealm(ActiveRequest& request);
+  void leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept;
+  void leaveRealm(ActiveRequest& request) noexcept;
   RequestView viewOf(ActiveRequest& request);
   void countFreed();
-  void start(ActiveRequest& request);
+  void start(ActiveRequest& request) noexcept;
   void extend(ActiveRequest& request);
   void written(ActiveRequest& request);
   void countBlocks();
@@ -130,11 +141,17 @@ class ExecutorCore {
 
   void respond(ActiveRequest& request, executor::Response response);
   void deliver();
-  void releaseResources(ActiveRequest& request);
-  void leftQueue(const ActiveRequest& request);
-  // Answers and forgets a request of running_ or waiting_.
+  bool call(const Callback& callback, const executor::Response& response) noexcept;
+  void releaseResources(ActiveRequest& request) noexcept;
+  void leftQueue(ActiveRequest& request) noexcept;
+  // Decides how a request ends; endDecided() answers it and forgets it. The first decision stands.
+  void decide(ActiveRequest& request, executor::FinishReason reason) noexcept;
+  void decide(ActiveRequest& request, const std::exception& error) noexcept;
+  void endDecided();
+  executor::Response responseTo(ActiveRequest& request) const;
+  // Answers and forgets a request at once. When memory is missing nothing has changed.
   void end(ActiveRequest& request, executor::Response response);
-  void forget(ActiveRequest& request);
+  void forget(ActiveRequest& request) noexcept;
 
   const CoreOptions options_;
   const LogitsPostProcessors post_processors_;
@@ -147,7 +164,7 @@ class ExecutorCore {
   bool rung_ = false;
   bool shutdown_ = false;
   executor::IdType next_id_ = 1;
-  int32_t queued_ = 0;  // enqueued and not yet begun
+  QueueShares queued_;  // enqueued and not yet begun
 
   mutable std::mutex stats_mutex_;
   std::deque<executor::IterationStats> stats_;
@@ -156,19 +173,25 @@ class ExecutorCore {
   executor::AdapterCacheStats published_adapter_stats_;
 
   // Owned by the step thread.
+  SharedNumbers realms_;  // what keys and values depend on besides tokens: adapter content, salt, by scope the client
+  SharedNumbers scopes_;  // whose cached blocks are evicted together
   BlockManager blocks_;
-  ReuseRealms realms_;
   executor::KvCacheStats kv_stats_;
   StepBuilder builder_;
+  StepTimes step_times_;
   Sampler sampler_;
   std::vector<int32_t> free_slots_;
-  std::vector<RequestPtr> running_;              // in the order they started
-  std::map<QueuePosition, RequestPtr> waiting_;  // in queue order
-  std::unordered_set<executor::IdType> not_begun_;
+  Requests requests_;                    // all that are not answered to their end
+  std::vector<ActiveRequest*> running_;  // in the order they started
+  FairQueue waiting_;
   int32_t with_deadline_ = 0;
-  bool claims_changed_ = false;                // a claim that failed may succeed now
-  bool claims_cut_ = false;                    // more wait than those that may claim
-  bool group_failed_ = false;                  // a sequence failed whose siblings are still there
+  Clock::time_point first_deadline_ = Clock::time_point::max();  // nobody's passes before it
+  bool claims_changed_ = false;                                  // a claim that failed may succeed now
+  bool claims_cut_ = false;                                      // more wait than those that may claim
+  bool decided_ = false;                                         // somebody has a verdict
+  uint64_t claim_rounds_ = 0;
+  int refused_calls_ = 0;                      // of one response, for want of memory
+  int failed_rounds_ = 0;                      // one after the other
   bool idle_ = true;                           // the last round had nothing to run and leaves nothing to try
   executor::IterationType iterations_ = 0;     // begun; the step in hand has the number below it
   int32_t completed_ = 0;                      // requests, since the last step ended
@@ -181,7 +204,6 @@ class ExecutorCore {
   std::vector<RequestView> views_;
   SchedulerPlan plan_;
   std::vector<AdapterTicket*> claiming_;
-  std::vector<std::pair<ActiveRequest*, Error>> failing_;
   std::vector<StepSequence> sequences_;
   std::vector<size_t> sampling_;  // sequences that sample
   std::vector<SampleInput> sample_inputs_;

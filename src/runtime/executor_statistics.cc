@@ -36,7 +36,7 @@ void ExecutorCore::joinStep(Clock::time_point begin) {
 void ExecutorCore::beginStats() {
   executor::IterationStats& stats = step_stats_;
   stats.numActiveRequests = static_cast<int32_t>(running_.size());
-  stats.numQueuedRequests = static_cast<int32_t>(waiting_.size());
+  stats.numQueuedRequests = static_cast<int32_t>(waiting_.numWaiting());
   stats.maxNumActiveRequests = stats.maxBatchSizeStatic = stats.maxBatchSizeRuntime = options_.scheduler.max_batch_size;
   stats.maxNumTokensStatic = stats.maxNumTokensRuntime = options_.scheduler.max_num_tokens;
   std::vector<uint64_t>& adapters = step_adapters_;
@@ -90,9 +90,11 @@ void ExecutorCore::endStats(Clock::time_point begin) {
 void ExecutorCore::keepRequestStats() {
   executor::RequestStatsPerIteration step;
   step.iter = step_stats_.iter;
-  for (const auto& request : running_) step.requestStats.push_back(request->stats(step.iter));
+  for (const ActiveRequest* request : running_) step.requestStats.push_back(request->stats(step.iter));
   step.requestStats.insert(step.requestStats.end(), ended_.begin(), ended_.end());
-  for (const auto& [_, request] : waiting_) step.requestStats.push_back(request->stats(step.iter));
+  waiting_.forEachWaiting([&](const QueueEntry& entry) {
+    step.requestStats.push_back(static_cast<const ActiveRequest&>(entry).stats(step.iter));
+  });
   ended_.clear();
   const std::lock_guard lock(stats_mutex_);
   request_stats_.push_back(std::move(step));

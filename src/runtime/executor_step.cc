@@ -1,5 +1,6 @@
 // The step of ExecutorCore: plan, build, run, sample, respond.
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -33,25 +34,41 @@ void ExecutorCore::plan() {
     candidates_.push_back(&request);
     views_.push_back(viewOf(request));
   };
-  for (const auto& request : running_) add(*request);
-  // No more can start than there are slots: the rest of the queue need not be looked at.
+  int32_t most_running = 0;  // sequences of one client
+  for (ActiveRequest* request : running_) {
+    add(*request);
+    most_running = std::max(most_running, FairQueue::runningOf(*request));
+  }
+  // No more can start than there are slots, and those for whom others may be paused: the rest of the queue need not be
+  // looked at. Each is a prompt that is compared with the cache, so of the latter a few a step.
+  constexpr size_t kMostNewcomers = 8;
+  const size_t free = free_slots_.size();
   size_t ready = 0;
-  for (const auto& [_, request] : waiting_) {
-    if (ready >= free_slots_.size() || candidates_.size() >= running_.size() + kLookahead) break;
+  waiting_.beginTurns();
+  while (candidates_.size() < running_.size() + kLookahead) {
+    const bool newcomer = waiting_.numClients() > 1 && waiting_.runningOfNext() < most_running;
+    if (ready >= free + (newcomer ? kMostNewcomers : 0)) break;
+    auto* request = static_cast<ActiveRequest*>(waiting_.nextTurn());
+    if (request == nullptr) break;
     add(*request);
     if (request->adapter.ready()) ++ready;
   }
   countFreed();
-  schedule(options_.scheduler, blocks_.freeBlocks(), views_, plan_);
+  const auto now = Clock::now();
+  if (waiting_.numClients() > 1) step_times_.shared(now);
+  const StepRoom room{
+      .free_blocks = blocks_.freeBlocks(), .turn = iterations_, .context_tokens = step_times_.contextTokens(now)};
+  schedule(options_.scheduler, room, views_, plan_);
   applyPlan();
 }
 
 void ExecutorCore::applyPlan() {
   const auto at = [this](int32_t i) { return candidates_[static_cast<size_t>(i)]; };
+  const size_t num_running = running_.size();
   for (const int32_t i : plan_.paused) pause(at(i));
   for (const int32_t i : plan_.bypassed) ++at(i)->times_bypassed;
   if (plan_.started.empty()) return;
-  for (size_t i = running_.size(); i < static_cast<size_t>(plan_.started.back()); ++i) {
+  for (size_t i = num_running; i < static_cast<size_t>(plan_.started.back()); ++i) {
     if (!candidates_[i]->adapter.no_room) continue;
     candidates_[i]->times_bypassed +=
         static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
@@ -59,12 +76,17 @@ void ExecutorCore::applyPlan() {
         }));
   }
   for (const int32_t i : plan_.started) {
-    ActiveRequest* request = at(i);
-    adapters_->ensure(request->adapter);
-    start(*request);
-    auto node = waiting_.extract(request->position);
-    running_.push_back(std::move(node.mapped()));
-    leftQueue(*request);
+    ActiveRequest& request = *at(i);
+    try {
+      request.prepare();
+      blocks_.prepare(request.cache_scope);
+      adapters_->ensure(request.adapter);
+    } catch (const std::exception& error) {
+      // The others have started, and go on with the next step's plan.
+      decide(request, error);
+      throw;
+    }
+    start(request);
   }
   queueMoved();
 }
@@ -74,27 +96,28 @@ void ExecutorCore::pause(ActiveRequest* request) {
   blocks_.release(request->slot);
   free_slots_.push_back(request->slot);
   request->pause(iterations_);
-  const auto owner = std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.get() == request; });
-  waiting_.emplace(request->position, std::move(*owner));
-  running_.erase(owner);
+  std::erase(running_, request);
+  waiting_.pause(*request);
 }
 
 bool ExecutorCore::runStep() {
   if (plan_.sequences.empty()) return false;
   const auto begin = Clock::now();
-  joinStep(begin);
   try {
+    joinStep(begin);
     buildSequences();
     beginStats();
     const StepInput& input = builder_.build(sequences_);
+    const auto run_begin = Clock::now();
     const auto logits = runner_->run(input);
+    step_times_.ran(step_stats_.numCtxTokens, Clock::now() - run_begin);
     const int64_t width = logitsWidth(input, options_.requests.vocab_size);
     if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
       fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
     }
     sampleAndRespond(logits, width);
   } catch (const std::exception& error) {
-    failRunning(error.what());
+    failRunning(error);
   }
   endStats(begin);
   return true;
@@ -149,6 +172,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
   sampler_.sample(sample_inputs_, sample_outputs_);
   score_outputs_.resize(score_inputs_.size());
   sampler_.sample(score_inputs_, score_outputs_);
+  const auto lacks_memory = [](const SampleOutput& output) { return output.fault == SampleOutput::Fault::kNoMemory; };
+  if (std::any_of(score_outputs_.begin(), score_outputs_.end(), lacks_memory)) throw std::bad_alloc();
   for (size_t s = 0; s < scoring_.size(); ++s) requestOf(scoring_[s]).keepPromptScore(score_outputs_[s]);
 
   const auto now = Clock::now();
@@ -164,6 +189,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
       end(request, request.errorResponse(fault.code(), fault.what()));
       continue;
     }
+    if (sample_outputs_[s].fault == SampleOutput::Fault::kNoMemory) throw std::bad_alloc();
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNothingLeft) {
       end(request, request.errorResponse(ErrorCode::kInvalidArgument,
                                          "badWords, noRepeatNgramSize, minTokens and embeddingBias ban every "
@@ -198,10 +224,16 @@ void ExecutorCore::postProcess() {
   }
 }
 
-void ExecutorCore::failRunning(const std::string& error) {
-  const std::string message = "Encountered an error in forwardAsync function: " + error;
-  log::error("{}", message);
-  while (!running_.empty()) end(*running_.back(), running_.back()->errorResponse(ErrorCode::kInternal, message));
+void ExecutorCore::failRunning(const std::exception& error) noexcept {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  try {
+    const std::string message = std::string("Encountered an error in forwardAsync function: ") + error.what();
+    log::error("{}", message);
+    const Error told(no_memory ? ErrorCode::kExhausted : ErrorCode::kInternal, message);
+    for (ActiveRequest* request : running_) decide(*request, told);
+  } catch (const std::exception&) {
+    for (ActiveRequest* request : running_) decide(*request, error);
+  }
 }
 
 }  // namespace chorus

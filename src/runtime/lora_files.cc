@@ -36,9 +36,9 @@ bool holdsLoraFiles(const std::filesystem::path& dir) {
 
 LoraTensors readLoraFiles(const std::filesystem::path& dir) {
   const auto weights_path = dir / kLoraWeightsFile, config_path = dir / kLoraConfigFile;
-  const auto [weights, config] = readUnchanged(dir.string(), [&](FileReader& files) {
+  const auto [weights, config] = readUnchanged(openerOf(dir), [&](FileReader& files) {
     const size_t most = availableMemory();
-    return std::pair(files.read(weights_path, most), files.read(config_path, most));
+    return std::pair(files.read(kLoraWeightsFile, most), files.read(kLoraConfigFile, most));
   });
   return {tensorOf(*weights, weights_path), tensorOf(*config, config_path)};
 }

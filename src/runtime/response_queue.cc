@@ -31,20 +31,39 @@ void ResponseQueue::open(IdType id) {
   open_.try_emplace(id);
 }
 
+void ResponseQueue::forget(IdType id) noexcept {
+  const std::lock_guard lock(mutex_);
+  open_.erase(id);
+}
+
+void ResponseQueue::add(Response& response) {
+  const auto open = open_.find(response.getRequestId());
+  if (open == open_.end()) return;
+  auto& ready = open->second.ready;
+  ready.reserve(ready.size() + 1);
+  with_responses_.insert(open->first);
+  open->second.complete = response.hasError() || response.getResult().isFinal;
+  ready.push_back(std::move(response));
+}
+
 void ResponseQueue::push(std::vector<Response>& responses) {
   if (responses.empty()) return;
-  {
+  size_t added = 0;
+  const auto done = [&] {
+    responses.erase(responses.begin(), responses.begin() + static_cast<ptrdiff_t>(added));
+    arrived_.notify_all();
+  };
+  try {
     const std::lock_guard lock(mutex_);
     for (auto& response : responses) {
-      const auto open = open_.find(response.getRequestId());
-      if (open == open_.end()) continue;
-      open->second.complete = response.hasError() || response.getResult().isFinal;
-      with_responses_.insert(open->first);
-      open->second.ready.push_back(std::move(response));
+      add(response);
+      ++added;
     }
+  } catch (...) {
+    done();
+    throw;
   }
-  responses.clear();
-  arrived_.notify_all();
+  done();
 }
 
 void ResponseQueue::close() {

@@ -27,7 +27,10 @@ class ResponseQueue {
 
   // Announces a request whose responses will be awaited. Ids ascend.
   void open(executor::IdType id);
-  // Adds responses; those of ids that were never opened are dropped. Clears the vector.
+  // Takes an announcement back.
+  void forget(executor::IdType id) noexcept;
+  // Adds responses; those of ids that were never opened are dropped. Empties the vector; when memory is missing, of
+  // those that it could add.
   void push(std::vector<executor::Response>& responses);
   // No response will come any more: those who wait return.
   void close();
@@ -60,6 +63,7 @@ class ResponseQueue {
    private:
     ResponseQueue& queue_;
   };
+  void add(executor::Response& response);
   std::vector<executor::Response> take(std::map<executor::IdType, Open>::iterator open);
   std::vector<executor::Response> awaitUntil(executor::IdType id, const Deadline& deadline);
   template <typename Ready>

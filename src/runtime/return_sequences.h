@@ -15,7 +15,9 @@ struct SequenceGroup {
   executor::IdType request_id = 0;  // what the caller knows them by
   int32_t unfinished = 0;
   bool failed = false;       // an error was answered: nothing follows, and the rest of them end
+  uint64_t claim_round = 0;  // in which their adapters were claimed together
   uint64_t reuse_realm = 0;  // of their own, where requests share nothing with others
+  int32_t realm_users = 0;   // sequences that refer to it
 };
 
 // 1 where beams or a limit are in the way.

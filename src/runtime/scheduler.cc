@@ -11,14 +11,19 @@ using executor::ContextChunkingPolicy;
 
 class Pass {
  public:
-  Pass(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests, SchedulerPlan& plan)
+  Pass(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests, SchedulerPlan& plan)
       : limits_(limits),
+        room_(room),
         requests_(requests),
         plan_(plan),
-        free_blocks_(free_blocks),
+        free_blocks_(room.free_blocks),
         adapters_(plan.scratch.adapters),
         computing_(plan.scratch.computing),
-        skipped_(plan.scratch.skipped) {
+        skipped_(plan.scratch.skipped),
+        short_(plan.scratch.short_of_blocks),
+        tallies_(plan.scratch.clients),
+        gone_(plan.scratch.gone),
+        lanes_(plan.scratch.lanes) {
     while (num_running_ < count() && at(num_running_).running) ++num_running_;
     plan.paused.clear();
     plan.started.clear();
@@ -27,19 +32,28 @@ class Pass {
     adapters_.clear();
     computing_.clear();
     skipped_.clear();
+    short_.clear();
+    tallies_.clear();
+    lanes_.clear();
+    gone_.assign(static_cast<size_t>(num_running_), 0);
+    several_clients_ = std::any_of(requests.begin(), requests.end(),
+                                   [&](const RequestView& r) { return r.client != requests.front().client; });
   }
 
   void run() {
     keepRunning();
+    running_ = last_running_;
+    if (mayStart()) addWaiting();
     for (int32_t i = 0; i < last_running_; ++i) {
-      if (at(i).generating) plan_.sequences.push_back({i, 1, false, true});
+      if (!isGone(i) && at(i).generating) plan_.sequences.push_back({i, 1, false, true});
     }
     num_generating_ = static_cast<int32_t>(plan_.sequences.size());
-    tokens_left_ = limits_.max_num_tokens - num_generating_;
+    tokens_left_ = std::min(limits_.max_num_tokens - num_generating_, contextTokens());
     for (int32_t i = 0; i < last_running_; ++i) {
-      if (!at(i).generating) plan_.sequences.push_back({i, 0, true, false});
+      if (!isGone(i) && !at(i).generating) plan_.sequences.push_back({i, 0, true, false});
     }
-    if (mayStart()) addWaiting();
+    for (const int32_t i : plan_.started) plan_.sequences.push_back({i, 0, true, false});
+    plan_.started.clear();
     shareTokens();
     keepContextsWithTokens();
     order();
@@ -48,6 +62,7 @@ class Pass {
  private:
   int32_t count() const { return static_cast<int32_t>(requests_.size()); }
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
+  bool isGone(int32_t i) const { return gone_[static_cast<size_t>(i)] != 0; }
   int32_t blocksFor(int32_t tokens) const { return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block; }
   // Blocks for the next token: a context takes those of all its tokens when it starts, so that no chunk of it
   // fails.
@@ -56,10 +71,17 @@ class Pass {
     return std::max({blocksFor(r.final_cached), blocksFor(r.num_tokens), r.blocks_held});
   }
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
+  int32_t blocksKept(const RequestView& r) const { return pausing() ? blocksNow(r) : blocksAtEnd(r); }
 
   // Blocks of the pool that are gone when r has what it needs: what it lacks, and what it takes over and
   // nobody else uses.
   int32_t takes(const RequestView& r, int32_t needed) const { return needed - r.blocks_held + r.blocks_taken; }
+
+  // A context that may not be cut needs room for all of it.
+  int32_t contextTokens() const {
+    if (!limits_.chunked_context) return limits_.max_num_tokens;
+    return std::max(room_.context_tokens, limits_.tokens_per_block);
+  }
 
   // Settles who goes on: [0, last_running_), the others are paused from the back.
   void keepRunning() {
@@ -88,48 +110,153 @@ class Pass {
   int32_t maxRunning() const { return std::min(limits_.max_batch_size, limits_.max_num_tokens); }
 
   void addWaiting() {
-    // Those ahead take at least a token each; when none are left over, the search may end early.
-    int32_t tokens = tokens_left_;
-    for (const auto& sequence : plan_.sequences) {
-      if (sequence.context) tokens -= 1;
-    }
-    AdapterSize adapters;
     for (int32_t i = 0; i < last_running_; ++i) {
       computes(at(i));
-      adapters += takeAdapters(at(i));
+      adapter_size_ += takeAdapters(at(i));
+      if (several_clients_) add(at(i), 1);
+      if (at(i).generating) ++generating_;
     }
-    int32_t running = last_running_;
     bool adapters_wait = false;  // for a request that was overtaken often enough
-    for (int32_t i = num_running_; i < count() && running < maxRunning() && tokens > 0; ++i) {
+    for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
-      const AdapterSize new_adapters = adaptersLacking(r);
-      if (new_adapters != AdapterSize() && !(adapters + new_adapters).within(limits_.adapter_budget)) {
+      if (isShort(r.client)) continue;
+      const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
+      // One without tokens waits for them in front of its client's others.
+      if ((has_place && hasTokens(r)) || pauseFor(r) || has_place) {
+        begin(i);
+        continue;
+      }
+      if (running_ >= maxRunning()) break;
+      if (!adaptersFit(r)) {
         adapters_wait = r.times_bypassed >= limits_.max_bypasses;
         skipped_.push_back(i);
         continue;
       }
-      const int32_t need = takes(r, pausing() ? blocksNow(r) : blocksAtEnd(r));
-      if (need > free_blocks_) break;
-      free_blocks_ -= need;
-      computes(r);
-      adapters += takeAdapters(r);
-      ++running;
-      --tokens;
-      plan_.sequences.push_back({i, 0, true, false});
+      // Its client's later ones wait with it; others', which may need less, do so when they overtook it often enough.
+      if (!several_clients_ || r.times_bypassed >= limits_.max_bypasses) break;
+      short_.push_back(i);
     }
+  }
+
+  void begin(int32_t i) {
+    const RequestView& r = at(i);
+    free_blocks_ -= blocksTaken(r);
+    borrowed_ += r.blocks_held - r.blocks_taken;
+    computes(r);
+    adapter_size_ += takeAdapters(r);
+    if (several_clients_) add(r, 1);
+    ++running_;
+    plan_.started.push_back(i);
+  }
+
+  // Generation leaves the tokens of its first piece. Asked where clients share: one alone waits for its own.
+  bool hasTokens(const RequestView& r) const {
+    return !several_clients_ || nextPiece(r, 0) <= limits_.max_num_tokens - generating_;
+  }
+
+  bool isShort(uint64_t client) const {
+    return std::any_of(short_.begin(), short_.end(), [&](int32_t i) { return at(i).client == client; });
+  }
+
+  // What a start takes from the pool. A pause of this step may free the very blocks that it would share: then all of
+  // its blocks count.
+  int32_t blocksTaken(const RequestView& r) const { return fair_pauses_ > 0 ? blocksKept(r) : takes(r, blocksKept(r)); }
+
+  ClientTally& tallyOf(uint64_t client) {
+    const auto found =
+        std::find_if(tallies_.begin(), tallies_.end(), [&](const auto& t) { return t.client == client; });
+    return found != tallies_.end() ? *found : tallies_.emplace_back(ClientTally{client, 0, 0});
+  }
+  void add(const RequestView& r, int32_t sign) {
+    ClientTally& tally = tallyOf(r.client);
+    tally.sequences += sign;
+    tally.blocks += sign * blocksKept(r);
+  }
+
+  // Pauses sequences of clients that hold more until r can start; false, and nobody is paused, where they do not.
+  bool pauseFor(const RequestView& r) {
+    if (!several_clients_ || limits_.policy == CapacitySchedulerPolicy::kSTATIC_BATCH) return false;
+    const size_t before = plan_.paused.size();
+    for (;;) {
+      const bool no_slot = running_ >= maxRunning() || !hasTokens(r), no_blocks = blocksTaken(r) > free_blocks_;
+      if (!no_slot && !no_blocks && adaptersFit(r)) return true;
+      const int32_t victim = victimFor(r, no_blocks && !no_slot, !no_slot && !no_blocks);
+      if (victim < 0) break;
+      pause(victim);
+    }
+    while (plan_.paused.size() > before) resume();
+    return false;
+  }
+
+  // Who is paused for r: of the client that holds the most, who started last. -1: nobody.
+  int32_t victimFor(const RequestView& r, bool by_blocks, bool with_adapters) {
+    const int32_t own = by_blocks ? tallyOf(r.client).blocks + blocksKept(r) : tallyOf(r.client).sequences + 1;
+    int32_t victim = -1, most = 0;
+    for (int32_t i = last_running_ - 1; i >= 0; --i) {
+      const RequestView& other = at(i);
+      if (isGone(i) || other.client == r.client || other.priority > r.priority) continue;
+      if (with_adapters && other.adapters.empty()) continue;
+      const ClientTally& tally = tallyOf(other.client);
+      const int32_t held = by_blocks ? tally.blocks : tally.sequences;
+      if (held <= most) continue;
+      const int32_t kept = held - (by_blocks ? blocksKept(other) : 1);
+      if (kept < own && (held < own || !hadItsTurn(other))) continue;
+      victim = i;
+      most = held;
+    }
+    return victim;
+  }
+
+  // Ran long enough for what computing its context again may cost.
+  bool hadItsTurn(const RequestView& r) const {
+    return r.steps_run >= limits_.turn_steps + 4 * (r.num_tokens / limits_.max_num_tokens);
+  }
+
+  void pause(int32_t i) {
+    const RequestView& r = at(i);
+    if (fair_pauses_++ == 0) free_blocks_ -= borrowed_;
+    free_blocks_ += blocksKept(r) - r.blocks_held + r.blocks_alone;
+    gone_[static_cast<size_t>(i)] = 1;
+    plan_.paused.push_back(i);
+    add(r, -1);
+    --running_;
+    generating_ -= r.generating ? 1 : 0;
+    countAdapters();
+  }
+  // Takes the last pause back.
+  void resume() {
+    const int32_t i = plan_.paused.back();
+    const RequestView& r = at(i);
+    plan_.paused.pop_back();
+    gone_[static_cast<size_t>(i)] = 0;
+    free_blocks_ -= blocksKept(r) - r.blocks_held + r.blocks_alone;
+    if (--fair_pauses_ == 0) free_blocks_ += borrowed_;
+    add(r, 1);
+    ++running_;
+    generating_ += r.generating ? 1 : 0;
+    countAdapters();
+  }
+
+  void countAdapters() {
+    adapters_.clear();
+    adapter_size_ = {};
+    for (int32_t i = 0; i < last_running_; ++i) {
+      if (!isGone(i)) adapter_size_ += takeAdapters(at(i));
+    }
+    for (const int32_t i : plan_.started) adapter_size_ += takeAdapters(at(i));
   }
 
   bool takesRoom(const AdapterUse& use) const {
     return std::find(adapters_.begin(), adapters_.end(), use.number) == adapters_.end();
   }
-  AdapterSize adaptersLacking(const RequestView& r) const {
+  bool adaptersFit(const RequestView& r) const {
     AdapterSize size;
     for (const AdapterUse& use : r.adapters) {
       if (takesRoom(use)) size += use.size;
     }
-    return size;
+    return size == AdapterSize() || (adapter_size_ + size).within(limits_.adapter_budget);
   }
   AdapterSize takeAdapters(const RequestView& r) {
     AdapterSize size;
@@ -160,9 +287,20 @@ class Pass {
     const int32_t end = (r.num_cached + room) / limits_.tokens_per_block * limits_.tokens_per_block;
     return std::max(0, end - r.num_cached);
   }
+  // What r gets in a turn behind `given` tokens of this step: a block's worth, or the whole where chunks are not
+  // allowed. 0 at its end.
+  int32_t nextPiece(const RequestView& r, int32_t given) const {
+    const int32_t done = r.num_cached + given;
+    const int32_t block_end = (done / limits_.tokens_per_block + 1) * limits_.tokens_per_block;
+    return (chunkable(r) ? std::min(r.num_tokens, block_end) : r.num_tokens) - done;
+  }
 
   void shareTokens() {
     const auto contexts = std::span(plan_.sequences).subspan(static_cast<size_t>(num_generating_));
+    if (ofSeveralClients(contexts)) {
+      shareByClients(contexts);
+      return;
+    }
     if (limits_.chunking_policy == ContextChunkingPolicy::kEQUAL_PROGRESS) {
       shareEqually(contexts);
       return;
@@ -174,25 +312,64 @@ class Pass {
     }
   }
 
-  // Round robin, one block's worth (or the whole, where chunks are not allowed) a turn.
+  bool give(PlannedSequence& sequence, int32_t tokens) {
+    if (tokens > tokens_left_) return false;
+    sequence.num_tokens += tokens;
+    tokens_left_ -= tokens;
+    return true;
+  }
+
+  // Round robin, a piece a turn.
   void shareEqually(std::span<PlannedSequence> contexts) {
     for (bool first_turn = true, progress = true; progress; first_turn = false) {
       progress = false;
       for (auto& sequence : contexts) {
-        const RequestView& r = at(sequence.request_index);
-        const int32_t done = r.num_cached + sequence.num_tokens;
-        if (done == r.num_tokens || (!first_turn && sequence.num_tokens == 0)) continue;
-        const int32_t block_end = (done / limits_.tokens_per_block + 1) * limits_.tokens_per_block;
-        const int32_t end = chunkable(r) ? std::min(r.num_tokens, block_end) : r.num_tokens;
-        if (end - done > tokens_left_) {
-          if (first_turn) break;
-          continue;
-        }
-        sequence.num_tokens += end - done;
-        tokens_left_ -= end - done;
-        progress = true;
+        const int32_t piece = nextPiece(at(sequence.request_index), sequence.num_tokens);
+        if (piece == 0 || (!first_turn && sequence.num_tokens == 0)) continue;
+        const bool given = give(sequence, piece);
+        if (!given && first_turn) break;
+        progress |= given;
       }
     }
+  }
+
+  bool ofSeveralClients(std::span<const PlannedSequence> contexts) const {
+    return several_clients_ && std::any_of(contexts.begin(), contexts.end(), [&](const PlannedSequence& s) {
+             return at(s.request_index).client != at(contexts.front().request_index).client;
+           });
+  }
+
+  // Round robin over clients, a piece a turn; who is first goes round from step to step, so that a step with room for
+  // one piece is not always the same client's.
+  void shareByClients(std::span<PlannedSequence> contexts) {
+    for (const PlannedSequence& sequence : contexts) {
+      const uint64_t client = at(sequence.request_index).client;
+      const bool known =
+          std::any_of(lanes_.begin(), lanes_.end(), [&](const ContextLane& lane) { return lane.client == client; });
+      if (!known) lanes_.push_back({client, false});
+    }
+    std::rotate(lanes_.begin(), lanes_.begin() + static_cast<ptrdiff_t>(room_.turn % lanes_.size()), lanes_.end());
+    for (size_t open = lanes_.size(); open > 0;) {
+      for (ContextLane& lane : lanes_) {
+        if (lane.closed) continue;
+        PlannedSequence* next = nextOf(lane.client, contexts);
+        if (next != nullptr && give(*next, nextPiece(at(next->request_index), next->num_tokens))) continue;
+        lane.closed = true;
+        --open;
+      }
+    }
+  }
+
+  // Whose turn it is among a client's contexts; null when all have what they need.
+  PlannedSequence* nextOf(uint64_t client, std::span<PlannedSequence> contexts) const {
+    PlannedSequence* next = nullptr;
+    for (PlannedSequence& sequence : contexts) {
+      const RequestView& r = at(sequence.request_index);
+      if (r.client != client || nextPiece(r, sequence.num_tokens) == 0) continue;
+      if (limits_.chunking_policy != ContextChunkingPolicy::kEQUAL_PROGRESS) return &sequence;
+      if (next == nullptr || sequence.num_tokens < next->num_tokens) next = &sequence;
+    }
+    return next;
   }
 
   void keepContextsWithTokens() {
@@ -209,6 +386,10 @@ class Pass {
     for (const int32_t i : skipped_) {
       if (last_with_adapter > i) plan_.bypassed.push_back(i);
     }
+    const int32_t last = plan_.started.empty() ? -1 : plan_.started.back();
+    for (const int32_t i : short_) {
+      if (last > i) plan_.bypassed.push_back(i);
+    }
   }
 
   void order() {
@@ -221,25 +402,49 @@ class Pass {
   }
 
   const SchedulerLimits& limits_;
+  const StepRoom& room_;
   const std::span<const RequestView> requests_;
   SchedulerPlan& plan_;
+  bool several_clients_ = false;
   int32_t num_running_ = 0;
-  int32_t last_running_ = 0;  // running requests that were not paused
+  int32_t last_running_ = 0;  // running requests that were not paused for want of blocks
+  int32_t running_ = 0;       // with those that start, without those that are paused
+  int32_t generating_ = 0;    // of these
   int32_t num_generating_ = 0;
   int32_t tokens_left_ = 0;
   int32_t free_blocks_;
+  int32_t borrowed_ = 0;     // blocks that those who start share with running ones
+  int32_t fair_pauses_ = 0;  // for the sake of other clients
+  AdapterSize adapter_size_;
   std::vector<uint64_t>& adapters_;
   std::vector<uint64_t>& computing_;
   std::vector<int32_t>& skipped_;
+  std::vector<int32_t>& short_;
+  std::vector<ClientTally>& tallies_;
+  std::vector<uint8_t>& gone_;
+  std::vector<ContextLane>& lanes_;
 };
 
 }  // namespace
 
-void schedule(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
+void SchedulerPlan::reserve(size_t requests, size_t running) {
+  paused.reserve(running);
+  started.reserve(requests);
+  bypassed.reserve(requests);
+  sequences.reserve(requests);
+  scratch.computing.reserve(requests);
+  scratch.skipped.reserve(requests);
+  scratch.short_of_blocks.reserve(requests);
+  scratch.clients.reserve(requests);
+  scratch.gone.reserve(running);
+  scratch.lanes.reserve(running);
+}
+
+void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,
               SchedulerPlan& plan) {
   assert(limits.max_batch_size > 0 && limits.max_num_tokens > 0 && limits.tokens_per_block > 0);
-  assert(free_blocks >= 0 && free_blocks <= limits.kv_blocks);
-  Pass(limits, free_blocks, requests, plan).run();
+  assert(room.free_blocks >= 0 && room.free_blocks <= limits.kv_blocks);
+  Pass(limits, room, requests, plan).run();
 }
 
 }  // namespace chorus

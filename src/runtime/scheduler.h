@@ -4,14 +4,22 @@
 // policies). Micro batch: how many of their tokens fit this step. Running requests are never overtaken for
 // lack of tokens: the first context that gets none ends the search, so nobody behind it can keep it waiting.
 // A request whose next block is just being computed for another waits for it instead of computing it too.
+//
+// Between clients both decisions are max-min fair. Who waits comes in the order of FairQueue. Where slots, blocks or
+// adapters' room are missing for it, a sequence of the client that holds the most of them is paused, if that client
+// still holds as much as the newcomer's afterwards: so a pause never calls for the opposite one. The tokens that
+// generation leaves are given block by block to each client in turn. One client alone never pauses for this and shares
+// its tokens as its policy says.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "chorus/types.h"
 #include "runtime/adapter_cache/adapter_size.h"
+#include "runtime/fair_queue.h"
 
 namespace chorus {
 
@@ -25,6 +33,18 @@ struct SchedulerLimits {
   int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end alone
   AdapterSize adapter_budget;  // what the distinct adapters of running requests may take
   int32_t max_bypasses = 64;   // steps in which later adapters overtake one that does not fit, before they wait
+  // Steps for which a client runs before it may be paused where it would keep less than whom it is paused for: a pool
+  // or a batch that holds one request at a time is shared by turns.
+  int32_t turn_steps = 32;
+};
+
+// What one step has.
+struct StepRoom {
+  int32_t free_blocks = 0;  // of the pool, cached content counting as free
+  uint64_t turn = 0;        // number of the step: whose context is first to get tokens goes round by it
+  // Tokens of contexts at most, at least a block's; longer ones of several clients make steps that all of them wait
+  // for.
+  int32_t context_tokens = std::numeric_limits<int32_t>::max();
 };
 
 // An adapter of a request.
@@ -41,6 +61,7 @@ struct RequestView {
   int32_t blocks_held = 0;      // waiting: those it can reuse
   int32_t blocks_taken = 0;     // waiting: of these, free ones, which its start takes from the pool
   int32_t blocks_freed = 0;     // running: blocks that pausing it frees once all behind it are paused
+  int32_t blocks_alone = 0;     // running: blocks that nobody else uses
   uint64_t next_block = 0;      // number of the complete block that its context computes next; 0: none to share
   bool can_reuse_next = false;  // waiting: it would take that block over were it computed
   bool running = false;         // was started and not paused
@@ -50,6 +71,9 @@ struct RequestView {
   std::span<const AdapterUse> adapters;  // that this takes, distinct; several make up a composition
   bool adapter_ready = true;
   int32_t times_bypassed = 0;
+  uint64_t client = 0;  // equal numbers are one client
+  float priority = 0;
+  int32_t steps_run = 0;  // running: steps since it started
 };
 
 struct PlannedSequence {
@@ -57,6 +81,18 @@ struct PlannedSequence {
   int32_t num_tokens = 0;     // rows of this step, from num_cached on
   bool context = false;
   bool samples = false;  // its last row gives the next token
+};
+
+// What a client holds in a plan.
+struct ClientTally {
+  uint64_t client = 0;
+  int32_t sequences = 0;
+  int32_t blocks = 0;
+};
+// A client's contexts in a plan.
+struct ContextLane {
+  uint64_t client = 0;
+  bool closed = false;  // its next chunk does not fit
 };
 
 // Indices are positions in the views. Apply in this order: paused, started, sequences.
@@ -68,26 +104,23 @@ struct SchedulerPlan {
 
   // Memory of schedule() itself.
   struct Scratch {
-    std::vector<uint64_t> adapters;   // of those that run, distinct
-    std::vector<uint64_t> computing;  // next blocks of contexts that run
-    std::vector<int32_t> skipped;     // waiting ones without adapter room
+    std::vector<uint64_t> adapters;        // of those that run, distinct
+    std::vector<uint64_t> computing;       // next blocks of contexts that run
+    std::vector<int32_t> skipped;          // waiting ones without adapter room
+    std::vector<int32_t> short_of_blocks;  // waiting ones that others may overtake
+    std::vector<ClientTally> clients;
+    std::vector<uint8_t> gone;  // running ones that are paused for others
+    std::vector<ContextLane> lanes;
   } scratch;
+
+  // For requests of this number in all, so many of them running.
+  void reserve(size_t requests, size_t running);
 };
 
-// requests: the running ones in the order they started, then the waiting ones in queue order. free_blocks: of
-// the pool, cached content counting as free. Every sequence of the plan then needs blocks for all its known
-// tokens, which the pool has once those that start have taken the blocks they reuse. Overwrites plan; reuses
-// its memory.
-void schedule(const SchedulerLimits& limits, int32_t free_blocks, std::span<const RequestView> requests,
+// requests: the running ones in the order they started, then the waiting ones in the order of FairQueue's turns. Every
+// sequence of the plan then needs blocks for all its known tokens, which the pool has once those that start have taken
+// the blocks they reuse. Overwrites plan; reuses its memory.
+void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,
               SchedulerPlan& plan);
-
-// Queue order: higher priority first, then earlier arrival. A paused request keeps its arrival number.
-struct QueuePosition {
-  float priority = 0;
-  uint64_t arrival = 0;
-  friend bool operator<(const QueuePosition& a, const QueuePosition& b) {
-    return a.priority != b.priority ? a.priority > b.priority : a.arrival < b.arrival;
-  }
-};
 
 }  // namespace chorus

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "runtime/testing/scheduler_simulation.h"
@@ -29,7 +30,8 @@ struct Load {
   int32_t adapters = 0;
   bool priorities = false;
   int32_t families = 0;  // requests of one begin with the same tokens
-  int64_t work = 0;      // tokens computed if nothing is ever paused
+  int32_t clients = 1;
+  int64_t work = 0;  // tokens computed if nothing is ever paused
 };
 
 Load randomLimits(Random& random, SchedulerLimits& limits) {
@@ -50,6 +52,8 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   load.requests = random.between(1, 40);
   load.priorities = random.chance(30);
   load.families = random.chance(60) ? random.between(1, 3) : 0;
+  load.clients = random.chance(50) ? random.between(2, 5) : 1;
+  limits.turn_steps = random.between(4, 40);
   return load;
 }
 
@@ -60,6 +64,7 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
   r.new_tokens = random.between(1, load.max_seq_len - r.prompt);
   if (random.chance(30)) r.stop_after = random.between(1, r.new_tokens);
   if (load.priorities) r.position.priority = static_cast<float>(random.between(0, 2)) / 2;
+  if (load.clients > 1) r.client = static_cast<uint64_t>(random.between(1, load.clients));
   if (load.families > 0 && random.chance(80)) {
     r.family = random.between(1, load.families);
     r.common = random.between(1, r.prompt);
@@ -103,7 +108,7 @@ void playOne(unsigned seed, int64_t& reused) {
   for (const auto& request : simulation.finished()) reused += request.reused;
   // Among requests that never wait for an adapter or for each other's blocks, and have one priority, nobody
   // starts before an earlier arrival.
-  if (load.adapters > 0 || load.priorities || load.families > 0) return;
+  if (load.adapters > 0 || load.priorities || load.families > 0 || load.clients > 1) return;
   auto finished = simulation.finished();
   std::sort(finished.begin(), finished.end(),
             [](const auto& a, const auto& b) { return a.position.arrival < b.position.arrival; });
@@ -122,6 +127,97 @@ TEST(SchedulerRandom, BudgetsOrderAndTermination) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(reused, 10000) << "hardly any blocks were shared";
+}
+
+struct Sharing {
+  std::map<uint64_t, int32_t> running, waiting;
+};
+Sharing sharingOf(const SchedulerSimulation& simulation) {
+  Sharing sharing;
+  for (const auto& r : simulation.running()) ++sharing.running[*r.client];
+  for (const auto& r : simulation.waiting()) ++sharing.waiting[*r.client];
+  return sharing;
+}
+
+// With nothing scarce but slots: after each step nobody waits whose client runs two less than another does, no slot is
+// free while somebody waits, and whoever waits starts within its turn.
+TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random{std::mt19937(seed)};
+    SchedulerSimulation simulation;
+    SchedulerLimits& limits = simulation.limits;
+    limits.policy = static_cast<CapacitySchedulerPolicy>(random.between(0, 1));
+    limits.max_batch_size = random.between(1, 8);
+    limits.max_num_tokens = 64;
+    limits.tokens_per_block = 4;
+    limits.kv_blocks = 16 * 10;
+    limits.turn_steps = 8;
+    const int32_t clients = random.between(2, 5);
+    std::map<uint64_t, int32_t> unserved;  // steps in which a client waited and ran nothing
+    for (int step = 0; step < 150; ++step) {
+      for (int32_t n = random.chance(40) ? random.between(1, 4) : 0; n > 0; --n) {
+        SimulatedRequest r;
+        r.name = fmt::format("r{}_{}", step, n);
+        r.prompt = random.between(1, 8);
+        r.new_tokens = random.between(1, 30);
+        // The first client sends most of it.
+        r.client = random.chance(60) ? 1 : static_cast<uint64_t>(random.between(1, clients));
+        simulation.arrive(r);
+      }
+      std::string plan;
+      ASSERT_NO_THROW(plan = simulation.step());
+      const Sharing sharing = sharingOf(simulation);
+      int32_t most = 0, all = static_cast<int32_t>(simulation.running().size());
+      for (const auto& [_, count] : sharing.running) most = std::max(most, count);
+      // Those that finish in a step leave their slots to the next.
+      const bool finished = plan.find("finish=") != std::string::npos;
+      for (uint64_t client = 1; client <= static_cast<uint64_t>(clients); ++client) {
+        const bool waits = sharing.waiting.contains(client);
+        const int32_t own = sharing.running.contains(client) ? sharing.running.at(client) : 0;
+        if (waits && !finished) {
+          ASSERT_LE(most, own + 1) << "client " << client << " in step " << step;
+          ASSERT_EQ(all, limits.max_batch_size) << "a slot is free in step " << step;
+        }
+        unserved[client] = waits && own == 0 && !finished ? unserved[client] + 1 : 0;
+        ASSERT_LE(unserved[client], clients * (limits.turn_steps + 2)) << "client " << client << " starves";
+      }
+    }
+  }
+}
+
+// A client with long contexts and one with short ones: the short ones take as many steps as their tokens need.
+TEST(SchedulerRandom, TokensAreSharedMaxMin) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random{std::mt19937(seed)};
+    SchedulerSimulation simulation;
+    SchedulerLimits& limits = simulation.limits;
+    limits.chunking_policy = static_cast<ContextChunkingPolicy>(random.between(0, 1));
+    limits.max_batch_size = 8;
+    limits.max_num_tokens = 32 + random.between(0, 16);
+    limits.tokens_per_block = 4;
+    limits.kv_blocks = 2000;
+    for (int i = 0; i < 4; ++i) {
+      SimulatedRequest r;
+      r.name = fmt::format("long{}", i);
+      r.prompt = 1000;
+      r.client = 1;
+      simulation.arrive(r);
+    }
+    simulation.step();
+    SimulatedRequest r;
+    r.name = "short";
+    r.prompt = random.between(1, 12);
+    r.client = 2;
+    simulation.arrive(r);
+    simulation.step();
+    ASSERT_EQ(simulation.finished().size(), 1u);
+    ASSERT_EQ(simulation.finished()[0].name, "short");
+    int32_t tokens = 0;
+    for (const auto& sequence : simulation.plan().sequences) tokens += sequence.num_tokens;
+    ASSERT_GT(tokens, limits.max_num_tokens - limits.tokens_per_block) << "tokens are left over";
+  }
 }
 
 // A large adapter meets an endless stream of small ones whose adapters are always in use.

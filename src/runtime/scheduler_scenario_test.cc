@@ -42,6 +42,8 @@ void configure(SchedulerSimulation& simulation, const ScenarioLine& line) {
       limits.adapter_budget = {std::stoi(value), AdapterSize::kUnlimited};
     else if (key == "max_bypasses")
       limits.max_bypasses = std::stoi(value);
+    else if (key == "turn_steps")
+      limits.turn_steps = std::stoi(value);
     else
       throw std::runtime_error("unknown setting " + key);
   }
@@ -55,6 +57,7 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
     request.new_tokens = line.numberOf("new", 1);
     request.stop_after = line.numberOf("stops_after", 0);
     request.position.priority = std::stof(line.value("priority", "0.5"));
+    if (line.values.contains("client")) request.client = std::stoull(line.value("client", ""));
     std::istringstream adapters(line.value("adapter", ""));
     for (std::string id; std::getline(adapters, id, '+');)
       request.adapters.push_back({std::stoull(id), {line.numberOf("cost", 1), 0}});
@@ -96,15 +99,15 @@ TEST(SchedulerScenarios, Files) {
   const auto files = testing::scenarioFiles(CHORUS_SOURCE_DIR "/tests/scenarios/scheduler");
   ASSERT_FALSE(files.empty());
   for (const auto& file : files) {
-    SchedulerSimulation simulation;
+    auto simulation = std::make_unique<SchedulerSimulation>();
     for (const auto& line : testing::readScenario(file)) {
       if (line.command == "scenario") {
-        simulation = SchedulerSimulation();
+        simulation = std::make_unique<SchedulerSimulation>();
         continue;
       }
       std::string seen;
       try {
-        seen = play(simulation, line);
+        seen = play(*simulation, line);
       } catch (const std::exception& error) {
         seen = std::string("error: ") + error.what();
       }

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <new>
 #include <stdexcept>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/work_meter.h"
 
 namespace chorus::server {
 namespace {
@@ -59,6 +62,19 @@ ApiError ApiError::conflict(std::string message) {
   return error;
 }
 
+ApiError ApiError::outOfMemory(MemoryAnswer answer) {
+  if (answer == MemoryAnswer::kServerFull) {
+    return unavailable("The server holds too much memory for its clients' requests; try again later.");
+  }
+  return overloaded(
+      "This client's requests and answers hold too much of the server's memory; try again when some of "
+      "them have ended, or ask for less.");
+}
+
+ApiError ApiError::forbidden(std::string message, std::optional<std::string> param, std::string code) {
+  return ApiError(403, std::move(message), "permission_error", std::move(param), std::move(code));
+}
+
 ApiError ApiError::unavailable(std::string message) {
   ApiError error(503, std::move(message), std::string(kServerError), std::nullopt, "unavailable");
   error.headers_.emplace_back("retry-after", "1");
@@ -77,7 +93,7 @@ ApiError ApiError::internal(std::string message) {
 }
 
 std::string ApiError::body() const {
-  OrderedJson error;
+  OrderedJson error = OrderedJson::object();
   error["message"] = message_;
   error["type"] = type_;
   error["param"] = orNull(param_);
@@ -89,33 +105,92 @@ HttpResponse ApiError::response() const {
   return {.status = status_, .contentType = "application/json", .body = body(), .headers = headers_};
 }
 
-std::string clientMessage(std::string_view text) {
-  const auto endsWord = [](char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\'' || c == '"' || c == '`' || c == '(' || c == ')' ||
-           c == ',' || c == ';' || c == '=' || c == '<' || c == '>' || c == '[' || c == ']' || c == '{' || c == '}';
-  };
-  std::string out;
-  size_t i = 0;
-  while (i < text.size()) {
-    const bool wordStart = i == 0 || endsWord(text[i - 1]) || text[i - 1] == ':';
-    const bool absolute = text[i] == '/' && i + 1 < text.size() && !endsWord(text[i + 1]);
-    const bool relative = (text[i] == '~' || text[i] == '.') && text.substr(i).find('/') <= 2;
-    if (!wordStart || (!absolute && !relative)) {
-      out += text[i++];
-      continue;
+namespace {
+
+bool isSlash(std::string_view text, size_t at) {
+  if (text[at] == '/' || text[at] == '\\') return true;
+  if (text[at] != '%' || at + 2 >= text.size()) return false;
+  const std::string_view code = text.substr(at + 1, 2);
+  return code == "2f" || code == "2F" || code == "5c" || code == "5C";
+}
+
+// Punctuation that is no part of a path, beside a colon before a space.
+bool endsClause(std::string_view text, size_t at) {
+  constexpr std::string_view kAlone = "\n\t'\"`()<>[]{},;=|";
+  if (kAlone.find(text[at]) != std::string_view::npos) return true;
+  const bool last = at + 1 == text.size() || text[at + 1] == ' ' || text[at + 1] == '\n';
+  return last && (text[at] == ':' || text[at] == '.');
+}
+
+// Ordinary words with a slash.
+bool isNoPath(std::string_view word) {
+  if (word == "/" || word == "and/or" || word.ends_with("/s")) return word.find_first_of("./~\\%") == word.find('/');
+  return word.size() == 3 && std::isdigit(static_cast<unsigned char>(word[0])) != 0 && word[1] == '/' &&
+         std::isdigit(static_cast<unsigned char>(word[2])) != 0;
+}
+
+bool isAbsolute(std::string_view word) {
+  return word.starts_with('/') || word.starts_with('\\') || word.starts_with('~') || word.starts_with("./") ||
+         word.starts_with("../") || word.find(":/") != std::string_view::npos ||
+         word.find(":\\") != std::string_view::npos;
+}
+
+// stretch: a piece of a clause with one path at most, which may hold spaces: it begins with the first word that has a
+// slash, and all up to the last slash is left out.
+void appendWithoutPath(std::string_view stretch, std::string& out) {
+  std::optional<size_t> first;
+  size_t last = 0;
+  for (size_t begin = 0; begin < stretch.size();) {
+    const size_t end = std::min(stretch.find(' ', begin), stretch.size());
+    if (!isNoPath(stretch.substr(begin, end - begin))) {
+      for (size_t i = begin; i < end; ++i) {
+        // The slash that ends a directory's name does not end the path.
+        if (!isSlash(stretch, i)) continue;
+        if (!first) first = begin;
+        const size_t after = i + (stretch[i] == '%' ? 3 : 1);
+        if (after < end || last == 0) last = after;
+      }
     }
-    size_t end = i;
-    while (end < text.size() && !endsWord(text[end])) ++end;
-    std::string_view word = text.substr(i, end - i);
-    std::string_view tail;
-    while (!word.empty() && (word.back() == ':' || word.back() == '.' || word.back() == '/')) {
-      if (word.back() == ':') tail = ":";
-      word.remove_suffix(1);
-    }
-    out += word.substr(word.rfind('/') == std::string_view::npos ? 0 : word.rfind('/') + 1);
-    out += tail;
-    i = end;
+    begin = end + 1;
   }
+  if (!first) {
+    out += stretch;
+    return;
+  }
+  out += stretch.substr(0, *first);
+  std::string_view rest = stretch.substr(last);
+  const size_t word_end = std::min(rest.find(' '), rest.size());
+  std::string_view name = rest.substr(0, word_end);
+  while (!name.empty() && (name.back() == '/' || name.back() == '\\')) name.remove_suffix(1);
+  out += name;
+  out += rest.substr(word_end);
+}
+
+// clause: text without punctuation that ends a path.
+void appendClause(std::string_view clause, std::string& out) {
+  size_t begin = 0;
+  for (size_t space = clause.find(' '); space != std::string_view::npos; space = clause.find(' ', space + 1)) {
+    const std::string_view next = clause.substr(space + 1);
+    const std::string_view word = next.substr(0, next.find(' '));
+    if (!isAbsolute(word) || isNoPath(word)) continue;
+    appendWithoutPath(clause.substr(begin, space + 1 - begin), out);
+    begin = space + 1;
+  }
+  appendWithoutPath(clause.substr(begin), out);
+}
+
+}  // namespace
+
+std::string clientMessage(std::string_view text) {
+  std::string out;
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!endsClause(text, i)) continue;
+    appendClause(text.substr(begin, i - begin), out);
+    out += text[i];
+    begin = i + 1;
+  }
+  appendClause(text.substr(begin), out);
   return out;
 }
 
@@ -124,6 +199,17 @@ ApiError currentApiError() {
     throw;
   } catch (const ApiError& e) {
     return e;
+  } catch (const WorkStopped& e) {
+    switch (e.reason()) {
+      case WorkStopped::Reason::kWork:
+        return ApiError::invalid(e.what(), std::nullopt, "work_limit_exceeded");
+      case WorkStopped::Reason::kDeadline:
+        return ApiError(504, "The request was not prepared within the time limit; make it shorter or simpler.",
+                        std::string(kServerError), std::nullopt, "timeout");
+      case WorkStopped::Reason::kCancelled:
+        break;
+    }
+    return ApiError::unavailable("The server stops; send the request again.");
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kInvalidArgument:

@@ -31,6 +31,11 @@ class ApiError : public std::exception {
   static ApiError overloaded(std::string message);
   // What was asked of changed meanwhile: status 409, worth retrying at once.
   static ApiError conflict(std::string message);
+  // The memory for a request or its answer is not granted: status 429 where the client holds too much of it, 503 where
+  // all clients together do.
+  static ApiError outOfMemory(MemoryAnswer answer);
+  // The operator does not allow it: status 403.
+  static ApiError forbidden(std::string message, std::optional<std::string> param, std::string code);
   // Loading, draining or stopped: status 503.
   static ApiError unavailable(std::string message);
   static ApiError timedOut();
@@ -51,11 +56,14 @@ class ApiError : public std::exception {
   HttpHeaders headers_;
 };
 
-// Replaces everything that looks like an absolute or home path by its last component.
+// The text without any path: absolute and relative ones, with slashes or backslashes, URLs, percent-encoded ones. Of
+// each the last component is left. A path may hold spaces: between two pieces of punctuation everything from the word
+// of the first slash to the last slash counts as one, so that ordinary words between two relative paths may go too.
 std::string clientMessage(std::string_view text);
 
-// The ApiError for whatever is being handled: an ApiError as it is, a chorus::Error by its code, std::invalid_argument
-// as status 400, anything else as status 500 without its text. Call inside a catch block.
+// The ApiError for whatever is being handled: an ApiError as it is, WorkStopped as status 400 (work), 504 (time) or 503
+// (cancelled: the server stops), another chorus::Error by its code, std::invalid_argument as status 400, anything else
+// as status 500 without its text. Call inside a catch block.
 ApiError currentApiError();
 
 }  // namespace chorus::server

@@ -1,11 +1,17 @@
 #include "server/serve.h"
 
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory_reserve.h"
 #include "server/http/shutdown_signal.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
@@ -30,14 +36,63 @@ std::unique_ptr<LoadedModel> load(const ServeOptions& options) {
   return std::make_unique<LoadedModel>(options, engine);
 }
 
-// Until the event; looks for new adapters now and then.
-void serveUntilSignal(const ServeOptions& options, LoadedModel& model, ShutdownSignal& signal) {
-  const auto interval =
-      options.loraRefreshSeconds > 0 ? std::chrono::seconds(options.loraRefreshSeconds) : std::chrono::hours(1);
-  while (!signal.waitFor(interval)) {
-    if (options.loraRefreshSeconds > 0) model.refreshAdapters();
+HttpServerOptions httpOptions(const ServeOptions& options) {
+  HttpServerOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.maxConnections = static_cast<size_t>(options.max_connections);
+  http.max_connections_per_client = static_cast<size_t>(options.max_connections_per_client);
+  http.memory.server = static_cast<size_t>(options.http_memory_mib) << 20;
+  http.memory.client = http.memory.server / 4;
+  http.min_read_rate = static_cast<uint64_t>(options.min_read_rate);
+  http.cors_origins = options.cors_origins;
+  http.trusted_proxies = options.trusted_proxies;
+  return http;
+}
+
+// Freed memory stays with the allocator, split over an arena for each thread: large blocks are given back at once, and
+// few arenas hold the others.
+void boundAllocator() {
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 4);
+}
+
+// As many descriptors as the connections need, where the system allows.
+void allowDescriptors(const ServeOptions& options) {
+  constexpr rlim_t kOthers = 512;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t needed = static_cast<rlim_t>(options.max_connections) + kOthers;
+  if (limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < needed) {
+    log::warn("the system allows {} open files, fewer than --max_connections {} needs", limit.rlim_cur,
+              options.max_connections);
   }
 }
+
+// Gives freed memory back to the system after clients have had much of it, and keeps a reserve.
+class MemoryReturn {
+ public:
+  explicit MemoryReturn(const HttpServer& server) : server_(server) {}
+
+  void look() {
+    if (!reserve_.refill()) log::warn("the system has no memory left");
+    constexpr size_t kWorth = size_t{8} << 20;
+    const size_t used = server_.memoryUsed();
+    most_ = std::max(most_, used);
+    if (most_ < kWorth || used > most_ / 2) return;
+    malloc_trim(0);
+    most_ = used;
+  }
+
+ private:
+  const HttpServer& server_;
+  size_t most_ = 0;
+  MemoryReserve reserve_{size_t{4} << 20};
+};
 
 }  // namespace
 
@@ -47,11 +102,11 @@ void serve(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 
+  boundAllocator();
+  allowDescriptors(options);
+
   Routes routes;
-  HttpServerOptions http;
-  http.host = options.host;
-  http.port = options.port;
-  HttpServer server(http, [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  HttpServer server(httpOptions(options), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });
   server.start();
@@ -61,16 +116,25 @@ void serve(const ServeOptions& options) {
   const std::unique_ptr<LoadedModel> model = load(options);
   signal.becomeGraceful();
   routes.serve(model->context());
-  log::info("ready at {}\n{}", server.url(), model->summary());
+  log::info("ready at {}", server.url());
+  infoLines(model->summary());
 
-  serveUntilSignal(options, *model, signal);
+  MemoryReturn memory(server);
+  while (!signal.waitFor(std::chrono::milliseconds(500))) memory.look();
   routes.drain();
   server.stopAccepting();
   if (!server.waitUntilClosed(milliseconds(options.drainTimeoutSeconds))) {
     log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drainTimeoutSeconds);
   }
   // Requests that still run end with an error, which gets a moment to reach their clients.
-  model->stop();
+  if (!model->stop()) {
+    // A thread that still works uses what would be destroyed from here on.
+    log::warn("the preparation of a request does not end; leaving it");
+    server.waitUntilClosed(std::chrono::milliseconds(200));
+    log::info("stopped");
+    std::fflush(nullptr);
+    std::_Exit(EXIT_SUCCESS);
+  }
   server.waitUntilClosed(std::chrono::seconds(2));
   server.stop();
   log::info("stopped");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace chorus::server {
 
@@ -18,6 +19,11 @@ struct ServeOptions {
   std::string modelName;       // empty: the directory's name
   std::string loraDirectory;   // empty: no adapters
   int loraRefreshSeconds = 0;  // 0: only at start
+  // What tenants may do who write to the adapter directory.
+  std::string loraRefresh = "add";              // or sync: adapters whose directory is removed are dropped
+  std::string loraDirLinks = "inside";          // or follow
+  bool trustAdapterText = true;                 // tokenizers and templates of adapters
+  std::optional<int32_t> adapterTextMemoryMiB;  // default: see loaded_model.cc
 
   // Of the engine that is built from a Hugging Face directory.
   std::string dtype = "auto";
@@ -36,9 +42,23 @@ struct ServeOptions {
   std::string isa;  // empty: the best there is
   std::optional<int32_t> kvCacheMaxTokens;
   std::optional<float> kvCacheFreeMemoryFraction;
-  int32_t maxQueueSize = 1024;
+  int32_t maxQueueSize = 2048;
+  int32_t maxChoices = 16;           // sequences of one request
+  std::string kvReuseScope;          // client, adapter or all; empty: client where there are API keys, else all
   double requestTimeoutSeconds = 0;  // 0: none
   double drainTimeoutSeconds = 30;
+
+  // Limits on what clients may cause.
+  int32_t max_connections = 1024;
+  int32_t max_connections_per_client = 256;
+  int32_t http_memory_mib = 256;             // bodies, parsed requests and unread answers; a quarter for one client
+  int64_t min_read_rate = 65536;             // bytes a second in which clients read their answers; 0: any
+  std::vector<std::string> cors_origins;     // "*": all
+  std::vector<std::string> trusted_proxies;  // addresses
+  int32_t intake_threads = 2;
+  double intake_timeout_seconds = 10;
+  int64_t intake_work_limit = 4'000'000'000;  // bytes of work
+  bool trust_request_templates = false;
 };
 
 }  // namespace chorus::server

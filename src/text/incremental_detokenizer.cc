@@ -6,11 +6,11 @@ IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> 
     : tokenizer_(std::move(tokenizer)), stream_(tokenizer_->decoder()), skip_special_tokens_(skip_special_tokens) {}
 
 std::string IncrementalDetokenizer::feed(int32_t id) {
-  const std::string* token = tokenizer_->decoderText(id);
+  const Utf8Text* token = tokenizer_->decoderText(id);
   if (token == nullptr || (skip_special_tokens_ && tokenizer_->isSpecial(id))) return {};
-  return stream_.feed(*token);
+  return stream_.feed(*token).take();
 }
 
-std::string IncrementalDetokenizer::flush() { return stream_.flush(); }
+std::string IncrementalDetokenizer::flush() { return stream_.flush().take(); }
 
 }  // namespace chorus

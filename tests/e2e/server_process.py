@@ -10,7 +10,9 @@ import threading
 import time
 import urllib.parse
 
-START_TIMEOUT_S = 120
+# How much longer than on a release build everything may take: sanitized servers run several times slower.
+TIME_SCALE = float(os.environ.get("CHORUS_TEST_TIME_SCALE", "1"))
+START_TIMEOUT_S = 120 * TIME_SCALE
 
 
 class ServerProcess:
@@ -39,8 +41,9 @@ class ServerProcess:
         self._stdout.put("")
 
     def _read_stderr(self):
-        for line in self.process.stderr:
-            self.log_lines.append(line.rstrip("\n"))
+        # As bytes: a carriage return ends no line, and what is not UTF-8 ends no test.
+        for line in self.process.stderr.buffer:
+            self.log_lines.append(line.decode("utf-8", "backslashreplace").rstrip("\n"))
 
     @property
     def log(self):
@@ -65,9 +68,16 @@ class ServerProcess:
             time.sleep(0.05)
         raise RuntimeError("the server was not ready in time")
 
+    @property
+    def host(self):
+        return urllib.parse.urlsplit(self.url).hostname
+
+    @property
+    def port(self):
+        return urllib.parse.urlsplit(self.url).port
+
     def connect(self, timeout=30):
-        parts = urllib.parse.urlsplit(self.url)
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout * TIME_SCALE)
 
     def request(self, method, path, body=None, headers=None):
         """Returns status, headers (lower case) and the parsed JSON body."""
@@ -87,7 +97,7 @@ class ServerProcess:
         self.process.send_signal(number)
 
     def wait_exit(self, timeout=60):
-        code = self.process.wait(timeout=timeout)
+        code = self.process.wait(timeout=timeout * TIME_SCALE)
         self._readers[1].join(timeout=5)
         return code
 

@@ -6,13 +6,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from server_process import ServerProcess
+from server_process import TIME_SCALE, ServerProcess
 
 chorus = None
 demo = None
+sanitized = False  # the program was built with ASan and UBSan
 
 _scratch = None
 _shared = None
+_trusting = None
 
 
 def scratch():
@@ -36,10 +38,20 @@ def shared_server():
     return _shared
 
 
+def trusting_server():
+    """One that takes chat templates from requests."""
+    global _trusting
+    if _trusting is None:
+        _trusting = ServerProcess(chorus, [*demo_arguments(), "--trust_request_templates"])
+        atexit.register(_trusting.stop)
+    return _trusting
+
+
 def client(server=None, **options):
     import openai
     server = server or shared_server()
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0, timeout=60, **options)
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0, timeout=60 * TIME_SCALE,
+                         **options)
 
 
 def adapter_names():

@@ -10,7 +10,7 @@ import unittest
 import xml.etree.ElementTree
 
 import setting
-from server_process import ServerProcess
+from server_process import TIME_SCALE, ServerProcess
 
 
 def bench(url, *options, json_file=None):
@@ -18,7 +18,7 @@ def bench(url, *options, json_file=None):
     arguments = [setting.chorus, "bench", "serve", "--url", url, *map(str, options)]
     if json_file:
         arguments += ["--json", str(json_file)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120 * TIME_SCALE)
     return done.returncode, done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
 
 
@@ -117,9 +117,9 @@ class Failures(unittest.TestCase):
         process = subprocess.Popen(
             [setting.chorus, "bench", "serve", "--url", setting.shared_server().url, "--rate", "5", "--duration", "600",
              "--prompt", "4", "--output", "4"], stdout=subprocess.PIPE, text=True)
-        time.sleep(2)
+        time.sleep(2 * TIME_SCALE)
         process.send_signal(signal.SIGINT)
-        table = process.communicate(timeout=30)[0]
+        table = process.communicate(timeout=30 * TIME_SCALE)[0]
         self.assertEqual(process.returncode, 0)
         self.assertRegex(table, r"[1-9]\d* requests sent, [1-9]\d* answered in full")
         self.assertIn("time to first token", table)

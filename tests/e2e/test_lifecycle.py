@@ -12,7 +12,7 @@ import unittest
 import openai
 
 import setting
-from server_process import ServerProcess
+from server_process import TIME_SCALE, ServerProcess
 
 LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "extra_body": {"ignore_eos": True}}
 
@@ -20,7 +20,7 @@ LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "
 def error_line(arguments, preexec=None):
     """Exit status and the last line on stderr of a server that does not start."""
     done = subprocess.run([setting.chorus, "serve", *map(str, arguments), "--port", "0"], capture_output=True,
-                          text=True, timeout=120, preexec_fn=preexec)
+                          text=True, timeout=120 * TIME_SCALE, preexec_fn=preexec)
     lines = [line for line in done.stderr.splitlines() if "error" in line]
     return done.returncode, lines[-1] if lines else done.stderr
 
@@ -96,13 +96,60 @@ class Adapters(unittest.TestCase):
             staged = setting.scratch() / "staged"
             shutil.copytree(setting.demo / "adapters" / names[2], staged)
             staged.rename(source / "late")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 20 * TIME_SCALE
             while "late" not in served() and time.monotonic() < deadline:
                 time.sleep(0.1)
             row = next(row for row in setting.expected() if row["adapter"] == names[2])
             answer = setting.client(server).chat.completions.create(
                 model="late", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
             self.assertEqual(answer.choices[0].message.content, row["text"])
+
+    def test_removed_ones_end(self):
+        names = setting.adapter_names()
+        for refresh in ("add", "sync"):
+            with self.subTest(refresh=refresh):
+                source = setting.scratch() / f"removed-{refresh}"
+                for name in names[:2]:
+                    shutil.copytree(setting.demo / "adapters" / name, source / name)
+                arguments = [setting.demo / "base", "--dtype", "float32", "--cache_dir", setting.scratch() / "cache",
+                             "--lora_dir", source, "--lora_refresh_interval", "1",
+                             "--lora_refresh", refresh]
+                with ServerProcess(setting.chorus, arguments) as server:
+                    def status(name):
+                        listed = server.request("GET", f"/v1/models/{name}")[0]
+                        answered = server.request("POST", "/v1/completions",
+                                                  {"model": name, "prompt": "a", "max_tokens": 1})[0]
+                        return listed, answered
+
+                    def until(name, expected):
+                        deadline = time.monotonic() + 20
+                        while status(name) != expected and time.monotonic() < deadline:
+                            time.sleep(0.1)
+                        self.assertEqual(status(name), expected)
+                    self.assertEqual(status(names[0]), (200, 200))
+                    aside = setting.scratch() / f"aside-{refresh}"
+                    (source / names[0]).rename(aside)
+                    until(names[0], (404, 404))
+                    self.assertEqual(status(names[1]), (200, 200))
+                    aside.rename(source / names[0])
+                    until(names[0], (200, 200))
+
+    def test_links_stay_inside(self):
+        names = setting.adapter_names()
+        source = setting.scratch() / "linked"
+        shutil.copytree(setting.demo / "adapters" / names[0], source / names[0])
+        (source / "alias").symlink_to(names[0])
+        shutil.copytree(setting.demo / "adapters" / names[1], source / "thief")
+        (source / "thief" / "adapter_model.safetensors").unlink()
+        (source / "thief" / "adapter_model.safetensors").symlink_to(f"../{names[0]}/adapter_model.safetensors")
+        for links, expected in (("inside", {names[0]}), ("follow", {names[0], "alias", "thief"})):
+            with self.subTest(links=links):
+                arguments = [setting.demo / "base", "--dtype", "float32", "--cache_dir", setting.scratch() / "cache",
+                             "--lora_dir", source, "--lora_dir_links", links]
+                with ServerProcess(setting.chorus, arguments) as server:
+                    served = {model["id"] for model in server.request("GET", "/v1/models")[2]["data"]}
+                    self.assertEqual(served - {"base", "thief"}, expected - {"thief"})
+                    self.assertEqual("a link that leads" in server.log, links == "inside")
 
 
 class Load(unittest.TestCase):
@@ -128,7 +175,7 @@ class Load(unittest.TestCase):
             answer = setting.client(server).with_options(max_retries=10).completions.create(
                 model="base", prompt="two dogs", max_tokens=4, temperature=0)
             self.assertEqual(answer.usage.completion_tokens, 4)
-            self.assertLess(time.monotonic() - begin, 5, "left streams give up their places")
+            self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE, "left streams give up their places")
 
     def test_many_left_streams(self):
         server = setting.shared_server()
@@ -160,7 +207,7 @@ class Stop(unittest.TestCase):
                 server.signal(number)
                 time.sleep(0.1)
             code = server.wait_exit()
-            reader.join(timeout=30)
+            reader.join(timeout=30 * TIME_SCALE)
             return code, chunks, failure
 
     def test_term_lets_running_requests_finish(self):
@@ -170,7 +217,7 @@ class Stop(unittest.TestCase):
         self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
 
     def test_second_signal_ends_at_once(self):
-        code, chunks, failure = self.drained([signal.SIGTERM, signal.SIGTERM], choices=64)
+        code, chunks, failure = self.drained([signal.SIGTERM, signal.SIGTERM], ["--max_choices", "64"], choices=64)
         self.assertEqual(code, -signal.SIGTERM)
         self.assertEqual(len(failure), 1, "the stream breaks off")
 
@@ -179,10 +226,11 @@ class Stop(unittest.TestCase):
         begin = time.monotonic()
         server.signal(signal.SIGINT)
         self.assertEqual(server.wait_exit(), 0)
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
 
     def test_grace_period_ends(self):
-        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0.05"], choices=64)
+        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0.05", "--max_choices", "64"],
+                                        choices=64)
         self.assertEqual(code, 0)
         self.assertIsInstance(failure[0], openai.APIError)
         self.assertIn("send the request again", str(failure[0]))

@@ -8,13 +8,13 @@ import unittest
 import openai
 
 import setting
-from server_process import ServerProcess
+from server_process import TIME_SCALE, ServerProcess
 
 ASK = {"model": "base", "max_tokens": 1, "temperature": 0}
 
 
 def prompt_tokens(messages, server=None, **extra):
-    client = setting.client(server)
+    client = setting.client(server or setting.trusting_server())
     body = {key: extra.pop(key) for key in ("tools", "model") if key in extra}
     return client.chat.completions.create(**{**ASK, **body}, messages=messages, extra_body=extra).usage.prompt_tokens
 
@@ -59,8 +59,17 @@ class RequestTemplates(unittest.TestCase):
             with self.subTest(template=template[:60]):
                 with self.assertRaises(openai.BadRequestError):
                     prompt_tokens(self.MESSAGES, chat_template=template)
-                self.assertLess(time.monotonic() - begin, 5)
+                self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
         self.assertGreater(prompt_tokens(self.MESSAGES), 0)
+
+    def test_refused_without_trust(self):
+        body = {"model": "base", "messages": self.MESSAGES, "max_tokens": 1}
+        for field in ({"chat_template": "{{ messages[0].content }}"},
+                      {"chat_template_kwargs": {"chat_template": "{{ messages[0].content }}"}}):
+            with self.subTest(field=field):
+                status, _, answer = setting.shared_server().request("POST", "/v1/chat/completions", {**body, **field})
+                self.assertEqual((status, answer["error"]["param"]), (403, "chat_template"))
+                self.assertIn("--trust_request_templates", answer["error"]["message"])
 
     def test_refused_by_name(self):
         for field, value in (("chat_template", 7), ("chat_template_kwargs", []), ("chat_template_kwargs", {"messages": []}),
@@ -91,7 +100,7 @@ class AdapterTexts(unittest.TestCase):
                                           "single_word": False, "lstrip": False, "rstrip": False})
         (cls.adapters / "grown" / "tokenizer.json").write_text(json.dumps(tokenizer))
         arguments = [setting.demo / "base", "--lora_dir", cls.adapters, "--dtype", "float32", "--cache_dir",
-                     setting.scratch() / "cache"]
+                     setting.scratch() / "cache", "--trust_request_templates"]
         cls.server = ServerProcess(setting.chorus, arguments)
 
     @classmethod

@@ -7,6 +7,7 @@ namespace chorus {
 
 AdapterCache::Claim AdapterCache::claim(std::span<const AdapterWant> wants, bool may_load,
                                         std::vector<AdapterKey>& to_load) {
+  reserve(wants.size());
   const size_t before = to_load.size();
   const Claim outcome = host_.claim(wants, may_load, to_load);
   // Who took its ticket before a renewal may claim an old generation after it.
@@ -72,6 +73,7 @@ uint32_t AdapterCache::generation(uint64_t task_id) const {
 }
 
 AdapterKey AdapterCache::renew(uint64_t task_id) {
+  reserve(0);
   const AdapterKey old{task_id, generation(task_id)};
   generations_[task_id] = old.generation + 1;
   host_.retire(old);
@@ -81,17 +83,27 @@ AdapterKey AdapterCache::renew(uint64_t task_id) {
   return fresh.key;
 }
 
-std::vector<AdapterKey> AdapterCache::takeGoneFromHost() { return std::exchange(gone_, {}); }
+void AdapterCache::forgetGone() noexcept {
+  gone_.clear();
+  device_.clearGone();
+}
+
+// Whatever leaves until this is called again can be listed.
+void AdapterCache::reserve(size_t wants) {
+  gone_.reserve(gone_.size() + host_.entries() + wants);
+  wants_.reserve(wants);
+}
 
 // What left the host leaves the device.
 void AdapterCache::follow(bool evicted) {
-  for (const AdapterKey key : host_.takeGone()) {
+  for (const AdapterKey key : host_.gone()) {
     if (evicted)
       device_.evict(key);
     else
       device_.retire(key);
     gone_.push_back(key);
   }
+  host_.clearGone();
 }
 
 void AdapterCache::tell(AdapterCacheEvent event) {

@@ -22,7 +22,7 @@ struct AdapterCacheEvent {
   bool fits = true;                                           // kLoaded: the outcome
 };
 
-// Not thread-safe.
+// Not thread-safe. Only claim(), ensure() and renew() allocate; when memory is missing for them nothing has changed.
 class AdapterCache {
  public:
   using Claim = AdapterLevel::Claim;
@@ -55,12 +55,14 @@ class AdapterCache {
   const AdapterLevel& device() const { return device_; }
   int64_t loads() const { return loads_; }  // that ended well
   int64_t failures() const { return failures_; }
-  // Keys that left a level since the last call, in order; the caller frees their weights there.
-  std::vector<AdapterKey> takeGoneFromHost();
-  std::vector<AdapterKey> takeGoneFromDevice() { return device_.takeGone(); }
+  // Keys that left a level since they were last forgotten, in order; the caller frees their weights there.
+  const std::vector<AdapterKey>& goneFromHost() const { return gone_; }
+  const std::vector<AdapterKey>& goneFromDevice() const { return device_.gone(); }
+  void forgetGone() noexcept;
 
  private:
   void follow(bool evicted);
+  void reserve(size_t wants);
   void tell(AdapterCacheEvent event);
 
   AdapterLevel host_, device_;

@@ -112,10 +112,10 @@ std::string play(AdapterCache& cache, const testing::ScenarioLine& line) {
   } else {
     throw std::runtime_error("unknown command " + line.command);
   }
-  for (const auto& gone :
-       {textOf(cache.takeGoneFromHost(), "evicted "), textOf(cache.takeGoneFromDevice(), "off device ")}) {
+  for (const auto& gone : {textOf(cache.goneFromHost(), "evicted "), textOf(cache.goneFromDevice(), "off device ")}) {
     if (!gone.empty()) said += (said.empty() ? "" : ", ") + gone;
   }
+  cache.forgetGone();
   return said;
 }
 
@@ -260,8 +260,9 @@ class RandomRun {
     ASSERT_EQ(cache_.loads(), plain_.loads);
     ASSERT_EQ(cache_.failures(), plain_.failures);
     for (const auto& entry : plain_.device.entries) ASSERT_TRUE(cache_.host().contains(entry.key));
-    for (const auto key : cache_.takeGoneFromHost()) ASSERT_EQ(plain_.host.find(key), nullptr);
-    for (const auto key : cache_.takeGoneFromDevice()) ASSERT_EQ(plain_.device.find(key), nullptr);
+    for (const auto key : cache_.goneFromHost()) ASSERT_EQ(plain_.host.find(key), nullptr);
+    for (const auto key : cache_.goneFromDevice()) ASSERT_EQ(plain_.device.find(key), nullptr);
+    cache_.forgetGone();
   }
 
   std::mt19937 random_;

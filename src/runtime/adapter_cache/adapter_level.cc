@@ -25,6 +25,18 @@ AdapterLevel::Claim AdapterLevel::claim(std::span<const AdapterWant> wants, bool
     if (!may_add) return Claim::kAbsent;
     if (!(used_ - unpinned + missing).within(capacity_)) return Claim::kNoRoom;
   }
+  Entries made;
+  for (const AdapterWant& want : wants) {
+    if (entries_.contains(want.key)) continue;
+    Entry& entry = made[want.key];
+    entry.size = want.size;
+    entry.users = 1;
+    Completed spare;
+    spare.emplace(0, want.key);
+    entry.spare = spare.extract(spare.begin());
+  }
+  gone_.reserve(gone_.size() + entries_.size() + made.size());
+  added.reserve(added.size() + made.size());
   for (const AdapterWant& want : wants) {
     const auto found = entries_.find(want.key);
     if (found == entries_.end()) continue;
@@ -33,9 +45,9 @@ AdapterLevel::Claim AdapterLevel::claim(std::span<const AdapterWant> wants, bool
   }
   makeRoom(missing);
   for (const AdapterWant& want : wants) {
-    if (entries_.contains(want.key)) continue;
+    if (!made.contains(want.key)) continue;
     used_ += want.size;
-    entries_.emplace(want.key, Entry{.size = want.size, .users = 1});
+    entries_.insert(made.extract(want.key));
     added.push_back(want.key);
     ++misses_;
   }
@@ -91,8 +103,6 @@ bool AdapterLevel::resident(AdapterKey key) const {
 
 AdapterSize AdapterLevel::sizeOf(AdapterKey key) const { return entries_.at(key).size; }
 
-std::vector<AdapterKey> AdapterLevel::takeGone() { return std::exchange(gone_, {}); }
-
 // What is evictable frees enough.
 void AdapterLevel::makeRoom(AdapterSize size) {
   while (!(used_ + size).within(capacity_)) {
@@ -104,14 +114,15 @@ void AdapterLevel::makeRoom(AdapterSize size) {
 void AdapterLevel::pin(Entry& entry) {
   ++entry.users;
   if (entry.completed == 0) return;
-  completed_.erase(entry.completed);
+  entry.spare = completed_.extract(entry.completed);
   evictable_ -= entry.size;
   entry.completed = 0;
 }
 
 void AdapterLevel::complete(Entries::iterator entry) {
   entry->second.completed = ++stamp_;
-  completed_.emplace(entry->second.completed, entry->first);
+  entry->second.spare.key() = entry->second.completed;
+  completed_.insert(std::move(entry->second.spare));
   evictable_ += entry->second.size;
   if (entry->second.retired) remove(entry);
 }

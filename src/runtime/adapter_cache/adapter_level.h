@@ -27,7 +27,7 @@ struct AdapterWant {
   AdapterSize size;  // what it takes where it is not there yet
 };
 
-// Not thread-safe.
+// Not thread-safe. Only claim() allocates: what it made room for cannot fail later.
 class AdapterLevel {
  public:
   explicit AdapterLevel(AdapterSize capacity) : capacity_(capacity) {}
@@ -39,7 +39,7 @@ class AdapterLevel {
     kAbsent     // one is not there, and may_add was false; nothing changed
   };
   // Pins all of them or none. wants: distinct keys. Those that were not there are appended to `added`: they are loading
-  // until loaded() or failed().
+  // until loaded() or failed(). When memory is missing nothing has changed.
   Claim claim(std::span<const AdapterWant> wants, bool may_add, std::vector<AdapterKey>& added);
   // Undoes one claim of a key. The last user's release completes the entry.
   void release(AdapterKey key);
@@ -66,16 +66,19 @@ class AdapterLevel {
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
   int64_t evictions() const { return evictions_; }
-  // Keys that left since the last call, in order; what they stood for can be freed.
-  std::vector<AdapterKey> takeGone();
+  // Keys that left since the last clearGone(), in order; what they stood for can be freed.
+  const std::vector<AdapterKey>& gone() const { return gone_; }
+  void clearGone() noexcept { gone_.clear(); }
 
  private:
+  using Completed = std::map<uint64_t, AdapterKey>;  // by stamp, oldest first
   struct Entry {
     AdapterSize size;
     int32_t users = 0;
     bool loading = true;
     bool retired = false;
-    uint64_t completed = 0;  // stamp of the last completion; 0 while pinned
+    uint64_t completed = 0;      // stamp of the last completion; 0 while pinned
+    Completed::node_type spare;  // for the next completion, while pinned
   };
   using Entries = std::map<AdapterKey, Entry>;
 
@@ -90,7 +93,7 @@ class AdapterLevel {
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
   uint64_t stamp_ = 0;
   Entries entries_;
-  std::map<uint64_t, AdapterKey> completed_;  // by stamp, oldest first
+  Completed completed_;
   std::vector<AdapterKey> gone_;
 };
 

@@ -1,14 +1,27 @@
 #include "runtime/adapter_cache/adapter_loader.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace chorus {
+namespace {
+
+// Texts of up to 15 bytes need no memory.
+void setError(AdapterLoad& load, ErrorCode code, const char* text) noexcept {
+  load.error_code = code;
+  try {
+    load.error = text;
+  } catch (const std::bad_alloc&) {
+    load.error = "out of memory";
+    load.error_code = ErrorCode::kExhausted;
+  }
+}
+
+}  // namespace
 
 AdapterLoader::AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done)
     : load_(std::move(load)), on_done_(std::move(on_done)) {
-  for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
+  for (int i = 0; i < workers; ++i) workers_.emplace_back([this, first = i == 0] { work(first); });
 }
 
 AdapterLoader::~AdapterLoader() {
@@ -21,67 +34,75 @@ AdapterLoader::~AdapterLoader() {
 }
 
 void AdapterLoader::submit(AdapterKey key, std::shared_ptr<const AdapterSource> source) {
+  Tasks task;
+  task.push_back({{key, nullptr, {}, {}}, std::move(source), {}, 0});
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({key, std::move(source), {}});
+    queue_.splice(queue_.end(), task);
   }
-  wake_.notify_one();
+  wake_.notify_all();
 }
 
-std::vector<AdapterLoad> AdapterLoader::takeDone() {
+std::optional<AdapterLoad> AdapterLoader::takeDone() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(done_, {});
+  if (done_.empty()) return std::nullopt;
+  std::optional<AdapterLoad> load(std::move(done_.front().result));
+  done_.pop_front();
+  return load;
 }
 
-bool AdapterLoader::next(Task& task, std::unique_lock<std::mutex>& lock) {
+bool AdapterLoader::next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock) {
+  const auto may_take = [&](const Task& task) { return takes_heavy || !task.source->heavy; };
   while (!stop_) {
     const auto now = Clock::now();
-    const auto ready = std::find_if(queue_.begin(), queue_.end(), [&](const Task& t) { return t.not_before <= now; });
-    if (ready != queue_.end()) {
-      task = std::move(*ready);
-      queue_.erase(ready);
-      return true;
+    auto earliest = Clock::time_point::max();
+    for (auto task = queue_.begin(); task != queue_.end(); ++task) {
+      if (!may_take(*task)) continue;
+      if (task->not_before <= now) {
+        mine.splice(mine.end(), queue_, task);
+        return true;
+      }
+      earliest = std::min(earliest, task->not_before);
     }
-    if (queue_.empty()) {
+    if (earliest == Clock::time_point::max()) {
       wake_.wait(lock);
     } else {
-      const auto earlier = [](const Task& a, const Task& b) { return a.not_before < b.not_before; };
-      wake_.wait_until(lock, std::min_element(queue_.begin(), queue_.end(), earlier)->not_before);
+      wake_.wait_until(lock, earliest);
     }
   }
   return false;
 }
 
-void AdapterLoader::work() {
+std::optional<std::chrono::nanoseconds> AdapterLoader::run(Task& task) const {
+  try {
+    task.result.parts = load_(*task.source);
+  } catch (const AdapterUnsettled& unsettled) {
+    if (++task.tries < kTries) return unsettled.wait;
+    setError(task.result, ErrorCode::kConflict,
+             "its files change all the time; write new ones elsewhere and rename the directory into place");
+  } catch (const std::exception& error) {
+    setError(task.result, errorCodeOf(error), error.what());
+  } catch (...) {  // of a client's function that is told the content
+    setError(task.result, ErrorCode::kInternal, "what it threw is not a std::exception");
+  }
+  return std::nullopt;
+}
+
+void AdapterLoader::work(bool takes_heavy) {
   std::unique_lock lock(mutex_);
-  for (Task task; next(task, lock);) {
+  for (Tasks mine; next(mine, takes_heavy, lock);) {
     lock.unlock();
-    AdapterLoad result{task.key, nullptr, {}, {}};
-    std::optional<std::chrono::nanoseconds> wait;
-    try {
-      result.parts = load_(*task.source);
-    } catch (const AdapterUnsettled& unsettled) {
-      wait = unsettled.wait;
-    } catch (const std::exception& error) {
-      result.error = error.what();
-      result.error_code = errorCodeOf(error);
-    } catch (...) {  // of a client's function that is told the content
-      result.error = "what it threw is not a std::exception";
-      result.error_code = ErrorCode::kInternal;
-    }
-    if (wait && ++task.tries < kTries) {
-      lock.lock();
-      task.not_before = Clock::now() + *wait;
-      queue_.push_back(std::move(task));
-      continue;
-    }
+    Task& task = mine.front();
+    const auto wait = run(task);
     if (wait) {
-      result.error = "its files change all the time; write new ones elsewhere and rename the directory into place";
-      result.error_code = ErrorCode::kConflict;
+      task.not_before = Clock::now() + *wait;
+      lock.lock();
+      queue_.splice(queue_.end(), mine);
+      continue;
     }
     task.source.reset();
     lock.lock();
-    done_.push_back(std::move(result));
+    done_.splice(done_.end(), mine);
     lock.unlock();
     on_done_();
     lock.lock();

@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
+#include <functional>
+#include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,30 +33,35 @@ class AdapterLoader {
   AdapterLoader(const AdapterLoader&) = delete;
   AdapterLoader& operator=(const AdapterLoader&) = delete;
 
-  // Loads are begun in order. One whose files are being rewritten (AdapterUnsettled) waits, kTries times at most, and
-  // others go on. Thread-safe, as is takeDone.
+  // Every load has its worker in the order of submission, but heavy ones (AdapterSource::heavy) have the first worker
+  // alone, so that they hold up no others where there are several workers. A load whose files are being rewritten
+  // (AdapterUnsettled) waits, kTries times at most, and others go on. Thread-safe, as is takeDone.
   static constexpr int kTries = 4;
   void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source);
-  std::vector<AdapterLoad> takeDone();
+  // The next that ended; nullopt: none.
+  std::optional<AdapterLoad> takeDone();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Task {
-    AdapterKey key;
+    AdapterLoad result;
     std::shared_ptr<const AdapterSource> source;
     Clock::time_point not_before;
     int tries = 0;
   };
-  void work();
-  // Waits for the next task. False when there will be none.
-  bool next(Task& task, std::unique_lock<std::mutex>& lock);
+  // Tasks move from list to list: a worker that has no memory left can still say so.
+  using Tasks = std::list<Task>;
+  void work(bool takes_heavy);
+  // Waits for the next task and moves it to `mine`. False when there will be none.
+  bool next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock);
+  // How long to wait before another try; nullopt when the task has its result.
+  std::optional<std::chrono::nanoseconds> run(Task& task) const;
 
   LoadAdapter load_;
   std::function<void()> on_done_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> queue_;
-  std::vector<AdapterLoad> done_;
+  Tasks queue_, done_;
   bool stop_ = false;
   std::vector<std::thread> workers_;  // last: they use all of the above
 };

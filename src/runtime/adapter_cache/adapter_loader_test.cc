@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <new>
 #include <string>
+#include <thread>
 
 namespace chorus {
 namespace {
@@ -29,7 +34,7 @@ class AdapterLoaderTest : public ::testing::Test {
     while (done.empty()) {
       std::unique_lock lock(mutex);
       bell.wait(lock, [&] { return std::exchange(rung, false); });
-      for (auto& load : loader.takeDone()) done.push_back(std::move(load));
+      while (auto load = loader.takeDone()) done.push_back(std::move(*load));
     }
     AdapterLoad first = std::move(done.front());
     done.pop_front();
@@ -71,6 +76,61 @@ TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
   EXPECT_EQ(load.key.task_id, 1u);
   EXPECT_NE(load.parts, nullptr);
   EXPECT_EQ(begun, (std::vector<std::string>{"unsettled", "good", "unsettled", "unsettled"}));
+}
+
+TEST_F(AdapterLoaderTest, HeavyOnesHoldUpNoOthers) {
+  std::mutex gate;
+  std::atomic<int> heavy_begun = 0, light_done = 0;
+  const auto load = [&](const AdapterSource& source) -> std::shared_ptr<const PreparedAdapter> {
+    if (source.heavy) {
+      ++heavy_begun;
+      const std::lock_guard wait(gate);
+    } else {
+      ++light_done;
+    }
+    return std::make_shared<PreparedAdapter>();
+  };
+  std::unique_lock closed(gate);
+  AdapterLoader two(load, 2, [] {});
+  const auto submit = [&](uint64_t id, bool heavy) {
+    auto source = std::make_shared<AdapterSource>();
+    source->heavy = heavy;
+    two.submit({id, 1}, source);
+  };
+  for (uint64_t id = 0; id < 8; ++id) submit(id, true);
+  for (uint64_t id = 8; id < 16; ++id) submit(id, false);
+  for (int i = 0; i < 1000 && light_done < 8; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(light_done, 8);
+  EXPECT_LE(heavy_begun, 1);
+  closed.unlock();
+  size_t done = 0;
+  for (int i = 0; i < 1000 && done < 16; ++i) {
+    while (two.takeDone()) ++done;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(done, 16u);
+}
+
+TEST_F(AdapterLoaderTest, AWorkerSurvivesWhateverALoadThrows) {
+  AdapterLoader other(
+      [](const AdapterSource& source) -> std::shared_ptr<const PreparedAdapter> {
+        if (source.directory == "memory") throw std::bad_alloc();
+        if (source.directory == "number") throw 1;
+        return std::make_shared<PreparedAdapter>();
+      },
+      1, [] {});
+  other.submit({1, 1}, source("memory"));
+  other.submit({2, 1}, source("number"));
+  other.submit({3, 1}, source("good"));
+  std::vector<AdapterLoad> loads;
+  for (int i = 0; i < 1000 && loads.size() < 3; ++i) {
+    while (auto load = other.takeDone()) loads.push_back(std::move(*load));
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  ASSERT_EQ(loads.size(), 3u);
+  EXPECT_EQ(loads[0].error_code, ErrorCode::kExhausted);
+  EXPECT_EQ(loads[1].error_code, ErrorCode::kInternal);
+  EXPECT_NE(loads[2].parts, nullptr);
 }
 
 TEST_F(AdapterLoaderTest, OneThatIsNeverWholeFails) {

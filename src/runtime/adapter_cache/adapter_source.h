@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "chorus/tensor.h"
 #include "models/adapter_parts.h"
@@ -23,7 +24,8 @@ using OnAdapterContent = std::function<void(const std::string& content_hash)>;
 
 // Immutable once made. Requests that wait for it keep it alive; a directory is also kept by its registration.
 struct AdapterSource {
-  std::filesystem::path directory;  // empty: the tensors
+  std::filesystem::path directory;  // for error lines; empty: the tensors
+  OpenDirectory open;               // the directory's files are read through this alone
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
   std::string content_hash;       // when it was registered; equal hashes are one adapter
@@ -31,8 +33,11 @@ struct AdapterSource {
   int64_t newest_change_ns = 0;   // of a directory's files before they were read (peft_files.h)
   int64_t bytes = 0;     // what it will take packed: exact for a directory; of tensors, which may be padded, at most
   int64_t elements = 0;  // AdapterSize::elements, likewise
+  // A directory whose registration took long: its loads wait for each other, not others for them.
+  bool heavy = false;
 
-  OnAdapterContent on_content;  // of a directory; may be null
+  OnAdapterContent on_content;    // of a directory; may be null
+  std::function<void()> on_gone;  // called by a loader thread that finds no such files; may be null
 
   bool reloadable() const { return !directory.empty(); }
   AdapterSize size() const { return {bytes, elements}; }

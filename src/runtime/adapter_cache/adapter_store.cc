@@ -114,14 +114,14 @@ AdapterTicket AdapterStore::ticket(std::span<const executor::WeightedLora> terms
 }
 
 std::shared_ptr<AdapterComposition> AdapterStore::compositionOf(std::vector<std::pair<uint64_t, float>> terms) {
-  auto& known = compositions_[terms];
-  auto composition = known.lock();
-  if (composition == nullptr) {
-    composition = std::make_shared<AdapterComposition>();
-    composition->terms = std::move(terms);
-    composition->number = ++numbers_;
-    known = composition;
+  const auto found = compositions_.find(terms);
+  if (found != compositions_.end()) {
+    if (auto known = found->second.lock()) return known;
   }
+  auto composition = std::make_shared<AdapterComposition>();
+  composition->terms = std::move(terms);
+  composition->number = ++numbers_;
+  compositions_[composition->terms] = composition;
   return composition;
 }
 
@@ -163,6 +163,7 @@ void AdapterStore::claim(std::span<AdapterTicket* const> tickets, int32_t times_
 bool AdapterStore::claimNow(AdapterTicket& ticket) {
   wants_.clear();
   for (const AdapterMember& member : ticket.members) wants_.push_back({member.key, sizeOf(member)});
+  keys_.reserve(wants_.size());
   added_.clear();
   switch (cache_.claim(wants_, may_load_, added_)) {
     case AdapterCache::Claim::kTooLarge:
@@ -176,19 +177,40 @@ bool AdapterStore::claimNow(AdapterTicket& ticket) {
   ticket.claimed = true;
   ticket.no_room = false;
   forgetGone();
-  for (AdapterMember& member : ticket.members) {
-    const bool added = std::find(added_.begin(), added_.end(), member.key) != added_.end();
-    if (added && member.parts != nullptr) {
-      parts_[member.key] = member.parts;
-      [[maybe_unused]] const bool fits = cache_.loaded(member.key, sizeOf(member));
-      assert(fits);
-    } else if (added) {
-      loader_.submit(member.key, member.source);
+  size_t given = 0;
+  try {
+    for (; given < ticket.members.size(); ++given) giveMember(ticket.members[given]);
+  } catch (...) {
+    // Nobody would load what is left.
+    for (size_t i = 0; i < ticket.members.size(); ++i) {
+      const AdapterKey key = ticket.members[i].key;
+      if (i >= given && wasAdded(key))
+        cache_.failed(key);
+      else
+        cache_.release({&key, 1});
     }
-    member.parts = parts(member.key);
+    ticket.claimed = false;
+    forgetGone();
+    throw;
   }
   settle(ticket);
   return true;
+}
+
+bool AdapterStore::wasAdded(AdapterKey key) const {
+  return std::find(added_.begin(), added_.end(), key) != added_.end();
+}
+
+// What the cache has or is to get of a claimed member.
+void AdapterStore::giveMember(AdapterMember& member) {
+  if (wasAdded(member.key) && member.parts != nullptr) {
+    parts_[member.key] = member.parts;
+    [[maybe_unused]] const bool fits = cache_.loaded(member.key, sizeOf(member));
+    assert(fits);
+  } else if (wasAdded(member.key)) {
+    loader_.submit(member.key, member.source);
+  }
+  member.parts = parts(member.key);
 }
 
 // Once all members are there, what the rows run with is too.
@@ -271,21 +293,28 @@ void AdapterStore::release(AdapterTicket& ticket) {
 }
 
 std::optional<AdapterLoad> AdapterStore::takeLoaded() {
-  for (auto& load : loader_.takeDone()) done_.push_back(std::move(load));
-  if (done_.empty()) return std::nullopt;
-  AdapterLoad load = std::move(done_.front());
-  done_.pop_front();
-  if (load.parts != nullptr) {
-    if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
-      parts_[load.key] = load.parts;
-      forgetGone();
-      return load;
+  std::optional<AdapterLoad> taken = loader_.takeDone();
+  if (!taken) return std::nullopt;
+  AdapterLoad& load = *taken;
+  try {
+    if (load.parts == nullptr) {
+      load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
+    } else {
+      auto& place = parts_[load.key];
+      if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
+        place = load.parts;
+        forgetGone();
+        return taken;
+      }
+      parts_.erase(load.key);
+      load.parts.reset();
+      load.error_code = ErrorCode::kExhausted;
+      load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
     }
+  } catch (const std::bad_alloc&) {
     load.parts.reset();
-    load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
     load.error_code = ErrorCode::kExhausted;
-  } else {
-    load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
+    load.error = "std::bad_alloc";
   }
   cache_.failed(load.key);
   // Weights that do not load are not known: the next request must bring better ones.
@@ -293,7 +322,7 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
   if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
     task->second.known = false;
   }
-  return load;
+  return taken;
 }
 
 executor::AdapterCacheStats AdapterStore::stats() const {
@@ -309,8 +338,8 @@ std::shared_ptr<const PreparedAdapter> AdapterStore::parts(AdapterKey key) const
 }
 
 void AdapterStore::forgetGone() {
-  for (const AdapterKey key : cache_.takeGoneFromHost()) parts_.erase(key);
-  cache_.takeGoneFromDevice();
+  for (const AdapterKey key : cache_.goneFromHost()) parts_.erase(key);
+  cache_.forgetGone();
 }
 
 }  // namespace chorus

@@ -82,6 +82,8 @@ class AdapterStore {
   AdapterSize sizeOf(const AdapterMember& member) const;
   // False: there is no room. Throws as claim().
   bool claimNow(AdapterTicket& ticket);
+  bool wasAdded(AdapterKey key) const;  // by the claim in hand
+  void giveMember(AdapterMember& member);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterTicket& ticket);
   std::shared_ptr<const PreparedAdapter> compose(const AdapterTicket& ticket) const;
@@ -99,8 +101,7 @@ class AdapterStore {
   // Of a call in hand, kept for their memory.
   std::vector<AdapterWant> wants_;
   std::vector<AdapterKey> keys_, added_;
-  std::deque<AdapterLoad> done_;  // that the loader is rid of
-  AdapterLoader loader_;          // last: its workers end before the rest goes
+  AdapterLoader loader_;  // last: its workers end before the rest goes
 };
 
 }  // namespace chorus

@@ -28,7 +28,8 @@ Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, 
                  std::optional<SizeType32> encoderOutputLength, std::optional<Tensor> crossAttentionMask,
                  SizeType32 numReturnSequences, std::optional<EagleConfig> eagleConfig,
                  std::optional<Tensor> skipCrossAttnBlocks, std::optional<GuidedDecodingParams> guidedDecodingParams,
-                 std::optional<SizeType32> languageAdapterUid, std::optional<MillisecondsType> allottedTimeMs)
+                 std::optional<SizeType32> languageAdapterUid, std::optional<MillisecondsType> allottedTimeMs,
+                 std::optional<CacheSaltIDType> cacheSaltID)
     : inputTokenIds_(std::move(inputTokenIds)),
       maxTokens_(maxTokens),
       streaming_(streaming),
@@ -61,7 +62,8 @@ Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, 
       skipCrossAttnBlocks_(std::move(skipCrossAttnBlocks)),
       guidedDecodingParams_(std::move(guidedDecodingParams)),
       languageAdapterUid_(languageAdapterUid),
-      allottedTimeMs_(allottedTimeMs) {
+      allottedTimeMs_(allottedTimeMs),
+      cacheSaltID_(cacheSaltID) {
   if (inputTokenIds_.empty()) throw std::invalid_argument("Assertion failed: !inputTokenIds.empty()");
   check(maxTokens > 0, "maxTokens > 0", "maxTokens", maxTokens);
   checkPriority(priority);

@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <numeric>
+#include <utility>
 
 namespace chorus {
 
@@ -10,7 +11,7 @@ constexpr int32_t kNone = PrefixTree::kNone;
 }  // namespace
 
 BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots, int32_t max_seq_len,
-                           uint64_t hash_mask)
+                           uint64_t hash_mask, BlockNumbers numbers)
     : tokens_per_block_(tokens_per_block),
       width_(blocksFor(max_seq_len)),
       tables_(static_cast<size_t>(num_slots) * static_cast<size_t>(width_)),
@@ -19,7 +20,11 @@ BlockManager::BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t
       references_(static_cast<size_t>(num_blocks), 0),
       empty_(static_cast<size_t>(num_blocks)),
       tree_(num_blocks, tokens_per_block, hash_mask),
-      links_(static_cast<size_t>(num_blocks)),
+      cached_(num_blocks),
+      numbers_(numbers),
+      scopes_(static_cast<size_t>(num_slots), 0),
+      owners_(static_cast<size_t>(num_blocks), 0),
+      found_again_(static_cast<size_t>(num_blocks), 0),
       seen_(static_cast<size_t>(num_blocks), 0) {
   assert(num_blocks > 0 && tokens_per_block > 0 && num_slots > 0 && max_seq_len > 0);
   std::iota(empty_.rbegin(), empty_.rend(), 0);
@@ -59,6 +64,7 @@ void BlockManager::reuse(int32_t slot, uint64_t realm, std::span<const int32_t> 
     row(slot)[length] = last;
   }
   complete_[static_cast<size_t>(slot)] = num_blocks;
+  cached_.use(scopes_[static_cast<size_t>(slot)], num_blocks);
 }
 
 bool BlockManager::extend(int32_t slot, int32_t tokens) {
@@ -67,8 +73,9 @@ bool BlockManager::extend(int32_t slot, int32_t tokens) {
   int32_t& length = lengths_[static_cast<size_t>(slot)];
   if (wanted - length > freeBlocks()) return false;
   for (; length < wanted; ++length) {
-    const int32_t block = takeFree();
+    const int32_t block = takeFree(scopes_[static_cast<size_t>(slot)]);
     count(block) = 1;
+    cached_.use(scopes_[static_cast<size_t>(slot)], 1);
     row(slot)[length] = block;
   }
   return true;
@@ -86,6 +93,9 @@ void BlockManager::written(int32_t slot, uint64_t realm, std::span<const int32_t
     const int32_t same = tree_.find(realm, parent, content);
     if (same == kNone) {
       tree_.insert(mine, realm, parent, content);
+      found_again_[static_cast<size_t>(mine)] = 0;
+      own(mine, scopes_[static_cast<size_t>(slot)]);
+      if (numbers_.realms != nullptr) numbers_.realms->retain(realm);
     } else {
       reference(same);
       dereference(mine);
@@ -96,6 +106,7 @@ void BlockManager::written(int32_t slot, uint64_t realm, std::span<const int32_t
 
 void BlockManager::release(int32_t slot) {
   int32_t& length = lengths_[static_cast<size_t>(slot)];
+  cached_.use(scopes_[static_cast<size_t>(slot)], -length);
   while (length > 0) dereference(row(slot)[--length]);
   complete_[static_cast<size_t>(slot)] = 0;
 }
@@ -124,43 +135,55 @@ void BlockManager::freedBy(std::span<const int32_t> slots, std::span<int32_t> fr
   }
 }
 
+int32_t BlockManager::usedAlone(int32_t slot) const {
+  int32_t alone = 0;
+  for (const int32_t block : table(slot)) alone += references(block) == 1 ? 1 : 0;
+  return alone;
+}
+
 void BlockManager::reference(int32_t block) {
-  if (count(block)++ == 0) uncache(block);
+  if (count(block)++ > 0) return;
+  cached_.remove(block);
+  found_again_[static_cast<size_t>(block)] = 1;
 }
 
 void BlockManager::dereference(int32_t block) {
   assert(references(block) > 0);
   if (--count(block) > 0) return;
+  const auto at = static_cast<size_t>(block);
   if (tree_.contains(block))
-    cache(block);
+    cached_.add(block, owners_[at], found_again_[at] != 0);
   else
     empty_.push_back(block);
 }
 
-void BlockManager::cache(int32_t block) {
-  link(block) = {newest_, kNone};
-  (newest_ == kNone ? oldest_ : link(newest_).next) = block;
-  newest_ = block;
-  ++num_cached_;
+void BlockManager::own(int32_t block, uint64_t scope) {
+  const uint64_t before = std::exchange(owners_[static_cast<size_t>(block)], scope);
+  if (numbers_.scopes == nullptr) return;
+  if (scope != 0) numbers_.scopes->retain(scope);
+  if (before != 0) numbers_.scopes->release(before);
 }
 
-void BlockManager::uncache(int32_t block) {
-  const Link at = link(block);
-  (at.previous == kNone ? oldest_ : link(at.previous).next) = at.next;
-  (at.next == kNone ? newest_ : link(at.next).previous) = at.previous;
-  --num_cached_;
-}
-
-int32_t BlockManager::takeFree() {
+int32_t BlockManager::takeFree(uint64_t scope) {
   if (!empty_.empty()) {
     const int32_t block = empty_.back();
     empty_.pop_back();
     return block;
   }
-  const int32_t block = oldest_;
+  int32_t block = cached_.next(scope);
+  // Others stand on it: it stays as long as they do.
+  for (int32_t child; (child = tree_.someChild(block)) != kNone; block = cached_.next(scope)) {
+    cached_.remove(block);
+    own(block, owners_[static_cast<size_t>(child)]);
+    found_again_[static_cast<size_t>(block)] = found_again_[static_cast<size_t>(child)];
+    cached_.add(block, owners_[static_cast<size_t>(block)], found_again_[static_cast<size_t>(block)] != 0);
+  }
   assert(block != kNone);
-  uncache(block);
+  cached_.remove(block);
+  own(block, 0);
+  const uint64_t realm = tree_.realm(block);
   tree_.erase(block);
+  if (numbers_.realms != nullptr) numbers_.realms->release(realm);
   return block;
 }
 

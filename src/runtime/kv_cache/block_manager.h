@@ -3,16 +3,19 @@
 //
 // Pure bookkeeping: no tensors, no clock. What stands inside a block is the backend's own. A block is in one
 // of three states: used (referenced by tables), cached (by none, but its content can be found again) or
-// empty. Both of the latter are free; empty ones are given first, then cached ones, those released longest
-// ago first. A table references a whole chain from its start and gives it back from its end, so within a
-// chain the last block is always the oldest: no block is evicted before those that follow it.
+// empty. Both of the latter are free; empty ones are given first, then cached ones, in the order of EvictionOrder: a
+// block belongs to the scope that wrote it, whoever takes it over. A table references a whole chain from its start and
+// gives it back from its end, so within a chain the last block is the oldest, and no block is evicted before those that
+// follow it: where the order of scopes would have it so, the block becomes its follower's scope's.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "runtime/kv_cache/eviction_order.h"
 #include "runtime/kv_cache/prefix_tree.h"
+#include "runtime/kv_cache/shared_numbers.h"
 
 namespace chorus {
 
@@ -23,21 +26,36 @@ struct PrefixMatch {
   uint64_t next_block = 0;  // number of the first block that is missing (equal for equal ones); 0: not complete
 };
 
-// Not thread-safe. Sized once: nothing allocates after construction.
+// What blocks refer to while they are in the tree; nullptr: nobody counts.
+struct BlockNumbers {
+  SharedNumbers* realms = nullptr;
+  SharedNumbers* scopes = nullptr;
+};
+
+// Not thread-safe. Sized once: nothing but prepare() allocates after construction.
 class BlockManager {
  public:
   // num_blocks > 0 blocks of tokens_per_block > 0 tokens for num_slots sequences of at most max_seq_len
   // tokens. hash_mask: for tests, see PrefixTree.
   BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots, int32_t max_seq_len,
-               uint64_t hash_mask = ~uint64_t{0});
+               uint64_t hash_mask = ~uint64_t{0}, BlockNumbers numbers = {});
 
   int32_t numBlocks() const { return static_cast<int32_t>(references_.size()); }
-  int32_t freeBlocks() const { return static_cast<int32_t>(empty_.size()) + num_cached_; }
-  int32_t cachedBlocks() const { return num_cached_; }
+  int32_t freeBlocks() const { return static_cast<int32_t>(empty_.size()) + cached_.size(); }
+  int32_t cachedBlocks() const { return cached_.size(); }
   int32_t usedBlocks() const { return numBlocks() - freeBlocks(); }
   int32_t tokensPerBlock() const { return tokens_per_block_; }
   // Blocks that hold `tokens` tokens.
   int32_t blocksFor(int32_t tokens) const { return (tokens + tokens_per_block_ - 1) / tokens_per_block_; }
+
+  // A scope that occupy() may name from now on.
+  void prepare(uint64_t scope) { cached_.prepare(scope); }
+  // The slot's sequence is of this scope, 0 unless told; a scope that is not 0 is referred to by somebody else until
+  // the slot is released.
+  void occupy(int32_t slot, uint64_t scope) noexcept { scopes_[static_cast<size_t>(slot)] = scope; }
+  // In seconds, ascending: scopes rest by it.
+  void setTime(int64_t now) { cached_.setTime(now); }
+  int32_t cachedOf(uint64_t scope) const { return cached_.sizeOf(scope); }
 
   // How much of a sequence stands in blocks already, at most max_tokens of it. realm: what else its keys and
   // values depend on, as a number above 0; sequences of different realms share nothing.
@@ -63,23 +81,19 @@ class BlockManager {
   // How many blocks would be free besides if these slots were released one after the other: one number a
   // slot.
   void freedBy(std::span<const int32_t> slots, std::span<int32_t> freed);
+  // Blocks that the slot's table alone references.
+  int32_t usedAlone(int32_t slot) const;
 
  private:
-  struct Link {
-    int32_t previous = PrefixTree::kNone;
-    int32_t next = PrefixTree::kNone;
-  };
   int32_t* row(int32_t slot) { return tables_.data() + static_cast<size_t>(slot) * static_cast<size_t>(width_); }
   int32_t& count(int32_t block) { return references_[static_cast<size_t>(block)]; }
-  Link& link(int32_t block) { return links_[static_cast<size_t>(block)]; }
   std::span<const int32_t> blockOf(std::span<const int32_t> tokens, int32_t index) const;
   uint64_t numberOf(uint64_t realm, int32_t parent, std::span<const int32_t> tokens, int32_t index) const;
 
   void reference(int32_t block);
   void dereference(int32_t block);
-  void cache(int32_t block);
-  void uncache(int32_t block);
-  int32_t takeFree();
+  void own(int32_t block, uint64_t scope);
+  int32_t takeFree(uint64_t scope);
 
   int32_t tokens_per_block_;
   int32_t width_;                    // entries of a table
@@ -89,11 +103,12 @@ class BlockManager {
   std::vector<int32_t> references_;  // [blocks]
   std::vector<int32_t> empty_;       // a stack: the block freed last is the likeliest to be in a processor cache
   PrefixTree tree_;
-  std::vector<Link> links_;  // [blocks], of the cached ones; oldest_ to newest_
-  int32_t oldest_ = PrefixTree::kNone;
-  int32_t newest_ = PrefixTree::kNone;
-  int32_t num_cached_ = 0;
-  std::vector<int32_t> seen_;  // [blocks], of freedBy; zero between calls
+  EvictionOrder cached_;
+  BlockNumbers numbers_;
+  std::vector<uint64_t> scopes_;      // [slots]
+  std::vector<uint64_t> owners_;      // [blocks], of those in the tree: scopes
+  std::vector<uint8_t> found_again_;  // [blocks], of those in the tree: taken over after its first users had left
+  std::vector<int32_t> seen_;         // [blocks], of freedBy; zero between calls
 };
 
 }  // namespace chorus

@@ -58,7 +58,8 @@ class Scenario {
       manager_ = BlockManager(line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64);
       sequences_.clear();
     } else if (line.command == "begin") {
-      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("realm", 1)), tokensOf(line.words.at(1))});
+      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("realm", 1)), tokensOf(line.words.at(1))},
+                   static_cast<uint64_t>(line.numberOf("scope", 0)));
     } else if (line.command == "append") {
       auto& tokens = sequences_.at(slot(0)).tokens;
       const auto more = tokensOf(line.words.at(1));
@@ -101,7 +102,9 @@ class Scenario {
   };
   static std::vector<int32_t> tokensOf(const std::string& word) { return {word.begin(), word.end()}; }
 
-  std::string begin(int32_t slot, Sequence sequence) {
+  std::string begin(int32_t slot, Sequence sequence, uint64_t scope) {
+    manager_.prepare(scope);
+    manager_.occupy(slot, scope);
     const auto length = static_cast<int32_t>(sequence.tokens.size());
     const auto found = manager_.match(sequence.realm, sequence.tokens, length - 1);
     manager_.reuse(slot, sequence.realm, sequence.tokens, found.blocks);

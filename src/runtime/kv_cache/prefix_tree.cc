@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <random>
 
 namespace chorus {
 namespace {
@@ -20,12 +21,13 @@ uint64_t mix(uint64_t x) {
 PrefixTree::PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask)
     : tokens_per_block_(tokens_per_block),
       hash_mask_(hash_mask),
+      key_(uint64_t{std::random_device()()} << 32 | std::random_device()()),
       nodes_(static_cast<size_t>(num_blocks)),
       tokens_(static_cast<size_t>(num_blocks) * static_cast<size_t>(tokens_per_block)),
       buckets_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNone) {}
 
 uint64_t PrefixTree::hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const {
-  uint64_t hash = mix(realm) ^ static_cast<uint64_t>(static_cast<int64_t>(parent));
+  uint64_t hash = mix(realm ^ key_) ^ static_cast<uint64_t>(static_cast<int64_t>(parent));
   for (const int32_t token : tokens) hash = mix(hash ^ static_cast<uint64_t>(static_cast<uint32_t>(token)));
   return hash & hash_mask_;
 }
@@ -54,7 +56,12 @@ void PrefixTree::insert(int32_t block, uint64_t realm, int32_t parent, std::span
   added.in_tree = true;
   added.next = bucket(added.hash);
   bucket(added.hash) = block;
-  if (parent != kNone) ++node(parent).children;
+  if (parent != kNone) {
+    ++node(parent).children;
+    added.next_sibling = node(parent).first_child;
+    if (added.next_sibling != kNone) node(added.next_sibling).previous_sibling = block;
+    node(parent).first_child = block;
+  }
   std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(block) * tokens_per_block_);
 }
 
@@ -64,7 +71,12 @@ void PrefixTree::erase(int32_t block) {
   int32_t* link = &bucket(gone.hash);
   while (*link != block) link = &node(*link).next;
   *link = gone.next;
-  if (gone.parent != kNone) --node(gone.parent).children;
+  if (gone.parent != kNone) {
+    --node(gone.parent).children;
+    (gone.previous_sibling != kNone ? node(gone.previous_sibling).next_sibling : node(gone.parent).first_child) =
+        gone.next_sibling;
+    if (gone.next_sibling != kNone) node(gone.next_sibling).previous_sibling = gone.previous_sibling;
+  }
   gone = Node();
 }
 

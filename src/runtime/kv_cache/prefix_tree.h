@@ -17,7 +17,8 @@ class PrefixTree {
  public:
   static constexpr int32_t kNone = -1;
 
-  // For blocks [0, num_blocks) of tokens_per_block tokens. hash_mask: for tests, to make hashes collide.
+  // For blocks [0, num_blocks) of tokens_per_block tokens. hash_mask: for tests, to make hashes collide. Hashes have a
+  // random key, so that nobody can choose tokens whose blocks all lie in one bucket.
   PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask = ~uint64_t{0});
 
   // The block that holds these tokens after `parent` (kNone: at the start of a sequence), or kNone.
@@ -31,6 +32,9 @@ class PrefixTree {
   bool contains(int32_t block) const { return node(block).in_tree; }
   int32_t children(int32_t block) const { return node(block).children; }
   int32_t parent(int32_t block) const { return node(block).parent; }
+  // One of its children; kNone without any.
+  int32_t someChild(int32_t block) const { return node(block).first_child; }
+  uint64_t realm(int32_t block) const { return node(block).realm; }
   // Number of the content: equal for equal content, other contents may share it.
   uint64_t hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const;
 
@@ -41,6 +45,9 @@ class PrefixTree {
     int32_t parent = kNone;
     int32_t next = kNone;  // of the same bucket
     int32_t children = 0;
+    int32_t first_child = kNone;
+    int32_t previous_sibling = kNone;
+    int32_t next_sibling = kNone;
     bool in_tree = false;
   };
   const Node& node(int32_t block) const { return nodes_[static_cast<size_t>(block)]; }
@@ -53,6 +60,7 @@ class PrefixTree {
 
   int32_t tokens_per_block_;
   uint64_t hash_mask_;
+  uint64_t key_;
   std::vector<Node> nodes_;       // [blocks]
   std::vector<int32_t> tokens_;   // [blocks, tokens_per_block]
   std::vector<int32_t> buckets_;  // first block of each; a power of two of them

@@ -66,6 +66,9 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
       frequency_(offset(params.temperature, params.frequency_penalty)),
       min_tokens_(params.min_tokens),
       ngram_size_(params.no_repeat_ngram_size),
+      prompt_ignore_length_(params.prompt_ignore_length),
+      prompt_length_(request.getInputTokenIds().size()),
+      tokens_at_most_(std::max(prompt_length_, static_cast<size_t>(std::max(tokens_at_most, 0)))),
       end_ids_(end_ids.begin(), end_ids.end()) {
   if (const auto& bias = request.getEmbeddingBias(); bias && bias->getDataType() == executor::DataType::kFP32) {
     const auto* values = static_cast<const float*>(bias->getData());
@@ -81,17 +84,34 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
         bad_words_.push_back(word);
     }
   }
-  if (!counts_tokens_) return;
-  const auto& prompt = request.getInputTokenIds();
-  counts_ = TokenCounts(std::max(prompt.size(), static_cast<size_t>(tokens_at_most)));
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    const bool counted = i >= static_cast<size_t>(params.prompt_ignore_length);
-    if (counted || repetition_ != 1.0f) counts_.add(prompt[i], counted ? 1 : 0);
-  }
 }
 
+void LogitRules::prepare(std::span<const int32_t> tokens) {
+  History made;
+  if (counts_tokens_) {
+    made.counts = TokenCounts(std::max(tokens.size(), tokens_at_most_));
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool counted = i >= prompt_length_ || i >= static_cast<size_t>(prompt_ignore_length_);
+      if (counted || repetition_ != 1.0f) made.counts.add(tokens[i], counted ? 1 : 0);
+    }
+  }
+  if (ngram_size_ > 0) {
+    made.ngrams = NgramIndex(ngram_size_, std::max(tokens.size(), tokens_at_most_));
+    for (const int32_t token : tokens) made.ngrams.append(token);
+  }
+  if (!bad_words_.empty()) {
+    for (const auto& word : bad_words_) made.begun_words.add(std::span(word).first(word.size() - 1));
+    for (const int32_t token : tokens) made.begun_words.append(token);
+  }
+  history_ = std::move(made);
+}
+
+void LogitRules::forget() noexcept { history_ = History(); }
+
 void LogitRules::append(int32_t generated) {
-  if (counts_tokens_) counts_.add(generated, 1);
+  if (counts_tokens_) history_.counts.add(generated, 1);
+  if (ngram_size_ > 0) history_.ngrams.append(generated);
+  if (!bad_words_.empty()) history_.begun_words.append(generated);
 }
 
 bool LogitRules::active(int32_t num_generated) const {
@@ -99,7 +119,7 @@ bool LogitRules::active(int32_t num_generated) const {
          (num_generated < min_tokens_ && !end_ids_.empty());
 }
 
-void LogitRules::apply(std::span<const int32_t> tokens, int32_t num_generated, LogitEdits& edits) const {
+void LogitRules::apply(int32_t num_generated, LogitEdits& edits) const {
   for (const Bias& bias : bias_) {
     float& logit = edits.at(bias.token);
     logit = atMostLargest(logit + bias.value);
@@ -108,39 +128,22 @@ void LogitRules::apply(std::span<const int32_t> tokens, int32_t num_generated, L
   if (num_generated < min_tokens_) {
     for (const int32_t id : end_ids_) edits.ban(id);
   }
-  if (ngram_size_ > 0) banRepeats(tokens, edits);
+  if (ngram_size_ > 0) history_.ngrams.forEachRepeat([&](int32_t token) { edits.ban(token); });
   for (const int32_t token : bad_tokens_) edits.ban(token);
-  if (!bad_words_.empty()) banWords(tokens, edits);
+  for (size_t i = 0; i < bad_words_.size(); ++i) {
+    if (history_.begun_words.ends(i)) edits.ban(bad_words_[i].back());
+  }
 }
 
 // TensorRT-LLM divides by the temperature first and penalises then. The edits are of logits that are not divided
 // yet: a factor is the same on both sides of the division, what is subtracted after it counts times the
 // temperature before it.
 void LogitRules::penalise(LogitEdits& edits) const {
-  for (const auto& [token, count] : counts_.all()) {
+  for (const auto& [token, count] : history_.counts.all()) {
     float& logit = edits.at(token);
     float x = logit < 0.0f ? logit * repetition_ : logit / repetition_;
     if (count > 0) x = x - presence_ - offset(frequency_, static_cast<float>(count));
     logit = atMostLargest(x);
-  }
-}
-
-void LogitRules::banRepeats(std::span<const int32_t> tokens, LogitEdits& edits) const {
-  const auto size = static_cast<size_t>(ngram_size_);
-  if (tokens.size() < size) return;
-  const auto last = tokens.last(size - 1);
-  for (size_t i = 0; i + size <= tokens.size(); ++i) {
-    if (std::equal(last.begin(), last.end(), tokens.begin() + static_cast<ptrdiff_t>(i)))
-      edits.ban(tokens[i + size - 1]);
-  }
-}
-
-void LogitRules::banWords(std::span<const int32_t> tokens, LogitEdits& edits) const {
-  for (const auto& word : bad_words_) {
-    const size_t begun = word.size() - 1;
-    if (tokens.size() < begun) continue;
-    const auto last = tokens.last(begun);
-    if (std::equal(last.begin(), last.end(), word.begin())) edits.ban(word.back());
   }
 }
 

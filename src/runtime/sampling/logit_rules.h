@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "runtime/sampling/ngram_index.h"
 #include "runtime/sampling/sampling_params.h"
+#include "runtime/sampling/word_matches.h"
 
 namespace chorus {
 
@@ -57,20 +59,23 @@ class TokenCounts {
   std::vector<int32_t> slots_;  // open addressing into counts_, -1: free; a power of two
 };
 
-// One request's rules. The counts belong to the tokens that were known when it was made and those appended
-// since: pausing a request forgets none of them.
+// One request's rules. What they look up in its history (counts, n-grams, begun words) is made by prepare() when the
+// request starts and forgotten when it is paused, so that a long queue of requests does not hold it.
 class LogitRules {
  public:
   // end_ids: banned below minTokens. tokens_at_most: prompt and generated.
   LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
              int32_t tokens_at_most);
 
+  // Looks at all known tokens, prompt first. May throw for want of memory: then nothing has changed.
+  void prepare(std::span<const int32_t> tokens);
+  void forget() noexcept;
+  // Of one that is prepared.
   void append(int32_t generated);
   // Whether apply() may change anything for the token after num_generated.
   bool active(int32_t num_generated) const;
-  // In the order that chorus/request.h states. tokens: all that are known, prompt first; edits.begin() was
-  // called with the row.
-  void apply(std::span<const int32_t> tokens, int32_t num_generated, LogitEdits& edits) const;
+  // In the order that chorus/request.h states, of one that is prepared; edits.begin() was called with the row.
+  void apply(int32_t num_generated, LogitEdits& edits) const;
 
  private:
   struct Bias {
@@ -78,18 +83,25 @@ class LogitRules {
     float value;
   };
   void penalise(LogitEdits& edits) const;
-  void banRepeats(std::span<const int32_t> tokens, LogitEdits& edits) const;
-  void banWords(std::span<const int32_t> tokens, LogitEdits& edits) const;
+  // What is made of the history.
+  struct History {
+    TokenCounts counts;
+    NgramIndex ngrams;
+    WordMatches begun_words;  // bad words without their last tokens
+  };
 
   bool counts_tokens_;
   float repetition_, presence_, frequency_;  // the latter two times the temperature: see penalise()
   int32_t min_tokens_;
   int32_t ngram_size_;
+  int32_t prompt_ignore_length_;
+  size_t prompt_length_;
+  size_t tokens_at_most_;
   std::vector<Bias> bias_;
   std::vector<int32_t> end_ids_;
   std::vector<int32_t> bad_tokens_;
   std::vector<executor::VecTokens> bad_words_;  // of two tokens and more
-  TokenCounts counts_;
+  History history_;
 };
 
 }  // namespace chorus

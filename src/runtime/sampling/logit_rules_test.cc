@@ -35,6 +35,7 @@ struct Case {
           Tensor::copyOf(executor::DataType::kFP32, plain.bias.data(), {static_cast<int64_t>(plain.bias.size())}));
     }
     SamplingState state(request, plain.end_ids, static_cast<int32_t>(plain.prompt.size()) + 100);
+    state.prepare(plain.prompt);
     for (const int32_t token : plain.generated) state.append(token);
     return state;
   }
@@ -43,11 +44,10 @@ struct Case {
 // The row with its edits.
 std::vector<float> editedRow(const std::vector<float>& logits, const Case& one) {
   const SamplingState state = one.state();
-  const auto tokens = one.plain.tokens();
   const auto generated = static_cast<int32_t>(one.plain.generated.size());
   LogitEdits edits(logits.size());
   edits.begin(logits);
-  if (state.rules().active(generated)) state.rules().apply(tokens, generated, edits);
+  if (state.rules().active(generated)) state.rules().apply(generated, edits);
   std::vector<float> row = logits;
   for (const auto& [token, value] : edits.all()) row[static_cast<size_t>(token)] = value;
   return row;
@@ -206,7 +206,6 @@ TEST(LogitRules, EqualThePlainDefinition) {
     input.logits = logits;
     input.params = &state.params();
     input.rules = &state.rules();
-    input.tokens = all;
     input.num_generated = static_cast<int32_t>(one.plain.generated.size());
     input.position = all.size();
     SampleOutput output;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <new>
 
 namespace chorus {
 namespace {
@@ -88,7 +89,7 @@ struct Sampler::Scratch {
     } else {
       const bool rules = input.rules != nullptr && input.rules->active(input.num_generated);
       edits.begin(input.logits);
-      if (rules) input.rules->apply(input.tokens, input.num_generated, edits);
+      if (rules) input.rules->apply(input.num_generated, edits);
       const Candidate best = edits.all().empty() ? firstOf(input.logits, raw_most) : bestEdited(input.logits);
       if (best.value == -kInfinity) {
         output.fault = SampleOutput::Fault::kNothingLeft;
@@ -186,7 +187,13 @@ void Sampler::sample(std::span<const SampleInput> inputs, std::span<SampleOutput
   const auto one = [&](int64_t i, int thread) {
     const auto& input = inputs[static_cast<size_t>(i)];
     assert(static_cast<int64_t>(input.logits.size()) <= vocab_size_);
-    scratch_[static_cast<size_t>(thread)]->sample(input, outputs[static_cast<size_t>(i)]);
+    SampleOutput& output = outputs[static_cast<size_t>(i)];
+    try {
+      scratch_[static_cast<size_t>(thread)]->sample(input, output);
+    } catch (const std::bad_alloc&) {
+      output.fault = SampleOutput::Fault::kNoMemory;
+      output.log_prob = std::nanf("");
+    }
   };
   // Waking threads costs some ten microseconds, about what a hundred thousand logits take.
   const auto rows = static_cast<int64_t>(inputs.size());

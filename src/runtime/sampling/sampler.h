@@ -26,7 +26,6 @@ struct SampleInput {
   const SamplingParams* params = nullptr;
   uint64_t position = 0;              // of the token to come, counted from the start of the prompt
   const LogitRules* rules = nullptr;  // null: none
-  std::span<const int32_t> tokens;    // what rules look at: the prompt, then num_generated tokens
   int32_t num_generated = 0;
   bool want_log_prob = false;
   int32_t top_log_probs = 0;  // likeliest tokens to report beside it
@@ -38,6 +37,7 @@ struct SampleOutput {
     kNone,
     kNotFinite,    // the row holds a NaN or an infinity, or nothing else than minus infinities
     kNothingLeft,  // every token is banned
+    kNoMemory,     // for what it takes to choose one
   };
   Fault fault = Fault::kNone;
   int32_t token = -1;     // -1 on a fault

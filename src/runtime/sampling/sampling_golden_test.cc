@@ -33,16 +33,13 @@ TEST(SamplingGolden, KeepsWhatTransformersKeeps) {
     SCOPED_TRACE(settings.dump());
     executor::Request request(one["prompt"].get<Ids>(), 100, false, configOf(settings));
     if (settings.contains("badWords")) request.setBadWords(settings["badWords"].get<std::list<Ids>>());
-    Ids tokens = one["prompt"].get<Ids>();
     SamplingState state(request, settings.value("endIds", Ids()), 100);
-    for (const int32_t token : one["generated"].get<Ids>()) {
-      state.append(token);
-      tokens.push_back(token);
-    }
+    state.prepare(one["prompt"].get<Ids>());
+    for (const int32_t token : one["generated"].get<Ids>()) state.append(token);
     auto row = one["row"].get<std::vector<float>>();
     LogitEdits edits(row.size());
     edits.begin(row);
-    state.rules().apply(tokens, static_cast<int32_t>(one["generated"].size()), edits);
+    state.rules().apply(static_cast<int32_t>(one["generated"].size()), edits);
     for (const auto& [token, value] : edits.all()) row[static_cast<size_t>(token)] = value;
     CandidateFilter filter(row.size());
     const auto kept = filter.keep(row, *std::max_element(row.begin(), row.end()), state.params());

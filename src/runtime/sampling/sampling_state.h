@@ -21,6 +21,10 @@ class SamplingState {
   const SamplingParams& params() const { return params_; }
   const LogitRules& rules() const { return rules_; }
 
+  // As LogitRules' of these names.
+  void prepare(std::span<const int32_t> tokens) { rules_.prepare(tokens); }
+  void forget() noexcept { rules_.forget(); }
+
   void append(int32_t generated) {
     rules_.append(generated);
     // TensorRT-LLM decays top-p in its sampling without top-k alone.

@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,7 @@ struct SimulatedRequest {
   int32_t new_tokens = 1;  // it asks for
   int32_t stop_after = 0;  // it really makes, when less than new_tokens; 0: all
   QueuePosition position;
+  std::optional<uint64_t> client;
   std::vector<AdapterUse> adapters;
   bool adapter_ready = true;
   int32_t family = 0;  // requests of one family begin with the same tokens,
@@ -39,6 +41,9 @@ struct SimulatedRequest {
   int32_t bypassed = 0;
   int32_t first_step = -1;  // it ran in
   int32_t starts = 0;
+  int32_t arrived_step = 0;
+  int32_t started_step = 0;           // the last time
+  std::shared_ptr<QueueEntry> entry;  // its place in the queue
 
   // Of a composition a number that tells those of the tests apart.
   uint64_t adapter() const {
@@ -64,15 +69,17 @@ class SchedulerSimulation {
   // left out, "idle" when nothing ran. Throws std::logic_error that says which budget or order was broken.
   std::string step();
 
-  bool empty() const { return running_.empty() && waiting_.empty(); }
+  bool empty() const { return running_.empty() && queue_.numWaiting() == 0; }
   int32_t steps() const { return steps_; }
   int32_t blocksHeld() const { return blocks_ == nullptr ? 0 : blocks_->usedBlocks(); }
   int32_t blocksCached() const { return blocks_ == nullptr ? 0 : blocks_->cachedBlocks(); }
   const std::vector<SimulatedRequest>& finished() const { return finished_; }
   const SchedulerPlan& plan() const { return plan_; }
+  // In the order they started, after the last step.
+  const std::vector<SimulatedRequest>& running() const { return running_; }
+  std::vector<SimulatedRequest> waiting() const;
 
  private:
-  void enqueue(SimulatedRequest request);
   void begin();
   RequestView view(const SimulatedRequest& r) const;
   void countFreed(std::span<const SimulatedRequest> all, std::vector<RequestView>& views);
@@ -80,8 +87,9 @@ class SchedulerSimulation {
   uint64_t realm(const SimulatedRequest& r) const { return 1 + r.adapter(); }
   void check(const std::vector<RequestView>& views) const;
 
-  std::vector<SimulatedRequest> running_;  // in the order they started
-  std::deque<SimulatedRequest> waiting_;   // in queue order
+  std::vector<SimulatedRequest> running_;         // in the order they started
+  std::map<uint64_t, SimulatedRequest> waiting_;  // by arrival
+  FairQueue queue_;
   std::vector<SimulatedRequest> finished_;
   std::unique_ptr<BlockManager> blocks_;
   std::vector<int32_t> free_slots_;
@@ -96,25 +104,33 @@ inline void SchedulerSimulation::arrive(SimulatedRequest request) {
     const bool common = i < request.common;
     request.tokens.push_back(common ? -1 - request.family : static_cast<int32_t>(request.position.arrival));
   }
-  enqueue(std::move(request));
+  request.arrived_step = steps_;
+  request.entry = std::make_shared<QueueEntry>(request.position);
+  queue_.add(*request.entry, request.client);
+  waiting_.emplace(request.position.arrival, std::move(request));
 }
 
-inline void SchedulerSimulation::enqueue(SimulatedRequest request) {
-  const auto later = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const auto& other) { return request.position < other.position; });
-  waiting_.insert(later, std::move(request));
+inline std::vector<SimulatedRequest> SchedulerSimulation::waiting() const {
+  std::vector<SimulatedRequest> all;
+  for (const auto& [_, request] : waiting_) all.push_back(request);
+  return all;
 }
 
 inline bool SchedulerSimulation::cancel(const std::string& name) {
   const auto named = [&](const auto& request) { return request.name == name; };
   for (auto& request : running_) {
-    if (named(request)) leave(request);
+    if (!named(request)) continue;
+    leave(request);
+    queue_.remove(*request.entry, true);
   }
-  return std::erase_if(running_, named) + std::erase_if(waiting_, named) > 0;
+  for (auto& [_, request] : waiting_) {
+    if (named(request)) queue_.remove(*request.entry, false);
+  }
+  return std::erase_if(running_, named) + std::erase_if(waiting_, [&](const auto& r) { return named(r.second); }) > 0;
 }
 
 inline void SchedulerSimulation::setAdapterReady(uint64_t adapter, bool ready) {
-  for (auto& request : waiting_) {
+  for (auto& [_, request] : waiting_) {
     for (const AdapterUse& use : request.adapters) {
       if (use.number == adapter) request.adapter_ready = ready;
     }
@@ -141,6 +157,9 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   view.adapters = r.adapters;
   view.adapter_ready = r.adapter_ready;
   view.times_bypassed = r.bypassed;
+  view.client = FairQueue::clientOf(*r.entry);
+  view.priority = r.position.priority;
+  view.steps_run = steps_ - r.started_step;
   if (r.running) {
     view.blocks_held = static_cast<int32_t>(blocks_->table(r.slot).size());
     if (reuse && !r.generating) view.next_block = blocks_->nextBlock(r.slot, realm(r), r.tokens, r.cached);
@@ -162,7 +181,10 @@ inline void SchedulerSimulation::countFreed(std::span<const SimulatedRequest> al
   }
   std::vector<int32_t> freed(slots.size());
   blocks_->freedBy(slots, freed);
-  for (size_t i = 0; i < freed.size(); ++i) views[i].blocks_freed = freed[freed.size() - 1 - i];
+  for (size_t i = 0; i < freed.size(); ++i) {
+    views[i].blocks_freed = freed[freed.size() - 1 - i];
+    views[i].blocks_alone = blocks_->usedAlone(all[i].slot);
+  }
 }
 
 inline void SchedulerSimulation::leave(SimulatedRequest& r) {
@@ -176,12 +198,15 @@ inline std::string SchedulerSimulation::step() {
   std::vector<RequestView> views;
   std::vector<SimulatedRequest> all;
   for (auto& request : running_) all.push_back(std::move(request));
-  for (auto& request : waiting_) all.push_back(std::move(request));
+  queue_.beginTurns();
+  for (QueueEntry* next = queue_.nextTurn(); next != nullptr; next = queue_.nextTurn()) {
+    all.push_back(std::move(waiting_.at(next->position.arrival)));
+  }
   running_.clear();
   waiting_.clear();
   for (const auto& r : all) views.push_back(view(r));
   countFreed(all, views);
-  schedule(limits, blocks_->freeBlocks(), views, plan_);
+  schedule(limits, {.free_blocks = blocks_->freeBlocks(), .turn = static_cast<uint64_t>(steps_)}, views, plan_);
   check(views);
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
@@ -193,12 +218,15 @@ inline std::string SchedulerSimulation::step() {
     r.was_paused = true;
     r.cached = 0;
     leave(r);
+    queue_.pause(*r.entry);
     append(pause, r.name);
   }
   for (const int32_t i : plan_.bypassed) ++at(i).bypassed;
   for (const int32_t i : plan_.started) {
     auto& r = at(i);
     r.running = true;
+    r.started_step = steps_;
+    queue_.start(*r.entry);
     ++r.starts;
     r.slot = free_slots_.back();
     free_slots_.pop_back();
@@ -234,13 +262,14 @@ inline std::string SchedulerSimulation::step() {
     if (at(i).done()) {
       append(finish, at(i).name);
       leave(at(i));
+      queue_.remove(*at(i).entry, true);
       finished_.push_back(at(i));
     } else {
       running_.push_back(at(i));
     }
   }
   for (auto& request : all) {
-    if (!request.running) enqueue(std::move(request));
+    if (!request.running) waiting_.emplace(request.position.arrival, std::move(request));
   }
   ++steps_;
   std::string text;

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <list>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -21,10 +22,13 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   Impl(HttpServerOptions options, HttpHandler handler)
       : options_(std::move(options)),
         handler_(std::move(handler)),
+        cors_(options_.cors_origins),
+        proxies_(options_.trusted_proxies),
+        clients_(std::make_shared<ClientRegistry>(options_.memory)),
         io_(options_.ioThreads),
         acceptor_(asio::make_strand(io_)),
         retryTimer_(acceptor_.get_executor()),
-        context_{options_, handler_, [this] { return draining_.load(); }} {}
+        context_{options_, handler_, cors_, proxies_, *clients_, [this] { return draining_.load(); }} {}
 
   void start();
   void stopAccepting();
@@ -33,17 +37,32 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   const HttpServerOptions& options() const { return options_; }
   uint16_t port() const { return port_; }
+  size_t memoryUsed() const { return clients_->used(); }
 
  private:
-  void accept();
+  struct Entry {
+    std::weak_ptr<HttpConnection> connection;
+    bool evicted = false;  // it closes: its place is free
+  };
+
+  void runThread() noexcept;
+  void accept() noexcept;
+  void retryAccept();
   void adopt(HttpConnection::Socket socket);
-  std::vector<std::shared_ptr<HttpConnection>> connections();
+  bool makePlace(HttpConnection::Peer& peer);
+  bool evictOne();
+  void insert(HttpConnection::Socket socket, HttpConnection::Peer peer);
+  std::vector<std::shared_ptr<HttpConnection>> connections(bool with_evicted = true);
+  void markEvicted(const HttpConnection& connection);
 
   HttpServerOptions options_;
   HttpHandler handler_;
+  CorsPolicy cors_;
+  TrustedProxies proxies_;
+  std::shared_ptr<ClientRegistry> clients_;
   std::mutex mutex_;  // guards open_
   std::condition_variable closed_;
-  std::list<std::weak_ptr<HttpConnection>> open_;
+  std::list<Entry> open_;
   asio::io_context io_;
   // Both on one strand, touched by nothing outside it once the threads run.
   Tcp::acceptor acceptor_;
@@ -83,50 +102,142 @@ void HttpServer::Impl::start() {
   check("listen on");
   port_ = acceptor_.local_endpoint().port();
   accept();
-  for (int i = 0; i < options_.ioThreads; ++i) threads_.emplace_back([this] { io_.run(); });
+  for (int i = 0; i < options_.ioThreads; ++i) threads_.emplace_back([this] { runThread(); });
 }
 
-void HttpServer::Impl::accept() {
-  acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, HttpConnection::Socket socket) {
-    if (!acceptor_.is_open()) return;
-    if (error) {
-      // Out of descriptors: wait for connections to close instead of spinning.
-      retryTimer_.expires_after(std::chrono::milliseconds(100));
-      retryTimer_.async_wait([this](error_code cancelled) {
-        if (!cancelled && acceptor_.is_open()) accept();
+// A handler that throws costs its connection, not the thread.
+void HttpServer::Impl::runThread() noexcept {
+  while (true) {
+    try {
+      io_.run();
+      return;
+    } catch (const std::exception& e) {
+      log::error("an I/O handler failed: {}", e.what());
+    } catch (...) {
+      log::error("an I/O handler failed");
+    }
+  }
+}
+
+// Accepting must go on whatever fails: without memory for the next operation it is tried again.
+void HttpServer::Impl::accept() noexcept {
+  while (acceptor_.is_open()) {
+    try {
+      acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, HttpConnection::Socket socket) {
+        if (!acceptor_.is_open()) return;
+        if (error) return retryAccept();
+        try {
+          adopt(std::move(socket));
+        } catch (const std::exception& e) {
+          log::warn("a connection was refused: {}", e.what());
+        }
+        accept();
       });
       return;
+    } catch (const std::exception&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    adopt(std::move(socket));
+  }
+}
+
+// Out of descriptors: makes one free, and waits instead of spinning.
+void HttpServer::Impl::retryAccept() {
+  try {
+    evictOne();
+    retryTimer_.expires_after(std::chrono::milliseconds(50));
+    retryTimer_.async_wait([this](error_code cancelled) {
+      if (!cancelled && acceptor_.is_open()) accept();
+    });
+  } catch (const std::exception&) {
     accept();
-  });
+  }
 }
 
 void HttpServer::Impl::adopt(HttpConnection::Socket socket) {
-  std::shared_ptr<HttpConnection> connection;
+  error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  if (error || draining_) return;
+  HttpConnection::Peer peer{.address = endpoint.address().to_string(), .client = nullptr};
+  peer.client = clients_->find(clientOfAddress(peer.address));
+  if (!makePlace(peer)) return;
+  insert(std::move(socket), std::move(peer));
+}
+
+// Decides where the connection goes, and which one gives way to it.
+bool HttpServer::Impl::makePlace(HttpConnection::Peer& peer) {
+  const ConnectionLimits limits{.connections = options_.maxConnections,
+                                .per_client = options_.max_connections_per_client,
+                                .reserve = options_.reserved_connections};
+  const auto open = connections(false);
+  std::vector<ConnectionView> views;
+  views.reserve(open.size());
+  for (const auto& connection : open) views.push_back(connection->view());
+  const Placement placement = placeConnection(views, peer.client->id(), proxies_.trusts(peer.address), limits);
+  peer.reserved = placement.reserved;
+  if (!placement.evicted) return !placement.reserved || options_.reserved_connections > 0;
+  markEvicted(*open[*placement.evicted]);
+  open[*placement.evicted]->giveWay();
+  return true;
+}
+
+bool HttpServer::Impl::evictOne() {
+  const auto open = connections(false);
+  std::vector<ConnectionView> views;
+  for (const auto& connection : open) views.push_back(connection->view());
+  const Placement placement = placeConnection(views, 0, true, {.connections = 0});
+  if (placement.reserved || !placement.evicted) return false;
+  markEvicted(*open[*placement.evicted]);
+  open[*placement.evicted]->giveWay();
+  return true;
+}
+
+void HttpServer::Impl::insert(HttpConnection::Socket socket, HttpConnection::Peer peer) {
+  std::list<Entry>::iterator place;
   {
     std::lock_guard lock(mutex_);
-    if (draining_ || open_.size() >= options_.maxConnections) return;
-    const auto place = open_.emplace(open_.end());
-    auto owned = std::make_unique<HttpConnection>(std::move(socket), context_);
-    // A handler may hold its exchange, and so the connection, longer than the server lives: each keeps the other.
-    const auto forget = [self = shared_from_this(), place](HttpConnection* ended) {
-      delete ended;
-      std::lock_guard relock(self->mutex_);
-      self->open_.erase(place);
-      self->closed_.notify_all();
-    };
-    connection = std::shared_ptr<HttpConnection>(owned.release(), forget);
-    *place = connection;
+    if (draining_) return;
+    place = open_.emplace(open_.end());
+  }
+  // A handler may hold its exchange, and so the connection, longer than the server lives: each keeps the other.
+  const auto forget = [self = shared_from_this(), place](HttpConnection* ended) {
+    delete ended;
+    std::lock_guard lock(self->mutex_);
+    self->open_.erase(place);
+    self->closed_.notify_all();
+  };
+  HttpConnection* made = nullptr;
+  try {
+    made = new HttpConnection(std::move(socket), std::move(peer), context_);
+  } catch (...) {
+    forget(nullptr);
+    throw;
+  }
+  const std::shared_ptr<HttpConnection> connection(made, forget);
+  {
+    std::lock_guard lock(mutex_);
+    place->connection = connection;
   }
   connection->start();
 }
 
-std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections() {
+void HttpServer::Impl::markEvicted(const HttpConnection& connection) {
+  std::lock_guard lock(mutex_);
+  for (Entry& entry : open_) {
+    // Compares owners without taking a reference, whose end would need the lock.
+    if (!entry.connection.owner_before(connection.weak_from_this()) &&
+        !connection.weak_from_this().owner_before(entry.connection)) {
+      entry.evicted = true;
+    }
+  }
+}
+
+std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections(bool with_evicted) {
   std::vector<std::shared_ptr<HttpConnection>> alive;
   std::lock_guard lock(mutex_);
-  for (const auto& weak : open_) {
-    if (auto connection = weak.lock()) alive.push_back(std::move(connection));
+  alive.reserve(open_.size());  // so that no reference ends while the lock is held
+  for (const Entry& entry : open_) {
+    if (entry.evicted && !with_evicted) continue;
+    if (auto connection = entry.connection.lock()) alive.push_back(std::move(connection));
   }
   return alive;
 }
@@ -172,6 +283,7 @@ std::string HttpServer::url() const {
   const bool v6 = host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
 }
+size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }
 void HttpServer::stopAccepting() { impl_->stopAccepting(); }
 bool HttpServer::waitUntilClosed(std::chrono::milliseconds timeout) { return impl_->waitUntilClosed(timeout); }
 void HttpServer::stop() { impl_->stop(); }

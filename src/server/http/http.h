@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/client.h"
+
 namespace chorus::server {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -20,9 +22,12 @@ struct HttpRequest {
   std::string method;   // as sent
   std::string path;     // without the query, percent-encoding kept
   std::string query;    // without '?'
-  HttpHeaders headers;  // names in lower case
+  HttpHeaders headers;  // names in lower case; without trailers
   std::string body;     // whole, chunks joined
   std::string id;       // the client's x-request-id when it is well-formed, else a random one
+  std::chrono::steady_clock::time_point received{};  // when it was complete
+  std::shared_ptr<Client> client;                    // who sent it; tests may leave it out
+  ClientCharge memory;                               // for the body
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lowerName) const;
@@ -33,11 +38,14 @@ struct HttpResponse {
   std::string contentType = "application/json";
   std::string body;
   HttpHeaders headers;  // further ones; names and values must be free of line breaks
+  ClientCharge memory;  // for the body, where it has been charged already
 };
 
 // One request's answer. Every method may be called from any thread, at most one of them at a time per exchange.
 // Exactly one of respond() or beginStream() ... endStream() answers; an exchange that is destroyed unanswered sends
-// status 500, or breaks off the stream. After the client has gone all calls are harmless.
+// status 500, or breaks off the stream. After the client has gone all calls are harmless. What waits for the client is
+// charged to it: an answer that exceeds its share becomes status 429 (503 where the server's share is exceeded), a
+// stream is broken off. None of the methods throws: where memory fails, the connection ends.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -49,11 +57,12 @@ class HttpExchange {
   virtual bool write(std::string_view bytes) = 0;
   virtual void endStream() = 0;
   // The callback runs once, on an I/O thread, when the client disconnects before the response is complete (at once
-  // if it already has). It must be quick and must not throw.
+  // if it already has); it takes the place of an earlier one. A client that ends its side of the connection after the
+  // request counts as disconnected. It must be quick and must not throw.
   virtual void onAbort(std::function<void()> callback) = 0;
 };
 
-// Called on an I/O thread with a complete request: must return quickly and must not throw.
+// Called on an I/O thread with a complete request: must return quickly.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpExchange> exchange)>;
 
 struct HttpServerOptions {
@@ -64,7 +73,14 @@ struct HttpServerOptions {
   size_t maxTargetBytes = size_t{8} << 10;
   size_t maxBodyBytes = size_t{8} << 20;
   size_t maxConnections = 1024;
+  size_t max_connections_per_client = 256;  // trusted proxies have no such limit
+  size_t reserved_connections = 32;         // beyond maxConnections, for paths of reserved_prefix alone
+  std::string reserved_prefix = "/v1/health/";
   size_t maxStreamBacklog = size_t{1} << 20;
+  ClientMemoryLimits memory;
+  uint64_t min_read_rate = size_t{64} << 10;        // bytes a second of a waiting answer, after writeTimeout; 0: any
+  std::vector<std::string> cors_origins;            // as CorsPolicy
+  std::vector<std::string> trusted_proxies;         // as TrustedProxies
   std::chrono::milliseconds headerTimeout{10'000};  // from a request's first byte to the end of its header
   std::chrono::milliseconds bodyTimeout{60'000};    // from there to the end of its body
   std::chrono::milliseconds idleTimeout{75'000};    // between requests
@@ -73,6 +89,7 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
+  // Throws Error for options that are not valid.
   HttpServer(HttpServerOptions options, HttpHandler handler);
   ~HttpServer();  // as stop()
   HttpServer(const HttpServer&) = delete;
@@ -83,6 +100,9 @@ class HttpServer {
   uint16_t port() const;
   // "http://127.0.0.1:8000", IPv6 hosts in brackets.
   std::string url() const;
+
+  // Bytes of bodies, parsed requests and unread answers that clients have the server hold.
+  size_t memoryUsed() const;
 
   // No further connections; idle ones close now, the others after the response that is under way.
   void stopAccepting();

@@ -2,9 +2,11 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
 
 #include "server/errors.h"
+#include "server/http/http_exchange.h"
 #include "server/http/http_wire.h"
 
 namespace chorus::server {
@@ -12,12 +14,15 @@ namespace chorus::server {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using boost::system::error_code;
+using std::chrono::steady_clock;
 
 namespace {
 
 constexpr size_t kPipelineBytes = size_t{64} << 10;
-constexpr size_t kLingerBytes = size_t{16} << 20;
-constexpr std::chrono::milliseconds kLingerTimeout{2000};
+// How long input may wait behind a request before it is dropped, so that the end of the connection is seen behind it.
+constexpr std::chrono::milliseconds kPipelinePatience{200};
+constexpr size_t kDiscardBytes = size_t{16} << 20;
+constexpr std::chrono::milliseconds kReservedTimeout{2000};
 
 std::string toString(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
@@ -30,91 +35,51 @@ std::string lowerCase(std::string text) {
 
 }  // namespace
 
-class HttpConnection::Exchange : public HttpExchange {
- public:
-  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id, bool headOnly, bool chunked)
-      : connection_(std::move(connection)),
-        serial_(serial),
-        id_(std::move(id)),
-        headOnly_(headOnly),
-        chunked_(chunked) {}
+HttpConnection::HttpConnection(Socket socket, Peer peer, const HttpConnectionContext& context)
+    : context_(context),
+      socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      timer_(socket_.get_executor()),
+      room_timer_(socket_.get_executor()),
+      input_charge_(peer_.client),
+      pace_(context.options.writeTimeout, context.options.min_read_rate) {
+  setPhase(ConnectionPhase::kSilent);
+}
 
-  ~Exchange() override {
-    if (stage_ == Stage::kOpen) {
-      respond(ApiError::internal("The server had an error while processing the request.").response());
-    } else if (stage_ == Stage::kStreaming) {
-      connection_->abort();
+void HttpConnection::failNow(std::exception_ptr error) noexcept {
+  if (state_ == State::kClosed) return;
+  try {
+    if (state_ != State::kReading) return close();
+    try {
+      std::rethrow_exception(error);
+    } catch (...) {
+      reject(currentApiError().response());
     }
+  } catch (...) {
+    close();
   }
-
-  void respond(HttpResponse response) override {
-    if (stage_ != Stage::kOpen) return;
-    stage_ = Stage::kDone;
-    std::string bytes = responseHead(response.status, response.contentType, static_cast<int64_t>(response.body.size()),
-                                     connection_->keepAlive(), id_, response.headers);
-    if (!headOnly_) bytes += response.body;
-    bool alive = true;
-    connection_->send(serial_, std::move(bytes), true, false, alive);
-  }
-
-  void beginStream(int status, std::string_view contentType) override {
-    if (stage_ != Stage::kOpen) return;
-    stage_ = Stage::kStreaming;
-    bool alive = true;
-    const int64_t length = chunked_ ? kChunkedLength : kLengthUntilClose;
-    connection_->send(serial_, responseHead(status, contentType, length, connection_->keepAlive(), id_, {}), false,
-                      true, alive);
-  }
-
-  bool write(std::string_view bytes) override {
-    if (stage_ != Stage::kStreaming) return false;
-    bool alive = true;
-    std::string chunk;
-    if (!bytes.empty() && !headOnly_) {
-      if (chunked_)
-        appendChunk(chunk, bytes);
-      else
-        chunk = bytes;
-    }
-    connection_->send(serial_, std::move(chunk), false, true, alive);
-    return alive;
-  }
-
-  void endStream() override {
-    if (stage_ != Stage::kStreaming) return;
-    stage_ = Stage::kDone;
-    bool alive = true;
-    connection_->send(serial_, std::string(headOnly_ || !chunked_ ? std::string_view() : kLastChunk), true, false,
-                      alive);
-  }
-
-  void onAbort(std::function<void()> callback) override { connection_->setAbortCallback(serial_, std::move(callback)); }
-
- private:
-  enum class Stage { kOpen, kStreaming, kDone };
-  std::shared_ptr<HttpConnection> connection_;
-  uint64_t serial_;
-  std::string id_;
-  bool headOnly_;
-  bool chunked_;
-  Stage stage_ = Stage::kOpen;
-};
-
-HttpConnection::HttpConnection(Socket socket, const HttpConnectionContext& context)
-    : context_(context), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
+}
 
 void HttpConnection::start() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    error_code ignored;
-    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-    self->waitForDeadline();
-    self->expectRequest();
+    self->guarded([&] {
+      error_code ignored;
+      self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+      self->waitForDeadline();
+      self->expectRequest();
+    });
   });
 }
 
 void HttpConnection::closeIfIdle() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->state_ == State::kReading && !self->headerSeen_ && self->input_.size() == 0) self->close();
+    if (self->state_ == State::kReading && !self->decoder_ && self->input_.empty()) self->close();
+  });
+}
+
+void HttpConnection::giveWay() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->state_ != State::kHandling) self->close();
   });
 }
 
@@ -122,88 +87,143 @@ void HttpConnection::abort() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
 }
 
+ConnectionView HttpConnection::view() const {
+  return {.client = peer_.client->id(), .phase = phase_, .since = phase_since_, .reserved = peer_.reserved};
+}
+
+void HttpConnection::setPhase(ConnectionPhase phase) {
+  phase_ = phase;
+  phase_since_ = steady_clock::now().time_since_epoch().count();
+}
+
 void HttpConnection::expectRequest() {
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(context_.options.maxHeaderBytes));
-  parser_->body_limit(context_.options.maxBodyBytes);
+  request_ = HttpRequest();
+  scanner_.emplace(context_.options.maxHeaderBytes);
+  decoder_.reset();
+  head_started_ = !input_.empty();
+  if (!head_started_) input_ = std::string();
   state_ = State::kReading;
-  headerSeen_ = false;
-  setDeadline(input_.size() > 0 ? context_.options.headerTimeout : context_.options.idleTimeout);
+  if (serial_ > 0) setPhase(ConnectionPhase::kIdle);
+  setDeadline(peer_.reserved  ? kReservedTimeout
+              : head_started_ ? context_.options.headerTimeout
+                              : context_.options.idleTimeout);
   parseBuffered();
 }
 
 void HttpConnection::readMore() {
   if (reading_ || state_ == State::kClosed) return;
-  if (state_ == State::kHandling && input_.size() >= kPipelineBytes) return;
+  if (state_ == State::kHandling && !overrun_ && input_.size() - input_begin_ >= kPipelineBytes) return waitForRoom();
   reading_ = true;
-  socket_.async_read_some(asio::buffer(readBuffer_),
-                          [self = shared_from_this()](error_code error, size_t bytes) { self->onRead(error, bytes); });
+  socket_.async_read_some(asio::buffer(read_buffer_), [self = shared_from_this()](error_code error, size_t bytes) {
+    self->guarded([&] { self->onRead(error, bytes); });
+  });
+}
+
+// Short requests work through what is pipelined before the patience ends; behind a long one it is dropped.
+void HttpConnection::waitForRoom() {
+  room_timer_.expires_after(kPipelinePatience);
+  room_timer_.async_wait([self = shared_from_this(), serial = serial_](error_code error) {
+    self->guarded([&] {
+      if (error || self->state_ != State::kHandling || self->serial_ != serial) return;
+      self->overrun_ = true;
+      self->readMore();
+    });
+  });
 }
 
 void HttpConnection::onRead(error_code error, size_t bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
+  if (error == asio::error::eof) return onEndOfInput();
   if (error) return close();
-  if (state_ == State::kLingering) {
-    lingered_ += bytes;
-    if (lingered_ > kLingerBytes) return close();
+  if (state_ == State::kLingering || overrun_) {
+    discarded_ += bytes;
+    if (discarded_ > kDiscardBytes) return close();
     return readMore();
   }
-  const bool firstBytes = state_ == State::kReading && !headerSeen_ && input_.size() == 0;
-  asio::buffer_copy(input_.prepare(bytes), asio::buffer(readBuffer_, bytes));
-  input_.commit(bytes);
+  keepInput(bytes);
   if (state_ == State::kHandling) return readMore();
-  if (firstBytes) setDeadline(context_.options.headerTimeout);
+  if (!std::exchange(head_started_, true) && !peer_.reserved) setDeadline(context_.options.headerTimeout);
   parseBuffered();
 }
 
+// A client that sends no more has left, unless its answer is already on its way.
+void HttpConnection::onEndOfInput() {
+  bool writing;
+  {
+    std::lock_guard lock(mutex_);
+    writing = open_ && answered_ && (being_written_ > 0 || !pending_.empty());
+  }
+  if (state_ != State::kHandling || !writing) return close();
+  requestKeepsAlive_ = false;
+}
+
+void HttpConnection::keepInput(size_t bytes) {
+  if (input_begin_ > 0) {
+    input_.erase(0, input_begin_);
+    input_begin_ = 0;
+  }
+  if (state_ == State::kHandling && input_charge_.resize(input_.size() + bytes) != MemoryAnswer::kGranted) {
+    overrun_ = true;
+    discarded_ += bytes;
+    return;
+  }
+  input_.append(read_buffer_.data(), bytes);
+}
+
+void HttpConnection::consume(size_t bytes) {
+  input_begin_ += bytes;
+  if (input_begin_ < input_.size()) return;
+  input_.clear();
+  input_begin_ = 0;
+  input_charge_.release();
+}
+
 void HttpConnection::parseBuffered() {
-  while (state_ == State::kReading && input_.size() > 0) {
-    error_code error;
-    const size_t used = parser_->put(input_.data(), error);
-    input_.consume(used);
-    const bool needsMore = error == http::error::need_more;
-    if (error && !needsMore) return rejectParse(error);
-    if (parser_->is_header_done() && !headerSeen_) {
-      headerSeen_ = true;
-      if (!acceptHeader()) return;
-      parser_->eager(true);
+  while (state_ == State::kReading && !input_.empty()) {
+    if (!decoder_) {
+      if (!parseHead()) break;
+      continue;
     }
-    if (parser_->is_done()) return dispatch();
-    if (needsMore && used == 0) {
-      // Neither a header nor a chunk's own line needs this much.
-      if (input_.size() > context_.options.maxHeaderBytes + kPipelineBytes) {
-        return reject(400, "The request is not well-formed HTTP.");
-      }
-      break;
-    }
+    const BodyDecoder::Step step = decoder_->next(std::string_view(input_).substr(input_begin_));
+    if (decoder_->fault()) return reject(decoder_->fault()->status, decoder_->fault()->message);
+    if (!step.data.empty() && !growBody(step.data)) return;
+    consume(step.used);
+    if (decoder_->done()) return dispatch();
+    if (step.used == 0) break;
   }
   readMore();
 }
 
-// Checks what can be refused before the body arrives. False when the request was rejected.
-bool HttpConnection::acceptHeader() {
-  const auto& message = parser_->get();
-  if (message.target().size() > context_.options.maxTargetBytes) {
-    reject(414, "The request's URL is too long.");
+// True when there may be more to parse.
+bool HttpConnection::parseHead() {
+  // Empty lines before a request are allowed.
+  while (std::string_view(input_).substr(input_begin_).starts_with("\r\n")) consume(2);
+  if (input_.empty()) return false;
+  setPhase(ConnectionPhase::kHead);
+  const std::string_view bytes = std::string_view(input_).substr(input_begin_);
+  if (bytes == "\r") return false;
+  const HeadScanner::Result found = scanner_->scan(bytes);
+  if (found.fault) {
+    reject(found.fault->status, found.fault->message);
     return false;
   }
-  const std::string coding = lowerCase(toString(message[http::field::transfer_encoding]));
-  if (!coding.empty() && coding != "chunked") {
-    reject(501, "Only the transfer encoding 'chunked' is supported.");
+  if (found.length == 0) return false;
+  const std::string_view head = bytes.substr(0, found.length);
+  const HeadCheck check = checkHead(head);
+  if (check.fault) {
+    reject(check.fault->status, check.fault->message);
     return false;
   }
-  const std::string expectation = lowerCase(toString(message[http::field::expect]));
-  if (!expectation.empty() && expectation != "100-continue") {
-    reject(417, "Only the expectation '100-continue' is supported.");
+  if (!acceptHead(head, check.framing)) return false;
+  consume(found.length);
+  if (decoder_->done()) {
+    dispatch();
     return false;
   }
-  if (const auto length = parser_->content_length(); length && *length > context_.options.maxBodyBytes) {
-    reject(413, "The request's body is too large.");
-    return false;
-  }
-  setDeadline(context_.options.bodyTimeout);
-  if (!expectation.empty() && !parser_->is_done() && input_.size() == 0) {
+  setPhase(ConnectionPhase::kBody);
+  if (!peer_.reserved) setDeadline(context_.options.bodyTimeout);
+  if (check.framing.expects_continue && input_.empty()) {
     {
       std::lock_guard lock(mutex_);
       pending_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -213,183 +233,178 @@ bool HttpConnection::acceptHeader() {
   return true;
 }
 
-void HttpConnection::rejectParse(error_code error) {
-  if (error == http::error::header_limit) return reject(431, "The request's header is too large.");
-  if (error == http::error::body_limit) return reject(413, "The request's body is too large.");
-  if (error == http::error::bad_version) return reject(505, "Only HTTP/1.0 and HTTP/1.1 are supported.");
-  reject(400, "The request is not well-formed HTTP.");
+// Fills in the request and checks what can be refused before the body arrives. False when it was rejected.
+bool HttpConnection::acceptHead(std::string_view head, const BodyFraming& framing) {
+  if (!readFields(head) || !checkAccess()) return false;
+  if (!framing.chunked && framing.length > context_.options.maxBodyBytes) {
+    reject(413, "The request's body is too large.");
+    return false;
+  }
+  declared_length_ = framing.chunked ? 0 : framing.length;
+  decoder_.emplace(framing);
+  return true;
+}
+
+bool HttpConnection::readFields(std::string_view head) {
+  http::request_parser<http::empty_body> parser;
+  parser.header_limit(static_cast<uint32_t>(context_.options.maxHeaderBytes + 1));
+  parser.skip(true);
+  error_code error;
+  parser.put(asio::buffer(head.data(), head.size()), error);
+  if (error || !parser.is_header_done()) {
+    reject(400, "The request is not well-formed HTTP.");
+    return false;
+  }
+  const auto& message = parser.get();
+  request_.method = toString(message.method_string());
+  std::string target = toString(message.target());
+  if (target.size() > context_.options.maxTargetBytes) {
+    reject(414, "The request's URL is too long.");
+    return false;
+  }
+  const size_t question = target.find('?');
+  if (question != std::string::npos) {
+    request_.query = target.substr(question + 1);
+    target.resize(question);
+  }
+  request_.path = std::move(target);
+  std::string_view forwarded_for;
+  for (const auto& field : message) {
+    request_.headers.emplace_back(lowerCase(toString(field.name_string())), toString(field.value()));
+  }
+  for (const auto& [name, value] : request_.headers) {
+    if (name == "x-forwarded-for") forwarded_for = value;
+  }
+  const std::string_view sent_id = request_.header("x-request-id");
+  request_.id = isWellFormedRequestId(sent_id) ? std::string(sent_id) : randomId("req-");
+  request_.client = context_.clients.find(context_.proxies.clientOf(peer_.address, forwarded_for));
+  request_.memory = ClientCharge(request_.client);
+  old_version_ = message.version() < 11;
+  requestKeepsAlive_ = message.keep_alive() && !old_version_ && !peer_.reserved;
+  return true;
+}
+
+bool HttpConnection::checkAccess() {
+  if (peer_.reserved && !request_.path.starts_with(context_.options.reserved_prefix)) {
+    reject(ApiError::unavailable("The server has too many connections; try again later.").response());
+    return false;
+  }
+  const std::string_view origin = request_.header("origin");
+  if (!context_.cors.allows(origin)) {
+    reject(403, "Requests of this origin are not allowed; the server's --cors_origins names those that are.");
+    return false;
+  }
+  cors_headers_ = context_.cors.answerHeaders(origin);
+  return true;
+}
+
+// Memory is taken as the body arrives, not for the length that the client states.
+bool HttpConnection::growBody(std::string_view data) {
+  std::string& body = request_.body;
+  const size_t needed = body.size() + data.size();
+  if (needed > context_.options.maxBodyBytes) {
+    reject(413, "The request's body is too large.");
+    return false;
+  }
+  if (needed > body.capacity()) {
+    const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : context_.options.maxBodyBytes;
+    const size_t capacity = std::max(needed, std::min(2 * body.capacity(), most));
+    const MemoryAnswer answer = request_.memory.resize(capacity);
+    if (answer != MemoryAnswer::kGranted) {
+      rejectMemory(answer);
+      return false;
+    }
+    body.reserve(capacity);
+  }
+  body += data;
+  return true;
+}
+
+void HttpConnection::rejectMemory(MemoryAnswer answer) { reject(ApiError::outOfMemory(answer).response()); }
+
+void HttpConnection::reject(int status, std::string_view message) {
+  reject(ApiError(status, std::string(message), "invalid_request_error", std::nullopt, std::nullopt).response());
 }
 
 // Answers without a handler and closes: what follows in the stream can't be trusted.
-void HttpConnection::reject(int status, std::string message) {
+void HttpConnection::reject(const HttpResponse& response) {
   requestKeepsAlive_ = false;
   state_ = State::kHandling;
+  setPhase(ConnectionPhase::kLingering);
   clearDeadline();
-  std::lock_guard lock(mutex_);
-  ++serial_;
-  const std::string body =
-      ApiError(status, std::move(message), "invalid_request_error", std::nullopt, std::nullopt).body();
-  pending_ += responseHead(status, "application/json", static_cast<int64_t>(body.size()), false, randomId("req-"), {});
-  pending_ += body;
-  answered_ = true;
-  flushPosted_ = true;
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->flush(); });
+  const std::string id = request_.id.empty() ? randomId("req-") : request_.id;
+  request_ = HttpRequest();
+  HttpHeaders headers = response.headers;
+  headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
+  const std::string head = responseHead(response.status, response.contentType,
+                                        static_cast<int64_t>(response.body.size()), false, id, headers);
+  {
+    std::lock_guard lock(mutex_);
+    ++serial_;
+    answered_ = true;
+    pending_ += head;
+    pending_ += response.body;
+  }
+  flush();
 }
 
 void HttpConnection::dispatch() {
-  auto message = parser_->release();
-  HttpRequest request;
-  request.method = toString(message.method_string());
-  std::string target = toString(message.target());
-  const size_t question = target.find('?');
-  if (question != std::string::npos) {
-    request.query = target.substr(question + 1);
-    target.resize(question);
-  }
-  request.path = std::move(target);
-  for (const auto& field : message) {
-    request.headers.emplace_back(lowerCase(toString(field.name_string())), toString(field.value()));
-  }
-  request.body = std::move(message.body());
-  const std::string_view sentId = request.header("x-request-id");
-  request.id = isWellFormedRequestId(sentId) ? std::string(sentId) : randomId("req-");
-
-  requestKeepsAlive_ = message.keep_alive() && message.version() >= 11;
+  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection. What can fail for want of memory comes
+  // first, while an error can still be answered.
+  const uint64_t serial = serial_ + 1;
+  const auto exchange =
+      std::make_shared<Exchange>(shared_from_this(), serial, request_.id, request_.method == "HEAD", !old_version_);
   state_ = State::kHandling;
+  setPhase(ConnectionPhase::kBusy);
   clearDeadline();
-  uint64_t serial;
+  HttpRequest request = std::move(request_);
+  request_ = HttpRequest();
+  request.received = steady_clock::now();
   {
     std::lock_guard lock(mutex_);
-    serial = ++serial_;
+    serial_ = serial;
     answered_ = false;
+    queued_charge_ = ClientCharge(request.client);
+    answer_headers_ = std::move(cors_headers_);
   }
-  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection.
-  auto exchange = std::make_shared<Exchange>(shared_from_this(), serial, request.id, request.method == "HEAD",
-                                             message.version() >= 11);
+  cors_headers_.clear();
   readMore();
-  context_.handler(std::move(request), std::move(exchange));
-}
-
-bool HttpConnection::keepAlive() const { return requestKeepsAlive_ && !context_.draining(); }
-
-void HttpConnection::send(uint64_t serial, std::string bytes, bool last, bool bounded, bool& alive) {
-  std::lock_guard lock(mutex_);
-  alive = open_ && serial == serial_ && !answered_;
-  if (!alive) return;
-  if (bounded && pending_.size() + bytes.size() > context_.options.maxStreamBacklog) {
-    alive = false;
-    open_ = false;
-    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
-    return;
+  if (auto answer = context_.cors.preflight(request)) return exchange->respond(std::move(*answer));
+  try {
+    context_.handler(std::move(request), exchange);
+  } catch (...) {
+    exchange->respond(currentApiError().response());
   }
-  pending_ += bytes;
-  answered_ = last;
-  if (flushPosted_) return;
-  flushPosted_ = true;
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->flush(); });
 }
 
-void HttpConnection::setAbortCallback(uint64_t serial, std::function<void()> callback) {
-  {
-    std::lock_guard lock(mutex_);
-    if (serial != serial_ || answered_) return;
-    if (open_) {
-      abortCallback_ = std::move(callback);
-      return;
-    }
-  }
-  callback();
-}
+void HttpConnection::setDeadline(std::chrono::milliseconds delay) { setDeadline(steady_clock::now() + delay); }
 
-void HttpConnection::flush() {
-  if (state_ == State::kClosed) return;
-  bool complete;
-  {
-    std::lock_guard lock(mutex_);
-    flushPosted_ = false;
-    if (!writing_.empty()) return;
-    writing_.swap(pending_);
-    complete = answered_;
-  }
-  written_ = 0;
-  if (!writing_.empty()) return writeSome();
-  if (complete && state_ == State::kHandling) finishResponse();
-}
-
-void HttpConnection::writeSome() {
-  if (state_ == State::kHandling) setDeadline(context_.options.writeTimeout);
-  socket_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
-                           [self = shared_from_this()](error_code error, size_t bytes) {
-                             if (self->state_ == State::kClosed) return;
-                             if (error) return self->close();
-                             self->written_ += bytes;
-                             if (self->written_ < self->writing_.size()) return self->writeSome();
-                             self->writing_.clear();
-                             if (self->state_ == State::kHandling) self->clearDeadline();
-                             self->flush();
-                           });
-}
-
-void HttpConnection::finishResponse() {
-  std::function<void()> dropped;
-  {
-    std::lock_guard lock(mutex_);
-    dropped.swap(abortCallback_);
-  }
-  if (!keepAlive()) return linger();
-  expectRequest();
-}
-
-void HttpConnection::linger() {
-  state_ = State::kLingering;
-  setDeadline(kLingerTimeout);
-  error_code error;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
-  if (error) return close();
-  input_.consume(input_.size());
-  readMore();
-}
-
-void HttpConnection::close() {
-  if (state_ == State::kClosed) return;
-  state_ = State::kClosed;
-  error_code ignored;
-  timer_.cancel();
-  socket_.close(ignored);
-  std::function<void()> callback;
-  {
-    std::lock_guard lock(mutex_);
-    open_ = false;
-    callback.swap(abortCallback_);
-    if (answered_ && pending_.empty() && writing_.empty()) callback = nullptr;
-    pending_.clear();
-  }
-  if (callback) callback();
-}
-
-void HttpConnection::setDeadline(std::chrono::milliseconds delay) {
-  const auto deadline = std::chrono::steady_clock::now() + delay;
+void HttpConnection::setDeadline(steady_clock::time_point deadline) {
   const bool sooner = deadline < deadline_;
   deadline_ = deadline;
   // The pending wait is left alone when it fires earlier anyway: it re-arms itself.
   if (sooner) timer_.cancel();
 }
 
-void HttpConnection::clearDeadline() { deadline_ = std::chrono::steady_clock::time_point::max(); }
+void HttpConnection::clearDeadline() { deadline_ = steady_clock::time_point::max(); }
 
 void HttpConnection::waitForDeadline() {
   // Bounded, so that a wait never outlives a closed connection for long.
   constexpr std::chrono::minutes kLongestWait{10};
-  const auto limit = std::chrono::steady_clock::now() + kLongestWait;
-  timer_.expires_at(std::min(deadline_, limit));
-  timer_.async_wait([self = shared_from_this()](error_code) { self->onDeadline(); });
+  timer_.expires_at(std::min(deadline_, steady_clock::now() + kLongestWait));
+  timer_.async_wait([self = shared_from_this()](error_code) { self->guarded([&] { self->onDeadline(); }); });
 }
 
 void HttpConnection::onDeadline() {
   if (state_ == State::kClosed) return;
-  if (std::chrono::steady_clock::now() < deadline_) return waitForDeadline();
-  const bool midRequest = state_ == State::kReading && (headerSeen_ || input_.size() > 0);
-  if (!midRequest) return close();
+  if (steady_clock::now() < deadline_) return waitForDeadline();
+  const bool mid_request = state_ == State::kReading && (decoder_ || !input_.empty());
+  if (!mid_request) {
+    // What an unread answer holds of the kernel's memory is given up too.
+    error_code ignored;
+    if (behind_) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+    return close();
+  }
   reject(408, "The request did not arrive in time.");
   waitForDeadline();
 }

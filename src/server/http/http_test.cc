@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "base/error.h"
@@ -92,7 +93,7 @@ class HttpTest : public ::testing::Test {
   ~HttpTest() override {
     stopping = true;
     for (auto& thread : threads) thread.join();
-    held.reset();
+    held.clear();
     server.reset();
   }
 
@@ -100,8 +101,12 @@ class HttpTest : public ::testing::Test {
     ++requests;
     if (request.path == "/drop") return;
     if (request.path == "/hold") {
-      exchange->onAbort([this] { aborted = true; });
-      held = std::move(exchange);
+      exchange->onAbort([this] {
+        aborted = true;
+        ++aborts;
+      });
+      std::lock_guard lock(mutex);
+      held.push_back(std::move(exchange));
       return;
     }
     if (request.path == "/stream" || request.path == "/flood") {
@@ -131,9 +136,24 @@ class HttpTest : public ::testing::Test {
     return flag;
   }
 
-  std::atomic<int> requests{0};
+  // Sends a request that is held, and waits until it has arrived.
+  std::unique_ptr<Client> hold() {
+    const int before = requests;
+    auto client = std::make_unique<Client>(server->port());
+    client->send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    for (int i = 0; i < 500 && requests == before; ++i) std::this_thread::sleep_for(milliseconds(10));
+    return client;
+  }
+  std::string answerTo(const std::string& text) {
+    Client client(server->port());
+    client.send(text);
+    return client.response();
+  }
+
+  std::atomic<int> requests{0}, aborts{0};
   std::atomic<bool> aborted{false}, writeFailed{false}, stopping{false};
-  std::shared_ptr<HttpExchange> held;
+  std::mutex mutex;  // guards held
+  std::vector<std::shared_ptr<HttpExchange>> held;
   std::vector<std::thread> threads;
   std::unique_ptr<HttpServer> server;
 };
@@ -284,8 +304,8 @@ TEST_F(HttpTest, DrainFinishesWhatRuns) {
   server->stopAccepting();
   EXPECT_EQ(idle.readAll(), "") << "idle connections are closed";
   EXPECT_FALSE(server->waitUntilClosed(milliseconds(100)));
-  held->respond({.body = "{}"});
-  held.reset();
+  held[0]->respond({.body = "{}"});
+  held.clear();
   const std::string response = busy.readAll();
   EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK")) << response;
   EXPECT_NE(response.find("connection: close"), std::string::npos);
@@ -296,15 +316,195 @@ TEST_F(HttpTest, DrainFinishesWhatRuns) {
   EXPECT_EQ(late.readAll(), "");
 }
 
-TEST_F(HttpTest, ConnectionLimit) {
-  start({.maxConnections = 2});
-  Client a(server->port()), b(server->port());
-  a.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-  a.response();
-  b.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-  b.response();
-  Client c(server->port());
-  EXPECT_EQ(c.readAll(), "");
+TEST_F(HttpTest, IdleConnectionsGiveWay) {
+  start({.maxConnections = 20, .max_connections_per_client = 10});
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 50; ++i) {
+    idle.push_back(std::make_unique<Client>(server->port()));
+    if (i % 2) idle.back()->send("GET / HTTP/1.1\r\n");  // half a head
+    ASSERT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << i;
+  }
+  EXPECT_EQ(idle[0]->readAll(), "") << "the oldest was closed";
+}
+
+TEST_F(HttpTest, BeyondTheLimitTheReserveTellsTheHealth) {
+  start({.maxConnections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
+  std::vector<std::unique_ptr<Client>> busy;
+  for (int i = 0; i < 4; ++i) busy.push_back(hold());
+  const std::string health = answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(health.starts_with("HTTP/1.1 200")) << health;
+  EXPECT_NE(health.find("connection: close"), std::string::npos);
+  const std::string other = answerTo("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  EXPECT_TRUE(other.starts_with("HTTP/1.1 503")) << other;
+  EXPECT_NE(other.find(R"({"error":{"message":)"), std::string::npos);
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 10; ++i) silent.push_back(std::make_unique<Client>(server->port()));
+  EXPECT_TRUE(answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(aborts, 0) << "no running request gave way";
+  busy.clear();
+  for (int i = 0; i < 500 && aborts < 4; ++i) std::this_thread::sleep_for(milliseconds(10));
+  {
+    std::lock_guard lock(mutex);
+    held.clear();
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(answerTo("GET /y HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "places are free again";
+}
+
+TEST_F(HttpTest, ADisconnectIsNoticedBehindPipelinedBytes) {
+  start();
+  for (const size_t bytes : {size_t{1000}, size_t{100'000}, size_t{4'000'000}}) {
+    aborted = false;
+    auto client = hold();
+    client->send(std::string(bytes, 'G'));
+    EXPECT_FALSE(aborted);
+    client.reset();
+    EXPECT_TRUE(eventually(aborted)) << bytes;
+  }
+}
+
+TEST_F(HttpTest, TooMuchPipelinedInputEndsTheConnectionAfterTheAnswer) {
+  start();
+  auto client = hold();
+  std::string more;
+  for (int i = 0; i < 4000; ++i) more += "GET /n HTTP/1.1\r\nHost: x\r\n\r\n";
+  client->send(more);
+  std::this_thread::sleep_for(milliseconds(400));
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = "{}"});
+  }
+  const std::string all = client->readAll();
+  EXPECT_TRUE(all.starts_with("HTTP/1.1 200")) << all;
+  EXPECT_NE(all.find("connection: close"), std::string::npos);
+  EXPECT_EQ(requests, 1);
+}
+
+TEST_F(HttpTest, HalfClosedClientsGetTheAnswerThatIsUnderWay) {
+  start();
+  for (int i = 0; i < 20; ++i) {
+    Client client(server->port());
+    client.send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.response();
+    client.finishSending();
+    EXPECT_EQ(client.readAll(), "");
+  }
+  auto client = hold();
+  client->finishSending();
+  EXPECT_TRUE(eventually(aborted)) << "an unanswered request is given up";
+}
+
+TEST_F(HttpTest, TrailersAreNoHeaders) {
+  start();
+  const std::string answer = answerTo(
+      "POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Request-Id: trailer\r\n"
+      "Content-Type: text/plain\r\n\r\n");
+  EXPECT_NE(answer.find("POST /t||abc|req-"), std::string::npos) << answer;
+  EXPECT_EQ(answer.find("trailer"), std::string::npos);
+}
+
+TEST_F(HttpTest, OriginsNeedLeave) {
+  start({.cors_origins = {"https://a.example"}});
+  const std::string evil = answerTo("GET /x HTTP/1.1\r\nHost: x\r\nOrigin: https://evil.example\r\n\r\n");
+  EXPECT_TRUE(evil.starts_with("HTTP/1.1 403")) << evil;
+  EXPECT_EQ(evil.find("access-control"), std::string::npos);
+  EXPECT_EQ(requests, 0);
+  for (const char* path : {"/x", "/stream", "/bad path"}) {
+    Client client(server->port());
+    client.send(std::string("GET ") + path + " HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n\r\n");
+    const std::string head = client.readUntil("\r\n\r\n");
+    if (std::string_view(path) == "/bad path") continue;
+    EXPECT_NE(head.find("access-control-allow-origin: https://a.example\r\n"), std::string::npos) << head;
+    EXPECT_NE(head.find("vary: Origin\r\n"), std::string::npos);
+  }
+  const std::string preflight = answerTo(
+      "OPTIONS /x HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n"
+      "Access-Control-Request-Headers: content-type\r\n\r\n");
+  EXPECT_TRUE(preflight.starts_with("HTTP/1.1 204")) << preflight;
+  EXPECT_NE(preflight.find("access-control-allow-headers: content-type\r\n"), std::string::npos);
+  EXPECT_EQ(preflight.find("content-length"), std::string::npos);
+  EXPECT_EQ(requests, 2);
+}
+
+TEST_F(HttpTest, BodiesAreChargedAsTheyArrive) {
+  start({.maxConnections = 100, .memory = {.server = 16 << 20, .client = 8 << 20}});
+  std::vector<std::unique_ptr<Client>> clients;
+  const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n";
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<Client>(server->port()));
+    clients.back()->send(head);
+  }
+  EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(server->memoryUsed(), 0u) << "a stated length takes nothing";
+  int refused = 0;
+  for (auto& client : clients) {
+    for (int i = 0; i < 16; ++i) client->send(std::string(65536, 'x'));
+  }
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LE(server->memoryUsed(), size_t{8} << 20);
+  EXPECT_NE(answerTo("POST /s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").find("POST /s||abc|"),
+            std::string::npos)
+      << "a small body has room beside large ones";
+  for (auto& client : clients) {
+    client->finishSending();
+    const std::string answer = client->readAll();
+    refused += answer.starts_with("HTTP/1.1 429");
+  }
+  EXPECT_GE(refused, 10);
+  clients.clear();
+  for (int i = 0; i < 500 && server->memoryUsed() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(server->memoryUsed(), 0u);
+}
+
+TEST_F(HttpTest, AnUnreadAnswerEnds) {
+  HttpServerOptions options{.memory = {.server = 64 << 20, .client = 32 << 20}, .min_read_rate = 1 << 20};
+  options.writeTimeout = milliseconds(500);
+  start(options);
+  auto client = std::make_unique<Client>(server->port());
+  const int small = 4096;
+  setsockopt(client->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  client->send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  for (int i = 0; i < 500 && requests == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = std::string(20 << 20, 'x')});
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_GT(server->memoryUsed(), size_t{10} << 20);
+  std::string buffer(4096, 0);
+  for (int i = 0; i < 30; ++i) {
+    std::this_thread::sleep_for(milliseconds(50));
+    if (recv(client->fd(), buffer.data(), buffer.size(), MSG_DONTWAIT) == 0) break;
+  }
+  EXPECT_EQ(server->memoryUsed(), 0u) << "4 KB now and then keep nothing";
+  const std::string answer = answerTo("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: bad\r\n\r\n");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400"));
+}
+
+TEST_F(HttpTest, AnAnswerBeyondItsShareIsRefused) {
+  start({.memory = {.server = 16 << 20, .client = 8 << 20}});
+  auto client = hold();
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = std::string(7 << 20, 'x')});
+  }
+  EXPECT_TRUE(client->response().starts_with("HTTP/1.1 429"));
+}
+
+TEST_F(HttpTest, AHandlerThatThrowsCostsOneRequest) {
+  HttpServer throwing({.port = 0}, [](const HttpRequest& request, const std::shared_ptr<HttpExchange>&) {
+    if (request.path == "/memory") throw std::bad_alloc();
+    throw std::runtime_error("/srv/secret failed");
+  });
+  throwing.start();
+  for (int i = 0; i < 5; ++i) {
+    Client client(throwing.port());
+    client.send("GET /memory HTTP/1.1\r\nHost: x\r\n\r\nGET /other HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(client.response().starts_with("HTTP/1.1 503"));
+    const std::string other = client.response();
+    EXPECT_TRUE(other.starts_with("HTTP/1.1 500"));
+    EXPECT_EQ(other.find("secret"), std::string::npos);
+  }
 }
 
 TEST_F(HttpTest, AddressesAndFaults) {

@@ -18,14 +18,20 @@ std::string_view reasonPhrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
     case 408:
       return "Request Timeout";
+    case 409:
+      return "Conflict";
     case 413:
       return "Content Too Large";
     case 414:
@@ -57,7 +63,7 @@ std::string responseHead(int status, std::string_view contentType, int64_t conte
                          std::string_view requestId, const HttpHeaders& headers) {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nserver: chorus\r\n", status, reasonPhrase(status));
   if (!contentType.empty()) out += fmt::format("content-type: {}\r\n", contentType);
-  if (contentLength >= 0) out += fmt::format("content-length: {}\r\n", contentLength);
+  if (contentLength >= 0 && status != 204) out += fmt::format("content-length: {}\r\n", contentLength);
   if (contentLength < 0) out += "cache-control: no-cache\r\n";
   if (contentLength == kChunkedLength) out += "transfer-encoding: chunked\r\n";
   if (!requestId.empty()) out += fmt::format("x-request-id: {}\r\n", requestId);

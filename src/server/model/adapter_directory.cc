@@ -6,59 +6,32 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <optional>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_reader.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/sha256.h"
 
 namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Names and stamps of the files that an adapter may be read from: whether another try could end differently.
-struct DirectoryState {
-  std::string text;
-  int64_t newest_change_ns = 0;
-};
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.bin"};
+constexpr const char* kTemplates = "additional_chat_templates";
 
-void addState(const fs::path& directory, DirectoryState& state) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    paths.push_back(it->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const fs::path& path : paths) {
-    FileStamp stamp;
-    try {
-      stamp = stampOf(path).value_or(FileStamp{});
-    } catch (const Error& e) {  // a circle of links, or what may not be looked at
-      state.text += fmt::format("{}\n", e.what());
-      continue;
-    }
-    state.text += fmt::format("{} {} {} {} {} {}\n", path.filename().string(), stamp.device, stamp.inode, stamp.size,
-                              stamp.modified_ns, stamp.changed_ns);
-    state.newest_change_ns = std::max(state.newest_change_ns, stamp.changed_ns);
-  }
-}
-
-DirectoryState stateOf(const fs::path& subdirectory) {
-  DirectoryState state;
-  addState(subdirectory, state);
-  addState(subdirectory / "additional_chat_templates", state);
-  return state;
-}
+// What one subdirectory may cost a scan: tokenizers of 32 MB take a second or two.
+constexpr uint64_t kMaxWork = uint64_t{1} << 34;
+constexpr std::chrono::seconds kMaxTime{20};
 
 // Thrown to end a registration of what is there already.
 struct Unchanged {};
-
-bool isInside(const fs::path& path, const fs::path& directory) {
-  const auto [end, unused] = std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
-  return end == directory.end();
-}
 
 }  // namespace
 
@@ -81,141 +54,300 @@ struct AdapterDirectory::Registration {
   std::atomic<bool> done = false;
 };
 
-AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, EngineClient& engine, LoadText loadText)
-    : catalog_(catalog), engine_(engine), loadText_(std::move(loadText)) {
+// Names and stamps of the files that an adapter may be read from: whether another try could end differently.
+struct AdapterDirectory::State {
+  std::string digest;
+  int64_t newest_change_ns = 0;
+  std::optional<Error> refusal;  // why it can't be served whatever the files hold
+};
+
+// Many subdirectories that can't be served make a few lines, not one each.
+class AdapterDirectory::Warnings {
+ public:
+  ~Warnings() {
+    if (count_ > kMost) log::warn("{} more adapters are left out or keep their old content", count_ - kMost);
+  }
+  void add(std::string_view what, const char* why) {
+    if (++count_ <= kMost) log::warn("{}: {}", what, why);
+  }
+
+ private:
+  static constexpr size_t kMost = 20;
+  size_t count_ = 0;
+};
+
+AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, EngineClient& engine, LoadText loadText,
+                                   const AdapterDirectoryOptions& options)
+    : catalog_(catalog), engine_(engine), loadText_(std::move(loadText)), options_(options) {
   std::error_code error;
-  directory_ = fs::canonical(directory, error);
-  if (error || !fs::is_directory(directory_)) {
+  const fs::path canonical = fs::canonical(directory, error);
+  if (error || !fs::is_directory(canonical)) {
     fail(ErrorCode::kNotFound, "--lora_dir {}: {}", directory.string(), error ? error.message() : "not a directory");
   }
+  root_ = Directory::open(canonical, options_.links == Links::kFollow ? Links::kFollow : Links::kNone);
 }
 
-void AdapterDirectory::checkPlace(const fs::path& subdirectory) const {
-  const auto confined = [&](const fs::path& path) {
-    std::error_code error;
-    const fs::path leads_to = fs::canonical(path, error);
-    if (error) fail(ErrorCode::kNotFound, "{}: {}", path.string(), error.message());
-    if (isInside(leads_to, directory_)) return;
-    fail(ErrorCode::kInvalidArgument, "{}: a link that leads out of the adapter directory; copy the files there",
-         path.string());
+std::shared_ptr<AdapterDirectory::Adapter> AdapterDirectory::adapterOf(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  auto& adapter = adapters_[name];
+  if (adapter == nullptr) adapter = std::make_shared<Adapter>();
+  return adapter;
+}
+
+std::shared_ptr<const Directory> AdapterDirectory::open(const std::string& name) const {
+  return root_->openDirectory(name, options_.links);
+}
+
+AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) const {
+  State state;
+  Sha256 hash;
+  const auto refuse = [&](const Error& error) {
+    hash.update(error.what());
+    if (!state.refusal) state.refusal = error;
   };
-  confined(subdirectory);
-  if (!fs::is_regular_file(subdirectory / "adapter_config.json")) {
-    for (const auto& entry : fs::directory_iterator(subdirectory)) {
-      if (entry.path().extension() == ".nemo") {
-        fail(ErrorCode::kUnsupported, "{}: NeMo adapters are not supported; use a Hugging Face PEFT directory",
-             entry.path().string());
+  const auto add = [&](const Directory& of) {
+    try {
+      const Directory::Names names = of.names(kMaxFiles);
+      if (!names.complete) fail(ErrorCode::kUnsupported, "{}: more than {} files", of.path().string(), kMaxFiles);
+      for (const std::string& name : names.names) {
+        FileStamp stamp;
+        try {
+          stamp = of.stampOf(name).value_or(FileStamp{});
+        } catch (const Error& e) {  // a link that is refused, or what may not be looked at
+          refuse(e);
+          continue;
+        }
+        hash.update(fmt::format("{} {} {} {} {} {}\n", name, stamp.device, stamp.inode, stamp.size, stamp.modified_ns,
+                                stamp.changed_ns));
+        state.newest_change_ns = std::max(state.newest_change_ns, stamp.changed_ns);
       }
+    } catch (const Error& e) {
+      refuse(e);
     }
-    fail(ErrorCode::kNotFound, "{}: it has no adapter_config.json", subdirectory.string());
+  };
+  add(directory);
+  if (directory.isDirectory(kTemplates)) add(*directory.openDirectory(kTemplates, directory.links()));
+  state.digest = hash.hex();
+  if (state.refusal || directory.hasName(kConfig)) return state;
+  for (const std::string& name : directory.names(kMaxFiles).names) {
+    if (!name.ends_with(".nemo")) continue;
+    state.refusal = Error(ErrorCode::kUnsupported,
+                          fmt::format("{}: NeMo adapters are not supported; use a Hugging Face PEFT directory",
+                                      directory.pathOf(name).string()));
+    return state;
   }
-  for (const auto& entry : fs::directory_iterator(subdirectory)) confined(entry.path());
-  const fs::path templates = subdirectory / "additional_chat_templates";
-  if (!fs::is_directory(templates)) return;
-  for (const auto& entry : fs::directory_iterator(templates)) confined(entry.path());
+  state.refusal = Error(ErrorCode::kNotFound, fmt::format("{}: it has no {}", directory.path().string(), kConfig));
+  return state;
 }
 
-bool AdapterDirectory::take(const std::string& name, const fs::path& subdirectory) {
-  checkPlace(subdirectory);
+bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
+  try {
+    const auto directory = open(name);
+    if (!with_files) return false;
+    return !directory->hasName(kConfig) ||
+           std::ranges::none_of(kWeights, [&](const char* weights) { return directory->hasName(weights); });
+  } catch (const Error& e) {
+    return e.code() == ErrorCode::kNotFound;
+  }
+}
+
+void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
+  catalog_.putAdapter({.name = name,
+                       .adapterId = adapter.id,
+                       .fingerprint = "fp_" + adapter.content_hash.substr(0, 12),
+                       .created = adapter.created,
+                       .text = adapter.text});
+  adapter.listed = true;
+}
+
+void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forget) {
+  catalog_.removeAdapter(name);
+  adapter.listed = false;
+  // A text takes memory that all adapters share.
+  if (!forget && adapter.text == catalog_.base().text) return;
+  engine_.unregisterAdapter(adapter.id);
+  adapter.state.clear();
+  adapter.content_hash.clear();
+  adapter.text.reset();
+}
+
+bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter) {
+  const auto directory = open(name);
+  const State state = stateOf(*directory);
+  if (state.refusal) throw Error(*state.refusal);
   if (name == catalog_.base().name) {
     fail(ErrorCode::kInvalidArgument, "{}: its name is the base model's; rename it or set --model_name",
-         subdirectory.string());
+         directory->path().string());
   }
-  const auto served = catalog_.find(name);
-  Known& known = known_[name];
-  Known now{.state = stateOf(subdirectory).text, .contentHash = "", .text = loadText_(subdirectory)};
+  WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
+  const auto text = loadText_(*directory, meter);
   // What one tokenizer has read must not meet weights that go with another: those get an id of their own.
-  const bool same_text = served != nullptr && known.text == now.text;
-  const executor::IdType id = same_text ? *served->adapterId : nextTaskId_;
-  const auto registration = std::make_shared<Registration>();
-  const auto onContent = [&, this, name, subdirectory, registration, text = now.text](const std::string& hash) {
-    if (registration->done.exchange(true)) return changedAtLoad(name, subdirectory, text);
-    if (stateOf(subdirectory).text != now.state) {
-      fail(ErrorCode::kConflict, "{}: its files change while they are read", subdirectory.string());
-    }
-    now.contentHash = hash;
-    if (same_text && hash == known.contentHash) throw Unchanged();
-  };
-  try {
-    engine_.registerAdapter(id, subdirectory, onContent);
-  } catch (const Unchanged&) {
-    known = std::move(now);
-    return false;
-  }
+  const bool known = !adapter->state.empty();
+  const bool same_text = known && adapter->text == text;
+  executor::IdType id = adapter->id;
   if (!same_text) {
-    ++nextTaskId_;
-    if (served != nullptr) replaced_.push_back(*served->adapterId);
+    const std::lock_guard lock(mutex_);
+    id = nextTaskId_++;
   }
-  catalog_.putAdapter({.name = name,
-                       .adapterId = id,
-                       .fingerprint = "fp_" + now.contentHash.substr(0, 12),
-                       .created = std::time(nullptr),
-                       .text = now.text});
-  known = std::move(now);
-  return true;
-}
-
-bool AdapterDirectory::look(const fs::path& subdirectory, Found& found) {
-  const std::string name = subdirectory.filename().string();
-  const std::lock_guard lock(mutex_);
-  const auto known = known_.find(name);
-  const bool served = known != known_.end() && !known->second.state.empty();
-  DirectoryState state = stateOf(subdirectory);
-  if (served && known->second.state == state.text) return true;
-  if (const auto refused = refused_.find(name); refused != refused_.end() && refused->second == state.text) return true;
-  if (served && quietIn(state.newest_change_ns).count() > 0) return false;
-  try {
-    if (!isServableName(name)) {
-      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", subdirectory.string());
+  std::string content_hash;
+  const auto registration = std::make_shared<Registration>();
+  executor::AdapterFiles files;
+  files.path = directory->path();
+  files.open = [this, name] { return open(name); };
+  files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
+  files.onContent = [&, this, name, adapter, registration, text](const std::string& hash) {
+    if (registration->done.exchange(true)) return changedAtLoad(name, adapter, text);
+    if (stateOf(*open(name)).digest != state.digest) {
+      fail(ErrorCode::kConflict, "{}: its files change while they are read", root_->pathOf(name).string());
     }
-    if (take(name, subdirectory)) (served ? found.replaced : found.added).push_back(name);
-    refused_.erase(name);
+    content_hash = hash;
+    if (same_text && hash == adapter->content_hash) throw Unchanged();
+  };
+  bool changed = true;
+  try {
+    engine_.registerAdapter(id, std::move(files));
+  } catch (const Unchanged&) {
+    changed = false;
+  }
+  if (!same_text && known) {
+    const std::lock_guard lock(mutex_);
+    replaced_.push_back(adapter->id);
+  }
+  adapter->state = state.digest;
+  adapter->content_hash = std::move(content_hash);
+  adapter->text = text;
+  adapter->id = id;
+  if (changed) adapter->created = std::time(nullptr);
+  if (changed || !adapter->listed) put(name, *adapter);
+  return changed;
+}
+
+bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& warnings) {
+  const auto adapter = adapterOf(name);
+  const std::lock_guard lock(adapter->mutex);
+  const bool listed = adapter->listed;
+  std::string refused;
+  try {
+    if (isGone(name, false)) {
+      if (!listed) {
+        adapter->refused.clear();
+        return true;
+      }
+      if (!std::exchange(adapter->missing, true)) return false;
+      end(name, *adapter, options_.sync);
+      adapter->refused.clear();
+      found.removed.push_back(name);
+      return true;
+    }
+    adapter->missing = false;
+    State state;
+    try {
+      state = stateOf(*open(name));
+    } catch (const Error& e) {
+      state.digest = e.what();
+    }
+    if (listed && adapter->state == state.digest) return true;
+    if (adapter->refused == state.digest) return true;
+    if (!adapter->state.empty() && quietIn(state.newest_change_ns).count() > 0) return false;
+    refused = std::move(state.digest);
+    if (!isServableName(name)) {
+      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", root_->pathOf(name).string());
+    }
+    const bool changed = take(name, adapter);
+    if (!listed) {
+      found.added.push_back(name);
+    } else if (changed) {
+      found.replaced.push_back(name);
+    }
+    adapter->refused.clear();
   } catch (const std::exception& e) {
-    log::warn("{}: {}", served ? "adapter keeps its old content" : "adapter left out", e.what());
-    refused_[name] = std::move(state.text);
+    warnings.add(listed ? "adapter keeps its old content" : "adapter left out", e.what());
+    adapter->refused = std::move(refused);
   }
   return true;
 }
 
-void AdapterDirectory::changedAtLoad(const std::string& name, const fs::path& subdirectory,
+void AdapterDirectory::changedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                                      const std::shared_ptr<const TextCodec>& text) {
-  const std::lock_guard lock(mutex_);
-  if (known_[name].state != stateOf(subdirectory).text) take(name, subdirectory);
-  if (known_[name].text == text) return;
+  const std::lock_guard lock(adapter->mutex);
+  if (adapter->state != stateOf(*open(name)).digest) take(name, adapter);
+  if (adapter->text == text) return;
   fail(ErrorCode::kConflict, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
 }
 
-std::vector<fs::path> AdapterDirectory::subdirectories() const {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->path().filename().string().starts_with('.')) continue;
-    if (it->is_directory(ignored) || it->is_symlink(ignored)) found.push_back(it->path());
-  }
-  if (error) log::warn("{}: cannot read the adapter directory: {}", directory_.string(), error.message());
-  std::sort(found.begin(), found.end());
-  return found;
+void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter) {
+  const std::lock_guard lock(adapter->mutex);
+  if (!adapter->listed || !isGone(name, true)) return;
+  log::info("adapter removed, its files are missing: {}", name);
+  end(name, *adapter, true);
 }
 
-AdapterDirectory::Found AdapterDirectory::scan() {
+std::vector<std::string> AdapterDirectory::namesToLookAt() {
+  std::vector<std::string> names;
+  std::set<std::string> rest;
+  std::map<std::string, std::shared_ptr<Adapter>> known;
+  {
+    const std::lock_guard lock(mutex_);
+    known = adapters_;
+  }
+  for (const auto& [name, adapter] : known) {
+    const std::lock_guard lock(adapter->mutex);
+    if (adapter->listed) {
+      names.push_back(name);
+    } else {
+      rest.insert(name);
+    }
+  }
+  try {
+    const Directory::Names there = root_->directoryNames(kMaxAdapters);
+    for (const std::string& name : there.names) {
+      if (!name.starts_with('.') && !std::ranges::binary_search(names, name)) rest.insert(name);
+    }
+    if (!there.complete) {
+      log::warn("{}: more than {} subdirectories; not all are looked at", root_->path().string(), kMaxAdapters);
+    }
+  } catch (const Error& e) {
+    log::warn("cannot read the adapter directory: {}", e.what());
+  }
+  names.insert(names.end(), rest.begin(), rest.end());
+  return names;
+}
+
+void AdapterDirectory::forgetEnded() {
+  const std::lock_guard lock(mutex_);
+  size_t dormant = 0;
+  std::erase_if(adapters_, [&](const auto& entry) {
+    Adapter& adapter = *entry.second;
+    // One that a loader reads meanwhile is seen to by a next scan.
+    const std::unique_lock reading(adapter.mutex, std::try_to_lock);
+    if (!reading || adapter.listed || !adapter.refused.empty()) return false;
+    if (!adapter.state.empty() && ++dormant <= kMaxDormant) return false;
+    if (!adapter.state.empty()) engine_.unregisterAdapter(adapter.id);
+    return true;
+  });
+}
+
+AdapterDirectory::Found AdapterDirectory::scan(const std::function<bool()>& stop) {
   {
     const std::lock_guard lock(mutex_);
     for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
     replaced_.clear();
   }
-  std::vector<fs::path> left = subdirectories();
   Found found;
+  Warnings warnings;
+  std::vector<std::string> left = namesToLookAt();
   Progress progress("adapters", left.size(), Progress::Unit::kItems);
   constexpr int kRounds = 3;  // a next scan sees to what is being rewritten for longer
   for (int round = 0; round < kRounds && !left.empty(); ++round) {
     if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
-    std::erase_if(left, [&](const fs::path& subdirectory) {
-      const bool done = look(subdirectory, found);
+    std::erase_if(left, [&](const std::string& name) {
+      if (stop && stop()) return true;
+      const bool done = look(name, found, warnings);
       if (done) progress.add(1);
       return done;
     });
   }
+  forgetEnded();
   return found;
 }
 

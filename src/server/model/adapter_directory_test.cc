@@ -2,12 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <functional>
+#include <sstream>
+#include <thread>
 #include <utility>
+
+#include <spdlog/sinks/ostream_sink.h>
 
 #include "base/error_of.h"
 #include "base/file_reader.h"
+#include "base/log.h"
 #include "server/testing/fakes.h"
 
 namespace chorus::server {
@@ -20,12 +27,21 @@ class RegisteringEngine : public EngineClient {
  public:
   executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
   void cancel(executor::IdType) override {}
-  void registerAdapter(executor::IdType id, const fs::path& directory, OnContent onContent) override {
-    if (directory.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", directory.string());
+  void registerAdapter(executor::IdType id, executor::AdapterFiles files) override {
+    if (files.path.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", files.path.string());
     if (whileReading) std::exchange(whileReading, nullptr)();
-    onContent(content(directory));
-    registered[id] = directory.filename().string();
-    loads[id] = [onContent, directory] { onContent(content(directory)); };
+    files.onContent(content(files.open()));
+    registered[id] = files.path.filename().string();
+    loads[id] = [files] {
+      std::string found;
+      try {
+        found = content(files.open());
+      } catch (const Error& e) {
+        if (e.code() == ErrorCode::kNotFound) files.onGone();
+        throw;
+      }
+      files.onContent(found);
+    };
     ++registrations;
   }
   void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
@@ -33,8 +49,8 @@ class RegisteringEngine : public EngineClient {
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }
 
-  static std::string content(const fs::path& directory) {
-    return std::string(FileReader().read(directory / "adapter_model.safetensors", 1000)->text());
+  static std::string content(const std::shared_ptr<const Directory>& directory) {
+    return std::string(FileReader(directory).read("adapter_model.safetensors", 1000)->text());
   }
 
   std::string broken = "none";
@@ -62,10 +78,11 @@ class AdapterDirectoryTest : public ::testing::Test {
   void write(const std::string& name, const std::string& weights) {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
-  std::unique_ptr<AdapterDirectory> open() {
-    return std::make_unique<AdapterDirectory>(root / "served", catalog, engine, [this](const fs::path& directory) {
-      return directory.filename() == speaking ? own : catalog.base().text;
-    });
+  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {}) {
+    const auto load_text = [this](const Directory& directory, WorkMeter&) {
+      return directory.path().filename() == speaking ? own : catalog.base().text;
+    };
+    return std::make_unique<AdapterDirectory>(root / "served", catalog, engine, load_text, options);
   }
 
   fs::path root;
@@ -240,8 +257,156 @@ TEST_F(AdapterDirectoryTest, LinksOutAreRefused) {
   fs::create_symlink(outside / "adapter_model.safetensors", inside / "extra.bin");
   adapter("real", root / "served");
   fs::create_directory_symlink(root / "served" / "real", root / "served" / "alias");
+  fs::create_symlink("../../real/adapter_model.safetensors", adapter("thief", root / "served") / "theirs");
+  fs::create_symlink("adapter_model.safetensors", adapter("within", root / "served") / "same");
+  EXPECT_EQ(open()->scan().added, (std::vector<std::string>{"real", "within"}));
+  EXPECT_EQ(open({.links = Links::kFollow})->scan().added,
+            (std::vector<std::string>{"alias", "inside", "link", "real", "thief", "within"}));
+}
+
+TEST_F(AdapterDirectoryTest, LoadsAreConfinedToo) {
+  const fs::path dir = adapter("a", root / "served");
+  adapter("outside", root);
   auto directory = open();
-  EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"alias", "real"}));
+  directory->scan();
+  fs::remove(dir / "adapter_model.safetensors");
+  fs::create_symlink(root / "outside/adapter_model.safetensors", dir / "adapter_model.safetensors");
+  EXPECT_NE(errorOf(engine.loads.at(1)).find("a link that leads"), std::string::npos);
+  fs::rename(dir, root / "kept");
+  fs::create_directory_symlink(root / "outside", dir);
+  EXPECT_NE(errorOf(engine.loads.at(1)).find("a link that leads"), std::string::npos);
+}
+
+TEST_F(AdapterDirectoryTest, ARemovedOneEnds) {
+  for (const bool sync : {false, true}) {
+    SCOPED_TRACE(sync);
+    engine.registered.clear();
+    engine.registrations = 0;
+    adapter("a", root / "served");
+    adapter("b", root / "served");
+    auto directory = open({.sync = sync});
+    directory->scan();
+    fs::rename(root / "served/a", root / "kept");
+    const auto request = catalog.find("a");
+    EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"a"});
+    EXPECT_EQ(catalog.find("a"), nullptr);
+    EXPECT_EQ(catalog.list().size(), 2u);
+    EXPECT_NE(request, nullptr) << "a request that began with it keeps it";
+    EXPECT_EQ(engine.registered.contains(1), !sync) << "its weights stay in add mode";
+    EXPECT_TRUE(directory->scan().removed.empty());
+    fs::rename(root / "kept", root / "served/a");
+    EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
+    ASSERT_NE(catalog.find("a"), nullptr);
+    EXPECT_EQ(catalog.find("a")->adapterId, sync ? 3u : 1u);
+    EXPECT_EQ(engine.registrations, sync ? 3 : 2);
+    catalog.removeAdapter("a");
+    catalog.removeAdapter("b");
+    fs::remove_all(root / "served/a");
+  }
+}
+
+TEST_F(AdapterDirectoryTest, ARemovedOneGivesItsTextBack) {
+  for (const bool sync : {false, true}) {
+    adapter("a", root / "served");
+    speaking = "a";
+    auto directory = open({.sync = sync});
+    directory->scan();
+    const long held = own.use_count();
+    fs::remove_all(root / "served/a");
+    directory->scan();
+    EXPECT_LT(own.use_count(), held);
+    EXPECT_TRUE(engine.registered.empty());
+  }
+}
+
+TEST_F(AdapterDirectoryTest, ALoadThatFindsNoFilesEndsTheName) {
+  for (const char* what : {"", "adapter_config.json", "adapter_model.safetensors"}) {
+    SCOPED_TRACE(what);
+    engine.registered.clear();
+    const fs::path dir = adapter("a", root / "served");
+    auto directory = open();
+    directory->scan();
+    const auto load = engine.loads.at(*catalog.find("a")->adapterId);
+    fs::rename(dir, root / "aside");
+    fs::rename(root / "aside", dir);
+    fs::remove_all(dir / what);
+    if (std::string(what) == "adapter_config.json") fs::remove(dir / "adapter_model.safetensors");
+    EXPECT_NE(errorOf(load), "");
+    EXPECT_EQ(catalog.find("a"), nullptr);
+    EXPECT_TRUE(engine.registered.empty());
+    adapter("a", root / "served");
+    EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
+    catalog.removeAdapter("a");
+    fs::remove_all(dir);
+  }
+}
+
+TEST_F(AdapterDirectoryTest, ADirectoryThatIsBackInAMomentStays) {
+  const fs::path dir = adapter("a", root / "served");
+  auto directory = open({.sync = true});
+  directory->scan();
+  fs::rename(dir, root / "aside");
+  std::thread back([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    fs::rename(root / "aside", dir);
+  });
+  EXPECT_TRUE(directory->scan().removed.empty());
+  back.join();
+  EXPECT_NE(catalog.find("a"), nullptr);
+}
+
+TEST_F(AdapterDirectoryTest, FoldersOfManyFilesAreRefusedInOneLine) {
+  const fs::path dir = adapter("many", root / "served");
+  for (size_t i = 0; i < AdapterDirectory::kMaxFiles; ++i) std::ofstream(dir / std::to_string(i)) << "";
+  adapter("good", root / "served");
+  EXPECT_EQ(open()->scan().added, std::vector<std::string>{"good"});
+}
+
+TEST_F(AdapterDirectoryTest, ManyBrokenOnesMakeFewLines) {
+  std::ostringstream out;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(makeLogger(std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
+  for (int i = 0; i < 200; ++i) fs::create_directory(root / "served" / std::to_string(i));
+  adapter("good", root / "served");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"good"});
+  directory->scan();
+  spdlog::set_default_logger(before);
+  const std::string text = out.str();
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 30) << text;
+  EXPECT_NE(text.find("180 more adapters are left out"), std::string::npos);
+}
+
+TEST_F(AdapterDirectoryTest, AScanEndsEarly) {
+  for (int i = 0; i < 10; ++i) adapter(std::to_string(i), root / "served");
+  auto directory = open();
+  int asked = 0;
+  EXPECT_EQ(directory->scan([&] { return ++asked > 3; }).added.size(), 3u);
+}
+
+// A tenant that swaps its weights for a link to another tenant's while they are read.
+TEST_F(AdapterDirectoryTest, NoSwapBringsInWhatIsAnothers) {
+  const fs::path dir = adapter("a", root / "served");
+  adapter("secret", root / "served");
+  std::atomic<bool> stop = false;
+  std::thread swapper([&] {
+    while (!stop) {
+      std::ofstream(root / "plain") << "weights of a";
+      fs::rename(root / "plain", dir / "adapter_model.safetensors");
+      fs::create_symlink("../secret/adapter_model.safetensors", root / "swap");
+      fs::rename(root / "swap", dir / "adapter_model.safetensors");
+    }
+  });
+  const auto top = Directory::open(root / "served", Links::kNone);
+  for (int i = 0; i < 3000; ++i) {
+    try {
+      const Descriptor fd = top->openDirectory("a", Links::kInside)->openFile("adapter_model.safetensors");
+      EXPECT_NE(readDescriptor(fd.get(), "x", 100), "weights of secret");
+    } catch (const Error&) {
+    }
+  }
+  stop = true;
+  swapper.join();
 }
 
 TEST_F(AdapterDirectoryTest, NameOfTheBaseIsTaken) {

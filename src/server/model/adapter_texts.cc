@@ -1,33 +1,95 @@
 #include "server/model/adapter_texts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// A codec and what it has taken of the budget.
+struct ChargedCodec {
+  std::shared_ptr<MemoryBudget> budget;
+  MemoryCharge charge;
+  std::shared_ptr<const TextCodec> codec;
+};
+
+// At most what parsing the files takes beside their text: a JSON value of the densest documents takes 128 bytes with
+// its share of the containers around it, and each of them begins with a comma or a bracket.
+size_t parsingBytes(const TokenizerFileSet& files) {
+  constexpr size_t kValueBytes = 128;
+  size_t values = 0;
+  for (const auto& [name, text] : files.files) {
+    values += static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == '{'; }));
+  }
+  return values * kValueBytes + 2 * files.bytes();
+}
+
+// What the parsed tokenizer and templates may keep, before they can be asked: a byte of the files becomes entries of
+// hash tables and of lists of merges.
+size_t keptBytes(const TokenizerFileSet& files) {
+  constexpr size_t kPerByte = 8;
+  return kPerByte * files.bytes();
+}
+
+}  // namespace
 
 AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory,
-                           int32_t vocabSize)
+                           int32_t vocabSize, const AdapterTextOptions& options)
     : base_(std::move(base)),
       baseDirectory_(std::move(baseDirectory)),
-      baseDigest_(tokenizerFilesDigest(baseDirectory_)),
-      vocabSize_(vocabSize) {}
+      baseDigest_(readTokenizerFileSet(baseDirectory_).digest()),
+      vocabSize_(vocabSize),
+      trusted_(options.trusted),
+      budget_(std::make_shared<MemoryBudget>(options.memory_bytes)) {}
 
-std::shared_ptr<const TextCodec> AdapterTexts::load(const std::filesystem::path& adapterDirectory) {
-  const std::string digest = tokenizerFilesDigest(adapterDirectory);
-  if (digest.empty() || digest == baseDigest_) return base_;
-  std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
-  if (const auto it = loaded_.find(digest); it != loaded_.end()) {
-    if (auto text = it->second.lock()) return text;
+std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDirectory, WorkMeter& meter) {
+  const std::string path = adapterDirectory.path().string();
+  const TokenizerFileSet files =
+      readTokenizerFileSet(adapterDirectory, {.file_bytes = kMaxFileBytes, .total_bytes = kMaxTotalBytes});
+  if (files.empty()) return base_;
+  meter.charge(files.bytes());
+  const std::string digest = files.digest();
+  if (digest == baseDigest_) return base_;
+  if (!trusted_) {
+    fail(ErrorCode::kUnsupported,
+         "{}: it has a tokenizer or chat template of its own, which --trust_adapter_text off refuses; take {} out",
+         path, files.files.begin()->first);
   }
-  auto text = loadTextCodec(adapterDirectory, baseDirectory_);
-  if (text->vocabSize() > std::max(vocabSize_, base_->vocabSize())) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
+    if (const auto it = loaded_.find(digest); it != loaded_.end()) {
+      if (auto text = it->second.lock()) return text;
+    }
+  }
+  const TokenizerFileSet base = files.hasTokenizer() ? TokenizerFileSet{} : readTokenizerFileSet(baseDirectory_);
+  auto charged = std::make_shared<ChargedCodec>(ChargedCodec{budget_, MemoryCharge(*budget_), nullptr});
+  const auto take = [&](size_t bytes) {
+    if (charged->charge.resize(bytes)) return;
+    fail(ErrorCode::kExhausted,
+         "{}: its tokenizer and templates take {:.0f} MiB to read and to keep, those of all adapters may take {:.0f} "
+         "and {:.0f} are taken; raise --adapter_text_memory",
+         path, static_cast<double>(bytes) / kMiB, static_cast<double>(budget_->limit()) / kMiB,
+         static_cast<double>(budget_->used()) / kMiB);
+  };
+  take(keptBytes(files) + keptBytes(base) + parsingBytes(files) + parsingBytes(base));
+  meter.charge(base.bytes());
+  charged->codec = parseTextCodec(files, &base);
+  take(charged->codec->memoryBytes());
+  if (charged->codec->vocabSize() > std::max(vocabSize_, base_->vocabSize())) {
     fail(ErrorCode::kUnsupported,
          "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; take the tokens "
          "that were added out of the adapter's tokenizer files",
-         adapterDirectory.string(), text->vocabSize(), vocabSize_);
+         path, charged->codec->vocabSize(), vocabSize_);
   }
+  const std::shared_ptr<const TextCodec> text(charged, charged->codec.get());
+  const std::lock_guard lock(mutex_);
   loaded_[digest] = text;
   return text;
 }

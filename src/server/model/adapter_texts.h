@@ -1,29 +1,53 @@
-// The tokenizers and templates of adapters: an adapter whose directory has none of its own speaks as the base model.
+// The tokenizers and templates of adapters: an adapter whose directory has none of its own uses the base model's.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "base/directory.h"
+#include "base/memory_budget.h"
+#include "base/work_meter.h"
 #include "server/model/text_codec.h"
 
 namespace chorus::server {
 
+struct AdapterTextOptions {
+  // False: an adapter with files of its own is refused, unless they are the base model's.
+  bool trusted = true;
+  // What the tokenizers and templates of all adapters may take together, those that are being read included.
+  size_t memory_bytes = size_t{1} << 30;
+};
+
+// Thread-safe.
 class AdapterTexts {
  public:
   // base was loaded from baseDirectory; vocabSize: tokens that the engine has embeddings for.
-  AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory, int32_t vocabSize);
+  AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory, int32_t vocabSize,
+               const AdapterTextOptions& options = {});
 
-  // Equal files are loaded once and kept for as long as somebody holds them. Throws Error, also for a tokenizer with
-  // more tokens than the engine. One caller at a time.
-  std::shared_ptr<const TextCodec> load(const std::filesystem::path& adapterDirectory);
+  // Equal files are loaded once and kept for as long as somebody holds them; then their memory is given back. Throws
+  // Error: a tokenizer with more tokens than the engine, files that are too large (kMaxFileBytes) or not trusted, no
+  // room within the memory of all adapters, and what the meter throws.
+  static constexpr size_t kMaxFileBytes = size_t{32} << 20;
+  static constexpr size_t kMaxTotalBytes = size_t{64} << 20;
+  std::shared_ptr<const TextCodec> load(const Directory& adapterDirectory, WorkMeter& meter);
+
+  // Bytes charged for what is loaded now.
+  size_t used() const { return budget_->used(); }
+  size_t limit() const { return budget_->limit(); }
 
  private:
   std::shared_ptr<const TextCodec> base_;
   std::filesystem::path baseDirectory_;
   std::string baseDigest_;
   int32_t vocabSize_;
+  bool trusted_;
+  std::shared_ptr<MemoryBudget> budget_;  // codecs that requests hold may outlive this object
+  std::mutex mutex_;
   std::map<std::string, std::weak_ptr<const TextCodec>> loaded_;  // by the digest of the files
 };
 

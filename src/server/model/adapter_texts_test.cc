@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "base/error.h"
+#include "base/error_of.h"
 
 namespace chorus::server {
 namespace {
@@ -24,14 +24,24 @@ class AdapterTextsTest : public ::testing::Test {
   ~AdapterTextsTest() override { fs::remove_all(root); }
 
   void write(const char* dir, const char* name, const std::string& text) {
-    fs::create_directories(root / dir);
+    fs::create_directories((root / dir / name).parent_path());
     std::ofstream(root / dir / name) << text;
   }
   static std::string tokenizer(const std::string& more) {
     return R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1)" + more + R"(}, "merges": []}, "added_tokens": [],
                "decoder": {"type": "Fuse"}})";
   }
-  static std::string rendered(const TextCodec& text) { return text.renderChat(OrderedJson::array(), nullptr, {}); }
+  std::shared_ptr<const TextCodec> load(AdapterTexts& texts, const char* dir) {
+    WorkMeter meter;
+    return texts.load(*Directory::open(root / dir, Links::kInside), meter);
+  }
+  std::string refusal(AdapterTexts& texts, const char* dir) {
+    return errorOf([&] { load(texts, dir); });
+  }
+  static std::string rendered(const TextCodec& text) {
+    WorkMeter meter;
+    return text.renderChat(OrderedJson::array(), nullptr, {}, meter);
+  }
 
   fs::path root;
   std::shared_ptr<const TextCodec> base;
@@ -40,15 +50,15 @@ class AdapterTextsTest : public ::testing::Test {
 TEST_F(AdapterTextsTest, WithoutFilesOfItsOwnItIsTheBase) {
   AdapterTexts texts(base, root / "base", 2);
   write("plain", "adapter_config.json", "{}");
-  EXPECT_EQ(texts.load(root / "plain"), base);
+  EXPECT_EQ(load(texts, "plain"), base);
   fs::copy(root / "base", root / "copy");
-  EXPECT_EQ(texts.load(root / "copy"), base) << "the same files are the same text";
+  EXPECT_EQ(load(texts, "copy"), base) << "the same files are the same text";
 }
 
 TEST_F(AdapterTextsTest, ATemplateAloneKeepsTheTokenizer) {
   AdapterTexts texts(base, root / "base", 2);
   write("styled", "chat_template.jinja", "adapter");
-  const auto text = texts.load(root / "styled");
+  const auto text = load(texts, "styled");
   EXPECT_EQ(rendered(*text), "adapter");
   EXPECT_EQ(text->encode("ab", false), base->encode("ab", false));
   EXPECT_EQ(rendered(*base), "base");
@@ -60,29 +70,83 @@ TEST_F(AdapterTextsTest, ItsOwnTokenizerIsUsedAndShared) {
     write(dir, "tokenizer.json", tokenizer(R"(, "c": 2)"));
     write(dir, "tokenizer_config.json", R"({"eos_token": "c"})");
   }
-  const auto one = texts.load(root / "one");
+  const auto one = load(texts, "one");
   EXPECT_EQ(one->encode("c", false), std::vector<int32_t>{2});
   EXPECT_EQ(one->eosTokenId(), 2);
   EXPECT_FALSE(one->hasChatTemplate()) << "a tokenizer of its own takes nothing from the base";
-  EXPECT_EQ(texts.load(root / "two"), one);
+  EXPECT_EQ(load(texts, "two"), one);
 }
 
 TEST_F(AdapterTextsTest, UnusedOnesAreFreed) {
   AdapterTexts texts(base, root / "base", 2);
   write("styled", "chat_template.jinja", "adapter");
-  std::weak_ptr<const TextCodec> text = texts.load(root / "styled");
+  std::weak_ptr<const TextCodec> text = load(texts, "styled");
   EXPECT_TRUE(text.expired());
 }
 
 TEST_F(AdapterTextsTest, TokensWithoutEmbeddingsAreRefused) {
   AdapterTexts texts(base, root / "base", 2);
   write("grown", "tokenizer.json", tokenizer(R"(, "c": 2)"));
-  try {
-    texts.load(root / "grown");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("its tokenizer has 3 tokens, but the engine has embeddings for 2"));
+  EXPECT_THAT(refusal(texts, "grown"),
+              testing::HasSubstr("its tokenizer has 3 tokens, but the engine has embeddings for 2"));
+}
+
+TEST_F(AdapterTextsTest, TheyShareAMemoryThatIsGivenBack) {
+  const std::string filler(10'000, ' ');
+  write("one", "tokenizer.json", tokenizer("") + filler);
+  write("two", "tokenizer.json", tokenizer("") + filler + " ");
+  // Room for one: a tokenizer may fill a cache of 2 MiB.
+  AdapterTexts texts(base, root / "base", 2, {.memory_bytes = size_t{3} << 20});
+  auto one = load(texts, "one");
+  const size_t used = texts.used();
+  EXPECT_GT(used, filler.size());
+  EXPECT_EQ(load(texts, "one"), one);
+  EXPECT_EQ(texts.used(), used) << "equal files are charged once";
+  EXPECT_THAT(refusal(texts, "two"), testing::HasSubstr("raise --adapter_text_memory"));
+  EXPECT_EQ(texts.used(), used);
+  one.reset();
+  EXPECT_EQ(texts.used(), 0u);
+  EXPECT_NE(load(texts, "two"), nullptr);
+}
+
+TEST_F(AdapterTextsTest, UntrustedOnesAreRefused) {
+  AdapterTexts texts(base, root / "base", 2, {.trusted = false});
+  write("styled", "chat_template.jinja", "adapter");
+  write("listed", "additional_chat_templates/x.jinja", "adapter");
+  write("plain", "adapter_config.json", "{}");
+  fs::copy(root / "base", root / "copy");
+  EXPECT_THAT(refusal(texts, "styled"),
+              testing::HasSubstr("--trust_adapter_text off refuses; take chat_template.jinja"));
+  EXPECT_THAT(refusal(texts, "listed"), testing::HasSubstr("--trust_adapter_text off"));
+  EXPECT_EQ(load(texts, "plain"), base);
+  EXPECT_EQ(load(texts, "copy"), base) << "the base model's own files";
+}
+
+TEST_F(AdapterTextsTest, LargeFilesAreRefusedUnread) {
+  AdapterTexts texts(base, root / "base", 2);
+  write("large", "tokenizer.json", "{}");
+  fs::resize_file(root / "large/tokenizer.json", AdapterTexts::kMaxFileBytes + 1);
+  EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("more than the limit of 33554432"));
+  write("many", "tokenizer.json", "{}");
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "added_tokens.json"}) {
+    write("many", name, "{}");
+    fs::resize_file(root / "many" / name, AdapterTexts::kMaxTotalBytes / 2);
   }
+  EXPECT_THAT(refusal(texts, "many"), testing::HasSubstr("more than the limit of 67108864"));
+  for (int i = 0; i < 65; ++i)
+    write("wordy", ("additional_chat_templates/" + std::to_string(i) + ".jinja").c_str(), "x");
+  EXPECT_THAT(refusal(texts, "wordy"), testing::HasSubstr("more than 64 templates"));
+}
+
+TEST_F(AdapterTextsTest, LinksInTheDirectoryOfTemplatesAreConfined) {
+  AdapterTexts texts(base, root / "base", 2);
+  write("linked", "additional_chat_templates/a.jinja", "mine");
+  write("secret", "file.jinja", "secret");
+  fs::create_symlink("../../secret/file.jinja", root / "linked/additional_chat_templates/b.jinja");
+  EXPECT_THAT(refusal(texts, "linked"), testing::HasSubstr("a link that leads"));
+  fs::remove_all(root / "linked/additional_chat_templates");
+  fs::create_directory_symlink("../secret", root / "linked/additional_chat_templates");
+  EXPECT_EQ(load(texts, "linked"), base) << "what lies elsewhere is not there";
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include "server/http/worker_pool.h"
+#include "server/model/cache_salts.h"
 #include "server/model/engine_client.h"
 #include "server/model/generation_defaults.h"
 #include "server/model/model_catalog.h"
+#include "server/work/intake.h"
+#include "server/work/worker_pool.h"
 
 namespace chorus::server {
 
@@ -16,10 +18,13 @@ namespace chorus::server {
 struct ApiContext {
   EngineClient& engine;
   ModelCatalog& models;
-  WorkerPool& intake;    // parsing, templates, tokenizing: a large prompt here does not hold up streams
+  Intake& intake;        // parsing, templates, tokenizing
   WorkerPool& delivery;  // detokenizing and writing answers
   GenerationDefaults defaults;
-  std::optional<std::chrono::milliseconds> requestTimeout;
+  std::optional<std::chrono::milliseconds> requestTimeout;  // from when a request is complete
+  bool trust_request_templates = false;                     // a request may bring the text of a chat template
+  int32_t maxChoices = 16;                                  // sequences of one request
+  CacheSalts cacheSalts;
 };
 
 }  // namespace chorus::server

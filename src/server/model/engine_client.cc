@@ -11,8 +11,8 @@ class ExecutorClient : public EngineClient {
     return executor_.enqueueRequest(request, std::move(callback));
   }
   void cancel(executor::IdType id) override { executor_.cancelRequest(id); }
-  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory, OnContent onContent) override {
-    executor_.registerAdapter(taskId, directory, std::move(onContent));
+  void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {
+    executor_.registerAdapter(taskId, std::move(files));
   }
   void unregisterAdapter(executor::IdType taskId) override { executor_.unregisterAdapter(taskId); }
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }

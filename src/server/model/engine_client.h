@@ -1,8 +1,6 @@
 // What the routes need of an Executor, so that they can be tested without an engine.
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <memory>
 
 #include "chorus/executor.h"
@@ -17,9 +15,7 @@ class EngineClient {
   virtual ~EngineClient() = default;
   virtual executor::IdType enqueue(const executor::Request& request, Callback callback) = 0;
   virtual void cancel(executor::IdType id) = 0;
-  using OnContent = executor::Executor::AdapterContentCallback;
-  virtual void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory,
-                               OnContent onContent) = 0;
+  virtual void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) = 0;
   virtual void unregisterAdapter(executor::IdType taskId) = 0;
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;

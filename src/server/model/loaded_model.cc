@@ -1,11 +1,14 @@
 #include "server/model/loaded_model.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/names.h"
 #include "server/model/file_digests.h"
 
 namespace chorus::server {
@@ -13,22 +16,55 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// One more than one: an adapter that loads slowly delays no small one (adapter_loader.h).
+constexpr int32_t kAdapterLoaders = 2;
+
+// What the tokenizers and templates of adapters may take.
+size_t adapterTextBytes(const ServeOptions& options) {
+  if (options.adapterTextMemoryMiB) return static_cast<size_t>(*options.adapterTextMemoryMiB) << 20;
+  return std::min<size_t>(size_t{1} << 30, availableMemory() / 8);
+}
+
+executor::KvReuseScope reuseScope(const ServeOptions& options) {
+  const std::string scope = options.kvReuseScope.empty() ? "all" : options.kvReuseScope;
+  using Scope = executor::KvReuseScope;
+  log::info("KV blocks are shared between requests of {} (--kv_reuse_scope {}), and by cache_salt",
+            scope == "client"    ? "one client"
+            : scope == "adapter" ? "one adapter, without one of a client"
+                                 : "all clients",
+            scope);
+  if (scope == "client") return Scope::kCLIENT;
+  return scope == "adapter" ? Scope::kADAPTER : Scope::kALL;
+}
+
 executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
   executor::PeftCacheConfig adapters;
   adapters.setMaxHostAdapters(options.maxCpuLoras);
   adapters.setMaxDeviceAdapters(options.maxGpuLoras);
+  adapters.setNumPutWorkers(kAdapterLoaders);
   config.setPeftCacheConfig(adapters);
   config.setMaxBatchSize(options.maxBatchSize);
   config.setMaxNumTokens(options.maxNumTokens);
   config.setMaxQueueSize(options.maxQueueSize);
   config.getKvCacheConfigRef().setMaxTokens(options.kvCacheMaxTokens);
   config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kvCacheFreeMemoryFraction);
+  config.getKvCacheConfigRef().setReuseScope(reuseScope(options));
   config.setNumThreads(options.threads);
   config.setBackend(options.backend);
   config.setImportWeightsInBackground(true);
   if (!options.isa.empty()) config.setIsa(options.isa);
   return config;
+}
+
+IntakeOptions intakeOptions(const ServeOptions& options) {
+  IntakeOptions intake;
+  intake.threads = options.intake_threads;
+  intake.timeout = std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.intake_timeout_seconds * 1000)));
+  intake.work_limit = static_cast<uint64_t>(options.intake_work_limit);
+  return intake;
 }
 
 std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
@@ -41,8 +77,10 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 
 }  // namespace
 
-// One thread reads requests, so that a burst of prompts can't take the cores from the steps; two write answers.
-LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine) : intake_(1), delivery_(2) {
+LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
+    : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
+  const size_t text_bytes =
+      options.loraDirectory.empty() ? 0 : adapterTextBytes(options);  // before the caches take theirs
   auto text = loadTextCodec(engine.tokenizerDirectory);
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
@@ -55,13 +93,18 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
   if (!options.loraDirectory.empty()) {
-    texts_ = std::make_unique<AdapterTexts>(text, engine.tokenizerDirectory, client_->vocabSize());
-    const auto loadText = [this](const fs::path& dir) { return texts_->load(dir); };
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, *client_, loadText);
+    texts_ = std::make_unique<AdapterTexts>(
+        text, engine.tokenizerDirectory, client_->vocabSize(),
+        AdapterTextOptions{.trusted = options.trustAdapterText, .memory_bytes = text_bytes});
+    const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
+    const AdapterDirectoryOptions how{.links = options.loraDirLinks == "follow" ? Links::kFollow : Links::kInside,
+                                      .sync = options.loraRefresh == "sync"};
+    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, *client_, loadText, how);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(
       ApiContext{*client_, *models_, intake_, delivery_, readGenerationDefaults(engine.tokenizerDirectory, *text), {}});
+  context_->trust_request_templates = options.trust_request_templates;
   for (const int32_t id : context_->defaults.endIds) {
     if (id < client_->vocabSize()) continue;
     fail(ErrorCode::kInvalidArgument,
@@ -69,12 +112,17 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
          "that of this model?",
          engine.tokenizerDirectory.string(), id, client_->vocabSize());
   }
+  context_->maxChoices = options.maxChoices;
   if (options.requestTimeoutSeconds > 0) {
     context_->requestTimeout =
         std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.requestTimeoutSeconds * 1000)));
   }
 
   warmUp();
+  if (adapters_ && options.loraRefreshSeconds > 0) {
+    refresh_ =
+        std::thread([this, interval = std::chrono::seconds(options.loraRefreshSeconds)] { refreshAdapters(interval); });
+  }
 }
 
 LoadedModel::~LoadedModel() {
@@ -90,11 +138,28 @@ void LoadedModel::warmUp() {
   }
 }
 
-void LoadedModel::refreshAdapters() {
-  if (!adapters_) return;
-  const auto found = adapters_->scan();
-  for (const std::string& name : found.added) log::info("new adapter: {}", name);
-  for (const std::string& name : found.replaced) log::info("adapter with new content: {}", name);
+void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
+  while (true) {
+    {
+      std::unique_lock lock(stop_mutex_);
+      if (stop_came_.wait_for(lock, interval, [this] { return stopping_.load(); })) return;
+    }
+    try {
+      refreshOnce();
+    } catch (const std::exception& e) {  // no memory, say: the next look may have some
+      log::error("the look for adapters failed: {}", e.what());
+    }
+  }
+}
+
+void LoadedModel::refreshOnce() {
+  const auto found = adapters_->scan([this] { return stopping_.load(); });
+  const auto list = [](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) log::info("{}: {}", what, listSome(names));
+  };
+  list("new adapters", found.added);
+  list("adapters with new content", found.replaced);
+  list("adapters removed", found.removed);
 }
 
 std::string LoadedModel::summary() const {
@@ -105,13 +170,29 @@ std::string LoadedModel::summary() const {
   if (models.size() > kMostNames + 1) names += fmt::format(" and {} more", models.size() - 1 - kMostNames);
   std::string text =
       fmt::format("  base model  {}\n  adapters    {}\n", models[0]->name, names.empty() ? "none" : names);
-  return text + executor_->getMemoryUse().table;
+  text += executor_->getMemoryUse().table;
+  if (!text.ends_with('\n')) text += '\n';
+  if (texts_) {
+    text += fmt::format("  {:<12}{:>12.1f} MiB  tokenizers and templates of adapters, at most; {:.1f} taken\n", "text",
+                        static_cast<double>(texts_->limit()) / kMiB, static_cast<double>(texts_->used()) / kMiB);
+  }
+  return text +
+         fmt::format("  {:<17}{:>7.1f} MiB  at most, of which one client {:.1f}: bodies, requests, unread answers",
+                     "http", static_cast<double>(http_memory_mib_), http_memory_mib_ / 4.0);
 }
 
-void LoadedModel::stop() {
+bool LoadedModel::stop() {
+  constexpr std::chrono::milliseconds kPatience{1000};
+  {
+    const std::lock_guard lock(stop_mutex_);
+    stopping_ = true;
+  }
+  stop_came_.notify_all();
+  intake_.cancelAll();
   executor_->shutdown();
-  intake_.finish();
-  delivery_.finish();
+  const bool ended = intake_.finish(kPatience) && delivery_.finish(kPatience);
+  if (refresh_.joinable()) refresh_.join();
+  return ended;
 }
 
 }  // namespace chorus::server

@@ -1,8 +1,13 @@
 // Everything that serves one engine: executor, text, names, adapters, workers.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "server/model/adapter_directory.h"
 #include "server/model/adapter_texts.h"
@@ -21,24 +26,32 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   std::shared_ptr<const ApiContext> context() const { return context_; }
-  // Looks for new adapters, and for new content of those that are served.
-  void refreshAdapters();
   // Model names and a table of memory, several lines.
   std::string summary() const;
-  // Ends running requests as cancelled and joins the workers. Idempotent. The object must outlive every exchange.
-  void stop();
+  // Ends running requests as cancelled and joins the workers. Idempotent. The object must outlive every exchange. False
+  // when a request's preparation did not end soon: this object and what it refers to must then stay.
+  bool stop();
 
  private:
   void warmUp();
+  // Looks for new adapters, new content of those that are served and those that are gone, until stop(): on a thread of
+  // its own, so that no request and no signal waits for a tenant's files.
+  void refreshAdapters(std::chrono::seconds interval);
+  void refreshOnce();
 
   std::unique_ptr<executor::Executor> executor_;
   std::unique_ptr<EngineClient> client_;
   std::unique_ptr<ModelCatalog> models_;
   std::unique_ptr<AdapterTexts> texts_;
   std::unique_ptr<AdapterDirectory> adapters_;
-  WorkerPool intake_;
+  Intake intake_;
   WorkerPool delivery_;
+  int32_t http_memory_mib_;
   std::shared_ptr<ApiContext> context_;
+  std::mutex stop_mutex_;
+  std::condition_variable stop_came_;
+  std::atomic<bool> stopping_ = false;
+  std::thread refresh_;
 };
 
 }  // namespace chorus::server

@@ -56,7 +56,11 @@ class LoadedModelTest : public ::testing::Test {
                     {"temperature", 0},
                     {"max_tokens", 64},
                     {"stream", stream}};
-    routes->handle({.method = "POST", .path = "/v1/chat/completions", .body = body.dump()}, exchange);
+    routes->handle({.method = "POST",
+                    .path = "/v1/chat/completions",
+                    .headers = {{"content-type", "application/json"}},
+                    .body = body.dump()},
+                   exchange);
     return exchange;
   }
 

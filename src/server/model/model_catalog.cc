@@ -26,4 +26,9 @@ bool ModelCatalog::putAdapter(ServedModel adapter) {
   return true;
 }
 
+void ModelCatalog::removeAdapter(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  if (const auto it = adapters_.find(name); it != adapters_.end()) adapters_.erase(it);
+}
+
 }  // namespace chorus::server

@@ -39,6 +39,8 @@ class ModelCatalog {
   // Takes the place of an adapter of its name; requests that began with that one keep it. False when the name is the
   // base model's.
   bool putAdapter(ServedModel adapter);
+  // Requests that began with it keep it.
+  void removeAdapter(std::string_view name);
 
  private:
   std::shared_ptr<const ServedModel> base_;

@@ -6,7 +6,6 @@
 #include "text/stop_matcher.h"
 #include "text/tokenizer/token_bytes.h"
 #include "text/tokenizer/tokenizer.h"
-#include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
 namespace {
@@ -49,8 +48,9 @@ class TokenizerCodec : public TextCodec {
   explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
 
-  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
-    return tokenizer_->encode(text, addSpecialTokens);
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+                              const EncodeLimits& limits) const override {
+    return tokenizer_->encode(text, addSpecialTokens, meter, limits);
   }
   std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const override {
     return tokenizer_->decode(tokens, skipSpecialTokens);
@@ -60,10 +60,12 @@ class TokenizerCodec : public TextCodec {
     return std::make_unique<DetokenizedStream>(tokenizer_, options);
   }
   int32_t vocabSize() const override { return tokenizer_->vocabSize(); }
+  size_t memoryBytes() const override { return tokenizer_->memoryBytes() + chat_.memoryBytes(); }
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
   bool hasChatTemplate() const override { return !chat_.empty(); }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
-                         const ChatRendering& how) const override {
+  bool hasChatTemplate(const std::string& name) const override { return chat_.has(name); }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
+                         WorkMeter& meter) const override {
     ChatTemplateInput input;
     input.messages = messages;
     input.tools = tools;
@@ -71,7 +73,7 @@ class TokenizerCodec : public TextCodec {
     input.variables = how.variables;
     input.add_generation_prompt = how.addGenerationPrompt;
     input.continue_final_message = how.continueFinalMessage;
-    return chat_.render(std::move(input), how.chatTemplate);
+    return chat_.render(std::move(input), how.chatTemplate, meter);
   }
 
  private:
@@ -81,10 +83,13 @@ class TokenizerCodec : public TextCodec {
 
 }  // namespace
 
-std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory,
-                                               const std::filesystem::path& fallback) {
-  const TokenizerFiles files = readTokenizerFiles(directory, fallback);
-  return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(files.tokenizer, files.config, files.source));
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory) {
+  return parseTextCodec(readTokenizerFileSet(directory), nullptr);
+}
+
+std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback) {
+  const TokenizerFiles parsed = parseTokenizerFiles(files, fallback);
+  return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(parsed.tokenizer, parsed.config, parsed.source));
 }
 
 }  // namespace chorus::server

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/work_meter.h"
+#include "text/tokenizer/encode_limits.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
 
@@ -49,22 +52,35 @@ struct ChatRendering {
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
-  virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const = 0;
+  // encode and renderChat charge the meter for their work and throw what it throws. Throws TooManyTokens when the text
+  // has more tokens than the limits allow, before the rest of it is read.
+  virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+                                      const EncodeLimits& limits = {}) const = 0;
+  // Without a limit: for text that is trusted.
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const {
+    WorkMeter meter;
+    return encode(text, addSpecialTokens, meter);
+  }
   virtual std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const = 0;
   // What a token adds to a text, which may be a part of a character. Special tokens as their names.
   virtual std::string tokenBytes(int32_t token) const = 0;
   virtual std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const = 0;
   virtual int32_t vocabSize() const = 0;
+  // An estimate of the memory that tokenizer and templates hold.
+  virtual size_t memoryBytes() const { return 0; }
   // The tokenizer's own end token.
   virtual std::optional<int32_t> eosTokenId() const = 0;
   virtual bool hasChatTemplate() const = 0;
+  // Whether one of the model's templates has that name.
+  virtual bool hasChatTemplate(const std::string& name) const = 0;
   // The prompt for messages (and tools, null when there are none). Throws Error when the template refuses them.
-  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
-                                 const ChatRendering& how) const = 0;
+  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
+                                 WorkMeter& meter) const = 0;
 };
 
-// Reads tokenizer and template of a Hugging Face directory, as readTokenizerFiles does with a fallback. Throws Error.
-std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory,
-                                               const std::filesystem::path& fallback = {});
+// Tokenizer and template of a trusted Hugging Face directory. Throws Error.
+std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory);
+// The same of files that were read; fallback as in parseTokenizerFiles. Throws Error.
+std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback);
 
 }  // namespace chorus::server

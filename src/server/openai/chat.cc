@@ -6,6 +6,7 @@
 #include "server/openai/log_probs.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
+#include "server/openai/prompt_tokens.h"
 
 namespace chorus::server {
 namespace {
@@ -23,15 +24,19 @@ class ChatWriter : public GenerationWriter {
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
     OrderedJson content = OrderedJson::object();
     if (!delta.text.empty()) content["content"] = delta.text;
-    return chunkChoice(delta.choice, std::move(content), chatLogProbs(*model().text, options(), delta.logProbs),
+    return chunkChoice(delta.choice, std::move(content), logProbsOf(delta),
                        delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
   }
 
+  OrderedJson logProbsOf(const GenerationDelta& delta) override {
+    return chatLogProbs(*model().text, options(), delta.logProbs);
+  }
+
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
-    OrderedJson json;
+    OrderedJson json = OrderedJson::object();
     json["index"] = everything.choice;
     json["message"] = {{"role", "assistant"}, {"content", everything.text}, {"refusal", nullptr}};
-    json["logprobs"] = chatLogProbs(*model().text, options(), everything.logProbs);
+    json["logprobs"] = nullptr;
     json["finish_reason"] = everything.finishReason.value_or("stop");
     json["stop_reason"] = everything.stopReason;
     return json;
@@ -41,7 +46,7 @@ class ChatWriter : public GenerationWriter {
   static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson logProbs, OrderedJson finishReason,
                                  OrderedJson stopReason) {
     const bool last = !finishReason.is_null();
-    OrderedJson json;
+    OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["delta"] = std::move(delta);
     json["logprobs"] = std::move(logProbs);
@@ -51,12 +56,24 @@ class ChatWriter : public GenerationWriter {
   }
 };
 
-std::string renderPrompt(const ServedModel& model, const ChatRequest& request) {
+// A template is a program: a request may bring one only where the operator trusts its clients.
+void checkTemplate(const ApiContext& context, const ServedModel& model, const ChatRendering& rendering) {
+  if (!rendering.chatTemplate || context.trust_request_templates) return;
+  if (model.text->hasChatTemplate(*rendering.chatTemplate)) return;
+  throw ApiError::forbidden(
+      "'chat_template' must be the name of one of the model's templates: this server takes no "
+      "templates from requests; it does when it is started with --trust_request_templates.",
+      "chat_template", "request_template_not_allowed");
+}
+
+std::string renderPrompt(const ServedModel& model, const ChatRequest& request, WorkMeter& meter) {
   if (!model.text->hasChatTemplate() && !request.rendering.chatTemplate) {
     throw ApiError::invalid("This model has no chat template; use /v1/completions.", "messages", "no_chat_template");
   }
   try {
-    return model.text->renderChat(request.messages, request.tools, request.rendering);
+    return model.text->renderChat(request.messages, request.tools, request.rendering, meter);
+  } catch (const WorkStopped&) {
+    throw;
   } catch (const std::exception&) {
     ApiError error = currentApiError();
     if (error.status() >= 500) throw std::move(error);
@@ -66,19 +83,30 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request) {
 
 }  // namespace
 
-void handleChat(const ApiContext& context, const HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange) {
-  ChatRequest parsed = parseChatRequest(request.body);
+void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                WorkMeter& meter) {
+  ClientCharge memory(request.client);
+  ChatRequest parsed = parseChatRequest(request.body, meter, memory, context.maxChoices);
+  request.body = std::string();
+  request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
+  checkTemplate(context, *model, parsed.rendering);
 
-  Generation::Job job{.model = model, .options = parsed.options, .defaultMaxTokens = 0, .promptField = "messages"};
+  Generation::Job job{.model = model,
+                      .options = parsed.options,
+                      .defaultMaxTokens = 0,
+                      .promptField = "messages",
+                      .client = request.client,
+                      .received = request.received};
   // The template usually writes the special tokens itself.
-  job.prompts.push_back(model->text->encode(renderPrompt(*model, parsed), parsed.addSpecialTokens));
+  job.prompts.push_back(encodePrompt(context, *model, renderPrompt(*model, parsed, meter), parsed.addSpecialTokens,
+                                     meter, job.promptField));
   if (job.prompts.front().empty()) {
     throw ApiError::invalid("Invalid value for 'messages': the prompt has no tokens.", "messages", "invalid_value");
   }
-  auto writer = std::make_shared<ChatWriter>(
-      GenerationWriter::Setup{exchange, model, parsed.options, static_cast<size_t>(parsed.options.choices)});
-  startGeneration(context, std::move(job), exchange, std::move(writer));
+  auto writer = std::make_shared<ChatWriter>(GenerationWriter::Setup{
+      exchange, model, parsed.options, static_cast<size_t>(parsed.options.choices), ClientCharge(request.client)});
+  startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 
 }  // namespace chorus::server

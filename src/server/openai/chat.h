@@ -9,6 +9,7 @@
 namespace chorus::server {
 
 // As handleCompletion.
-void handleChat(const ApiContext& context, const HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange);
+void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                WorkMeter& meter);
 
 }  // namespace chorus::server

@@ -26,7 +26,8 @@ std::string joinParts(const FieldReader& message, const OrderedJson& parts) {
   return text;
 }
 
-OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& calls) {
+OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& calls, WorkMeter& meter,
+                               ClientCharge& memory) {
   if (!calls.is_array()) message.refuse("tool_calls", "expected an array");
   OrderedJson out = calls;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -41,8 +42,9 @@ OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& ca
     const std::string text = reader.string("arguments").value_or("");
     OrderedJson parsed = OrderedJson::object();
     try {
-      if (!text.empty()) parsed = parseRequestJson(text);
-    } catch (const ApiError&) {
+      if (!text.empty()) parsed = parseRequestJson(text, meter, memory);
+    } catch (const ApiError& e) {
+      if (e.status() != 400) throw;
       reader.refuse("arguments", "expected a JSON object in a string");
     }
     function["arguments"] = std::move(parsed);
@@ -52,28 +54,31 @@ OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& ca
 
 }  // namespace
 
-OrderedJson normalizeMessages(const OrderedJson& messages) {
+OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory) {
   if (!messages.is_array() || messages.empty() || messages.size() > kMaxMessages) {
     throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxMessages),
                             "messages", "invalid_value");
   }
-  OrderedJson out = messages;
-  for (size_t i = 0; i < out.size(); ++i) {
+  for (size_t i = 0; i < messages.size(); ++i) {
     const FieldReader message(messages[i], fmt::format("messages[{}]", i));
     if (message.string("role").value_or("").empty()) message.refuse("role", "it is missing");
     const OrderedJson* calls = message.find("tool_calls");
     const OrderedJson* content = message.find("content");
+    OrderedJson normal_calls, normal_content;
+    const bool joined = content != nullptr && content->is_array();
     if (content == nullptr) {
       if (calls == nullptr && *message.string("role") != "assistant") message.refuse("content", "it is missing");
-      out[i]["content"] = nullptr;
-    } else if (content->is_array()) {
-      out[i]["content"] = joinParts(message, *content);
+    } else if (joined) {
+      normal_content = joinParts(message, *content);
     } else if (!content->is_string()) {
       message.refuse("content", "expected a string or an array of parts");
     }
-    if (calls != nullptr) out[i]["tool_calls"] = normalizeToolCalls(message, *calls);
+    if (calls != nullptr) normal_calls = normalizeToolCalls(message, *calls, meter, memory);
+    const bool has_calls = calls != nullptr;
+    if (content == nullptr || joined) messages[i]["content"] = std::move(normal_content);
+    if (has_calls) messages[i]["tool_calls"] = std::move(normal_calls);
   }
-  return out;
+  return messages;
 }
 
 }  // namespace chorus::server

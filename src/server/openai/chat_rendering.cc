@@ -15,8 +15,7 @@ OrderedJson readVariables(const FieldReader& fields) {
   if (!variables->is_object() || variables->size() > kMaxVariables) {
     fields.refuse(kField, fmt::format("expected an object of at most {} names", kMaxVariables));
   }
-  for (const char* name :
-       {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template"}) {
+  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}) {
     if (variables->contains(name)) fields.refuse(kField, fmt::format("'{}' is a field of the request itself", name));
   }
   return *variables;
@@ -41,6 +40,12 @@ ChatRendering readChatRendering(const FieldReader& fields) {
   how.documents = readDocuments(fields);
   how.variables = readVariables(fields);
   how.chatTemplate = fields.string("chat_template");
+  // Some clients put it among the variables; it is the same wish there, under the same checks.
+  if (how.variables.contains("chat_template")) {
+    if (how.chatTemplate) fields.refuse("chat_template", "it is given twice");
+    how.chatTemplate = FieldReader(how.variables, "chat_template_kwargs").string("chat_template");
+    how.variables.erase("chat_template");
+  }
   how.addGenerationPrompt = fields.boolean("add_generation_prompt").value_or(true);
   how.continueFinalMessage = fields.boolean("continue_final_message").value_or(false);
   if (how.continueFinalMessage && how.addGenerationPrompt) {

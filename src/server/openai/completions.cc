@@ -6,6 +6,7 @@
 #include "server/openai/log_probs.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
+#include "server/openai/prompt_tokens.h"
 
 namespace chorus::server {
 namespace {
@@ -27,18 +28,18 @@ class CompletionWriter : public GenerationWriter {
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
-    offsets_.resize(std::max(offsets_.size(), static_cast<size_t>(delta.choice) + 1));
-    int64_t& offset = offsets_[static_cast<size_t>(delta.choice)];
     const bool echo = !delta.promptLogProbs.empty();
-    return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text,
-                  completionLogProbs(*model().text, options(), tokensOf(delta), offset),
+    return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text, logProbsOf(delta),
                   delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
   }
 
+  OrderedJson logProbsOf(const GenerationDelta& delta) override {
+    offsets_.resize(std::max(offsets_.size(), static_cast<size_t>(delta.choice) + 1));
+    return completionLogProbs(*model().text, options(), tokensOf(delta), offsets_[static_cast<size_t>(delta.choice)]);
+  }
+
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
-    int64_t offset = 0;
-    return choice(everything.choice, echoOf(everything.choice) + everything.text,
-                  completionLogProbs(*model().text, options(), tokensOf(everything), offset),
+    return choice(everything.choice, echoOf(everything.choice) + everything.text, nullptr,
                   everything.finishReason.value_or("stop"), everything.stopReason);
   }
 
@@ -55,7 +56,7 @@ class CompletionWriter : public GenerationWriter {
 
   static OrderedJson choice(int32_t index, const std::string& text, OrderedJson logProbs, OrderedJson finishReason,
                             OrderedJson stopReason) {
-    OrderedJson json;
+    OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["text"] = text;
     json["logprobs"] = std::move(logProbs);
@@ -68,13 +69,14 @@ class CompletionWriter : public GenerationWriter {
   std::vector<int64_t> offsets_;
 };
 
-executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model,
-                             const CompletionRequest::Prompt& prompt) {
+// Token ids are moved out of the prompt.
+executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model, CompletionRequest::Prompt& prompt,
+                             WorkMeter& meter) {
   executor::VecTokens tokens;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    tokens = model.text->encode(*text, true);
+    tokens = encodePrompt(context, model, *text, true, meter, "prompt");
   } else {
-    tokens = std::get<std::vector<int32_t>>(prompt);
+    tokens = std::move(std::get<std::vector<int32_t>>(prompt));
     for (const int32_t token : tokens) {
       if (token >= context.engine.vocabSize()) {
         throw ApiError::invalid(fmt::format("Invalid value for 'prompt': token id {} is not below the vocabulary's "
@@ -92,24 +94,32 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
 
 }  // namespace
 
-void handleCompletion(const ApiContext& context, const HttpRequest& request,
-                      const std::shared_ptr<HttpExchange>& exchange) {
-  CompletionRequest parsed = parseCompletionRequest(request.body);
+void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                      WorkMeter& meter) {
+  ClientCharge memory(request.client);
+  CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.maxChoices);
+  request.body = std::string();
+  request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
 
-  Generation::Job job{
-      .model = model, .options = parsed.options, .defaultMaxTokens = kDefaultMaxTokens, .promptField = "prompt"};
+  Generation::Job job{.model = model,
+                      .options = parsed.options,
+                      .defaultMaxTokens = kDefaultMaxTokens,
+                      .promptField = "prompt",
+                      .client = request.client,
+                      .received = request.received};
   std::vector<std::string> echoes;
-  for (const auto& prompt : parsed.prompts) {
-    job.prompts.push_back(tokensOf(context, *model, prompt));
+  for (auto& prompt : parsed.prompts) {
+    job.prompts.push_back(tokensOf(context, *model, prompt, meter));
     if (!parsed.echo) continue;
-    const auto* text = std::get_if<std::string>(&prompt);
-    echoes.push_back(text != nullptr ? *text : model->text->decode(job.prompts.back(), false));
+    auto* text = std::get_if<std::string>(&prompt);
+    echoes.push_back(text != nullptr ? std::move(*text) : model->text->decode(job.prompts.back(), false));
   }
   const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
-  auto writer = std::make_shared<CompletionWriter>(GenerationWriter::Setup{exchange, model, parsed.options, choices},
-                                                   std::move(echoes));
-  startGeneration(context, std::move(job), exchange, std::move(writer));
+  auto writer = std::make_shared<CompletionWriter>(
+      GenerationWriter::Setup{exchange, model, parsed.options, choices, ClientCharge(request.client)},
+      std::move(echoes));
+  startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 
 }  // namespace chorus::server

@@ -8,8 +8,8 @@
 
 namespace chorus::server {
 
-// On a worker thread. Answers through the exchange, later on other threads; throws ApiError while nothing was sent.
-void handleCompletion(const ApiContext& context, const HttpRequest& request,
-                      const std::shared_ptr<HttpExchange>& exchange);
+// A RequestWork. Frees the request's body once it is parsed; answers through the exchange, later on other threads.
+void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                      WorkMeter& meter);
 
 }  // namespace chorus::server

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -54,12 +55,33 @@ ApiError fromExecutor(const executor::Response& response, const ServedModel& ser
   return ApiError::internal(message);
 }
 
+// Bytes that a waiting response takes.
+size_t bytesOf(const executor::Response& response) {
+  size_t bytes = 512;
+  if (response.hasError()) return bytes;
+  const executor::Result& result = response.getResult();
+  for (const auto& tokens : result.outputTokenIds) bytes += tokens.size() * sizeof(int32_t);
+  const auto add_likeliest = [&bytes](const auto& of_tokens) {
+    for (const auto& likeliest : of_tokens) bytes += sizeof(likeliest) + likeliest.size() * sizeof(likeliest.front());
+  };
+  if (result.logProbs) {
+    for (const auto& values : *result.logProbs) bytes += values.size() * sizeof(float);
+  }
+  if (result.topLogProbs) {
+    for (const auto& of_tokens : *result.topLogProbs) add_likeliest(of_tokens);
+  }
+  if (result.promptLogProbs) bytes += result.promptLogProbs->size() * sizeof(float);
+  if (result.promptTopLogProbs) add_likeliest(*result.promptTopLogProbs);
+  return bytes;
+}
+
 }  // namespace
 
-Generation::Generation(const ApiContext& context, Job job)
+Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
     : context_(context),
       job_(std::move(job)),
-      rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text)) {
+      rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text, meter)),
+      inbox_charge_(job_.client) {
   const auto add = [this](int32_t id) {
     if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
   };
@@ -90,6 +112,14 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   return static_cast<int32_t>(asked > 0 ? asked : room);
 }
 
+// Of the request timeout, which has begun with the request's arrival.
+std::chrono::milliseconds Generation::timeLeft() const {
+  if (job_.received == std::chrono::steady_clock::time_point()) return *context_.requestTimeout;
+  const auto spent =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
+  return std::max(*context_.requestTimeout - spent, std::chrono::milliseconds(1));
+}
+
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
   const GenerationOptions& options = job_.options;
   const int32_t maxTokens = maxTokensFor(prompt);
@@ -105,7 +135,8 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   output.returnPromptLogProbs = options.promptLogProbs;
   output.topLogProbs = options.topLogProbs;
   // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
-  const bool streaming = options.stream || !options.stop.empty();
+  // Log probabilities too: kept here they are charged to the client, in the executor they are not.
+  const bool streaming = options.stream || !options.stop.empty() || options.logProbs;
   executor::Request request(prompt, maxTokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   if (!rules_.badWords.empty()) request.setBadWords(rules_.badWords);
@@ -116,7 +147,9 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   }
   if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
   if (!job_.model->composition.empty()) request.setLoraComposition(job_.model->composition);
-  if (context_.requestTimeout) request.setAllottedTimeMs(context_.requestTimeout);
+  if (job_.client) request.setClientId(job_.client->id());
+  if (context_.requestTimeout) request.setAllottedTimeMs(timeLeft());
+  if (options.sampling.cacheSalt) request.setCacheSaltID(context_.cacheSalts.idOf(*options.sampling.cacheSalt));
   return request;
 }
 
@@ -163,7 +196,13 @@ void Generation::enqueue() {
 
 void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
   listener_ = std::move(listener);
-  context_.delivery.post([self = shared_from_this()] { self->process(); });
+  schedule();
+}
+
+void Generation::schedule() {
+  constexpr size_t kBatchBytes = 1;  // every turn is of the same size
+  context_.delivery.post(job_.client ? job_.client->id() : 0, kBatchBytes,
+                         [self = shared_from_this()] { self->process(); });
 }
 
 void Generation::cancel() {
@@ -173,48 +212,67 @@ void Generation::cancel() {
     cancelled_ = true;
     ids = ids_;
     inbox_.clear();
+    inbox_charge_.release();
   }
   for (const auto id : ids) context_.engine.cancel(id);
 }
 
-// On the executor's thread: only hands over.
+// On the executor's thread: only hands over. What it throws for want of memory makes the executor hand over the same
+// response again later.
 void Generation::onResponse(size_t choice, const executor::Response& response) {
-  {
-    std::lock_guard lock(mutex_);
-    if (cancelled_) return;
-    inbox_.push_back({choice, response});
-    if (scheduled_) return;
+  std::lock_guard lock(mutex_);
+  if (cancelled_) return;
+  const size_t bytes = bytesOf(response);
+  if (inbox_answer_ == MemoryAnswer::kGranted) inbox_answer_ = inbox_charge_.add(bytes);
+  if (inbox_answer_ == MemoryAnswer::kGranted) inbox_.push_back({choice, response, bytes});
+  if (scheduled_) return;
+  try {
+    schedule();
     scheduled_ = true;
+  } catch (...) {
+    if (inbox_answer_ == MemoryAnswer::kGranted) inbox_.pop_back();
+    throw;
   }
-  context_.delivery.post([self = shared_from_this()] { self->process(); });
 }
 
+// One turn: a batch at most, so that generations take turns on the delivery threads.
 void Generation::process() {
-  while (true) {
-    std::vector<Arrival> arrivals;
+  constexpr size_t kBatch = 64;
+  std::vector<Arrival> arrivals;
+  MemoryAnswer answer;
+  bool more;
+  try {
+    arrivals.reserve(kBatch);
     {
       std::lock_guard lock(mutex_);
       if (cancelled_) {
         listener_ = nullptr;
         return;
       }
-      if (inbox_.empty()) {
-        scheduled_ = false;
+      size_t bytes = 0;
+      while (!inbox_.empty() && arrivals.size() < kBatch) {
+        bytes += inbox_.front().bytes;
+        arrivals.push_back(std::move(inbox_.front()));
+        inbox_.pop_front();
+      }
+      inbox_charge_.resize(inbox_charge_.bytes() - std::min(bytes, inbox_charge_.bytes()));
+      answer = inbox_.empty() ? inbox_answer_ : MemoryAnswer::kGranted;
+    }
+    for (const Arrival& arrival : arrivals) {
+      if (!handle(arrival)) {
+        listener_ = nullptr;
         return;
       }
-      arrivals.swap(inbox_);
     }
-    try {
-      for (const Arrival& arrival : arrivals) {
-        if (!handle(arrival)) {
-          listener_ = nullptr;
-          return;
-        }
-      }
-    } catch (...) {
-      failWith(currentApiError());
-      return;
+    if (answer != MemoryAnswer::kGranted) throw ApiError::outOfMemory(answer);
+    {
+      std::lock_guard lock(mutex_);
+      more = !inbox_.empty();
+      scheduled_ = more;
     }
+    if (more) schedule();
+  } catch (...) {
+    failWith(currentApiError());
   }
 }
 

@@ -1,7 +1,9 @@
 // One HTTP request's work on the engine: all its choices, from token ids to finished pieces of text.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,12 +55,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<const ServedModel> model;
     std::vector<executor::VecTokens> prompts;  // none empty, ids below the vocabulary's size
     GenerationOptions options;
-    int32_t defaultMaxTokens = 0;  // 0: as many as fit
-    std::string promptField;       // "prompt" or "messages", for errors
+    int32_t defaultMaxTokens = 0;                      // 0: as many as fit
+    std::string promptField;                           // "prompt" or "messages", for errors
+    std::shared_ptr<Client> client = nullptr;          // who asked; none: nobody's share is charged
+    std::chrono::steady_clock::time_point received{};  // the request timeout counts from here
   };
 
-  // Throws ApiError (status 400) for what the model does not have.
-  Generation(const ApiContext& context, Job job);
+  // Tokenizes what the options name, which the meter pays for. Throws ApiError (status 400) for what the model does not
+  // have.
+  Generation(const ApiContext& context, Job job, WorkMeter& meter);
 
   // Enqueues every choice. Throws ApiError (too long: 400, queue full: 429, shut down: 503) and leaves none running
   // then. Progress waits until deliver().
@@ -79,11 +84,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Arrival {
     size_t choice;
     executor::Response response;
+    size_t bytes;
   };
 
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
+  std::chrono::milliseconds timeLeft() const;
   void onResponse(size_t choice, const executor::Response& response);
+  void schedule();
   void process();
   bool handle(const Arrival& arrival);
   void checkContent(const executor::Result& result);
@@ -104,7 +112,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<GenerationListener> listener_;
 
   std::mutex mutex_;  // guards what follows
-  std::vector<Arrival> inbox_;
+  std::deque<Arrival> inbox_;
+  ClientCharge inbox_charge_;
+  MemoryAnswer inbox_answer_ = MemoryAnswer::kGranted;  // otherwise an arrival was dropped
   std::vector<executor::IdType> ids_;
   bool scheduled_ = true;  // process() is running, posted, or held back until deliver()
   bool cancelled_ = false;

@@ -11,7 +11,7 @@ namespace chorus::server {
 namespace {
 
 OrderedJson usageJson(const GenerationUsage& usage) {
-  OrderedJson json;
+  OrderedJson json = OrderedJson::object();
   json["prompt_tokens"] = usage.promptTokens;
   json["total_tokens"] = usage.promptTokens + usage.completionTokens;
   json["completion_tokens"] = usage.completionTokens;
@@ -26,9 +26,24 @@ std::string fingerprintOf(const ServedModel& model, const std::string& content_h
   return "fp_" + hash.hex().substr(0, 12);
 }
 
-}  // namespace
+// The object's text with one member given as text.
+std::string textWith(const OrderedJson& object, std::string_view member, std::string_view text) {
+  std::string out;
+  for (const auto& [name, value] : object.items()) {
+    out += out.empty() ? '{' : ',';
+    out += toText(name);
+    out += ':';
+    if (name == member) {
+      out += text;
+    } else {
+      out += toText(value);
+    }
+  }
+  out += '}';
+  return out;
+}
 
-std::string toText(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+}  // namespace
 
 GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
     : setup_(std::move(setup)),
@@ -38,11 +53,11 @@ GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
       fingerprint_(setup_.model->fingerprint) {
   if (setup_.options.stream) return;
   whole_.resize(setup_.choices);
-  for (size_t i = 0; i < whole_.size(); ++i) whole_[i].choice = static_cast<int32_t>(i);
+  for (size_t i = 0; i < whole_.size(); ++i) whole_[i].everything.choice = static_cast<int32_t>(i);
 }
 
 OrderedJson GenerationWriter::envelope(const std::string& object) const {
-  OrderedJson json;
+  OrderedJson json = OrderedJson::object();
   json["id"] = id_;
   json["object"] = object;
   json["created"] = created_;
@@ -77,27 +92,36 @@ bool GenerationWriter::onDelta(GenerationDelta delta) {
     sendFirstChunks();
     return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
   }
-  GenerationDelta& whole = whole_[static_cast<size_t>(delta.choice)];
-  whole.text += delta.text;
-  if (!delta.promptLogProbs.empty()) whole.promptLogProbs = std::move(delta.promptLogProbs);
-  whole.logProbs.insert(whole.logProbs.end(), delta.logProbs.begin(), delta.logProbs.end());
-  whole.finishReason = std::move(delta.finishReason);
-  whole.meanLogProb = delta.meanLogProb;
-  whole.stopReason = std::move(delta.stopReason);
-  return true;
+  return keep(std::move(delta));
+}
+
+bool GenerationWriter::keep(GenerationDelta delta) {
+  Whole& whole = whole_[static_cast<size_t>(delta.choice)];
+  GenerationDelta& everything = whole.everything;
+  const size_t held = everything.text.size() + whole.log_probs.bytes();
+  everything.text += delta.text;
+  whole.log_probs.append(logProbsOf(delta));
+  everything.finishReason = std::move(delta.finishReason);
+  everything.meanLogProb = delta.meanLogProb;
+  everything.stopReason = std::move(delta.stopReason);
+  const MemoryAnswer answer = setup_.memory.add(everything.text.size() + whole.log_probs.bytes() - held);
+  if (answer == MemoryAnswer::kGranted) return true;
+  setup_.exchange->respond(ApiError::outOfMemory(answer).response());
+  return false;
 }
 
 // Of each prompt's choices those with the best mean log probability, the best first, where more were generated than
 // are asked for.
-std::vector<const GenerationDelta*> GenerationWriter::answered() const {
+std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
   const auto generated = static_cast<size_t>(options().generated), asked = static_cast<size_t>(options().choices);
-  std::vector<const GenerationDelta*> out;
+  std::vector<Whole*> out;
   for (size_t first = 0; first < whole_.size(); first += generated) {
     const size_t begin = out.size();
     for (size_t i = first; i < first + generated; ++i) out.push_back(&whole_[i]);
     if (generated == asked) continue;
-    std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin), out.end(),
-                     [](const auto* a, const auto* b) { return a->meanLogProb > b->meanLogProb; });
+    std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin), out.end(), [](const auto* a, const auto* b) {
+      return a->everything.meanLogProb > b->everything.meanLogProb;
+    });
     out.resize(begin + asked);
   }
   return out;
@@ -110,15 +134,24 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     setup_.exchange->endStream();
     return;
   }
-  OrderedJson choices = OrderedJson::array();
-  for (const GenerationDelta* whole : answered()) {
-    choices.push_back(wholeChoice(*whole));
-    choices.back()["index"] = choices.size() - 1;
+  // Choice by choice, each of which is freed then: the answer is never in memory twice.
+  std::string choices = "[";
+  int32_t index = 0;
+  for (Whole* whole : answered()) {
+    OrderedJson json = wholeChoice(whole->everything);
+    whole->everything.text = std::string();
+    json["index"] = index++;
+    if (choices.size() > 1) choices += ',';
+    choices += textWith(json, "logprobs", whole->log_probs.take());
   }
+  choices += ']';
   OrderedJson json = envelope(shape_.wholeObject);
-  json["choices"] = std::move(choices);
+  json["choices"] = nullptr;
   json["usage"] = usageJson(usage);
-  setup_.exchange->respond({.body = toText(json)});
+  HttpResponse response{.body = textWith(json, "choices", choices)};
+  choices = std::string();
+  response.memory = std::move(setup_.memory);
+  setup_.exchange->respond(std::move(response));
 }
 
 void GenerationWriter::onError(const ApiError& error) {
@@ -132,14 +165,19 @@ void GenerationWriter::onError(const ApiError& error) {
 }
 
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
-                     std::shared_ptr<GenerationWriter> writer) {
-  auto generation = std::make_shared<Generation>(context, std::move(job));
+                     std::shared_ptr<GenerationWriter> writer, WorkMeter& meter) {
+  auto generation = std::make_shared<Generation>(context, std::move(job), meter);
   generation->enqueue();
-  exchange->onAbort([weak = std::weak_ptr(generation)] {
-    if (const auto alive = weak.lock()) alive->cancel();
-  });
-  writer->begin();
-  generation->deliver(std::move(writer));
+  try {
+    exchange->onAbort([weak = std::weak_ptr(generation)] {
+      if (const auto alive = weak.lock()) alive->cancel();
+    });
+    writer->begin();
+    generation->deliver(std::move(writer));
+  } catch (...) {
+    generation->cancel();
+    throw;
+  }
 }
 
 }  // namespace chorus::server

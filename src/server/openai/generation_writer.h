@@ -8,6 +8,7 @@
 
 #include "server/http/http.h"
 #include "server/openai/generation.h"
+#include "server/openai/log_probs.h"
 
 namespace chorus::server {
 
@@ -17,7 +18,8 @@ class GenerationWriter : public GenerationListener {
     std::shared_ptr<HttpExchange> exchange;
     std::shared_ptr<const ServedModel> model;
     GenerationOptions options;
-    size_t choices;  // that are generated
+    size_t choices;       // that are generated
+    ClientCharge memory;  // for what is kept until a whole answer is complete
   };
 
   // Sends the stream's head. Nothing for a whole answer.
@@ -43,12 +45,21 @@ class GenerationWriter : public GenerationListener {
   virtual OrderedJson firstChoice(int32_t index) = 0;
   // The choice of a chunk. Called in order for each index.
   virtual OrderedJson deltaChoice(const GenerationDelta& delta) = 0;
-  // The choice of a whole answer; everything holds all of its text and log probabilities.
+  // The log probabilities of a delta, null when not asked for: an object of arrays. Called in order for each index.
+  virtual OrderedJson logProbsOf(const GenerationDelta& delta) = 0;
+  // The choice of a whole answer, with null as its "logprobs"; everything has all of its text.
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
+  // A choice of a whole answer.
+  struct Whole {
+    GenerationDelta everything;  // without log probabilities
+    JoinedArrays log_probs;
+  };
+
   OrderedJson envelope(const std::string& object) const;
-  std::vector<const GenerationDelta*> answered() const;
+  std::vector<Whole*> answered();
+  bool keep(GenerationDelta delta);
   bool sendChunk(OrderedJson choices, OrderedJson usage);
   // The events before any token: once the adapter is known that the answer is of.
   void sendFirstChunks();
@@ -59,15 +70,12 @@ class GenerationWriter : public GenerationListener {
   int64_t created_;
   std::string fingerprint_;
   bool first_sent_ = false;
-  std::vector<GenerationDelta> whole_;
+  std::vector<Whole> whole_;
 };
 
 // Runs the job and answers the exchange through the writer; a client that leaves cancels it. Throws ApiError while
 // nothing was sent.
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
-                     std::shared_ptr<GenerationWriter> writer);
-
-// Compact, with malformed UTF-8 replaced.
-std::string toText(const OrderedJson& json);
+                     std::shared_ptr<GenerationWriter> writer, WorkMeter& meter);
 
 }  // namespace chorus::server

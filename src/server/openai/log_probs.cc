@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/openai/request_json.h"
 #include "text/unicode.h"
 
 namespace chorus::server {
@@ -24,7 +25,7 @@ int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, in
 
 OrderedJson entryOf(const TextCodec& text, int32_t token, float logProb) {
   const std::string bytes = text.tokenBytes(token);
-  OrderedJson entry;
+  OrderedJson entry = OrderedJson::object();
   entry["token"] = nameOf(bytes);
   entry["logprob"] = logProb;
   entry["bytes"] = OrderedJson::array();
@@ -70,12 +71,43 @@ OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& o
     one.emplace(name, *token.logProb);
     alternatives.push_back(std::move(one));
   }
-  OrderedJson json;
+  OrderedJson json = OrderedJson::object();
   json["tokens"] = std::move(pieces);
   json["token_logprobs"] = std::move(values);
   json["top_logprobs"] = options.topLogProbs > 0 ? std::move(alternatives) : OrderedJson();
   json["text_offset"] = std::move(offsets);
   return json;
+}
+
+void JoinedArrays::append(const OrderedJson& object) {
+  if (object.is_null()) return;
+  const bool first = members_.empty();
+  size_t index = 0;
+  for (const auto& [name, value] : object.items()) {
+    if (first) members_.push_back({name, value.is_array() ? "" : toText(value), value.is_array()});
+    Member& member = members_[index++];
+    if (!member.array || value.empty()) continue;
+    const std::string text = toText(value);
+    if (!member.text.empty()) member.text += ',';
+    member.text.append(text, 1, text.size() - 2);
+    bytes_ += text.size();
+  }
+}
+
+std::string JoinedArrays::take() {
+  if (members_.empty()) return "null";
+  std::string out;
+  out.reserve(bytes_ + 64 * members_.size());
+  for (Member& member : members_) {
+    out += fmt::format("{}{}:{}", out.empty() ? '{' : ',', toText(member.name), member.array ? "[" : "");
+    out += member.text;
+    if (member.array) out += ']';
+    member.text = std::string();
+  }
+  out += '}';
+  members_.clear();
+  bytes_ = 0;
+  return out;
 }
 
 }  // namespace chorus::server

@@ -32,7 +32,7 @@ std::string percentDecode(std::string_view text) {
 OrderedJson permission(const ServedModel& model) {
   Sha256 hash;
   hash.update(model.name);
-  OrderedJson json;
+  OrderedJson json = OrderedJson::object();
   json["id"] = "modelperm-" + hash.hex().substr(0, 32);
   json["object"] = "model_permission";
   json["created"] = model.created;
@@ -50,7 +50,7 @@ OrderedJson permission(const ServedModel& model) {
 
 // NIM's shape: an adapter names the base in "root", and nobody has a parent.
 OrderedJson describe(const ModelCatalog& models, const ServedModel& model) {
-  OrderedJson json;
+  OrderedJson json = OrderedJson::object();
   json["id"] = model.name;
   json["object"] = "model";
   json["created"] = model.created;

@@ -13,9 +13,7 @@
 namespace chorus::server {
 namespace {
 
-constexpr int64_t kMaxChoices = 128;
 constexpr size_t kMaxPrompts = 1024;
-constexpr size_t kMaxChoicesInAll = 1024;
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
@@ -53,7 +51,17 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
   return ids;
 }
 
-GenerationOptions parseOptions(const FieldReader& fields) {
+// n or best_of: sequences of one prompt.
+std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view name, int32_t max_choices) {
+  const auto value = fields.integer(name, 1, std::numeric_limits<int32_t>::max());
+  if (!value) return std::nullopt;
+  if (*value > max_choices) {
+    fields.refuse(name, fmt::format("at most {} choices in one request (--max_choices)", max_choices));
+  }
+  return static_cast<int32_t>(*value);
+}
+
+GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
   GenerationOptions options;
   const auto model = fields.string("model");
   if (!model || model->empty()) {
@@ -75,7 +83,7 @@ GenerationOptions parseOptions(const FieldReader& fields) {
   options.ignoreEos = fields.boolean("ignore_eos").value_or(false);
   options.includeStop = fields.boolean("include_stop_str_in_output").value_or(false);
   options.skipSpecialTokens = fields.boolean("skip_special_tokens").value_or(true);
-  options.choices = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
+  options.choices = parseChoices(fields, "n", max_choices).value_or(1);
   options.generated = options.choices;
   options.stream = fields.boolean("stream").value_or(false);
   if (const OrderedJson* streamOptions = fields.find("stream_options")) {
@@ -85,29 +93,28 @@ GenerationOptions parseOptions(const FieldReader& fields) {
   return options;
 }
 
-std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields) {
-  const OrderedJson* prompt = fields.find("prompt");
-  if (prompt == nullptr) {
+std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields, OrderedJson prompt) {
+  if (prompt.is_null()) {
     throw ApiError::invalid("You must provide a prompt parameter.", "prompt", "missing_required_parameter");
   }
   std::vector<CompletionRequest::Prompt> prompts;
-  if (prompt->is_string()) {
-    prompts.emplace_back(prompt->get<std::string>());
+  if (prompt.is_string()) {
+    prompts.emplace_back(std::move(prompt.get_ref<std::string&>()));
     return prompts;
   }
   constexpr std::string_view kShapes = "expected a string, an array of strings, token ids or arrays of token ids";
-  if (!prompt->is_array()) fields.refuse("prompt", kShapes);
-  if (prompt->empty()) fields.refuse("prompt", "it must not be empty");
-  if (prompt->front().is_number()) {
-    prompts.emplace_back(tokenIds(fields, "prompt", *prompt));
+  if (!prompt.is_array()) fields.refuse("prompt", kShapes);
+  if (prompt.empty()) fields.refuse("prompt", "it must not be empty");
+  if (prompt.front().is_number()) {
+    prompts.emplace_back(tokenIds(fields, "prompt", prompt));
     return prompts;
   }
-  if (prompt->size() > kMaxPrompts) fields.refuse("prompt", fmt::format("at most {} prompts", kMaxPrompts));
-  const bool texts = prompt->front().is_string();
-  for (const OrderedJson& one : *prompt) {
+  if (prompt.size() > kMaxPrompts) fields.refuse("prompt", fmt::format("at most {} prompts", kMaxPrompts));
+  const bool texts = prompt.front().is_string();
+  for (OrderedJson& one : prompt) {
     if (texts ? !one.is_string() : !one.is_array()) fields.refuse("prompt", kShapes);
     if (texts) {
-      prompts.emplace_back(one.get<std::string>());
+      prompts.emplace_back(std::move(one.get_ref<std::string&>()));
     } else {
       if (one.empty()) fields.refuse("prompt", "an array of token ids must not be empty");
       prompts.emplace_back(tokenIds(fields, "prompt", one));
@@ -137,38 +144,49 @@ OrderedJson parseTools(const FieldReader& fields) {
 
 }  // namespace
 
-CompletionRequest parseCompletionRequest(std::string_view body) {
-  const OrderedJson json = parseRequestJson(body);
+CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
+                                         int32_t max_choices) {
+  OrderedJson json = parseRequestJson(body, meter, memory);
+  OrderedJson prompt = takeMember(json, "prompt");
   const FieldReader fields(json);
   CompletionRequest request;
-  request.options = parseOptions(fields);
+  request.options = parseOptions(fields, max_choices);
   refuseUnsupportedCompletionFields(fields);
-  if (const auto bestOf = fields.integer("best_of", 1, kMaxChoices)) {
+  if (const auto bestOf = parseChoices(fields, "best_of", max_choices)) {
     if (*bestOf < request.options.choices) fields.refuse("best_of", "it must not be less than n");
     if (*bestOf > request.options.choices && request.options.stream) {
       fields.refuse("best_of", "more than n can't be streamed");
     }
-    request.options.generated = static_cast<int32_t>(*bestOf);
+    request.options.generated = *bestOf;
   }
-  request.prompts = parsePrompts(fields);
+  request.prompts = parsePrompts(fields, std::move(prompt));
   request.echo = fields.boolean("echo").value_or(false);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
     request.options.logProbs = true;
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
     request.options.promptLogProbs = request.echo;
   }
-  if (request.prompts.size() * static_cast<size_t>(request.options.generated) > kMaxChoicesInAll) {
+  const auto sequences = request.prompts.size() * static_cast<size_t>(request.options.generated);
+  if (request.options.generated > 1 && sequences > static_cast<size_t>(max_choices)) {
     const char* field = request.options.generated > request.options.choices ? "best_of" : "n";
-    fields.refuse(field, fmt::format("prompts times {} may be at most {}", field, kMaxChoicesInAll));
+    fields.refuse(field,
+                  fmt::format("prompts times {} may be at most {} in one request (--max_choices)", field, max_choices));
   }
   return request;
 }
 
-ChatRequest parseChatRequest(std::string_view body) {
-  const OrderedJson json = parseRequestJson(body);
+CompletionRequest parseCompletionRequest(std::string_view body, int32_t max_choices) {
+  WorkMeter meter;
+  ClientCharge memory;
+  return parseCompletionRequest(body, meter, memory, max_choices);
+}
+
+ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory, int32_t max_choices) {
+  OrderedJson json = parseRequestJson(body, meter, memory);
+  OrderedJson messages = takeMember(json, "messages");
   const FieldReader fields(json);
   ChatRequest request;
-  request.options = parseOptions(fields);
+  request.options = parseOptions(fields, max_choices);
   refuseUnsupportedChatFields(fields);
   if (const auto v = fields.integer("max_completion_tokens", 1, std::numeric_limits<int32_t>::max())) {
     request.options.maxTokens = static_cast<int32_t>(*v);
@@ -178,15 +196,20 @@ ChatRequest parseChatRequest(std::string_view body) {
     if (!request.options.logProbs) fields.refuse("top_logprobs", "it needs 'logprobs' to be true");
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
   }
-  const OrderedJson* messages = fields.find("messages");
-  if (messages == nullptr) {
+  if (messages.is_null()) {
     throw ApiError::invalid("You must provide a messages parameter.", "messages", "missing_required_parameter");
   }
-  request.messages = normalizeMessages(*messages);
+  request.messages = normalizeMessages(std::move(messages), meter, memory);
   request.tools = parseTools(fields);
   request.rendering = readChatRendering(fields);
   request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(false);
   return request;
+}
+
+ChatRequest parseChatRequest(std::string_view body, int32_t max_choices) {
+  WorkMeter meter;
+  ClientCharge memory;
+  return parseChatRequest(body, meter, memory, max_choices);
 }
 
 }  // namespace chorus::server

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/work_meter.h"
+#include "server/http/client.h"
 #include "server/model/text_codec.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/sampling_fields.h"
@@ -50,9 +52,18 @@ struct ChatRequest {
   bool addSpecialTokens = false;  // around the rendered prompt
 };
 
-// Both throw ApiError with status 400 that names the field. Unknown fields are ignored; known ones that would change
-// the output and are not supported are refused unless they have their neutral value.
-CompletionRequest parseCompletionRequest(std::string_view body);
-ChatRequest parseChatRequest(std::string_view body);
+// Sequences that a request may ask for unless the operator says otherwise.
+inline constexpr int32_t kDefaultMaxChoices = 16;
+
+// Both throw ApiError with status 400 that names the field, and what parseRequestJson throws. max_choices bounds n,
+// best_of, and either times the prompts; a list of prompts with one choice each may be longer, up to 1,024. Unknown
+// fields are ignored; known ones that would change the output and are not supported are refused unless they have their
+// neutral value.
+CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
+                                         int32_t max_choices);
+ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory, int32_t max_choices);
+// Without limits of work, and charged to nobody.
+CompletionRequest parseCompletionRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
+ChatRequest parseChatRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
 
 }  // namespace chorus::server

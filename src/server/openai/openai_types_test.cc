@@ -9,10 +9,10 @@ namespace chorus::server {
 namespace {
 
 // The error of a completion or chat body, as "status param code".
-template <typename Parse>
-std::string refusal(Parse parse, const std::string& body) {
+template <typename Request>
+std::string refusal(Request (*parse)(std::string_view, int32_t), const std::string& body) {
   try {
-    parse(body);
+    parse(body, kDefaultMaxChoices);
   } catch (const ApiError& e) {
     const Json error = Json::parse(e.body())["error"];
     const auto text = [&](const char* key) { return error[key].is_null() ? "-" : error[key].get<std::string>(); };
@@ -21,10 +21,11 @@ std::string refusal(Parse parse, const std::string& body) {
   return "accepted";
 }
 std::string completionRefusal(const std::string& fields) {
-  return refusal(parseCompletionRequest, R"({"model":"m","prompt":"hi",)" + fields + "}");
+  return refusal<CompletionRequest>(parseCompletionRequest, R"({"model":"m","prompt":"hi",)" + fields + "}");
 }
 std::string chatRefusal(const std::string& fields) {
-  return refusal(parseChatRequest, R"({"model":"m","messages":[{"role":"user","content":"hi"}],)" + fields + "}");
+  return refusal<ChatRequest>(parseChatRequest,
+                              R"({"model":"m","messages":[{"role":"user","content":"hi"}],)" + fields + "}");
 }
 
 TEST(CompletionRequest, PromptShapes) {
@@ -38,7 +39,7 @@ TEST(CompletionRequest, PromptShapes) {
   ASSERT_EQ(nested.size(), 2u);
   EXPECT_EQ(std::get<std::vector<int32_t>>(nested[1]), (std::vector<int32_t>{2, 3}));
   const auto refused = [](const std::string& prompt) {
-    return refusal(parseCompletionRequest, R"({"model":"m","prompt":)" + prompt + "}");
+    return refusal<CompletionRequest>(parseCompletionRequest, R"({"model":"m","prompt":)" + prompt + "}");
   };
   for (const char* bad : {"[]", "7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[]]", "[[1],2]", "[-1]", "[1.5]", "[2147483648]",
                           "[true]", "[null]", "[[1,\"x\"]]"}) {
@@ -111,9 +112,16 @@ TEST(CompletionRequest, EveryFieldIsChecked) {
   EXPECT_EQ(completionRefusal(R"("best_of":3)"), "accepted");
   EXPECT_EQ(completionRefusal(R"("best_of":2,"n":3)"), "400 best_of invalid_value");
   EXPECT_EQ(completionRefusal(R"("best_of":3,"stream":true)"), "400 best_of invalid_value");
-  EXPECT_EQ(completionRefusal(R"("best_of":129)"), "400 best_of invalid_value");
+  EXPECT_EQ(completionRefusal(R"("best_of":16)"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("best_of":17)"), "400 best_of invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":0)"), "400 n invalid_value");
-  EXPECT_EQ(completionRefusal(R"("n":129)"), "400 n invalid_value");
+  EXPECT_EQ(completionRefusal(R"("n":16)"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("n":17)"), "400 n invalid_value");
+  EXPECT_EQ(completionRefusal(R"("cache_salt":"a")"), "accepted");
+  EXPECT_EQ(completionRefusal(R"("cache_salt":"")"), "400 cache_salt invalid_value");
+  EXPECT_EQ(completionRefusal(R"("cache_salt":5)"), "400 cache_salt invalid_value");
+  EXPECT_EQ(completionRefusal(fmt::format(R"("cache_salt":"{}")", std::string(1025, 'x'))),
+            "400 cache_salt invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":100000000000000000000000)"), "400 n invalid_value");
   EXPECT_EQ(completionRefusal(R"("seed":"x")"), "400 seed invalid_value");
   EXPECT_EQ(completionRefusal(R"("stream":1)"), "400 stream invalid_value");
@@ -211,7 +219,7 @@ TEST(ChatRequest, MessagesAndTools) {
 
 TEST(ChatRequest, Refusals) {
   const auto messages = [](const std::string& value) {
-    return refusal(parseChatRequest, R"({"model":"m","messages":)" + value + "}");
+    return refusal<ChatRequest>(parseChatRequest, R"({"model":"m","messages":)" + value + "}");
   };
   EXPECT_EQ(messages("null"), "400 messages missing_required_parameter");
   EXPECT_EQ(messages("[]"), "400 messages invalid_value");
@@ -253,7 +261,29 @@ TEST(RequestBody, HostileJson) {
   EXPECT_EQ(refused(wide + "\"z\":0}"), "400 - -");
   std::string many = "{\"prompt\":[0";
   for (int i = 0; i < (2 << 20) + 1; ++i) many += ",0";
-  EXPECT_EQ(refused(many + "]}"), "400 - -");
+  EXPECT_EQ(refused(many + "]}"), "400 - request_too_complex");
+}
+
+TEST(RequestBody, MemoryIsEstimatedBeforeItIsTaken) {
+  const auto repeated = [](std::string_view piece, size_t count) {
+    std::string text = "{\"model\":\"m\",\"prompt\":[";
+    for (size_t i = 0; i < count; ++i) text += piece;
+    return text + "0]}";
+  };
+  EXPECT_EQ(parseCompletionRequest(repeated("1,", 1'000'000)).prompts.size(), 1u) << "a long prompt of token ids";
+  for (const char* piece : {"1,", "[],", "{},", "\"\",", "[[]],", "{\"\":0},", "null,"}) {
+    EXPECT_EQ(refusal(parseCompletionRequest, repeated(piece, 2'700'000)), "400 - request_too_complex") << piece;
+    // At least what the parsed values themselves take.
+    EXPECT_GE(estimateJsonMemory(repeated(piece, 1000)), 1000 * sizeof(OrderedJson)) << piece;
+  }
+  const auto registry = std::make_shared<ClientRegistry>(ClientMemoryLimits{});
+  ClientCharge memory(registry->find("a"));
+  WorkMeter meter;
+  const std::string prompt = "{\"model\":\"m\",\"prompt\":\"" + std::string(8'000'000, 'x') + "\"}";
+  EXPECT_EQ(parseCompletionRequest(prompt, meter, memory, kDefaultMaxChoices).prompts.size(), 1u)
+      << "a prompt of 8 MB fits in one share";
+  EXPECT_GE(memory.bytes(), prompt.size());
+  EXPECT_GE(meter.spent(), prompt.size());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -13,30 +14,39 @@ namespace {
 
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxMembers = 1024;
-constexpr size_t kMaxValues = size_t{2} << 20;
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-// An ordered object is searched member by member, so many members would cost the square of their number, and each
-// value takes many times its byte in the text: both are counted before anything is built.
-void checkBreadth(std::string_view text) {
+// Bytes of memory. A vector that grows holds up to three times its elements for a moment; the parser collects a string
+// in a buffer that grows likewise before it copies it.
+constexpr size_t kValueBytes = 3 * sizeof(OrderedJson);
+constexpr size_t kMemberBytes = 3 * (sizeof(std::string) + sizeof(OrderedJson));
+constexpr size_t kContainerBytes = 64;
+constexpr size_t kStringBytes = 48;
+constexpr size_t kStringFactor = 3;
+
+// Bytes of work for one byte of text.
+constexpr uint64_t kParseWork = 8;
+
+}  // namespace
+
+// An ordered object is searched member by member, so many members would cost the square of their number.
+size_t estimateJsonMemory(std::string_view text) {
   std::vector<size_t> members;
-  size_t values = 0;
-  bool inString = false;
+  size_t bytes = kContainerBytes;
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (inString) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        inString = false;
-      continue;
-    }
-    switch (c) {
-      case '"':
-        inString = true;
+    switch (text[i]) {
+      case '"': {
+        const size_t begin = i;
+        for (++i; i < text.size() && text[i] != '"'; ++i) {
+          if (text[i] == '\\') ++i;
+        }
+        bytes += kStringBytes + kStringFactor * (i - begin);
         break;
+      }
       case '{':
       case '[':
+        // The first value of a container has no comma before it.
+        bytes += kContainerBytes + kValueBytes;
         if (members.size() < kMaxDepth + 1) members.push_back(0);
         break;
       case '}':
@@ -44,25 +54,34 @@ void checkBreadth(std::string_view text) {
         if (!members.empty()) members.pop_back();
         break;
       case ':':
+        bytes += kMemberBytes;
         if (!members.empty() && ++members.back() > kMaxMembers) {
           throw ApiError::invalid(fmt::format("The request body has an object of more than {} members.", kMaxMembers));
         }
         break;
       case ',':
-        if (++values > kMaxValues) {
-          throw ApiError::invalid(fmt::format("The request body holds more than {} values.", kMaxValues));
-        }
+        bytes += kValueBytes;
         break;
       default:
         break;
     }
+    if (bytes > kMaxJsonMemory) {
+      throw ApiError::invalid("The request body holds too many values.", std::nullopt, "request_too_complex");
+    }
   }
+  return bytes;
 }
 
-}  // namespace
-
-OrderedJson parseRequestJson(std::string_view body) {
-  checkBreadth(body);
+OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientCharge& memory) {
+  meter.charge(body.size() * kParseWork);
+  const size_t bytes = estimateJsonMemory(body);
+  if (memory.client() && bytes > memory.client()->memory().large.limit()) {
+    throw ApiError::invalid("The request body holds more values than one client's share of the server's memory.",
+                            std::nullopt, "request_too_complex");
+  }
+  if (const MemoryAnswer answer = memory.add(bytes); answer != MemoryAnswer::kGranted) {
+    throw ApiError::outOfMemory(answer);
+  }
   OrderedJson json;
   try {
     json = parseOrderedJson(body, "request body", {.max_bytes = kMaxBytes, .max_depth = kMaxDepth});
@@ -73,6 +92,21 @@ OrderedJson parseRequestJson(std::string_view body) {
   }
   if (!json.is_object()) throw ApiError::invalid("The request body must be a JSON object.");
   return json;
+}
+
+OrderedJson parseRequestJson(std::string_view body) {
+  WorkMeter meter;
+  ClientCharge memory;
+  return parseRequestJson(body, meter, memory);
+}
+
+std::string toText(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+
+OrderedJson takeMember(OrderedJson& object, std::string_view name) {
+  if (!object.is_object()) return nullptr;
+  const auto at = object.find(std::string(name));
+  if (at == object.end()) return nullptr;
+  return std::exchange(*at, nullptr);
 }
 
 FieldReader::FieldReader(const OrderedJson& object, std::string path) : object_(object), path_(std::move(path)) {

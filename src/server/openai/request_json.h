@@ -8,11 +8,28 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/work_meter.h"
+#include "server/http/client.h"
 
 namespace chorus::server {
 
-// Parses an object. Beyond base/json.h's limits it bounds what is costly to hold: members of one object and values.
+// Parses an object. Beyond base/json.h's limits it bounds the members of one object and the memory of the result, which
+// it estimates from the text and adds to the charge before it builds anything. Charges the meter for the work. Throws
+// ApiError: 400, or 429 and 503 where the memory is not granted; and what the meter throws.
+OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientCharge& memory);
+// Without limits of work, and charged to nobody.
 OrderedJson parseRequestJson(std::string_view body);
+
+// Bytes that the parsed form of a text takes at most, while it is parsed too. Throws ApiError (400) where an object has
+// too many members, or the estimate is beyond kMaxJsonMemory.
+size_t estimateJsonMemory(std::string_view text);
+inline constexpr size_t kMaxJsonMemory = size_t{96} << 20;
+
+// Compact, with malformed UTF-8 replaced.
+std::string toText(const OrderedJson& json);
+
+// Moves a member out of an object, which keeps null in its place; null when there is none.
+OrderedJson takeMember(OrderedJson& object, std::string_view name);
 
 // Reads members of one object; null counts as absent. The object must outlive the reader.
 class FieldReader {

@@ -12,30 +12,34 @@
 namespace chorus::server {
 namespace {
 
-using Work = void (*)(const ApiContext&, const HttpRequest&, const std::shared_ptr<HttpExchange>&);
-
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 HttpResponse health(std::string_view message) {
   return {.body = toText(OrderedJson{{"object", "health.response"}, {"message", message}})};
 }
 
-// Types that a web page of another origin could send without asking are refused, a missing type is not.
+ApiError unsupportedType(std::string message) {
+  return ApiError(415, std::move(message), "invalid_request_error", std::nullopt, "unsupported_media_type");
+}
+
+// A body needs a type: a web page of another origin can send one without a type, or with those of a form, without
+// asking first.
 void checkContentType(const HttpRequest& request) {
   const std::string_view encoding = request.header("content-encoding");
   if (!encoding.empty() && encoding != "identity") {
-    throw ApiError(415, "Compressed request bodies are not supported.", "invalid_request_error", std::nullopt,
-                   "unsupported_media_type");
+    throw unsupportedType("Compressed request bodies are not supported.");
   }
-  std::string type(request.header("content-type").substr(0, request.header("content-type").find(';')));
-  while (!type.empty() && type.back() == ' ') type.pop_back();
+  const std::string_view stated = request.header("content-type");
+  if (stated.empty() && request.body.empty()) return;
+  std::string type(stated.substr(0, stated.find(';')));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
   std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (type.empty() || type == "application/json" || type.ends_with("+json")) return;
-  throw ApiError(415, "Content-Type must be application/json.", "invalid_request_error", std::nullopt,
-                 "unsupported_media_type");
+  const bool plain = type.find_first_of(", \t") == std::string::npos;
+  if (type == "application/json" || (plain && type.starts_with("application/") && type.ends_with("+json"))) return;
+  throw unsupportedType("Content-Type must be application/json.");
 }
 
-Work workFor(std::string_view path) {
+RequestWork workFor(std::string_view path) {
   if (path == "/v1/completions") return &handleCompletion;
   if (path == "/v1/chat/completions") return &handleChat;
   return nullptr;
@@ -72,20 +76,11 @@ void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
   const std::string& path = request.path;
   const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (const Work work = workFor(path)) {
+  if (const RequestWork work = workFor(path)) {
     if (request.method != "POST") throw ApiError::methodNotAllowed(request.method, path, "POST");
     const auto context = readyContext();
     checkContentType(request);
-    context->intake.post([context, work, request = std::move(request), exchange] {
-      try {
-        work(*context, request, exchange);
-      } catch (...) {
-        const ApiError error = currentApiError();
-        log::debug("{} answered {}: {}", request.id, error.status(), error.message());
-        exchange->respond(error.response());
-      }
-    });
-    return;
+    return startIntake(context, work, std::move(request), exchange);
   }
   if (!isReadOnlyPath(path)) throw ApiError::notFound(request.method, path);
   if (!reads) throw ApiError::methodNotAllowed(request.method, path, "GET, HEAD");
@@ -97,6 +92,34 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   if (path == "/v1/health/ready") return exchange->respond(health("Service is ready."));
   if (path == "/v1/models") return exchange->respond(listModels(context->models));
   exchange->respond(describeModel(context->models, std::string_view(path).substr(kModelPrefix.size())));
+}
+
+void Routes::startIntake(const std::shared_ptr<const ApiContext>& context, RequestWork work, HttpRequest request,
+                         const std::shared_ptr<HttpExchange>& exchange) {
+  Intake::Job job{.client = request.client ? request.client->id() : 0, .bytes = request.body.size()};
+  if (context->requestTimeout) job.deadline = request.received + *context->requestTimeout;
+  // Shared, because a task is copyable.
+  auto shared = std::make_shared<HttpRequest>(std::move(request));
+  job.work = [context, work, shared, exchange](WorkMeter& meter) {
+    try {
+      if (meter.cancelled()) throw ApiError::unavailable("The server is shutting down.");
+      work(*context, *shared, exchange, meter);
+    } catch (...) {
+      const ApiError error = currentApiError();
+      log::debug("{} answered {}: {}", shared->id, error.status(), error.message());
+      exchange->respond(error.response());
+    }
+  };
+  const auto ticket = std::make_shared<Intake::Ticket>();
+  exchange->onAbort([ticket] { ticket->cancel(); });
+  switch (context->intake.submit(ticket, std::move(job))) {
+    case FairQueue::Answer::kAdded:
+      return;
+    case FairQueue::Answer::kClientFull:
+      throw ApiError::overloaded("Too many requests of this client wait; try again soon.");
+    case FairQueue::Answer::kFull:
+      throw ApiError::unavailable("Too many requests wait; try again soon.");
+  }
 }
 
 }  // namespace chorus::server

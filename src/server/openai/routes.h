@@ -10,9 +10,13 @@
 
 namespace chorus::server {
 
+// Prepares a request on an intake thread and begins to answer it; throws ApiError while nothing was sent.
+using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
+                             const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
+
 class Routes {
  public:
-  // An HttpHandler: answers, or hands the work to the context's workers.
+  // An HttpHandler: answers, or hands the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
   // Loaded: from now on requests are served. The context's parts live until the last request has ended.
@@ -22,6 +26,8 @@ class Routes {
 
  private:
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
+  static void startIntake(const std::shared_ptr<const ApiContext>& context, RequestWork work, HttpRequest request,
+                          const std::shared_ptr<HttpExchange>& exchange);
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <future>
+
 #include "base/json.h"
 #include "server/testing/fakes.h"
 
@@ -25,8 +28,17 @@ class RoutesTest : public ::testing::Test {
 
   std::shared_ptr<FakeExchange> send(const std::string& method, const std::string& path, const std::string& body = "",
                                      HttpHeaders headers = {}) {
+    const bool typed = std::any_of(headers.begin(), headers.end(), [](auto& h) { return h.first == "content-type"; });
+    if (!body.empty() && !typed) headers.emplace_back("content-type", "application/json");
     auto exchange = std::make_shared<FakeExchange>();
-    routes.handle({.method = method, .path = path, .headers = std::move(headers), .body = body, .id = "req-t"},
+    routes.handle({.method = method,
+                   .path = path,
+                   .headers = std::move(headers),
+                   .body = body,
+                   .id = "req-t",
+                   .received = std::chrono::steady_clock::now(),
+                   .client = client,
+                   .memory = {}},
                   exchange);
     return exchange;
   }
@@ -67,10 +79,14 @@ class RoutesTest : public ::testing::Test {
 
   std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
   ModelCatalog models{{.name = "base", .fingerprint = "fp_base", .created = 7, .text = codec}};
-  WorkerPool intake{1}, delivery{2};
+  Intake intake{IntakeOptions{.threads = 1}};
+  WorkerPool delivery{2};
   FakeEngine engine;
   std::shared_ptr<ApiContext> context;
   Routes routes;
+  std::shared_ptr<ClientRegistry> clients =
+      std::make_shared<ClientRegistry>(ClientMemoryLimits{.server = 16 << 20, .client = 4 << 20});
+  std::shared_ptr<Client> client = clients->find("192.0.2.1");
 };
 
 TEST_F(RoutesTest, ModelsInNimShape) {
@@ -101,13 +117,22 @@ TEST_F(RoutesTest, PathsMethodsAndTypes) {
   EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-encoding", "gzip"}}).status, 415);
   EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", "Application/JSON ; charset=utf-8"}}).status,
             400);
+  for (const char* type :
+       {"", "text/plain", "text/plain+json", "application/x-www-form-urlencoded", "multipart/form-data",
+        "application/json, text/plain", "application/jsonx", "json", "a/b application/x+json"}) {
+    EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", type}}).status, 415) << type;
+  }
+  for (const char* type : {"application/json", "application/vnd.api+json"}) {
+    EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", type}}).status, 400) << type;
+  }
 }
 
 TEST_F(RoutesTest, LoadingAndDrainingAre503) {
   Routes fresh;
   const auto ask = [&](const std::string& method, const std::string& path) {
     auto exchange = std::make_shared<FakeExchange>();
-    fresh.handle({.method = method, .path = path, .body = "{}"}, exchange);
+    fresh.handle({.method = method, .path = path, .headers = {{"content-type", "application/json"}}, .body = "{}"},
+                 exchange);
     return exchange->wait().status;
   };
   EXPECT_EQ(ask("GET", "/v1/health/live"), 200);
@@ -338,6 +363,85 @@ TEST_F(RoutesTest, ChatTemplateRefusalHidesPaths) {
   EXPECT_EQ(json["error"]["param"], "messages");
 }
 
+TEST_F(RoutesTest, TemplatesOfRequestsNeedTrust) {
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,)";
+  for (const char* field : {R"("chat_template":"{{ x }}")", R"("chat_template_kwargs":{"chat_template":"{{ x }}"})"}) {
+    const Json refused = chat(messages + field, 403);
+    EXPECT_EQ(refused["error"]["param"], "chat_template");
+    EXPECT_NE(refused["error"]["message"].get<std::string>().find("--trust_request_templates"), std::string::npos);
+  }
+  chat(messages + R"("chat_template":"tool_use")");
+  chat(messages + R"("chat_template":"tool_use","chat_template_kwargs":{"chat_template":"tool_use"})", 400);
+  context->trust_request_templates = true;
+  const Json trusted = chat(R"("messages":[{"role":"user","content":"hi"}],"max_tokens":4,"chat_template":"abc")");
+  EXPECT_EQ(trusted["choices"][0]["message"]["content"], "[abc");
+}
+
+TEST_F(RoutesTest, TheClientReachesTheEngine) {
+  completion(R"("prompt":"a","max_tokens":1)");
+  EXPECT_EQ(engine.seen.back().getClientId(), client->id());
+}
+
+TEST_F(RoutesTest, WorkAndTimeOfTheIntakeAreLimited) {
+  Intake poor{IntakeOptions{.threads = 1, .work_limit = 1000}},
+      late{IntakeOptions{.threads = 1, .timeout = std::chrono::milliseconds(0)}};
+  const std::string prompt = "{\"model\":\"base\",\"prompt\":\"" + std::string(100'000, 'x') + "\"}";
+  const auto ask = [&](Intake& with) {
+    auto other = std::make_shared<ApiContext>(ApiContext{engine, models, with, delivery, {}, {}});
+    routes.serve(other);
+    return answer("POST", "/v1/completions", prompt);
+  };
+  const HttpResponse dear = ask(poor);
+  EXPECT_EQ(dear.status, 400);
+  EXPECT_EQ(Json::parse(dear.body)["error"]["code"], "work_limit_exceeded");
+  const HttpResponse slow = ask(late);
+  EXPECT_EQ(slow.status, 504);
+  EXPECT_EQ(Json::parse(slow.body)["error"]["code"], "timeout");
+  routes.serve(context);
+}
+
+TEST_F(RoutesTest, ParsedRequestsAreChargedToTheClient) {
+  std::string nested = "[]";
+  for (int i = 0; i < 20'000; ++i) nested += ",[]";
+  const std::string wide = "{\"model\":\"base\",\"prompt\":\"x\",\"other\":[" + nested + "]}";
+  EXPECT_EQ(answer("POST", "/v1/completions", wide).status, 400) << "more than the client's share in any case";
+  ClientCharge held(client);
+  ASSERT_EQ(held.resize(3 << 20), MemoryAnswer::kGranted);
+  const std::string text = "{\"model\":\"base\",\"prompt\":\"" + std::string(200'000, 'x') + "\"}";
+  EXPECT_EQ(answer("POST", "/v1/completions", text).status, 429);
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 200)
+      << "a small one has room";
+  held.release();
+  EXPECT_EQ(answer("POST", "/v1/completions", text).status, 400) << "too long, which is another matter";
+  EXPECT_EQ(clients->used(), 0u);
+}
+
+TEST_F(RoutesTest, AWholeAnswerIsBoundedByTheClientsShare) {
+  context->maxChoices = 64;
+  const std::string much =
+      R"("messages":[{"role":"user","content":"x"}],"n":64,"max_tokens":200,"logprobs":true,"top_logprobs":20)";
+  const Json refused = chat(much, 429);
+  EXPECT_EQ(refused["error"]["code"], "overloaded");
+  for (int i = 0; i < 500 && (engine.running() > 0 || clients->used() > 0); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(engine.running(), 0u);
+  EXPECT_EQ(clients->used(), 0u) << "what was kept is given back";
+  chat(R"("messages":[{"role":"user","content":"x"}],"n":2,"max_tokens":20,"logprobs":true,"top_logprobs":20)");
+}
+
+TEST_F(RoutesTest, AClientThatLeavesFreesItsPlaceInTheIntake) {
+  std::promise<void> release;
+  const auto gate = release.get_future().share();
+  intake.submit(std::make_shared<Intake::Ticket>(), {.work = [gate](WorkMeter&) { gate.wait(); }});
+  auto exchange = send("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  const std::weak_ptr<FakeExchange> alive = exchange;
+  exchange->disconnect();
+  exchange.reset();
+  EXPECT_TRUE(alive.expired()) << "freed although the only worker is busy";
+  release.set_value();
+}
+
 TEST_F(RoutesTest, LogProbs) {
   Json json = completion(R"("prompt":[97,98],"logprobs":1,"max_tokens":2)");
   EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "b"}));
@@ -506,7 +610,8 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
 TEST(RoutesCancel, DisconnectStopsTheEngine) {
   auto codec = std::make_shared<FakeCodec>();
   ModelCatalog models{{.name = "base", .text = codec}};
-  WorkerPool intake{1}, delivery{1};
+  Intake intake{IntakeOptions{.threads = 1}};
+  WorkerPool delivery{1};
   FakeEngine engine{std::chrono::milliseconds(5)};
   Routes routes;
   routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}}));
@@ -515,6 +620,7 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
     routes.handle(
         {.method = "POST",
          .path = "/v1/completions",
+         .headers = {{"content-type", "application/json"}},
          .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
         exchange);
     while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));

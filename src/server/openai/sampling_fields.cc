@@ -12,6 +12,7 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxBadWords = 128;
 constexpr size_t kMaxBadWordBytes = 1024;
 constexpr double kMaxRepetitionPenalty = 100;
+constexpr size_t kMaxSaltBytes = 1024;
 
 std::optional<int32_t> int32Of(const FieldReader& fields, std::string_view name, int64_t low) {
   const auto value = fields.integer(name, low, kMaxInt32);
@@ -77,6 +78,11 @@ SamplingFields parseSamplingFields(const FieldReader& fields) {
   sampling.minTokens = int32Of(fields, "min_tokens", 0);
   sampling.logitBias = parseLogitBias(fields);
   sampling.badWords = parseBadWords(fields);
+  sampling.cacheSalt = fields.string("cache_salt");
+  if (sampling.cacheSalt && sampling.cacheSalt->empty()) fields.refuse("cache_salt", "it must not be empty");
+  if (sampling.cacheSalt && sampling.cacheSalt->size() > kMaxSaltBytes) {
+    fields.refuse("cache_salt", fmt::format("it may have at most {} bytes", kMaxSaltBytes));
+  }
   return sampling;
 }
 

@@ -25,6 +25,7 @@ struct SamplingFields {
   std::optional<int32_t> minTokens;
   std::vector<std::pair<int32_t, float>> logitBias;  // token ids, [-100, 100]
   std::vector<std::string> badWords;                 // none is empty
+  std::optional<std::string> cacheSalt;              // not empty: KV blocks are shared with requests of the same alone
 };
 
 // Throws ApiError with status 400 that names the field.

@@ -18,10 +18,10 @@ uint64_t randomSeed() {
 
 // A word may begin a text or follow a space, and its tokens differ: both forms are banned. The second only where the
 // space is part of the word's first token; otherwise it would ban what merely begins alike.
-void addBadWord(std::string word, const TextCodec& text, std::list<executor::VecTokens>& words) {
+void addBadWord(std::string word, const TextCodec& text, WorkMeter& meter, std::list<executor::VecTokens>& words) {
   word.erase(0, word.find_first_not_of(' '));
-  const executor::VecTokens first = text.encode(word, false);
-  const executor::VecTokens within = text.encode(" " + word, false);
+  const executor::VecTokens first = text.encode(word, false, meter);
+  const executor::VecTokens within = text.encode(" " + word, false, meter);
   if (!first.empty()) words.push_back(first);
   const bool ownToken = !within.empty() && within.size() == first.size() && within.front() != first.front();
   if (ownToken) words.push_back(within);
@@ -29,10 +29,11 @@ void addBadWord(std::string word, const TextCodec& text, std::list<executor::Vec
 
 }  // namespace
 
-TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text) {
+TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text,
+                        WorkMeter& meter) {
   TokenRules rules;
   const int32_t vocab = context.engine.vocabSize();
-  for (const std::string& word : fields.badWords) addBadWord(word, text, rules.badWords);
+  for (const std::string& word : fields.badWords) addBadWord(word, text, meter, rules.badWords);
   const auto& ofModel = context.defaults.badWords;
   rules.badWords.insert(rules.badWords.end(), ofModel.begin(), ofModel.end());
   // A word with a token that the model can't give is never completed.

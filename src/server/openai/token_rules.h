@@ -16,8 +16,10 @@ struct TokenRules {
   std::optional<executor::Tensor> embeddingBias;  // [vocab]
 };
 
-// Tokenizes bad words. Throws ApiError (status 400) for a token id that the model does not have.
-TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text);
+// Tokenizes bad words, which the meter pays for. Throws ApiError (status 400) for a token id that the model does not
+// have.
+TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text,
+                        WorkMeter& meter);
 
 // Penalties mean what OpenAI's API says: presence and frequency count the answer's tokens and are subtracted before
 // the temperature divides. index: of the choice among those of one prompt; it changes the seed.

@@ -28,7 +28,10 @@ class FakeCodec : public TextCodec {
   static constexpr int32_t kBegin = 256;
   static constexpr int32_t kEnd = 257;
 
-  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const override {
+  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+                              const EncodeLimits& limits) const override {
+    meter.charge(text.size());
+    if (text.size() + addSpecialTokens > limits.max_tokens) throw TooManyTokens(limits.max_tokens);
     std::vector<int32_t> ids;
     if (addSpecialTokens) ids.push_back(kBegin);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
@@ -51,8 +54,10 @@ class FakeCodec : public TextCodec {
   int32_t vocabSize() const override { return 258; }
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
   bool hasChatTemplate() const override { return true; }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools,
-                         const ChatRendering& how) const override {
+  bool hasChatTemplate(const std::string& name) const override { return name == "tool_use"; }
+  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
+                         WorkMeter& meter) const override {
+    meter.charge(messages.size());
     std::string prompt = tools.is_null() ? "" : "[tools]";
     if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
     for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";
@@ -128,8 +133,8 @@ class FakeEngine : public EngineClient {
     std::lock_guard lock(mutex_);
     if (requests_.erase(id) > 0) ++cancelled;
   }
-  void registerAdapter(executor::IdType taskId, const std::filesystem::path& directory, OnContent) override {
-    adapters[taskId] = directory;
+  void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {
+    adapters[taskId] = files.path;
   }
   void unregisterAdapter(executor::IdType taskId) override { adapters.erase(taskId); }
   int32_t maxInputLen() const override { return 200; }
@@ -241,6 +246,7 @@ class FakeExchange : public HttpExchange {
     std::lock_guard lock(mutex_);
     if (done_ || streaming_) return;
     response_ = std::move(response);
+    response_.memory.release();  // as when the client has read it
     done_ = true;
     changed_.notify_all();
   }
@@ -283,7 +289,11 @@ class FakeExchange : public HttpExchange {
   HttpResponse wait() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(10), [this] { return done_; });
-    return done_ ? response_ : HttpResponse{.status = 0};
+    if (!done_) return {.status = 0};
+    return {.status = response_.status,
+            .contentType = response_.contentType,
+            .body = response_.body,
+            .headers = response_.headers};
   }
   bool streaming() {
     std::lock_guard lock(mutex_);

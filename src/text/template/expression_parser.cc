@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
+#include <string>
 
 namespace chorus::tmpl {
 namespace {
@@ -11,38 +11,37 @@ namespace {
 constexpr int kMaxNesting = 60;
 constexpr int kMaxExprDepth = 150;
 
-template <typename... E>
-std::vector<ExprPtr> list(E... e) {
-  std::vector<ExprPtr> out;
-  (out.push_back(std::move(e)), ...);
-  return out;
-}
-
 }  // namespace
 
 ExpressionParser::Nested::Nested(ExpressionParser& p) : parser(p) {
-  if (++parser.nesting_ > kMaxNesting) parser.error("the template nests too deep");
+  if (parser.nesting_ >= kMaxNesting || parser.stack_.exhausted()) parser.error("the template nests too deep");
+  ++parser.nesting_;
 }
 
-ExprPtr ExpressionParser::make(ExprKind kind, std::string name, std::vector<ExprPtr> operands) {
-  auto expr = std::make_unique<Expr>();
-  expr->kind = kind;
-  expr->line = current().line;
-  expr->name = std::move(name);
-  for (const ExprPtr& operand : operands) deepen(*expr, operand.get());
-  expr->operands = std::move(operands);
+Expr* ExpressionParser::make(ExprKind kind, std::string_view name, std::initializer_list<const Expr*> operands) {
+  return make(kind, name, std::span<const Expr* const>(operands.begin(), operands.size()));
+}
+
+Expr* ExpressionParser::make(ExprKind kind, std::string_view name, std::span<const Expr* const> operands) {
+  auto* const expr = arena_.make<Expr>(Expr{.kind = kind, .line = current().line, .value = Value::ofText(name)});
+  for (const Expr* operand : operands) deepen(*expr, operand);
+  expr->count = static_cast<uint32_t>(operands.size());
+  if (operands.size() == 1)
+    expr->one = operands[0];
+  else
+    expr->many = arena_.copy(operands).data();
   return expr;
 }
 
 void ExpressionParser::deepen(Expr& expr, const Expr* below) {
   if (below == nullptr) return;
-  expr.depth = std::max(expr.depth, below->depth + 1);
+  expr.depth = std::max<uint16_t>(expr.depth, static_cast<uint16_t>(below->depth + 1));
   if (expr.depth > kMaxExprDepth) error("an expression nests too deep");
 }
 
-ExprPtr ExpressionParser::constant(Value value) {
-  ExprPtr expr = make(ExprKind::kConst);
-  expr->value = std::move(value);
+const Expr* ExpressionParser::constant(const Value& value) {
+  Expr* const expr = make(ExprKind::kConst);
+  expr->value = value;
   return expr;
 }
 
@@ -50,8 +49,8 @@ bool ExpressionParser::atTupleEnd() const {
   return is(TokenKind::kVariableEnd) || is(TokenKind::kBlockEnd) || isOp(")") || isWord("recursive");
 }
 
-ExprPtr ExpressionParser::parseTuple(bool with_conditional, bool parentheses) {
-  std::vector<ExprPtr> items;
+const Expr* ExpressionParser::parseTuple(bool with_conditional, bool parentheses) {
+  Operands items;
   bool is_tuple = false;
   while (true) {
     if (!items.empty()) expectOp(",");
@@ -61,209 +60,217 @@ ExprPtr ExpressionParser::parseTuple(bool with_conditional, bool parentheses) {
     is_tuple = true;
   }
   if (!is_tuple) {
-    if (!items.empty()) return std::move(items[0]);
+    if (!items.empty()) return items[0];
     if (!parentheses) error(fmt::format("Expected an expression, got '{}'", describe()));
   }
-  return make(ExprKind::kTuple, {}, std::move(items));
+  return make(ExprKind::kTuple, {}, items);
 }
 
-ExprPtr ExpressionParser::parseExpression(bool with_conditional) {
+const Expr* ExpressionParser::parseExpression(bool with_conditional) {
   const Nested nested(*this);
-  return with_conditional ? parseConditional() : parseOr();
+  return with_conditional ? parseConditional() : parseBinary(kOrBinds);
 }
 
-ExprPtr ExpressionParser::parseConditional() {
-  ExprPtr value = parseOr();
+const Expr* ExpressionParser::parseConditional() {
+  const Expr* value = parseBinary(kOrBinds);
   while (skipWord("if")) {
-    ExprPtr condition = parseOr();
-    ExprPtr alternative = skipWord("else") ? parseExpression(true) : nullptr;
-    value = make(ExprKind::kConditional, {}, list(std::move(condition), std::move(value), std::move(alternative)));
+    const Expr* const condition = parseBinary(kOrBinds);
+    const Expr* const alternative = skipWord("else") ? parseExpression(true) : nullptr;
+    value = make(ExprKind::kConditional, {}, {condition, value, alternative});
   }
   return value;
 }
 
-ExprPtr ExpressionParser::parseOr() {
-  ExprPtr left = parseAnd();
-  while (skipWord("or")) left = make(ExprKind::kOr, {}, list(std::move(left), parseAnd()));
-  return left;
-}
-
-ExprPtr ExpressionParser::parseAnd() {
-  ExprPtr left = parseNot();
-  while (skipWord("and")) left = make(ExprKind::kAnd, {}, list(std::move(left), parseNot()));
-  return left;
-}
-
-ExprPtr ExpressionParser::parseNot() {
-  const Nested nested(*this);
-  if (skipWord("not")) return make(ExprKind::kNot, {}, list(parseNot()));
-  return parseCompare();
-}
-
-ExprPtr ExpressionParser::parseCompare() {
-  ExprPtr left = parseMath1();
-  std::vector<ExprPtr> operands;
-  std::vector<std::string> operators;
-  while (true) {
-    std::string op;
-    if (is(TokenKind::kOperator) && (current().text == "==" || current().text == "!=" || current().text == "<" ||
-                                     current().text == "<=" || current().text == ">" || current().text == ">=")) {
-      op = take().text;
-    } else if (skipWord("in")) {
-      op = "in";
-    } else if (isWord("not") && look().kind == TokenKind::kName && look().text == "in") {
-      take(), take();
-      op = "not in";
-    } else {
-      break;
+bool ExpressionParser::atOperator(Binding least, Operator& found) const {
+  struct Symbol {
+    std::string_view text;
+    Operator value;
+  };
+  static constexpr Symbol kWords[] = {
+      {"or", {kOrBinds, Op::kAdd}}, {"and", {kAndBinds, Op::kAdd}}, {"in", {kCompareBinds, Op::kIn}}};
+  static constexpr Symbol kSymbols[] = {
+      {"==", {kCompareBinds, Op::kEq}}, {"!=", {kCompareBinds, Op::kNe}},       {"<", {kCompareBinds, Op::kLt}},
+      {"<=", {kCompareBinds, Op::kLe}}, {">", {kCompareBinds, Op::kGt}},        {">=", {kCompareBinds, Op::kGe}},
+      {"+", {kSumBinds, Op::kAdd}},     {"-", {kSumBinds, Op::kSub}},           {"~", {kConcatBinds, Op::kAdd}},
+      {"*", {kProductBinds, Op::kMul}}, {"//", {kProductBinds, Op::kFloorDiv}}, {"/", {kProductBinds, Op::kDiv}},
+      {"%", {kProductBinds, Op::kMod}}, {"**", {kPowerBinds, Op::kPow}}};
+  const auto search = [&](std::span<const Symbol> symbols) {
+    for (const Symbol& symbol : symbols) {
+      if (symbol.text != current().text) continue;
+      found = symbol.value;
+      return found.binding >= least;
     }
-    if (operands.empty()) operands.push_back(std::move(left));
-    operators.push_back(std::move(op));
-    operands.push_back(parseMath1());
+    return false;
+  };
+  if (is(TokenKind::kOperator)) return search(kSymbols);
+  if (!is(TokenKind::kName)) return false;
+  if (current().text == "not" && look().kind == TokenKind::kName && look().text == "in") {
+    found = {kCompareBinds, Op::kNotIn};
+    return found.binding >= least;
   }
-  if (operators.empty()) return left;
-  ExprPtr compare = make(ExprKind::kCompare, {}, std::move(operands));
-  compare->operators = std::move(operators);
-  return compare;
+  return search(kWords);
 }
 
-ExprPtr ExpressionParser::parseMath1() {
-  ExprPtr left = parseConcat();
-  while (isOp("+") || isOp("-")) {
-    std::string op = take().text;
-    left = make(ExprKind::kBinary, std::move(op), list(std::move(left), parseConcat()));
+// One function for all operators, so that a bracket costs few frames of the stack.
+const Expr* ExpressionParser::parseBinary(Binding least) {
+  const Expr* left = nullptr;
+  if (least <= kNotBinds && isWord("not")) {
+    const Nested nested(*this);
+    take();
+    left = make(ExprKind::kNot, {}, {parseBinary(kNotBinds)});
+  } else {
+    left = parseUnary(true);
   }
+  for (Operator found; atOperator(least, found);) left = parseRight(left, found);
   return left;
 }
 
-ExprPtr ExpressionParser::parseConcat() {
-  std::vector<ExprPtr> parts;
-  parts.push_back(parseMath2());
-  while (skipOp("~")) parts.push_back(parseMath2());
-  return parts.size() == 1 ? std::move(parts[0]) : make(ExprKind::kConcat, {}, std::move(parts));
+const Expr* ExpressionParser::parseRight(const Expr* left, const Operator& found) {
+  if (found.binding == kCompareBinds) return parseCompare(left);
+  if (found.binding == kConcatBinds) return parseConcat(left);
+  take();
+  const Expr* const right = parseBinary(static_cast<Binding>(found.binding + 1));
+  if (found.binding == kOrBinds) return make(ExprKind::kOr, {}, {left, right});
+  if (found.binding == kAndBinds) return make(ExprKind::kAnd, {}, {left, right});
+  Expr* const binary = make(ExprKind::kBinary, {}, {left, right});
+  binary->op = found.op;
+  return binary;
 }
 
-ExprPtr ExpressionParser::parseMath2() {
-  ExprPtr left = parsePow();
-  while (isOp("*") || isOp("/") || isOp("//") || isOp("%")) {
-    std::string op = take().text;
-    left = make(ExprKind::kBinary, std::move(op), list(std::move(left), parsePow()));
+const Expr* ExpressionParser::parseCompare(const Expr* left) {
+  Operands operands = {left};
+  std::string operators;
+  for (Operator found; atOperator(kCompareBinds, found) && found.binding == kCompareBinds;) {
+    take();
+    if (found.op == Op::kNotIn) take();
+    operators.push_back(static_cast<char>(found.op));
+    operands.push_back(parseBinary(kSumBinds));
   }
-  return left;
+  return make(ExprKind::kCompare, arena_.copy(std::string_view(operators)), operands);
 }
 
-ExprPtr ExpressionParser::parsePow() {
-  ExprPtr left = parseUnary(true);
-  while (skipOp("**")) left = make(ExprKind::kBinary, "**", list(std::move(left), parseUnary(true)));
-  return left;
+const Expr* ExpressionParser::parseConcat(const Expr* left) {
+  Operands parts = {left};
+  while (skipOp("~")) parts.push_back(parseBinary(kProductBinds));
+  return make(ExprKind::kConcat, {}, parts);
 }
 
-ExprPtr ExpressionParser::parseUnary(bool with_filter) {
+const Expr* ExpressionParser::parseUnary(bool with_filter) {
   const Nested nested(*this);
-  ExprPtr expr;
+  const Expr* expr = nullptr;
   if (isOp("-") || isOp("+")) {
-    std::string op = take().text;
-    expr = make(ExprKind::kUnary, std::move(op), list(parseUnary(false)));
+    const Op op = take().text == "-" ? Op::kSub : Op::kAdd;
+    Expr* const unary = make(ExprKind::kUnary, {}, {parseUnary(false)});
+    unary->op = op;
+    expr = unary;
   } else {
     expr = parsePrimary();
   }
-  expr = parsePostfix(std::move(expr));
-  return with_filter ? parseFilterExpr(std::move(expr)) : std::move(expr);
+  expr = parsePostfix(expr);
+  return with_filter ? parseFilterExpr(expr) : expr;
 }
 
-ExprPtr ExpressionParser::parsePrimary() {
-  if (is(TokenKind::kName)) {
-    const std::string name = take().text;
-    if (name == "true" || name == "True") return constant(Value(true));
-    if (name == "false" || name == "False") return constant(Value(false));
-    if (name == "none" || name == "None") return constant(Value());
-    return make(ExprKind::kName, name);
-  }
-  if (is(TokenKind::kString)) {
-    std::string text;
-    while (is(TokenKind::kString)) text += take().text;
-    return constant(Value(std::move(text)));
-  }
+const Expr* ExpressionParser::parsePrimary() {
+  if (is(TokenKind::kName)) return parseNamed();
+  if (is(TokenKind::kString)) return parseText();
   if (is(TokenKind::kInteger)) return constant(Value(take().integer));
   if (is(TokenKind::kFloat)) return constant(Value(take().number));
   if (skipOp("(")) {
-    ExprPtr tuple = parseTuple(true, true);
+    const Expr* const tuple = parseTuple(true, true);
     expectOp(")");
     return tuple;
   }
-  if (skipOp("[")) {
-    std::vector<ExprPtr> items;
-    while (!isOp("]")) {
-      if (!items.empty()) expectOp(",");
-      if (isOp("]")) break;
-      items.push_back(parseExpression(true));
-    }
-    take();
-    return make(ExprKind::kList, {}, std::move(items));
-  }
-  if (skipOp("{")) {
-    std::vector<ExprPtr> items;
-    while (!isOp("}")) {
-      if (!items.empty()) expectOp(",");
-      if (isOp("}")) break;
-      items.push_back(parseExpression(true));
-      expectOp(":");
-      items.push_back(parseExpression(true));
-    }
-    take();
-    return make(ExprKind::kDict, {}, std::move(items));
-  }
+  if (skipOp("[")) return parseList();
+  if (skipOp("{")) return parseDict();
   error(fmt::format("unexpected '{}'", describe()));
 }
 
-ExprPtr ExpressionParser::parsePostfix(ExprPtr expr) {
+const Expr* ExpressionParser::parseNamed() {
+  const std::string_view name = take().text;
+  if (name == "true" || name == "True") return constant(Value(true));
+  if (name == "false" || name == "False") return constant(Value(false));
+  if (name == "none" || name == "None") return constant(Value());
+  return make(ExprKind::kName, name);
+}
+
+const Expr* ExpressionParser::parseText() {
+  std::string_view text = take().text;
+  if (is(TokenKind::kString)) {
+    std::string joined(text);
+    while (is(TokenKind::kString)) joined += take().text;
+    text = arena_.copy(std::string_view(joined));
+  }
+  return constant(Value::ofText(text));
+}
+
+const Expr* ExpressionParser::parseList() {
+  Operands items;
+  while (!isOp("]")) {
+    if (!items.empty()) expectOp(",");
+    if (isOp("]")) break;
+    items.push_back(parseExpression(true));
+  }
+  take();
+  return make(ExprKind::kList, {}, items);
+}
+
+const Expr* ExpressionParser::parseDict() {
+  Operands items;
+  while (!isOp("}")) {
+    if (!items.empty()) expectOp(",");
+    if (isOp("}")) break;
+    items.push_back(parseExpression(true));
+    expectOp(":");
+    items.push_back(parseExpression(true));
+  }
+  take();
+  return make(ExprKind::kDict, {}, items);
+}
+
+const Expr* ExpressionParser::parsePostfix(const Expr* expr) {
   while (true) {
     if (isOp(".") || isOp("["))
-      expr = parseSubscript(std::move(expr));
+      expr = parseSubscript(expr);
     else if (isOp("("))
-      expr = parseCall(std::move(expr));
+      expr = parseCall(expr);
     else
       return expr;
   }
 }
 
-ExprPtr ExpressionParser::parseFilterExpr(ExprPtr expr) {
+const Expr* ExpressionParser::parseFilterExpr(const Expr* expr) {
   while (true) {
     if (isOp("|"))
-      expr = parseFilters(std::move(expr));
+      expr = parseFilters(expr);
     else if (isWord("is"))
-      expr = parseTest(std::move(expr));
+      expr = parseTest(expr);
     else if (isOp("("))
-      expr = parseCall(std::move(expr));
+      expr = parseCall(expr);
     else
       return expr;
   }
 }
 
-ExprPtr ExpressionParser::parseSubscript(ExprPtr object) {
+const Expr* ExpressionParser::parseSubscript(const Expr* object) {
   if (skipOp(".")) {
-    if (is(TokenKind::kName)) {
-      std::string name = take().text;
-      return make(ExprKind::kAttribute, std::move(name), list(std::move(object)));
-    }
+    if (is(TokenKind::kName)) return make(ExprKind::kAttribute, take().text, {object});
     if (!is(TokenKind::kInteger)) error("expected name or number");
-    ExprPtr index = constant(Value(take().integer));
-    return make(ExprKind::kSubscript, {}, list(std::move(object), std::move(index)));
+    const Expr* const index = constant(Value(take().integer));
+    return make(ExprKind::kSubscript, {}, {object, index});
   }
   expectOp("[");
-  std::vector<ExprPtr> keys;
+  Operands keys;
   while (!isOp("]")) {
     if (!keys.empty()) expectOp(",");
     keys.push_back(parseSubscriptKey());
   }
   take();
   if (keys.empty()) error("expected subscript expression");
-  ExprPtr key = keys.size() == 1 ? std::move(keys[0]) : make(ExprKind::kTuple, {}, std::move(keys));
-  return make(ExprKind::kSubscript, {}, list(std::move(object), std::move(key)));
+  return make(ExprKind::kSubscript, {}, {object, keys.size() == 1 ? keys[0] : make(ExprKind::kTuple, {}, keys)});
 }
 
-ExprPtr ExpressionParser::parseSubscriptKey() {
-  ExprPtr start, stop, step;
+const Expr* ExpressionParser::parseSubscriptKey() {
+  const Expr *start = nullptr, *stop = nullptr, *step = nullptr;
   if (!isOp(":")) {
     start = parseExpression(true);
     if (!isOp(":")) return start;
@@ -272,81 +279,93 @@ ExprPtr ExpressionParser::parseSubscriptKey() {
   const auto ended = [&] { return isOp("]") || isOp(",") || isOp(":"); };
   if (!ended()) stop = parseExpression(true);
   if (skipOp(":") && !ended()) step = parseExpression(true);
-  return make(ExprKind::kSlice, {}, list(std::move(start), std::move(stop), std::move(step)));
+  return make(ExprKind::kSlice, {}, {start, stop, step});
 }
 
-std::unique_ptr<Arguments> ExpressionParser::parseArguments(Expr& owner) {
-  auto arguments = std::make_unique<Arguments>();
+const Arguments* ExpressionParser::parseArguments(Expr& owner) {
+  Operands positional;
+  std::vector<Arguments::Named> named;
+  const Expr *star = nullptr, *double_star = nullptr;
   expectOp("(");
   bool first = true;
   while (!isOp(")")) {
     if (!first) expectOp(",");
     if (isOp(")")) break;
     first = false;
-    Expr* parsed = nullptr;
+    const Expr* parsed = nullptr;
     if (skipOp("*")) {
-      if (arguments->star || arguments->double_star) error("invalid syntax for function call expression");
-      parsed = (arguments->star = parseExpression(true)).get();
+      if (star != nullptr || double_star != nullptr) error("invalid syntax for function call expression");
+      parsed = star = parseExpression(true);
     } else if (skipOp("**")) {
-      if (arguments->double_star) error("invalid syntax for function call expression");
-      parsed = (arguments->double_star = parseExpression(true)).get();
+      if (double_star != nullptr) error("invalid syntax for function call expression");
+      parsed = double_star = parseExpression(true);
     } else if (is(TokenKind::kName) && look().kind == TokenKind::kOperator && look().text == "=") {
-      if (arguments->double_star) error("invalid syntax for function call expression");
-      std::string name = take().text;
+      if (double_star != nullptr) error("invalid syntax for function call expression");
+      const std::string_view name = take().text;
       take();
-      arguments->named.emplace_back(std::move(name), parseExpression(true));
-      parsed = arguments->named.back().second.get();
+      parsed = parseExpression(true);
+      named.push_back({name, parsed});
     } else {
-      if (arguments->star || arguments->double_star || !arguments->named.empty()) {
+      if (star != nullptr || double_star != nullptr || !named.empty()) {
         error("invalid syntax for function call expression");
       }
-      arguments->positional.push_back(parseExpression(true));
-      parsed = arguments->positional.back().get();
+      parsed = parseExpression(true);
+      positional.push_back(parsed);
     }
     deepen(owner, parsed);
   }
   take();
-  return arguments;
+  if (first) return nullptr;
+  return arena_.make<Arguments>(Arguments{.positional = arena_.copy(std::span<const Expr* const>(positional)),
+                                          .named = arena_.copy(std::span<const Arguments::Named>(named)),
+                                          .star = star,
+                                          .double_star = double_star});
 }
 
-ExprPtr ExpressionParser::parseCall(ExprPtr callee) {
-  ExprPtr call = make(ExprKind::kCall, {}, list(std::move(callee)));
+const Expr* ExpressionParser::parseCall(const Expr* callee) {
+  Expr* const call = make(ExprKind::kCall, {}, {callee});
   call->arguments = parseArguments(*call);
   return call;
 }
 
-std::string ExpressionParser::dottedName() {
-  std::string name = expectName();
+std::string_view ExpressionParser::dottedName() {
+  const std::string_view first = expectName();
+  if (!isOp(".")) return first;
+  std::string name(first);
   while (skipOp(".")) name.append(1, '.').append(expectName());
-  return name;
+  return arena_.copy(std::string_view(name));
 }
 
-ExprPtr ExpressionParser::parseOneFilter(ExprPtr input) {
-  ExprPtr filter = make(ExprKind::kFilter, dottedName(), list(std::move(input)));
-  filter->arguments = isOp("(") ? parseArguments(*filter) : std::make_unique<Arguments>();
+const Expr* ExpressionParser::parseOneFilter(const Expr* input) {
+  const std::string_view name = dottedName();
+  Expr* const filter = make(ExprKind::kFilter, name, {input});
+  if (isOp("(")) filter->arguments = parseArguments(*filter);
   return filter;
 }
 
-ExprPtr ExpressionParser::parseFilters(ExprPtr input) {
-  while (skipOp("|")) input = parseOneFilter(std::move(input));
+const Expr* ExpressionParser::parseFilters(const Expr* input) {
+  while (skipOp("|")) input = parseOneFilter(input);
   return input;
 }
 
-ExprPtr ExpressionParser::parseTest(ExprPtr input) {
+const Expr* ExpressionParser::parseTest(const Expr* input) {
   take();
   const bool negated = skipWord("not");
-  ExprPtr test = make(ExprKind::kTest, dottedName(), list(std::move(input)));
-  test->arguments = std::make_unique<Arguments>();
+  const std::string_view name = dottedName();
+  Expr* const test = make(ExprKind::kTest, name, {input});
   if (isOp("(")) {
     test->arguments = parseArguments(*test);
   } else if ((is(TokenKind::kName) || is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) ||
               isOp("[") || isOp("{")) &&
              !isAnyWord({"else", "or", "and"})) {
     if (isWord("is")) error("You cannot chain multiple tests with is");
-    test->arguments->positional.push_back(parsePostfix(parsePrimary()));
-    deepen(*test, test->arguments->positional[0].get());
+    const Nested nested(*this);
+    const Expr* const argument = parsePostfix(parsePrimary());
+    test->arguments = arena_.make<Arguments>(
+        Arguments{.positional = arena_.copy(std::span<const Expr* const>(&argument, 1)), .named = {}});
+    deepen(*test, argument);
   }
-  return negated ? make(ExprKind::kNot, {}, list(std::move(test))) : std::move(test);
+  return negated ? make(ExprKind::kNot, {}, {test}) : test;
 }
 
 }  // namespace chorus::tmpl

@@ -1,164 +1,146 @@
 // The filters that follow "|": those on single values here, those on collections in collection_filters.cc.
 #include <algorithm>
-#include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "text/template/filter_table.h"
+#include "text/template/number_text.h"
+#include "text/template/text_scan.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
 namespace {
 
-std::string input(Runtime& rt, const Value& v) {
-  rt.charge(static_cast<size_t>(v.weight()));
-  return rt.charged(str(v));
-}
-
 Value defaultFilter(Runtime&, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "default", {"default_value", "boolean"});
-  if (v.isUndefined() || (a.truthOr(1, false) && !truthy(v))) return a[0] != nullptr ? *a[0] : Value("");
+  if (v.isUndefined() || (a.truthOr(1, false) && !truthy(v))) return a[0] != nullptr ? *a[0] : Value::ofText("");
   return v;
 }
 
 Value replaceFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "replace", {"old", "new", "count"}, 2);
-  CallArgs texts;
-  texts.positional = {Value(str(*a[0])), Value(str(*a[1]))};
-  if (a[2] != nullptr && !a[2]->isNone()) texts.positional.push_back(*a[2]);
-  return *callMethod(rt, Value(input(rt, v)), "replace", texts);
+  const Value values[] = {str(rt, *a[0]), str(rt, *a[1]), a[2] != nullptr ? *a[2] : Value()};
+  CallArgs texts{.positional = {values, a.given(2) ? size_t{3} : size_t{2}}, .named = {}};
+  return *callMethod(rt, str(rt, v), "replace", texts);
 }
 
 // Jinja's own title: words begin after white space, hyphens and brackets.
 Value titleFilter(Runtime& rt, const Value& v, CallArgs&) {
-  std::string out;
+  TextBuffer out(rt);
   bool begin = true;
-  for (const std::string& c : characters(input(rt, v))) {
-    const uint32_t code = decodeUtf8(c).code;
-    out += begin ? toUpper(c) : toLower(c);
-    begin = isUnicodeSpace(code) || std::string_view("-({[<").find(c[0]) != std::string_view::npos;
+  const Value text = str(rt, v);
+  for (Characters c(rt, text.string()); c.next();) {
+    appendCase(out, begin ? Case::kUpper : Case::kLower, c.bytes());
+    begin = isUnicodeSpace(c.code()) || std::string_view("-({[<").find(c.bytes()[0]) != std::string_view::npos;
   }
-  return Value(std::move(out));
+  return out.text();
 }
 
-std::string escapeHtml(const std::string& text) {
-  std::string out;
+void putEscaped(TextBuffer& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
       case '&':
-        out += "&amp;";
+        out.append("&amp;");
         break;
       case '<':
-        out += "&lt;";
+        out.append("&lt;");
         break;
       case '>':
-        out += "&gt;";
+        out.append("&gt;");
         break;
       case '"':
-        out += "&#34;";
+        out.append("&#34;");
         break;
       case '\'':
-        out += "&#39;";
+        out.append("&#39;");
         break;
       default:
-        out.push_back(c);
+        out.push(c);
     }
   }
-  return out;
+}
+
+Value escapeFilter(Runtime& rt, const Value& v, CallArgs&) {
+  TextBuffer out(rt);
+  putEscaped(out, str(rt, v).string());
+  return out.text();
 }
 
 // Letters, digits and -._~ stay, and a slash outside of queries; in queries a space is a plus.
-std::string percentEncode(const std::string& text, bool in_query) {
-  std::string out;
+void putPercentEncoded(TextBuffer& out, std::string_view text, bool in_query) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
                        c == '.' || c == '_' || c == '~' || (c == '/' && !in_query);
-    if (plain)
-      out.push_back(c);
-    else if (c == ' ' && in_query)
-      out.push_back('+');
-    else
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    if (plain) {
+      out.push(c);
+    } else if (c == ' ' && in_query) {
+      out.push('+');
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      const char encoded[] = {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+      out.append(std::string_view(encoded, 3));
+    }
   }
-  return out;
 }
 
 Value urlencodeFilter(Runtime& rt, const Value& v, CallArgs&) {
+  TextBuffer out(rt);
   const bool pairs = v.isDict() || v.isSequence() || v.isUndefined();
-  if (!pairs) return Value(rt.charged(percentEncode(input(rt, v), false)));
-  std::string out;
+  if (!pairs) {
+    putPercentEncoded(out, str(rt, v).string(), false);
+    return out.text();
+  }
   const auto add = [&](const Value& key, const Value& value) {
-    if (!out.empty()) out += '&';
-    out += rt.charged(percentEncode(input(rt, key), true) + "=" + percentEncode(input(rt, value), true));
+    if (!out.empty()) out.push('&');
+    putPercentEncoded(out, str(rt, key).string(), true);
+    out.push('=');
+    putPercentEncoded(out, str(rt, value).string(), true);
   };
   if (v.isDict()) {
-    for (const auto& [key, value] : v.dict()->entries) add(key, value);
-  } else {
-    for (const Value& pair : itemsOf(rt, v)) {
-      const auto parts = itemsOf(rt, pair);
-      if (parts.size() != 2) raise("urlencode needs pairs");
-      add(parts[0], parts[1]);
-    }
+    for (const auto& [key, value] : v.dict().entries()) add(key, value);
+    return out.text();
   }
-  return Value(std::move(out));
+  Items items(rt, v);
+  for (Value pair; items.next(pair);) {
+    const Value parts = sequenceOf(rt, pair);
+    if (parts.sequence().size() != 2) raise("urlencode needs pairs");
+    add(parts.sequence().at(0), parts.sequence().at(1));
+  }
+  return out.text();
 }
 
 Value xmlattrFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "xmlattr", {"autospace"});
   if (!v.isDict()) raise("xmlattr needs a dict, not {}", typeName(v));
-  std::string out;
-  for (const auto& [key, value] : v.dict()->entries) {
+  TextBuffer out(rt);
+  for (const auto& [key, value] : v.dict().entries()) {
+    rt.charge(sizeof(Dict::Entry));
     if (value.isNone() || value.isUndefined()) continue;
-    const std::string name = input(rt, key);
-    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos)
+    const std::string_view name = str(rt, key).string();
+    rt.charge(8 * name.size());
+    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos)
       raise("Invalid character in attribute name: {}", printable(name));
-    if (!out.empty()) out += ' ';
-    out += rt.charged(escapeHtml(name) + "=\"" + escapeHtml(input(rt, value)) + "\"");
+    if (!out.empty() || a.truthOr(0, true)) out.push(' ');
+    putEscaped(out, name);
+    out.append("=\"");
+    putEscaped(out, str(rt, value).string());
+    out.push('"');
   }
-  return Value(!out.empty() && a.truthOr(0, true) ? " " + out : out);
+  return out.text();
 }
 
-std::optional<int64_t> parseInteger(const std::string& raw, int base) {
-  std::string text = stripText(raw, nullptr, true, true);
-  for (size_t i = 1; i + 1 < text.size(); ++i) {
-    if (text[i] == '_' && std::isalnum(static_cast<unsigned char>(text[i - 1])) &&
-        std::isalnum(static_cast<unsigned char>(text[i + 1])))
-      text.erase(i, 1);
-  }
-  const std::string_view allowed =
-      base == 10 ? "0123456789" : "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
-  if (text.size() == sign || text.find_first_not_of(allowed, sign) != std::string::npos) return std::nullopt;
-  errno = 0;
-  char* end = nullptr;
-  const long long number = std::strtoll(text.c_str(), &end, base);
-  if (errno == ERANGE) raise("an integer doesn't fit 64 bits");
-  return *end == '\0' ? std::optional<int64_t>(number) : std::nullopt;
-}
-
-std::optional<double> parseFloat(const std::string& raw) {
-  std::string text = stripText(raw, nullptr, true, true);
-  std::string lower = toLower(text);
-  if (!lower.empty() && (lower[0] == '+' || lower[0] == '-')) lower.erase(0, 1);
-  const bool special = lower == "inf" || lower == "infinity" || lower == "nan";
-  if (!special && (lower.empty() || lower.find_first_not_of("0123456789.e+-") != std::string::npos))
-    return std::nullopt;
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return *end == '\0' && end != text.c_str() ? std::optional(number) : std::nullopt;
-}
-
-Value intFilter(Runtime&, const Value& v, CallArgs& args) {
+Value intFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "int", {"default", "base"});
   requireDefined(v);
   const auto base = static_cast<int>(std::clamp<int64_t>(a.integerOr(1, 10), 2, 36));
   if (v.isInteger()) return Value(v.integer());
   std::optional<double> number;
   if (v.isString()) {
-    if (const auto whole = parseInteger(v.string(), base)) return Value(*whole);
-    number = parseFloat(v.string());
+    if (const auto whole = parseInteger(rt, v.string(), base)) return Value(*whole);
+    number = parseFloat(rt, v.string());
   } else if (v.kind() == Kind::kFloat) {
     number = v.number();
   }
@@ -166,12 +148,12 @@ Value intFilter(Runtime&, const Value& v, CallArgs& args) {
   return a[0] != nullptr ? *a[0] : Value(int64_t{0});
 }
 
-Value floatFilter(Runtime&, const Value& v, CallArgs& args) {
+Value floatFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "float", {"default"});
   requireDefined(v);
   if (v.isNumber()) return Value(v.number());
   if (v.isString()) {
-    if (const auto number = parseFloat(v.string())) return Value(*number);
+    if (const auto number = parseFloat(rt, v.string())) return Value(*number);
   }
   return a[0] != nullptr ? *a[0] : Value(0.0);
 }
@@ -180,13 +162,13 @@ Value absFilter(Runtime&, const Value& v, CallArgs&) {
   requireDefined(v);
   if (!v.isNumber()) raise("bad operand type for abs(): '{}'", typeName(v));
   if (!v.isInteger()) return Value(std::fabs(v.number()));
-  return v.integer() < 0 ? unaryOperation("-", v) : Value(v.integer());
+  return v.integer() < 0 ? unaryOperation(Op::kSub, v) : Value(v.integer());
 }
 
 Value roundFilter(Runtime&, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "round", {"precision", "method"});
   const int64_t precision = std::clamp<int64_t>(a.integerOr(0, 0), -300, 300);
-  const std::string method = a.textOr(1, "common");
+  const std::string_view method = a.textOr(1, "common");
   requireDefined(v);
   if (!v.isNumber()) raise("type {} doesn't define __round__ method", typeName(v));
   if (method == "ceil" || method == "floor") {
@@ -209,51 +191,48 @@ Value roundFilter(Runtime&, const Value& v, CallArgs& args) {
 
 Value indentFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "indent", {"width", "first", "blank"});
-  std::string prefix;
-  if (a[0] != nullptr && a[0]->isString()) {
-    prefix = a[0]->string();
-  } else {
-    const auto width = static_cast<size_t>(std::clamp<int64_t>(a.integerOr(0, 4), 0, 10000));
-    prefix.assign(width, ' ');
-  }
+  TextBuffer spaces(rt);
+  if (a[0] == nullptr || !a[0]->isString())
+    spaces.append(static_cast<size_t>(std::clamp<int64_t>(a.integerOr(0, 4), 0, 10000)), ' ');
+  const std::string_view prefix = a[0] != nullptr && a[0]->isString() ? a[0]->string() : spaces.view();
   const bool blank = a.truthOr(2, false);
   requireDefined(v);
   if (!v.isString()) raise("indent needs a str, not {}", typeName(v));
-  CallArgs none;
-  const Value lines = *callMethod(rt, Value(input(rt, v) + "\n"), "splitlines", none);
-  std::string out;
+  TextBuffer out(rt);
+  std::string_view line;
+  // As Python splits the text and one more line end; that last line is dropped.
   bool first = true;
-  for (const Value& line : lines.sequence().items) {
-    rt.charge(line.string().size() + prefix.size() + 1);
-    if (!first) out += "\n";
-    const bool wanted = first ? a.truthOr(1, false) : (blank || !line.string().empty());
-    if (wanted) out += prefix;
-    out += line.string();
-    first = false;
+  for (Lines lines(rt, v.string(), true); lines.next(line, false); first = false) {
+    if (!first) out.push('\n');
+    if (first ? a.truthOr(1, false) : (blank || !line.empty())) out.append(prefix);
+    out.append(line);
   }
-  return Value(std::move(out));
+  return out.text();
 }
 
 Value tojsonFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
-  return Value(toJson(rt, v, a[1] != nullptr ? *a[1] : Value(), a[2] != nullptr ? *a[2] : Value(), a.truthOr(0, false),
-                      a.truthOr(3, false)));
+  return toJson(rt, v, a[1] != nullptr ? *a[1] : Value(), a[2] != nullptr ? *a[2] : Value(), a.truthOr(0, false),
+                a.truthOr(3, false));
 }
 
 Value formatFilter(Runtime& rt, const Value& v, CallArgs& args) {
   if (!args.positional.empty() && !args.named.empty())
     raise("can't handle positional and keyword arguments at the same time");
-  if (args.named.empty()) return Value(percentFormat(rt, input(rt, v), makeTuple(args.positional)));
-  auto names = std::make_shared<Dict>();
-  for (const auto& [name, value] : args.named) names->set(Value(name), value);
-  return Value(percentFormat(rt, input(rt, v), Value(std::move(names))));
+  const std::string_view format = str(rt, v).string();
+  if (args.named.empty())
+    return percentFormat(rt, format, Sequence::make(rt, Sequence::Flavor::kTuple, args.positional));
+  Dict* const names = Dict::make(rt, args.named.size());
+  for (const auto& [name, value] : args.named) names->set(rt, Value::ofText(name), value);
+  return percentFormat(rt, format, Value(names));
 }
 
 Value wordcountFilter(Runtime& rt, const Value& v, CallArgs&) {
   int64_t count = 0;
   bool in_word = false;
-  for (const std::string& c : characters(input(rt, v))) {
-    const bool word = isWordCharacter(decodeUtf8(c).code);
+  const Value text = str(rt, v);
+  for (Characters c(rt, text.string()); c.next();) {
+    const bool word = isWordCharacter(c.code());
     count += word && !in_word;
     in_word = word;
   }
@@ -262,36 +241,47 @@ Value wordcountFilter(Runtime& rt, const Value& v, CallArgs&) {
 
 Value truncateFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "truncate", {"length", "killwords", "end", "leeway"});
-  if (!v.isString()) lengthOf(v);  // only what has a length can be too long
-  const std::string text = input(rt, v), end = a.textOr(2, "...");
-  const auto all = characters(text);
-  const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = static_cast<int64_t>(all.size());
-  const int64_t keep = length - static_cast<int64_t>(countCharacters(end));
-  if (keep < 0) raise("expected length >= {}", countCharacters(end));
-  if (size <= length + leeway) return Value(text);
-  std::string cut;
-  for (int64_t i = 0; i < keep; ++i) cut += all[static_cast<size_t>(i)];
-  if (!a.truthOr(1, false)) cut = cut.substr(0, cut.rfind(' '));
-  return Value(cut + end);
+  if (!v.isString()) lengthOf(rt, v);  // only what has a length can be too long
+  const Value value = str(rt, v);
+  const std::string_view text = value.string(), end = a.textOr(2, "...");
+  const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = lengthOf(rt, value);
+  const auto end_size = static_cast<int64_t>(countOf(rt, end));
+  int64_t keep, most;
+  if (__builtin_sub_overflow(length, end_size, &keep) || keep < 0) raise("expected length >= {}", end_size);
+  if (__builtin_add_overflow(length, leeway, &most) || size <= most) return value;
+  std::string_view cut = text.substr(0, byteOffset(rt, text, static_cast<size_t>(keep)));
+  if (!a.truthOr(1, false)) {
+    rt.charge(cut.size());
+    cut = cut.substr(0, cut.rfind(' '));
+  }
+  return rt.concat(cut, end);
 }
+
+Value centerFilter(Runtime& rt, const Value& v, CallArgs& args) {
+  const Value width(BoundArgs(args, "center", {"width"}).integerOr(0, 80));
+  CallArgs method{.positional = {&width, 1}, .named = {}};
+  return *callMethod(rt, str(rt, v), "center", method);
+}
+
+Value trimFilter(Runtime& rt, const Value& v, CallArgs& args) {
+  return Value::ofText(strippedBy(rt, str(rt, v).string(), BoundArgs(args, "trim", {"chars"})[0], true, true));
+}
+
+Value stringFilter(Runtime& rt, const Value& v, CallArgs&) { return str(rt, v); }
 }  // namespace
 
 const FilterTable& textFilters() {
   static const FilterTable table = {
-      {"trim",
-       [](Runtime& rt, const Value& v, CallArgs& args) {
-         return Value(stripText(input(rt, v), BoundArgs(args, "trim", {"chars"})[0], true, true));
-       }},
-      {"upper", [](Runtime& rt, const Value& v, CallArgs&) { return Value(toUpper(input(rt, v))); }},
-      {"lower", [](Runtime& rt, const Value& v, CallArgs&) { return Value(toLower(input(rt, v))); }},
-      {"capitalize", [](Runtime& rt, const Value& v, CallArgs&) { return Value(capitalize(input(rt, v))); }},
+      {"trim", trimFilter},
+      {"upper", [](Runtime& rt, const Value& v, CallArgs&) { return withCase(rt, str(rt, v).string(), Case::kUpper); }},
+      {"lower", [](Runtime& rt, const Value& v, CallArgs&) { return withCase(rt, str(rt, v).string(), Case::kLower); }},
+      {"capitalize", [](Runtime& rt, const Value& v, CallArgs&) { return capitalized(rt, str(rt, v).string()); }},
       {"title", titleFilter},
-      {"string", [](Runtime& rt, const Value& v, CallArgs&) { return Value(input(rt, v)); }},
-      {"safe", [](Runtime& rt, const Value& v, CallArgs&) { return Value(input(rt, v)); }},
-      {"escape", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
-      {"e", [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
-      {"forceescape",
-       [](Runtime& rt, const Value& v, CallArgs&) { return Value(rt.charged(escapeHtml(input(rt, v)))); }},
+      {"string", stringFilter},
+      {"safe", stringFilter},
+      {"escape", escapeFilter},
+      {"e", escapeFilter},
+      {"forceescape", escapeFilter},
       {"urlencode", urlencodeFilter},
       {"xmlattr", xmlattrFilter},
       {"default", defaultFilter},
@@ -306,19 +296,23 @@ const FilterTable& textFilters() {
       {"format", formatFilter},
       {"wordcount", wordcountFilter},
       {"truncate", truncateFilter},
-      {"center",
-       [](Runtime& rt, const Value& v, CallArgs& args) {
-         CallArgs width;
-         width.positional.emplace_back(BoundArgs(args, "center", {"width"}).integerOr(0, 80));
-         return *callMethod(rt, Value(input(rt, v)), "center", width);
-       }},
+      {"center", centerFilter},
   };
   return table;
 }
 
 bool hasFilter(std::string_view name) { return textFilters().contains(name) || collectionFilters().contains(name); }
 
-Value applyFilter(Runtime& rt, const std::string& name, const Value& value, CallArgs& args) {
+std::vector<std::string_view> filterNames() {
+  std::vector<std::string_view> names;
+  for (const FilterTable* table : {&textFilters(), &collectionFilters()}) {
+    for (const auto& entry : *table) names.push_back(entry.first);
+  }
+  return names;
+}
+
+Value applyFilter(Runtime& rt, std::string_view name, const Value& value, CallArgs& args) {
+  rt.step();
   auto it = textFilters().find(name);
   if (it == textFilters().end()) {
     it = collectionFilters().find(name);

@@ -1,127 +1,137 @@
+#include <array>
 #include <ctime>
+#include <string>
 
-#include "text/template/runtime.h"
+#include "text/template/buffer.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
 namespace {
 
-Value rangeFunction(Runtime& rt, CallArgs& args) {
+Value rangeFunction(Runtime& rt, const Function&, CallArgs& args) {
   const BoundArgs a(args, "range", {"start", "stop", "step"}, 1);
-  auto range = std::make_shared<Sequence>();
-  range->flavor = Sequence::Flavor::kRange;
-  range->start = a[1] == nullptr ? 0 : a.integerOr(0, 0);
-  range->stop = a[1] == nullptr ? a.integerOr(0, 0) : a.integerOr(1, 0);
-  range->step = a.integerOr(2, 1);
-  if (range->step == 0) raise("range() arg 3 must not be zero");
+  const int64_t start = a[1] == nullptr ? 0 : a.integerOr(0, 0);
+  const int64_t stop = a[1] == nullptr ? a.integerOr(0, 0) : a.integerOr(1, 0);
+  const int64_t step = a.integerOr(2, 1);
+  if (step == 0) raise("range() arg 3 must not be zero");
   // In 128 bits nothing here can overflow.
-  const __int128 span = static_cast<__int128>(range->stop) - range->start, step = range->step;
+  const __int128 span = static_cast<__int128>(stop) - start;
   const __int128 count = (step > 0) == (span > 0) && span != 0 ? (span + step + (step > 0 ? -1 : 1)) / step : 0;
   if (count > rt.limits().max_range) {
     raise("Range too big. A template may make ranges of at most {} items", rt.limits().max_range);
   }
-  rt.step(static_cast<int64_t>(count));
-  rt.charge(static_cast<size_t>(count) * sizeof(Value));
-  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) range->items.emplace_back(range->start + i * range->step);
-  return Value(std::move(range));
+  return Sequence::makeRange(rt, start, stop, step, static_cast<size_t>(count));
 }
 
 // dict(mapping or pairs, **names)
-std::shared_ptr<Dict> makeDict(Runtime& rt, const CallArgs& args) {
-  auto dict = std::make_shared<Dict>();
+Dict* makeDict(Runtime& rt, const CallArgs& args) {
   if (args.positional.size() > 1) raise("dict expected at most 1 argument, got {}", args.positional.size());
-  if (!args.positional.empty()) {
-    const Value& from = args.positional[0];
+  Dict* dict = nullptr;
+  if (args.positional.empty()) {
+    dict = Dict::make(rt, args.named.size());
+  } else if (const Value& from = args.positional[0]; from.isDict()) {
+    dict = Dict::copy(rt, from.dict());
+  } else {
     requireDefined(from);
-    if (from.isDict()) {
-      *dict = *from.dict();
-      rt.charge(dict->entries.size() * 2 * sizeof(Value));
-    } else {
-      for (const Value& pair : itemsOf(rt, from)) {
-        if (!pair.isSequence() || pair.sequence().items.size() != 2) raise("dict() needs pairs");
-        dict->set(pair.sequence().items[0], pair.sequence().items[1]);
-      }
+    dict = Dict::make(rt);
+    Items items(rt, from);
+    for (Value pair; items.next(pair);) {
+      if (!pair.isSequence() || pair.sequence().size() != 2) raise("dict() needs pairs");
+      dict->set(rt, pair.sequence().at(0), pair.sequence().at(1));
     }
   }
-  for (const auto& [name, value] : args.named) dict->set(Value(name), value);
+  for (const auto& [name, value] : args.named) dict->set(rt, Value::ofText(name), value);
   return dict;
 }
 
-Value namespaceFunction(Runtime& rt, CallArgs& args) {
-  auto made = makeDict(rt, args);
-  for (const auto& entry : made->entries) {
-    if (entry.first.isString() && entry.first.string().starts_with('_'))
+Value dictFunction(Runtime& rt, const Function&, CallArgs& args) { return Value(makeDict(rt, args)); }
+
+Value namespaceFunction(Runtime& rt, const Function&, CallArgs& args) {
+  Dict* const made = makeDict(rt, args);
+  for (const auto& entry : made->entries()) {
+    if (entry.key.isString() && entry.key.string().starts_with('_'))
       raise("a namespace's names may not begin with an underscore");
   }
-  made->is_namespace = true;
-  rt.charge(256);
-  rt.keepNamespace(made);
-  return Value(std::move(made));
+  made->becomeNamespace();
+  return Value(made);
 }
 
 // Nothing at its first call, then the separator.
-Value joinerFunction(Runtime& rt, CallArgs& args) {
-  const std::string separator = BoundArgs(args, "joiner", {"sep"}).textOr(0, ", ");
-  rt.charge(256);
-  return makeFunction("joiner", [separator, used = std::make_shared<bool>(false)](Runtime& runtime, CallArgs&) {
-    return Value(std::exchange(*used, true) ? runtime.charged(separator) : std::string());
-  });
+Value joinerFunction(Runtime& rt, const Function&, CallArgs& args) {
+  const std::span<Value> captures = rt.newValues(1);
+  captures[0] = Value::ofText(BoundArgs(args, "joiner", {"sep"}).textOr(0, ", "));
+  return Function::make(
+      rt, "joiner",
+      [](Runtime&, const Function& self, CallArgs&) {
+        return self.counter()++ == 0 ? Value::ofText("") : self.captures()[0];
+      },
+      captures, rt.objects().make<uint64_t>(0));
+}
+
+// The captures of a cycler's functions: the object, then what it goes through.
+Value turnCycler(Runtime& rt, const Function& self, bool next) {
+  const std::span<const Value> items = self.captures().subspan(1);
+  const Value before = items[self.counter()];
+  self.counter() = next ? (self.counter() + 1) % items.size() : 0;
+  self.captures()[0].dict().set(rt, Value::ofText("current"), items[self.counter()]);
+  return next ? before : Value();
 }
 
 // An object with next(), reset() and current.
-Value cyclerFunction(Runtime& rt, CallArgs& args) {
+Value cyclerFunction(Runtime& rt, const Function&, CallArgs& args) {
   if (args.positional.empty() || !args.named.empty()) raise("at least one item has to be provided");
-  auto object = std::make_shared<Dict>();
-  object->is_namespace = true;
-  rt.charge(512 + args.positional.size() * sizeof(Value));
-  rt.keepNamespace(object);
-  const auto at = std::make_shared<size_t>(0);
-  const auto turn = [at, items = args.positional, self = std::weak_ptr<Dict>(object)](bool next) {
-    const Value before = items[*at];
-    *at = next ? (*at + 1) % items.size() : 0;
-    if (const auto dict = self.lock()) dict->set(Value("current"), items[*at]);
-    return next ? before : Value();
-  };
-  object->set(Value("current"), args.positional[0]);
-  object->set(Value("next"), makeFunction("next", [turn](Runtime&, CallArgs&) { return turn(true); }));
-  object->set(Value("reset"), makeFunction("reset", [turn](Runtime&, CallArgs&) { return turn(false); }));
-  return Value(std::move(object));
+  Dict* const object = Dict::makeNamespace(rt);
+  ValueBuffer gathered(rt);
+  gathered.push(Value(object));
+  gathered.append(args.positional);
+  const std::span<const Value> captures = gathered.finish();
+  uint64_t* const position = rt.objects().make<uint64_t>(0);
+  const auto next = [](Runtime& runtime, const Function& self, CallArgs&) { return turnCycler(runtime, self, true); };
+  const auto reset = [](Runtime& runtime, const Function& self, CallArgs&) { return turnCycler(runtime, self, false); };
+  object->set(rt, Value::ofText("current"), args.positional[0]);
+  object->set(rt, Value::ofText("next"), Function::make(rt, "next", next, captures, position));
+  object->set(rt, Value::ofText("reset"), Function::make(rt, "reset", reset, captures, position));
+  return Value(object);
 }
 
-Value raiseFunction(Runtime&, CallArgs& args) {
+Value raiseFunction(Runtime& rt, const Function&, CallArgs& args) {
+  // A message is a line of an answer, however long the text that a template puts into it.
+  constexpr size_t kMaxMessageBytes = 1024;
   const BoundArgs a(args, "raise_exception", {"message"}, 1);
-  std::string message = str(*a[0]);
+  std::string_view text = str(rt, *a[0]).string();
+  const bool cut = text.size() > kMaxMessageBytes;
+  if (cut) text = text.substr(0, kMaxMessageBytes);
+  while (cut && !text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.remove_suffix(1);
+  if (cut && !text.empty() && static_cast<unsigned char>(text.back()) >= 0xC0) text.remove_suffix(1);
+  std::string message(text);
   for (char& c : message) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  throw TemplateError(message);
+  throw TemplateError(cut ? message + "..." : message);
 }
 
-Value strftimeFunction(Runtime& rt, CallArgs& args) {
-  const std::string format = BoundArgs(args, "strftime_now", {"format"}, 1).textOr(0, "");
+Value strftimeFunction(Runtime& rt, const Function&, CallArgs& args) {
+  const std::string_view format = BoundArgs(args, "strftime_now", {"format"}, 1).textOr(0, "");
   if (format.size() > 256) raise("strftime_now: a format of more than 256 bytes");
   const std::time_t now = rt.now();
   std::tm local{};
   localtime_r(&now, &local);
   char buffer[4096];
+  rt.charge(sizeof buffer);
   // A leading space tells an empty result from one that didn't fit.
-  const size_t size = std::strftime(buffer, sizeof buffer, (" " + format).c_str(), &local);
+  const size_t size = std::strftime(buffer, sizeof buffer, fmt::format(" {}", format).c_str(), &local);
   if (size == 0) raise("strftime_now: the result is too long");
-  return Value(rt.charged(toValidUtf8(std::string_view(buffer, size).substr(1))));
+  return rt.text(toValidUtf8(std::string_view(buffer, size).substr(1)));
 }
 }  // namespace
 
-const std::map<std::string, Value>& globalFunctions() {
-  static const std::map<std::string, Value> globals = {
-      {"range", makeFunction("range", rangeFunction)},
-      {"dict", makeFunction("dict", [](Runtime& rt, CallArgs& args) { return Value(makeDict(rt, args)); })},
-      {"namespace", makeFunction("namespace", namespaceFunction)},
-      {"joiner", makeFunction("joiner", joinerFunction)},
-      {"cycler", makeFunction("cycler", cyclerFunction)},
-      {"raise_exception", makeFunction("raise_exception", raiseFunction)},
-      {"strftime_now", makeFunction("strftime_now", strftimeFunction)},
-  };
-  return globals;
+std::span<const Function> globalFunctions() {
+  static constexpr std::array kFunctions = {
+      Function("range", rangeFunction),          Function("dict", dictFunction),
+      Function("namespace", namespaceFunction),  Function("joiner", joinerFunction),
+      Function("cycler", cyclerFunction),        Function("raise_exception", raiseFunction),
+      Function("strftime_now", strftimeFunction)};
+  return kFunctions;
 }
 
 }  // namespace chorus::tmpl

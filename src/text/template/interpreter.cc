@@ -5,59 +5,56 @@
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
-namespace {
 
-std::shared_ptr<Scope> inner(const std::shared_ptr<Scope>& parent) {
-  auto scope = std::make_shared<Scope>();
-  scope->parent = parent;
+Scope* Interpreter::inner(Scope& parent) {
+  rt_.charge(sizeof(Scope));
+  Scope* const scope = rt_.objects().make<Scope>();
+  scope->parent = &parent;
   return scope;
 }
-}  // namespace
 
-std::string Interpreter::run(const Body& body, const std::map<std::string, Value>& variables) {
-  auto globals = std::make_shared<Scope>();
-  for (const auto& [name, value] : globalFunctions()) globals->set(name, value);
-  for (const auto& [name, value] : variables) globals->set(name, value);
-  std::string out;
-  exec(body, inner(globals), out);
-  return out;
+std::string Interpreter::run(const Body& body) {
+  for (const Function& function : globalFunctions()) {
+    if (globals_.findHere(rt_, function.name()) == nullptr) define(function.name(), Value(&function));
+  }
+  TextBuffer out(rt_);
+  exec(body, *inner(globals_), out);
+  rt_.charge(out.size());
+  rt_.memory().take(out.size());
+  std::string rendered(out.view());
+  rt_.memory().giveBack(out.size());
+  return rendered;
 }
 
-void Interpreter::print(std::string text, std::string& out) {
-  rt_.charge(text.size());
-  out += text;
-}
+void Interpreter::print(const Value& value, TextBuffer& out) { out.append(str(rt_, value).string()); }
 
-Interpreter::Flow Interpreter::exec(const Body& body, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::exec(const Body& body, Scope& scope, TextBuffer& out) {
   const Runtime::Deeper deeper(rt_);
-  for (const StmtPtr& stmt : body) {
+  for (const Stmt& stmt : body) {
     rt_.step();
-    line_ = stmt->line;
-    if (const Flow flow = execOne(*stmt, scope, out); flow != Flow::kNormal) return flow;
+    line_ = stmt.line;
+    if (const Flow flow = execOne(stmt, scope, out); flow != Flow::kNormal) return flow;
   }
   return Flow::kNormal;
 }
 
-Interpreter::Flow Interpreter::execOne(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
+Interpreter::Flow Interpreter::execOne(const Stmt& stmt, Scope& scope, TextBuffer& out) {
   switch (stmt.kind) {
     case StmtKind::kData:
-      print(stmt.text, out);
+      out.append(stmt.text);
       break;
-    case StmtKind::kOutput: {
-      const Value value = eval(*stmt.expressions[0], scope);
-      rt_.charge(static_cast<size_t>(value.weight()));
-      print(str(value), out);
+    case StmtKind::kOutput:
+      print(eval(*stmt.output, scope), out);
       break;
-    }
     case StmtKind::kIf:
       return execIf(stmt, scope, out);
     case StmtKind::kFor:
       return execFor(stmt, scope, out);
     case StmtKind::kSet:
-      assign(stmt.targets[0], eval(*stmt.expressions[0], scope), scope);
+      execSet(stmt, scope);
       break;
     case StmtKind::kMacro:
-      scope->set(stmt.text, makeMacro(stmt, scope, stmt.text));
+      scope.set(rt_, stmt.text, makeMacro(stmt, scope, stmt.text));
       break;
     case StmtKind::kCallBlock:
       execCallBlock(stmt, scope, out);
@@ -75,178 +72,206 @@ Interpreter::Flow Interpreter::execOne(const Stmt& stmt, const ScopePtr& scope, 
   return Flow::kNormal;
 }
 
-Interpreter::Flow Interpreter::execIf(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  for (size_t i = 0; i < stmt.expressions.size(); ++i) {
-    if (truthy(eval(*stmt.expressions[i], scope))) return exec(stmt.bodies[i], scope, out);
-  }
-  return stmt.has_else ? exec(stmt.bodies.back(), scope, out) : Flow::kNormal;
+void Interpreter::execSet(const Stmt& stmt, Scope& scope) {
+  assign(stmt.parts->targets[0], eval(*stmt.parts->expressions[0], scope), scope);
 }
 
-Interpreter::Flow Interpreter::execFor(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  return execLoop(stmt, eval(*stmt.expressions[0], scope), 1, scope, out);
+Interpreter::Flow Interpreter::execIf(const Stmt& stmt, Scope& scope, TextBuffer& out) {
+  const StmtParts& parts = *stmt.parts;
+  for (size_t i = 0; i < parts.expressions.size(); ++i) {
+    if (truthy(eval(*parts.expressions[i], scope))) return exec(parts.bodies[i], scope, out);
+  }
+  return stmt.has_else ? exec(parts.bodies.back(), scope, out) : Flow::kNormal;
 }
 
-Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable, int64_t level, const ScopePtr& scope,
-                                        std::string& out) {
-  std::vector<Value> items = itemsOf(rt_, iterable);
-  if (stmt.expressions[1]) {
-    std::vector<Value> kept;
-    for (Value& item : items) {
-      const ScopePtr test = inner(scope);
-      assign(stmt.targets[0], item, test);
-      if (truthy(eval(*stmt.expressions[1], test))) kept.push_back(std::move(item));
-    }
-    items = std::move(kept);
+Interpreter::Flow Interpreter::execFor(const Stmt& stmt, Scope& scope, TextBuffer& out) {
+  return execLoop(stmt, eval(*stmt.parts->expressions[0], scope), 1, scope, out);
+}
+
+// The items that a loop's filter lets pass.
+Value Interpreter::kept(const Stmt& stmt, const Value& iterable, Scope& scope) {
+  ValueBuffer passed(rt_);
+  Items items(rt_, iterable);
+  Scope* test = inner(scope);
+  for (Value item; items.next(item);) {
+    if (test->captured) test = inner(scope);
+    test->size = 0;
+    assign(stmt.parts->targets[0], item, *test);
+    if (truthy(eval(*stmt.parts->expressions[1], *test))) passed.push(item);
   }
-  if (items.empty()) return stmt.has_else ? exec(stmt.bodies[1], inner(scope), out) : Flow::kNormal;
-  auto loop = std::make_shared<LoopState>();
-  for (const Value& item : items) loop->depth = std::max(loop->depth, item.depth() + 1);
-  loop->items = std::move(items);
-  loop->level = level;
-  if (stmt.recursive) {
-    rt_.keepScope(scope);
-    loop->recurse = [this, &stmt, level, closure = std::weak_ptr<Scope>(scope)](const Value& inner_items) {
-      const int line = line_;
-      std::string text;
-      execLoop(stmt, inner_items, level + 1, closure.lock(), text);
-      line_ = line;
-      return Value(std::move(text));
-    };
-  }
-  ScopePtr body;
-  for (; loop->index < loop->items.size(); ++loop->index) {
+  return Sequence::make(rt_, Sequence::Flavor::kList, passed.finish());
+}
+
+Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable, int64_t level, Scope& scope,
+                                        TextBuffer& out) {
+  const StmtParts& parts = *stmt.parts;
+  const Value items = parts.expressions[1] != nullptr ? kept(stmt, iterable, scope) : sequenceOf(rt_, iterable);
+  const size_t count = items.sequence().size();
+  if (count == 0) return stmt.has_else ? exec(parts.bodies[1], *inner(scope), out) : Flow::kNormal;
+  if (stmt.recursive) scope.capture();
+  LoopState* const loop = LoopState::make(rt_, items, level, stmt.recursive ? &stmt : nullptr, &scope);
+  Scope* body = inner(scope);
+  for (; loop->index() < count; loop->advance()) {
     rt_.step();
-    if (body && body.use_count() == 1)
-      body->variables.clear();
-    else
-      body = inner(scope);
-    body->set("loop", Value(loop));
-    assign(stmt.targets[0], loop->items[loop->index], body);
-    if (exec(stmt.bodies[0], body, out) == Flow::kBreak) break;
+    // A body that nothing refers to is used again.
+    if (body->captured) body = inner(scope);
+    body->size = 0;
+    body->set(rt_, "loop", Value(loop));
+    assign(parts.targets[0], items.sequence().at(loop->index()), *body);
+    if (exec(parts.bodies[0], *body, out) == Flow::kBreak) break;
   }
   return Flow::kNormal;
 }
 
 // Blocks whose body is rendered in a scope of its own.
-Interpreter::Flow Interpreter::execBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  const ScopePtr block = inner(scope);
+Interpreter::Flow Interpreter::execBlock(const Stmt& stmt, Scope& scope, TextBuffer& out) {
+  const StmtParts& parts = *stmt.parts;
+  Scope& block = *inner(scope);
   if (stmt.kind == StmtKind::kWith) {
-    for (size_t i = 0; i < stmt.targets.size(); ++i) assign(stmt.targets[i], eval(*stmt.expressions[i], scope), block);
-    return exec(stmt.bodies[0], block, out);
+    for (size_t i = 0; i < parts.targets.size(); ++i) {
+      assign(parts.targets[i], eval(*parts.expressions[i], scope), block);
+    }
+    return exec(parts.bodies[0], block, out);
   }
-  if (stmt.kind == StmtKind::kScope) return exec(stmt.bodies[0], block, out);
-  std::string text;
-  const Flow flow = exec(stmt.bodies[0], block, text);
+  if (stmt.kind == StmtKind::kScope) return exec(parts.bodies[0], block, out);
+  TextBuffer text(rt_);
+  const Flow flow = exec(parts.bodies[0], block, text);
   if (flow != Flow::kNormal) return flow;  // the buffer is left behind with the block
-  text = filtered(stmt.expressions[0], std::move(text), scope);
+  const Value result = filtered(parts.expressions[0], text.text(), scope);
   if (stmt.kind == StmtKind::kSetBlock)
-    assign(stmt.targets[0], Value(std::move(text)), scope);
+    assign(parts.targets[0], result, scope);
   else
-    print(std::move(text), out);
+    print(result, out);
   return Flow::kNormal;
 }
 
-std::string Interpreter::filtered(const ExprPtr& filters, std::string text, const ScopePtr& scope) {
-  if (!filters) return text;
-  const ScopePtr block = inner(scope);
-  block->set(kFilteredBlock, Value(std::move(text)));
-  return str(eval(*filters, block));
+Value Interpreter::filtered(const Expr* filters, const Value& text, Scope& scope) {
+  if (filters == nullptr) return text;
+  Scope& block = *inner(scope);
+  block.set(rt_, kFilteredBlock, text);
+  return str(rt_, eval(*filters, block));
 }
 
-void Interpreter::execCallBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  const Expr& expr = *stmt.expressions[0];
-  const Value callee = eval(*expr.operands[0], scope);
-  CallArgs args = evalArguments(*expr.arguments, scope);
-  args.named.emplace_back("caller", makeMacro(stmt, scope, "caller"));
-  print(str(call(rt_, callee, args)), out);
+void Interpreter::execCallBlock(const Stmt& stmt, Scope& scope, TextBuffer& out) {
+  const Expr& expr = *stmt.parts->expressions[0];
+  const Value callee = eval(*expr.operand(0), scope);
+  CallArgs args = evalArguments(expr.arguments, scope);
+  Buffer<NamedValue> named(rt_);
+  named.append(args.named);
+  named.push({"caller", makeMacro(stmt, scope, "caller")});
+  args.named = named.finish();
+  print(callValue(callee, args), out);
 }
 
-void Interpreter::assign(const Target& target, const Value& value, const ScopePtr& scope) {
-  if (target.is_tuple) {
-    if (value.isUndefined() || (!value.isSequence() && !value.isString() && !value.isDict())) {
-      requireDefined(value);
-      raise("cannot unpack non-iterable {} object", typeName(value));
-    }
-    const std::vector<Value> items = itemsOf(rt_, value);
-    if (items.size() != target.items.size()) {
-      raise("{} values to unpack (expected {})", items.size() < target.items.size() ? "not enough" : "too many",
-            target.items.size());
-    }
-    for (size_t i = 0; i < items.size(); ++i) assign(target.items[i], items[i], scope);
-  } else if (!target.attribute.empty()) {
-    const Value* object = scope->find(target.name);
-    if (object == nullptr || object->kind() != Kind::kNamespace)
-      raise("cannot assign attribute on non-namespace object");
-    if (target.attribute.starts_with('_')) raise("a namespace's names may not begin with an underscore");
-    rt_.charge(sizeof(Value) * 2);
-    const auto dict = object->dict();
-    dict->set(Value(target.attribute), value);
-  } else {
-    scope->set(target.name, value);
+void Interpreter::assign(const Target& target, const Value& value, Scope& scope) {
+  if (target.is_tuple) return unpack(target, value, scope);
+  if (target.attribute.empty()) return scope.set(rt_, target.name, value);
+  const Value* object = scope.find(rt_, target.name);
+  if (object == nullptr || object->kind() != Kind::kNamespace) raise("cannot assign attribute on non-namespace object");
+  if (target.attribute.starts_with('_')) raise("a namespace's names may not begin with an underscore");
+  object->dict().set(rt_, Value::ofText(target.attribute), value);
+}
+
+void Interpreter::unpack(const Target& target, const Value& value, Scope& scope) {
+  rt_.checkStack();
+  if (value.isUndefined() || (!value.isSequence() && !value.isString() && !value.isDict())) {
+    requireDefined(value);
+    raise("cannot unpack non-iterable {} object", typeName(value));
   }
+  const Value items = sequenceOf(rt_, value);
+  const size_t count = items.sequence().size();
+  if (count != target.items.size()) {
+    raise("{} values to unpack (expected {})", count < target.items.size() ? "not enough" : "too many",
+          target.items.size());
+  }
+  for (size_t i = 0; i < count; ++i) assign(target.items[i], items.sequence().at(i), scope);
 }
 
-Value Interpreter::makeMacro(const Stmt& stmt, const ScopePtr& scope, std::string name) {
-  rt_.charge(256);
-  rt_.keepScope(scope);
-  const Value macro =
-      makeFunction(name, [this, &stmt, closure = std::weak_ptr<Scope>(scope), name](Runtime&, CallArgs& args) {
-        return callMacro(stmt, closure.lock(), name, args);
-      });
-  for (const Parameter& parameter : stmt.parameters) macro.function()->arguments.push_back(parameter.name);
-  return macro;
+Value Interpreter::makeMacro(const Stmt& stmt, Scope& scope, std::string_view name) {
+  scope.capture();
+  const auto parameters = stmt.parts->parameters;
+  const std::span<Value> names = rt_.newValues(parameters.size());
+  for (size_t i = 0; i < names.size(); ++i) names[i] = Value::ofText(parameters[i].name);
+  return Function::makeMacro(rt_, name, callMacro, &stmt, &scope, names);
 }
 
-Value Interpreter::callMacro(const Stmt& stmt, const ScopePtr& closure, const std::string& name, CallArgs& args) {
-  const ScopePtr scope = inner(closure);
+Value Interpreter::callMacro(Runtime& rt, const Function& self, CallArgs& args) {
+  return rt.interpreter->runMacro(self, args);
+}
+
+Value Interpreter::runMacro(const Function& macro, CallArgs& args) {
+  const Stmt& stmt = *static_cast<const Stmt*>(macro.code());
   const int line = line_;
-  const size_t count = stmt.parameters.size();
-  auto extra = std::make_shared<Dict>();
+  Scope& scope = *inner(*macro.scope());
+  bindArguments(macro, args, scope);
+  TextBuffer out(rt_);
+  exec(stmt.parts->bodies[0], scope, out);
+  line_ = line;
+  return out.text();
+}
+
+void Interpreter::bindArguments(const Function& macro, CallArgs& args, Scope& scope) {
+  const Stmt& stmt = *static_cast<const Stmt*>(macro.code());
+  const std::span<const Parameter> parameters = stmt.parts->parameters;
+  const size_t count = parameters.size();
+  Dict* const extra = stmt.uses_kwargs ? Dict::make(rt_) : nullptr;
   for (size_t i = 0; i < std::min(count, args.positional.size()); ++i) {
-    scope->set(stmt.parameters[i].name, args.positional[i]);
+    scope.set(rt_, parameters[i].name, args.positional[i]);
   }
-  for (auto& [key, value] : args.named) {
-    const bool known =
-        std::any_of(stmt.parameters.begin(), stmt.parameters.end(), [&](const Parameter& p) { return p.name == key; });
+  for (const auto& [key, value] : args.named) {
+    rt_.charge(count * sizeof(Parameter));
+    const bool known = std::any_of(parameters.begin(), parameters.end(),
+                                   [&, &name = key](const Parameter& p) { return p.name == name; });
     if (known) {
-      if (scope->findHere(key) != nullptr) raise("macro '{}' got multiple values for argument '{}'", name, key);
-      scope->set(key, value);
+      if (scope.findHere(rt_, key) != nullptr)
+        raise("macro '{}' got multiple values for argument '{}'", printable(macro.name()), printable(key));
+      scope.set(rt_, key, value);
     } else if (key == "caller" && stmt.uses_caller) {
-      scope->set(key, value);
-    } else if (stmt.uses_kwargs) {
-      extra->set(Value(key), value);
+      scope.set(rt_, key, value);
+    } else if (extra != nullptr) {
+      extra->set(rt_, Value::ofText(key), value);
     } else {
-      raise("macro '{}' takes no keyword argument '{}'", name, printable(key));
+      raise("macro '{}' takes no keyword argument '{}'", printable(macro.name()), printable(key));
     }
   }
   if (args.positional.size() > count && !stmt.uses_varargs) {
-    raise("macro '{}' takes not more than {} argument(s)", name, count);
+    raise("macro '{}' takes not more than {} argument(s)", printable(macro.name()), count);
   }
-  for (const Parameter& parameter : stmt.parameters) {
-    if (scope->findHere(parameter.name) != nullptr) continue;
-    scope->set(parameter.name, parameter.fallback
-                                   ? eval(*parameter.fallback, scope)
-                                   : Value::undefined(fmt::format("parameter '{}' was not provided", parameter.name)));
+  for (const Parameter& parameter : parameters) {
+    if (scope.findHere(rt_, parameter.name) != nullptr) continue;
+    scope.set(rt_, parameter.name,
+              parameter.fallback != nullptr ? eval(*parameter.fallback, scope)
+                                            : Value::undefined(Hint::kParameter, parameter.name));
   }
   if (stmt.uses_varargs) {
-    std::vector<Value> rest;
-    for (size_t i = count; i < args.positional.size(); ++i) rest.push_back(args.positional[i]);
-    scope->set("varargs", makeTuple(std::move(rest)));
+    scope.set(rt_, "varargs",
+              Sequence::make(rt_, Sequence::Flavor::kTuple,
+                             args.positional.subspan(std::min(count, args.positional.size()))));
   }
-  if (stmt.uses_kwargs) scope->set("kwargs", Value(extra));
-  if (stmt.uses_caller && scope->findHere("caller") == nullptr) {
-    scope->set("caller", Value::undefined("No caller defined"));
+  if (extra != nullptr) scope.set(rt_, "kwargs", Value(extra));
+  if (stmt.uses_caller && scope.findHere(rt_, "caller") == nullptr) {
+    scope.set(rt_, "caller", Value::undefined(Hint::kText, "No caller defined"));
   }
-  std::string out;
-  exec(stmt.bodies[0], scope, out);
-  line_ = line;
-  return Value(std::move(out));
 }
 
-Value Interpreter::eval(const Expr& expr, const ScopePtr& scope) {
+Value Interpreter::callLoop(LoopState& loop, CallArgs& args) {
+  const BoundArgs a(args, "loop", {"iterable"}, 1);
+  if (loop.code() == nullptr) raise("The loop must have the 'recursive' marker to be called recursively.");
+  const Runtime::Deeper deeper(rt_);
+  const int line = line_;
+  TextBuffer text(rt_);
+  execLoop(*static_cast<const Stmt*>(loop.code()), *a[0], loop.level() + 1, *loop.scope(), text);
+  line_ = line;
+  return text.text();
+}
+
+Value Interpreter::callValue(const Value& callee, CallArgs& args) {
+  return callee.kind() == Kind::kLoop ? callLoop(callee.loop(), args) : call(rt_, callee, args);
+}
+
+Value Interpreter::eval(const Expr& expr, Scope& scope) {
   const Runtime::Deeper deeper(rt_);
   rt_.step();
-  const auto operand = [&](size_t i) { return eval(*expr.operands[i], scope); };
   switch (expr.kind) {
     case ExprKind::kConst:
       return expr.value;
@@ -257,7 +282,7 @@ Value Interpreter::eval(const Expr& expr, const ScopePtr& scope) {
     case ExprKind::kDict:
       return evalCollection(expr, scope);
     case ExprKind::kAttribute:
-      return attributeOf(rt_, operand(0), expr.name);
+      return attributeOf(rt_, eval(*expr.operand(0), scope), expr.name());
     case ExprKind::kSubscript:
       return evalSubscript(expr, scope);
     case ExprKind::kSlice:
@@ -266,135 +291,154 @@ Value Interpreter::eval(const Expr& expr, const ScopePtr& scope) {
       return evalCall(expr, scope);
     case ExprKind::kFilter:
       return evalFilter(expr, scope);
-    case ExprKind::kTest: {
-      const Value input = operand(0);
-      CallArgs args = evalArguments(*expr.arguments, scope);
-      return Value(applyTest(rt_, expr.name, input, args));
-    }
+    case ExprKind::kTest:
+      return evalTest(expr, scope);
     case ExprKind::kUnary:
-      return unaryOperation(expr.name, operand(0));
+      return unaryOperation(expr.op, eval(*expr.operand(0), scope));
     case ExprKind::kNot:
-      return Value(!truthy(operand(0)));
+      return Value(!truthy(eval(*expr.operand(0), scope)));
     case ExprKind::kAnd: {
-      Value left = operand(0);
-      return truthy(left) ? operand(1) : left;
+      const Value left = eval(*expr.operand(0), scope);
+      return truthy(left) ? eval(*expr.operand(1), scope) : left;
     }
     case ExprKind::kOr: {
-      Value left = operand(0);
-      return truthy(left) ? left : operand(1);
+      const Value left = eval(*expr.operand(0), scope);
+      return truthy(left) ? left : eval(*expr.operand(1), scope);
     }
     case ExprKind::kBinary: {
-      const Value left = operand(0);
-      return binaryOperation(rt_, expr.name, left, operand(1));
+      const Value left = eval(*expr.operand(0), scope);
+      return binaryOperation(rt_, expr.op, left, eval(*expr.operand(1), scope));
     }
     case ExprKind::kConcat:
       return evalConcat(expr, scope);
     case ExprKind::kCompare:
       return evalCompare(expr, scope);
     case ExprKind::kConditional:
-      if (truthy(operand(0))) return operand(1);
-      return expr.operands[2]
-                 ? operand(2)
-                 : Value::undefined("the inline if-expression evaluated to false and no else section was defined.");
+      if (truthy(eval(*expr.operand(0), scope))) return eval(*expr.operand(1), scope);
+      return expr.operand(2) != nullptr
+                 ? eval(*expr.operand(2), scope)
+                 : Value::undefined(Hint::kText,
+                                    "the inline if-expression evaluated to false and no else section was defined.");
   }
   return Value();
 }
 
-Value Interpreter::evalName(const Expr& expr, const ScopePtr& scope) {
-  if (const Value* value = scope->find(expr.name)) return *value;
-  return Value::undefined(fmt::format("'{}' is undefined", printable(expr.name)));
+Value Interpreter::evalName(const Expr& expr, Scope& scope) {
+  if (const Value* value = scope.find(rt_, expr.name())) return *value;
+  return Value::undefined(Hint::kName, expr.name());
 }
 
-Value Interpreter::evalCollection(const Expr& expr, const ScopePtr& scope) {
-  rt_.charge(expr.operands.size() * sizeof(Value));
+Value Interpreter::evalCollection(const Expr& expr, Scope& scope) {
   if (expr.kind == ExprKind::kDict) {
-    auto dict = std::make_shared<Dict>();
-    for (size_t i = 0; i + 1 < expr.operands.size(); i += 2) {
-      const Value key = eval(*expr.operands[i], scope);
-      dict->set(key, eval(*expr.operands[i + 1], scope));
+    Dict* const dict = Dict::make(rt_, expr.count / 2);
+    for (size_t i = 0; i + 1 < expr.count; i += 2) {
+      const Value key = eval(*expr.operand(i), scope);
+      dict->set(rt_, key, eval(*expr.operand(i + 1), scope));
     }
-    return Value(std::move(dict));
+    return Value(dict);
   }
-  std::vector<Value> items;
-  items.reserve(expr.operands.size());
-  for (const ExprPtr& item : expr.operands) items.push_back(eval(*item, scope));
-  return makeSequence(expr.kind == ExprKind::kList ? Sequence::Flavor::kList : Sequence::Flavor::kTuple,
-                      std::move(items));
+  const std::span<Value> items = rt_.newValues(expr.count);
+  for (size_t i = 0; i < items.size(); ++i) items[i] = eval(*expr.operand(i), scope);
+  return Sequence::make(rt_, expr.kind == ExprKind::kList ? Sequence::Flavor::kList : Sequence::Flavor::kTuple, items);
 }
 
-Value Interpreter::evalSubscript(const Expr& expr, const ScopePtr& scope) {
-  const Value object = eval(*expr.operands[0], scope);
-  const Expr& key = *expr.operands[1];
+Value Interpreter::evalSubscript(const Expr& expr, Scope& scope) {
+  const Value object = eval(*expr.operand(0), scope);
+  const Expr& key = *expr.operand(1);
   if (key.kind != ExprKind::kSlice) return subscriptOf(rt_, object, eval(key, scope));
-  const auto bound = [&](size_t i) { return key.operands[i] ? eval(*key.operands[i], scope) : Value(); };
+  const auto bound = [&](size_t i) { return key.operand(i) != nullptr ? eval(*key.operand(i), scope) : Value(); };
   const Value start = bound(0), stop = bound(1), step = bound(2);
   return slice(rt_, object, start, stop, step);
 }
 
-CallArgs Interpreter::evalArguments(const Arguments& arguments, const ScopePtr& scope) {
-  CallArgs args;
-  args.positional.reserve(arguments.positional.size());
-  for (const ExprPtr& argument : arguments.positional) args.positional.push_back(eval(*argument, scope));
-  for (const auto& [name, argument] : arguments.named) {
-    for (const auto& given : args.named) {
-      if (given.first == name) raise("keyword argument repeated: {}", name);
+CallArgs Interpreter::evalArguments(const Arguments* arguments, Scope& scope) {
+  if (arguments == nullptr) return {};
+  if (arguments->star != nullptr || arguments->double_star != nullptr) return evalStarArguments(*arguments, scope);
+  const std::span<Value> positional = rt_.newValues(arguments->positional.size());
+  for (size_t i = 0; i < positional.size(); ++i) positional[i] = eval(*arguments->positional[i], scope);
+  const size_t count = arguments->named.size();
+  rt_.charge(count * sizeof(NamedValue));
+  const std::span<NamedValue> named = rt_.objects().array<NamedValue>(count);
+  for (size_t i = 0; i < count; ++i) {
+    rt_.charge(i * sizeof(NamedValue));
+    for (const NamedValue& given : named.first(i)) {
+      if (given.name == arguments->named[i].name) raise("keyword argument repeated: {}", printable(given.name));
     }
-    args.named.emplace_back(name, eval(*argument, scope));
+    named[i] = {arguments->named[i].name, eval(*arguments->named[i].value, scope)};
   }
-  if (arguments.star) {
-    for (Value& item : itemsOf(rt_, eval(*arguments.star, scope))) args.positional.push_back(std::move(item));
+  return {.positional = positional, .named = named};
+}
+
+CallArgs Interpreter::evalStarArguments(const Arguments& arguments, Scope& scope) {
+  Arguments plain = arguments;
+  plain.star = plain.double_star = nullptr;
+  CallArgs args = evalArguments(&plain, scope);
+  if (arguments.star != nullptr) {
+    ValueBuffer positional(rt_);
+    positional.append(args.positional);
+    Items items(rt_, eval(*arguments.star, scope));
+    for (Value item; items.next(item);) positional.push(item);
+    args.positional = positional.finish();
   }
-  if (arguments.double_star) {
+  if (arguments.double_star != nullptr) {
     const Value names = eval(*arguments.double_star, scope);
     if (!names.isDict()) raise("argument after ** must be a mapping, not {}", typeName(names));
-    rt_.step(lengthOf(names));
-    for (const auto& [name, value] : names.dict()->entries) {
+    Buffer<NamedValue> named(rt_);
+    named.append(args.named);
+    for (const auto& [name, value] : names.dict().entries()) {
       if (!name.isString()) raise("keywords must be strings");
-      args.named.emplace_back(name.string(), value);
+      named.push({name.string(), value});
     }
+    args.named = named.finish();
   }
   return args;
 }
 
-Value Interpreter::evalCall(const Expr& expr, const ScopePtr& scope) {
-  const Expr& callee = *expr.operands[0];
+Value Interpreter::evalCall(const Expr& expr, Scope& scope) {
+  const Expr& callee = *expr.operand(0);
   if (callee.kind == ExprKind::kAttribute) {
-    const Value object = eval(*callee.operands[0], scope);
-    if (hasMethod(object, callee.name)) {
-      CallArgs args = evalArguments(*expr.arguments, scope);
-      return *callMethod(rt_, object, callee.name, args);
+    const Value object = eval(*callee.operand(0), scope);
+    if (hasMethod(object, callee.name())) {
+      CallArgs args = evalArguments(expr.arguments, scope);
+      return *callMethod(rt_, object, callee.name(), args);
     }
-    const Value function = attributeOf(rt_, object, callee.name);
-    CallArgs args = evalArguments(*expr.arguments, scope);
-    return call(rt_, function, args);
+    const Value function = attributeOf(rt_, object, callee.name());
+    CallArgs args = evalArguments(expr.arguments, scope);
+    return callValue(function, args);
   }
   const Value function = eval(callee, scope);
-  CallArgs args = evalArguments(*expr.arguments, scope);
-  return call(rt_, function, args);
+  CallArgs args = evalArguments(expr.arguments, scope);
+  return callValue(function, args);
 }
 
-Value Interpreter::evalFilter(const Expr& expr, const ScopePtr& scope) {
-  const Value input = eval(*expr.operands[0], scope);
-  CallArgs args = evalArguments(*expr.arguments, scope);
-  return applyFilter(rt_, expr.name, input, args);
+Value Interpreter::evalFilter(const Expr& expr, Scope& scope) {
+  const Value input = eval(*expr.operand(0), scope);
+  CallArgs args = evalArguments(expr.arguments, scope);
+  return applyFilter(rt_, expr.name(), input, args);
 }
 
-Value Interpreter::evalConcat(const Expr& expr, const ScopePtr& scope) {
-  std::string text;
-  for (const ExprPtr& part : expr.operands) {
-    const Value value = eval(*part, scope);
-    rt_.charge(static_cast<size_t>(value.weight()));
-    text += str(value);
+Value Interpreter::evalTest(const Expr& expr, Scope& scope) {
+  const Value input = eval(*expr.operand(0), scope);
+  CallArgs args = evalArguments(expr.arguments, scope);
+  return Value(applyTest(rt_, expr.name(), input, args));
+}
+
+Value Interpreter::evalConcat(const Expr& expr, Scope& scope) {
+  Value text = str(rt_, eval(*expr.operand(0), scope));
+  for (size_t i = 1; i < expr.count; ++i) {
+    const Value part = str(rt_, eval(*expr.operand(i), scope));
+    text = rt_.concat(text.string(), part.string());
   }
-  return Value(rt_.charged(std::move(text)));
+  return text;
 }
 
-Value Interpreter::evalCompare(const Expr& expr, const ScopePtr& scope) {
-  Value left = eval(*expr.operands[0], scope);
-  for (size_t i = 0; i < expr.operators.size(); ++i) {
-    Value right = eval(*expr.operands[i + 1], scope);
-    if (!compareValues(rt_, expr.operators[i], left, right)) return Value(false);
-    left = std::move(right);
+Value Interpreter::evalCompare(const Expr& expr, Scope& scope) {
+  Value left = eval(*expr.operand(0), scope);
+  const std::string_view operators = expr.name();
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const Value right = eval(*expr.operand(i + 1), scope);
+    if (!compareValues(rt_, static_cast<Op>(operators[i]), left, right)) return Value(false);
+    left = right;
   }
   return Value(true);
 }

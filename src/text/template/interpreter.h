@@ -1,50 +1,64 @@
 // Evaluates a template's tree.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "text/template/ast.h"
-#include "text/template/runtime.h"
+#include "text/template/buffer.h"
 
 namespace chorus::tmpl {
 
-// Throws TemplateError; line() of the interpreter then says where.
+// Throws TemplateError; line() of the interpreter then says where. The tree outlives what it renders.
 class Interpreter {
  public:
-  explicit Interpreter(Runtime& rt) : rt_(rt) {}
+  explicit Interpreter(Runtime& rt) : rt_(rt) { rt.interpreter = this; }
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+  ~Interpreter() { rt_.interpreter = nullptr; }
 
-  std::string run(const Body& body, const std::map<std::string, Value>& variables);
+  // A variable that the template sees; the name is kept as by Value::ofText.
+  void define(std::string_view name, const Value& value) { globals_.set(rt_, name, value); }
+  std::string run(const Body& body);
   int line() const { return line_; }
 
  private:
   enum class Flow { kNormal, kBreak, kContinue };
-  using ScopePtr = std::shared_ptr<Scope>;
 
-  Value eval(const Expr& expr, const ScopePtr& scope);
-  Value evalName(const Expr& expr, const ScopePtr& scope);
-  Value evalCollection(const Expr& expr, const ScopePtr& scope);
-  Value evalCall(const Expr& expr, const ScopePtr& scope);
-  Value evalFilter(const Expr& expr, const ScopePtr& scope);
-  Value evalSubscript(const Expr& expr, const ScopePtr& scope);
-  Value evalConcat(const Expr& expr, const ScopePtr& scope);
-  Value evalCompare(const Expr& expr, const ScopePtr& scope);
-  CallArgs evalArguments(const Arguments& arguments, const ScopePtr& scope);
+  Value eval(const Expr& expr, Scope& scope);
+  Value evalName(const Expr& expr, Scope& scope);
+  Value evalCollection(const Expr& expr, Scope& scope);
+  Value evalCall(const Expr& expr, Scope& scope);
+  Value evalFilter(const Expr& expr, Scope& scope);
+  Value evalTest(const Expr& expr, Scope& scope);
+  Value evalSubscript(const Expr& expr, Scope& scope);
+  Value evalConcat(const Expr& expr, Scope& scope);
+  Value evalCompare(const Expr& expr, Scope& scope);
+  CallArgs evalArguments(const Arguments* arguments, Scope& scope);
+  CallArgs evalStarArguments(const Arguments& arguments, Scope& scope);
 
-  Flow exec(const Body& body, const ScopePtr& scope, std::string& out);
-  Flow execOne(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  Flow execIf(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  Flow execFor(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  Flow execLoop(const Stmt& stmt, const Value& iterable, int64_t level, const ScopePtr& scope, std::string& out);
-  Flow execBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  void execCallBlock(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  void print(std::string text, std::string& out);
-  void assign(const Target& target, const Value& value, const ScopePtr& scope);
-  Value makeMacro(const Stmt& stmt, const ScopePtr& scope, std::string name);
-  Value callMacro(const Stmt& stmt, const ScopePtr& closure, const std::string& name, CallArgs& args);
-  std::string filtered(const ExprPtr& filters, std::string text, const ScopePtr& scope);
+  Flow exec(const Body& body, Scope& scope, TextBuffer& out);
+  Flow execOne(const Stmt& stmt, Scope& scope, TextBuffer& out);
+  Flow execIf(const Stmt& stmt, Scope& scope, TextBuffer& out);
+  Flow execFor(const Stmt& stmt, Scope& scope, TextBuffer& out);
+  Flow execLoop(const Stmt& stmt, const Value& iterable, int64_t level, Scope& scope, TextBuffer& out);
+  Flow execBlock(const Stmt& stmt, Scope& scope, TextBuffer& out);
+  Value kept(const Stmt& stmt, const Value& iterable, Scope& scope);
+  void execCallBlock(const Stmt& stmt, Scope& scope, TextBuffer& out);
+  void execSet(const Stmt& stmt, Scope& scope);
+  void print(const Value& value, TextBuffer& out);
+  void assign(const Target& target, const Value& value, Scope& scope);
+  void unpack(const Target& target, const Value& value, Scope& scope);
+  Value makeMacro(const Stmt& stmt, Scope& scope, std::string_view name);
+  static Value callMacro(Runtime& rt, const Function& self, CallArgs& args);
+  Value runMacro(const Function& macro, CallArgs& args);
+  void bindArguments(const Function& macro, CallArgs& args, Scope& scope);
+  Value callLoop(LoopState& loop, CallArgs& args);
+  Value callValue(const Value& callee, CallArgs& args);
+  Scope* inner(Scope& parent);
+  Value filtered(const Expr* filters, const Value& text, Scope& scope);
 
   Runtime& rt_;
+  Scope globals_;
   int line_ = 1;
 };
 

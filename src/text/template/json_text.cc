@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <string>
 
-#include "text/template/runtime.h"
-#include "text/unicode.h"
+#include "text/template/float_text.h"
+#include "text/template/text_scan.h"
 
 namespace chorus::tmpl {
 namespace {
@@ -10,11 +11,12 @@ namespace {
 class Writer {
  public:
   Writer(Runtime& rt, const Value& indent, const Value& separators, bool ascii, bool sort_keys)
-      : rt_(rt), ascii_(ascii), sort_keys_(sort_keys) {
+      : rt_(rt), ascii_(ascii), sort_keys_(sort_keys), out_(rt) {
     requireDefined(indent);
     if (indent.isInteger()) {
+      constexpr std::string_view kSpaces = "                                                                ";
       pretty_ = true;
-      unit_.assign(static_cast<size_t>(std::clamp<int64_t>(indent.integer(), 0, 64)), ' ');
+      unit_ = kSpaces.substr(0, static_cast<size_t>(std::clamp<int64_t>(indent.integer(), 0, 64)));
     } else if (indent.isString()) {
       pretty_ = true;
       unit_ = indent.string();
@@ -23,134 +25,136 @@ class Writer {
     }
     item_separator_ = pretty_ ? "," : ", ";
     if (separators.isNone()) return;
-    if (!separators.isSequence() || separators.sequence().items.size() != 2 ||
-        !separators.sequence().items[0].isString() || !separators.sequence().items[1].isString()) {
+    if (!separators.isSequence() || separators.sequence().size() != 2 || !separators.sequence().at(0).isString() ||
+        !separators.sequence().at(1).isString()) {
       raise("tojson: separators must be two strings");
     }
-    item_separator_ = separators.sequence().items[0].string();
-    key_separator_ = separators.sequence().items[1].string();
+    item_separator_ = separators.sequence().at(0).string();
+    key_separator_ = separators.sequence().at(1).string();
   }
 
-  std::string run(const Value& value) {
+  Value run(const Value& value) {
     write(value, 0);
-    return std::move(out_);
+    return out_.text();
   }
 
  private:
-  void put(std::string_view text) {
-    rt_.charge(text.size());
-    out_ += text;
-  }
   void newLine(int level) {
     if (!pretty_) return;
-    put("\n");
-    for (int i = 0; i < level; ++i) put(unit_);
+    out_.push('\n');
+    for (int i = 0; i < level && !unit_.empty(); ++i) out_.append(unit_);
   }
 
-  void writeText(const std::string& text) {
-    put("\"");
-    std::string escaped;
-    for (size_t i = 0; i < text.size();) {
-      const Utf8Step step = decodeUtf8(std::string_view(text).substr(i));
-      const uint32_t c = step.code;
-      constexpr std::string_view kFrom = "\"\\\n\r\t\b\f", kTo = "\"\\nrtbf";
-      const size_t k = c < 0x80 ? kFrom.find(static_cast<char>(c)) : std::string_view::npos;
-      if (k != std::string_view::npos)
-        escaped += '\\', escaped += kTo[k];
-      else if (c < 0x20 || (ascii_ && c > 0x7E && c < 0x10000))
-        escaped += fmt::format("\\u{:04x}", c);
-      else if (ascii_ && c >= 0x10000) {
-        escaped += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
-      } else {
-        escaped += text.substr(i, static_cast<size_t>(step.length));
-      }
-      i += static_cast<size_t>(step.length);
+  void writeText(std::string_view text) {
+    out_.push('"');
+    for (Characters c(rt_, text); c.next();) writeCharacter(c.code(), c.bytes());
+    out_.push('"');
+  }
+
+  void writeCharacter(uint32_t c, std::string_view bytes) {
+    constexpr std::string_view kFrom = "\"\\\n\r\t\b\f", kTo = "\"\\nrtbf";
+    const size_t k = c < 0x20 || c == '"' || c == '\\' ? kFrom.find(static_cast<char>(c)) : std::string_view::npos;
+    if (k != std::string_view::npos) {
+      out_.push('\\');
+      out_.push(kTo[k]);
+    } else if (c < 0x20 || (ascii_ && c > 0x7E && c < 0x10000)) {
+      out_.append(fmt::format("\\u{:04x}", c));
+    } else if (ascii_ && c >= 0x10000) {
+      out_.append(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF)));
+    } else {
+      out_.append(bytes);
     }
-    put(escaped);
-    put("\"");
-  }
-
-  static std::string number(double value) {
-    if (std::isnan(value)) return "NaN";
-    if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-    return floatRepr(value);
   }
 
   static std::string scalar(const Value& v) {
     if (v.isNone()) return "null";
     if (v.kind() == Kind::kBool) return v.boolean() ? "true" : "false";
-    return v.isInteger() ? std::to_string(v.integer()) : number(v.number());
+    if (v.isInteger()) return std::to_string(v.integer());
+    if (std::isnan(v.number())) return "NaN";
+    if (std::isinf(v.number())) return v.number() < 0 ? "-Infinity" : "Infinity";
+    return floatRepr(v.number());
   }
 
+  [[gnu::noinline]] void writeScalar(const Value& v) { out_.append(scalar(v)); }
+
   void write(const Value& v, int level) {
-    rt_.step();
+    rt_.charge(sizeof(Value));
     switch (v.kind()) {
       case Kind::kNone:
       case Kind::kBool:
       case Kind::kInt:
       case Kind::kFloat:
-        return put(scalar(v));
+        return writeScalar(v);
       case Kind::kString:
         return writeText(v.string());
       case Kind::kSequence:
-        if (v.sequence().flavor <= Sequence::Flavor::kTuple) return writeList(v.sequence().items, level);
+        rt_.checkStack();
+        if (v.sequence().isListOrTuple()) return writeList(v.sequence().items(), level);
         break;
       case Kind::kDict:
-        return writeDict(*v.dict(), level);
+        rt_.checkStack();
+        return writeDict(v.dict(), level);
       default:
         break;
     }
     raise("Object of type {} is not JSON serializable", typeName(v));
   }
 
-  void writeList(const std::vector<Value>& items, int level) {
-    if (items.empty()) return put("[]");
-    put("[");
+  void writeList(std::span<const Value> items, int level) {
+    if (items.empty()) return out_.append("[]");
+    out_.push('[');
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) put(item_separator_);
+      if (i > 0) out_.append(item_separator_);
       newLine(level + 1);
       write(items[i], level + 1);
     }
     newLine(level);
-    put("]");
+    out_.push(']');
+  }
+
+  std::span<const Dict::Entry> sorted(std::span<const Dict::Entry> entries) {
+    rt_.charge(entries.size_bytes());
+    const std::span<Dict::Entry> copy = rt_.objects().copy(entries);
+    sortPairs(rt_, copy, false);
+    return copy;
+  }
+
+  [[gnu::noinline]] void writeKey(const Value& key) {
+    if (key.isString())
+      writeText(key.string());
+    else if (key.isNone() || key.isNumber())
+      out_.append(fmt::format("\"{}\"", scalar(key)));
+    else
+      raise("keys must be str, int, float, bool or None, not {}", typeName(key));
   }
 
   void writeDict(const Dict& dict, int level) {
-    if (dict.entries.empty()) return put("{}");
-    auto entries = dict.entries;
-    if (sort_keys_) {
-      std::stable_sort(entries.begin(), entries.end(),
-                       [](const auto& a, const auto& b) { return lessThan(a.first, b.first); });
-    }
-    put("{");
+    if (dict.size() == 0) return out_.append("{}");
+    const std::span<const Dict::Entry> entries = sort_keys_ ? sorted(dict.entries()) : dict.entries();
+    out_.push('{');
     bool first = true;
     for (const auto& [key, value] : entries) {
-      if (!first) put(item_separator_);
+      if (!first) out_.append(item_separator_);
       first = false;
       newLine(level + 1);
-      if (key.isString())
-        writeText(key.string());
-      else if (key.isNone() || key.isNumber())
-        put("\"" + scalar(key) + "\"");
-      else
-        raise("keys must be str, int, float, bool or None, not {}", typeName(key));
-      put(key_separator_);
+      writeKey(key);
+      out_.append(key_separator_);
       write(value, level + 1);
     }
     newLine(level);
-    put("}");
+    out_.push('}');
   }
 
   Runtime& rt_;
   bool ascii_, sort_keys_;
   bool pretty_ = false;
-  std::string unit_, item_separator_, key_separator_ = ": ";
-  std::string out_;
+  std::string_view unit_, item_separator_, key_separator_ = ": ";
+  TextBuffer out_;
 };
 }  // namespace
 
-std::string toJson(Runtime& rt, const Value& value, const Value& indent, const Value& separators, bool ascii,
-                   bool sort_keys) {
+Value toJson(Runtime& rt, const Value& value, const Value& indent, const Value& separators, bool ascii,
+             bool sort_keys) {
   return Writer(rt, indent, separators, ascii, sort_keys).run(value);
 }
 

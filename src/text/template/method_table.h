@@ -1,4 +1,4 @@
-// The table of str's methods.
+// The tables of methods.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@ namespace chorus::tmpl {
 using Method = Value (*)(Runtime&, const Value& self, CallArgs&);
 using MethodTable = std::map<std::string_view, Method>;
 
+// Those of str.
 const MethodTable& textMethods();
 
 }  // namespace chorus::tmpl

@@ -5,63 +5,91 @@
 #include <utility>
 
 #include "text/template/expression_parser.h"
+#include "text/unicode.h"
 
 namespace chorus::tmpl {
 namespace {
 
 class StatementParser : ExpressionParser {
  public:
-  explicit StatementParser(std::vector<Token> tokens) : ExpressionParser(std::move(tokens)) {}
+  StatementParser(std::string_view source, Arena& arena, WorkMeter& meter) : ExpressionParser(source, arena, meter) {}
 
   Body run() { return parseBody({}); }
 
  private:
+  // What a statement is made of, while it is read.
+  struct Draft {
+    Stmt stmt;
+    std::vector<const Expr*> expressions;
+    std::vector<Body> bodies;
+    std::vector<Target> targets;
+    std::vector<Parameter> parameters;
+  };
+
   Body parseBody(Words ends) {
     const Nested nested(*this);
-    Body body;
-    while (true) {
-      if (is(TokenKind::kEnd)) {
-        if (ends.size() != 0) error("unexpected end of template, a block is not closed");
-        return body;
-      }
-      if (is(TokenKind::kData)) {
-        auto data = statement(StmtKind::kData);
-        data->text = take().text;
-        body.push_back(std::move(data));
-      } else if (is(TokenKind::kVariableBegin)) {
-        auto output = statement(StmtKind::kOutput);
-        take();
-        output->expressions.push_back(parseTuple(true));
-        if (!is(TokenKind::kVariableEnd))
-          error(fmt::format("expected token 'end of print statement', got '{}'", describe()));
-        take();
-        body.push_back(std::move(output));
-      } else {
-        take();
-        if (isAnyWord(ends)) return body;
-        body.push_back(parseStatement());
-        expectBlockEnd();
-      }
+    std::vector<Stmt> body;
+    while (parseOne(body, ends)) {
     }
+    return arena().copy(std::span<const Stmt>(body));
   }
 
-  StmtPtr statement(StmtKind kind) {
-    auto stmt = std::make_unique<Stmt>();
-    stmt->kind = kind;
-    stmt->line = current().line;
+  // False at the end of the body.
+  bool parseOne(std::vector<Stmt>& body, Words ends) {
+    if (is(TokenKind::kEnd)) {
+      if (ends.size() != 0) error("unexpected end of template, a block is not closed");
+      return false;
+    }
+    if (is(TokenKind::kData)) {
+      Stmt data = statement(StmtKind::kData);
+      data.text = take().text;
+      body.push_back(data);
+    } else if (is(TokenKind::kVariableBegin)) {
+      Stmt output = statement(StmtKind::kOutput);
+      take();
+      output.output = parseTuple(true);
+      if (!is(TokenKind::kVariableEnd))
+        error(fmt::format("expected token 'end of print statement', got '{}'", describe()));
+      take();
+      body.push_back(output);
+    } else {
+      take();
+      if (isAnyWord(ends)) return false;
+      body.push_back(parseStatement());
+      expectBlockEnd();
+    }
+    return true;
+  }
+
+  Stmt statement(StmtKind kind) const { return {.kind = kind, .line = current().line, .text = {}}; }
+
+  // A statement that begins at the cursor, the name of which is taken.
+  Draft begin(StmtKind kind) {
+    Draft draft{.stmt = statement(kind), .expressions = {}, .bodies = {}, .targets = {}, .parameters = {}};
+    take();
+    return draft;
+  }
+
+  Stmt finish(const Draft& draft) {
+    Stmt stmt = draft.stmt;
+    stmt.parts =
+        arena().make<StmtParts>(StmtParts{.expressions = arena().copy(std::span<const Expr* const>(draft.expressions)),
+                                          .bodies = arena().copy(std::span<const Body>(draft.bodies)),
+                                          .targets = arena().copy(std::span<const Target>(draft.targets)),
+                                          .parameters = arena().copy(std::span<const Parameter>(draft.parameters))});
     return stmt;
   }
 
   // The body after a tag, up to and with the name that ends it; the tag's own end follows.
   Body bodyUntil(std::string_view end) {
     expectBlockEnd();
-    Body body = parseBody({end});
+    const Body body = parseBody({end});
     take();
     return body;
   }
 
-  StmtPtr parseStatement() {
-    const std::string word = is(TokenKind::kName) ? current().text : "";
+  Stmt parseStatement() {
+    const std::string_view word = is(TokenKind::kName) ? current().text : "";
     if (word == "if") return parseIf();
     if (word == "for") return parseFor();
     if (word == "set") return parseSet();
@@ -69,17 +97,10 @@ class StatementParser : ExpressionParser {
     if (word == "call") return parseCallBlock();
     if (word == "filter") return parseFilterBlock();
     if (word == "with") return parseWith();
-    if (word == "generation") {
-      auto scope = statement(StmtKind::kScope);
-      take();
-      scope->bodies.push_back(functionBody("endgeneration"));
-      return scope;
-    }
+    if (word == "generation") return parseGeneration();
     if (word == "break" || word == "continue") {
-      auto stmt = statement(word == "break" ? StmtKind::kBreak : StmtKind::kContinue);
       if (loops_ == 0) error(fmt::format("'{}' outside of a loop", word));
-      take();
-      return stmt;
+      return finish(begin(word == "break" ? StmtKind::kBreak : StmtKind::kContinue));
     }
     for (const std::string_view known :
          {"block", "extends", "include", "import", "from", "autoescape", "do", "trans"}) {
@@ -88,42 +109,47 @@ class StatementParser : ExpressionParser {
     error(fmt::format("encountered unknown tag '{}'", describe()));
   }
 
-  StmtPtr parseIf() {
-    auto stmt = statement(StmtKind::kIf);
-    do {
-      take();
-      stmt->expressions.push_back(parseTuple(false));
-      expectBlockEnd();
-      stmt->bodies.push_back(parseBody({"elif", "else", "endif"}));
-    } while (isWord("elif"));
-    if (skipWord("else")) {
-      stmt->has_else = true;
-      stmt->bodies.push_back(bodyUntil("endif"));
-    } else {
-      take();
-    }
-    return stmt;
+  Stmt parseGeneration() {
+    Draft scope = begin(StmtKind::kScope);
+    scope.bodies.push_back(functionBody("endgeneration"));
+    return finish(scope);
   }
 
-  StmtPtr parseFor() {
-    auto stmt = statement(StmtKind::kFor);
-    take();
-    stmt->targets.push_back(parseTarget(false));
-    if (!skipWord("in")) error(fmt::format("expected token 'in', got '{}'", describe()));
-    stmt->expressions.push_back(parseTuple(false));
-    stmt->expressions.push_back(skipWord("if") ? parseExpression(true) : nullptr);
-    stmt->recursive = skipWord("recursive");
-    expectBlockEnd();
-    ++loops_;
-    stmt->bodies.push_back(parseBody({"endfor", "else"}));
-    --loops_;
+  Stmt parseIf() {
+    Draft draft{.stmt = statement(StmtKind::kIf), .expressions = {}, .bodies = {}, .targets = {}, .parameters = {}};
+    do {
+      take();
+      draft.expressions.push_back(parseTuple(false));
+      expectBlockEnd();
+      draft.bodies.push_back(parseBody({"elif", "else", "endif"}));
+    } while (isWord("elif"));
     if (skipWord("else")) {
-      stmt->has_else = true;
-      stmt->bodies.push_back(bodyUntil("endfor"));
+      draft.stmt.has_else = true;
+      draft.bodies.push_back(bodyUntil("endif"));
     } else {
       take();
     }
-    return stmt;
+    return finish(draft);
+  }
+
+  Stmt parseFor() {
+    Draft draft = begin(StmtKind::kFor);
+    draft.targets.push_back(parseTarget(false));
+    if (!skipWord("in")) error(fmt::format("expected token 'in', got '{}'", describe()));
+    draft.expressions.push_back(parseTuple(false));
+    draft.expressions.push_back(skipWord("if") ? parseExpression(true) : nullptr);
+    draft.stmt.recursive = skipWord("recursive");
+    expectBlockEnd();
+    ++loops_;
+    draft.bodies.push_back(parseBody({"endfor", "else"}));
+    --loops_;
+    if (skipWord("else")) {
+      draft.stmt.has_else = true;
+      draft.bodies.push_back(bodyUntil("endfor"));
+    } else {
+      take();
+    }
+    return finish(draft);
   }
 
   Target parseTargetItem(bool with_namespace) {
@@ -143,109 +169,98 @@ class StatementParser : ExpressionParser {
   }
 
   Target parseTarget(bool with_namespace) {
-    Target first = parseTargetItem(with_namespace);
+    const Target first = parseTargetItem(with_namespace);
     if (!isOp(",")) return first;
-    Target tuple;
-    tuple.is_tuple = true;
-    tuple.items.push_back(std::move(first));
+    std::vector<Target> items = {first};
     while (skipOp(",")) {
       if (!is(TokenKind::kName) && !isOp("(")) break;
       if (isWord("in")) break;
-      tuple.items.push_back(parseTargetItem(with_namespace));
+      items.push_back(parseTargetItem(with_namespace));
     }
+    Target tuple;
+    tuple.is_tuple = true;
+    tuple.items = arena().copy(std::span<const Target>(items));
     return tuple;
   }
 
-  StmtPtr parseSet() {
-    auto stmt = statement(StmtKind::kSet);
-    take();
-    stmt->targets.push_back(parseTarget(true));
+  Stmt parseSet() {
+    Draft draft = begin(StmtKind::kSet);
+    draft.targets.push_back(parseTarget(true));
     if (skipOp("=")) {
-      stmt->expressions.push_back(parseTuple(true));
-      return stmt;
+      draft.expressions.push_back(parseTuple(true));
+      return finish(draft);
     }
-    stmt->kind = StmtKind::kSetBlock;
-    stmt->expressions.push_back(parseBlockFilters());
-    stmt->bodies.push_back(bodyUntil("endset"));
-    return stmt;
+    draft.stmt.kind = StmtKind::kSetBlock;
+    draft.expressions.push_back(isOp("|") ? parseFilters(make(ExprKind::kName, kFilteredBlock)) : nullptr);
+    draft.bodies.push_back(bodyUntil("endset"));
+    return finish(draft);
   }
 
-  ExprPtr parseBlockFilters() {
-    if (!isOp("|")) return nullptr;
-    return parseFilters(make(ExprKind::kName, kFilteredBlock));
+  Stmt parseFilterBlock() {
+    Draft draft = begin(StmtKind::kFilterBlock);
+    draft.expressions.push_back(parseFilters(parseOneFilter(make(ExprKind::kName, kFilteredBlock))));
+    draft.bodies.push_back(bodyUntil("endfilter"));
+    return finish(draft);
   }
 
-  StmtPtr parseFilterBlock() {
-    auto stmt = statement(StmtKind::kFilterBlock);
-    take();
-    stmt->expressions.push_back(parseFilters(parseOneFilter(make(ExprKind::kName, kFilteredBlock))));
-    stmt->bodies.push_back(bodyUntil("endfilter"));
-    return stmt;
-  }
-
-  StmtPtr parseWith() {
-    auto stmt = statement(StmtKind::kWith);
-    take();
+  Stmt parseWith() {
+    Draft draft = begin(StmtKind::kWith);
     while (!is(TokenKind::kBlockEnd)) {
-      if (!stmt->targets.empty()) expectOp(",");
-      stmt->targets.push_back(parseTarget(false));
+      if (!draft.targets.empty()) expectOp(",");
+      draft.targets.push_back(parseTarget(false));
       expectOp("=");
-      stmt->expressions.push_back(parseExpression(true));
+      draft.expressions.push_back(parseExpression(true));
     }
-    stmt->bodies.push_back(bodyUntil("endwith"));
-    return stmt;
+    draft.bodies.push_back(bodyUntil("endwith"));
+    return finish(draft);
   }
 
-  void parseSignature(Stmt& stmt) {
+  void parseSignature(Draft& draft) {
     expectOp("(");
     while (!isOp(")")) {
-      if (!stmt.parameters.empty()) expectOp(",");
+      if (!draft.parameters.empty()) expectOp(",");
       Parameter parameter;
       parameter.name = expectName();
       if (skipOp("="))
         parameter.fallback = parseExpression(true);
-      else if (!stmt.parameters.empty() && stmt.parameters.back().fallback)
+      else if (!draft.parameters.empty() && draft.parameters.back().fallback != nullptr)
         error("non-default argument follows default argument");
-      stmt.parameters.push_back(std::move(parameter));
+      draft.parameters.push_back(parameter);
     }
     take();
   }
 
-  // The body of a function, in which the loops around it can't be left. Notes which special names it reads.
+  // The body of a function, in which the loops around it can't be left.
   Body functionBody(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    Body body = bodyUntil(end);
+    const Body body = bodyUntil(end);
     loops_ = loops;
     return body;
   }
-  void readFunctionBody(Stmt& stmt, std::string_view end) {
-    const size_t begin = position();
-    stmt.bodies.push_back(functionBody(end));
-    for (size_t i = begin; i < position(); ++i) {
-      if (at(i).kind != TokenKind::kName) continue;
-      stmt.uses_varargs |= at(i).text == "varargs";
-      stmt.uses_kwargs |= at(i).text == "kwargs";
-      stmt.uses_caller |= at(i).text == "caller";
-    }
+  // Notes which special names the body reads.
+  void readFunctionBody(Draft& draft, std::string_view end) {
+    const SpecialNames before = specialNames();
+    draft.bodies.push_back(functionBody(end));
+    draft.stmt.uses_varargs = specialNames().varargs > before.varargs;
+    draft.stmt.uses_kwargs = specialNames().kwargs > before.kwargs;
+    draft.stmt.uses_caller = specialNames().caller > before.caller;
   }
 
-  StmtPtr parseMacro() {
-    auto stmt = statement(StmtKind::kMacro);
-    take();
-    stmt->text = expectName();
-    parseSignature(*stmt);
-    readFunctionBody(*stmt, "endmacro");
-    return stmt;
+  Stmt parseMacro() {
+    Draft draft = begin(StmtKind::kMacro);
+    draft.stmt.text = expectName();
+    parseSignature(draft);
+    readFunctionBody(draft, "endmacro");
+    return finish(draft);
   }
 
-  StmtPtr parseCallBlock() {
-    auto stmt = statement(StmtKind::kCallBlock);
-    take();
-    if (isOp("(")) parseSignature(*stmt);
-    stmt->expressions.push_back(parseExpression(true));
-    if (stmt->expressions[0]->kind != ExprKind::kCall) error("expected call");
-    readFunctionBody(*stmt, "endcall");
-    return stmt;
+  Stmt parseCallBlock() {
+    Draft draft = begin(StmtKind::kCallBlock);
+    if (isOp("(")) parseSignature(draft);
+    draft.expressions.push_back(parseExpression(true));
+    if (draft.expressions[0]->kind != ExprKind::kCall) error("expected call");
+    readFunctionBody(draft, "endcall");
+    return finish(draft);
   }
 
   int loops_ = 0;
@@ -253,6 +268,8 @@ class StatementParser : ExpressionParser {
 
 }  // namespace
 
-Body parseTemplate(std::string_view source) { return StatementParser(lex(source)).run(); }
+Body parseTemplate(std::string_view source, Arena& arena, WorkMeter& meter) {
+  return StatementParser(source, arena, meter).run();
+}
 
 }  // namespace chorus::tmpl

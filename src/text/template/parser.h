@@ -5,9 +5,14 @@
 
 #include "text/template/ast.h"
 
+namespace chorus {
+class WorkMeter;
+}
+
 namespace chorus::tmpl {
 
-// Throws TemplateSyntaxError.
-Body parseTemplate(std::string_view source);
+// The arena holds the tree and a copy of what it needs of the source. Throws TemplateSyntaxError, and what the meter
+// throws.
+Body parseTemplate(std::string_view source, Arena& arena, WorkMeter& meter);
 
 }  // namespace chorus::tmpl

@@ -1,7 +1,7 @@
 // The tests that follow "is".
-#include <cctype>
+#include <map>
 
-#include "text/template/runtime.h"
+#include "text/template/text_scan.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
@@ -14,10 +14,9 @@ const Value& argument(const CallArgs& args) {
   return args.positional[0];
 }
 
-template <char kFirst, char kSecond>
+template <Op kOp>
 bool comparison(Runtime& rt, const Value& v, CallArgs& args) {
-  static constexpr char kOp[] = {kFirst, kSecond, '\0'};
-  return compareValues(rt, kSecond == ' ' ? std::string_view(kOp, 1) : std::string_view(kOp), v, argument(args));
+  return compareValues(rt, kOp, v, argument(args));
 }
 
 int64_t integerOf(const Value& v) {
@@ -49,14 +48,14 @@ const std::map<std::string_view, Test>& tests() {
       {"sequence",
        [](Runtime&, const Value& v, CallArgs&) {
          return v.isString() || v.isDict() || v.isUndefined() ||
-                (v.isSequence() && v.sequence().flavor <= Sequence::Flavor::kRange);
+                (v.isSequence() && v.sequence().flavor() <= Sequence::Flavor::kRange);
        }},
       {"callable", isCallable},
       {"sameas",
-       [](Runtime&, const Value& v, CallArgs& args) {
+       [](Runtime& rt, const Value& v, CallArgs& args) {
          const Value& other = argument(args);
          if (v.kind() != other.kind()) return false;
-         return v.identity() != nullptr && !v.isString() ? v.identity() == other.identity() : equals(v, other);
+         return v.identity() != nullptr ? v.identity() == other.identity() : equals(rt, v, other);
        }},
       {"in", [](Runtime& rt, const Value& v, CallArgs& args) { return contains(rt, argument(args), v); }},
       {"even", [](Runtime&, const Value& v, CallArgs&) { return integerOf(v) % 2 == 0; }},
@@ -68,33 +67,27 @@ const std::map<std::string_view, Test>& tests() {
          return by == -1 || number % by == 0;
        }},
       {"lower",
-       [](Runtime&, const Value& v, CallArgs&) {
-         const std::string text = str(v);
-         return toLower(text) == text && toUpper(text) != text;
-       }},
+       [](Runtime& rt, const Value& v, CallArgs&) { return hasOnlyCase(rt, str(rt, v).string(), Case::kLower); }},
       {"upper",
-       [](Runtime&, const Value& v, CallArgs&) {
-         const std::string text = str(v);
-         return toUpper(text) == text && toLower(text) != text;
-       }},
+       [](Runtime& rt, const Value& v, CallArgs&) { return hasOnlyCase(rt, str(rt, v).string(), Case::kUpper); }},
       {"escaped", [](Runtime&, const Value&, CallArgs&) { return false; }},
       {"filter", [](Runtime&, const Value& v, CallArgs&) { return v.isString() && hasFilter(v.string()); }},
       {"test", [](Runtime&, const Value& v, CallArgs&) { return v.isString() && hasTest(v.string()); }},
-      {"eq", comparison<'=', '='>},
-      {"==", comparison<'=', '='>},
-      {"equalto", comparison<'=', '='>},
-      {"ne", comparison<'!', '='>},
-      {"!=", comparison<'!', '='>},
-      {"lt", comparison<'<', ' '>},
-      {"<", comparison<'<', ' '>},
-      {"lessthan", comparison<'<', ' '>},
-      {"le", comparison<'<', '='>},
-      {"<=", comparison<'<', '='>},
-      {"gt", comparison<'>', ' '>},
-      {">", comparison<'>', ' '>},
-      {"greaterthan", comparison<'>', ' '>},
-      {"ge", comparison<'>', '='>},
-      {">=", comparison<'>', '='>},
+      {"eq", comparison<Op::kEq>},
+      {"==", comparison<Op::kEq>},
+      {"equalto", comparison<Op::kEq>},
+      {"ne", comparison<Op::kNe>},
+      {"!=", comparison<Op::kNe>},
+      {"lt", comparison<Op::kLt>},
+      {"<", comparison<Op::kLt>},
+      {"lessthan", comparison<Op::kLt>},
+      {"le", comparison<Op::kLe>},
+      {"<=", comparison<Op::kLe>},
+      {"gt", comparison<Op::kGt>},
+      {">", comparison<Op::kGt>},
+      {"greaterthan", comparison<Op::kGt>},
+      {"ge", comparison<Op::kGe>},
+      {">=", comparison<Op::kGe>},
   };
   return table;
 }
@@ -102,10 +95,17 @@ const std::map<std::string_view, Test>& tests() {
 
 bool hasTest(std::string_view name) { return tests().contains(name); }
 
-bool applyTest(Runtime& rt, const std::string& name, const Value& input, CallArgs& args) {
+bool applyTest(Runtime& rt, std::string_view name, const Value& input, CallArgs& args) {
+  rt.step();
   const auto it = tests().find(name);
   if (it == tests().end()) raise("No test named '{}'.", printable(name));
   return it->second(rt, input, args);
+}
+
+std::vector<std::string_view> testNames() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : tests()) names.push_back(entry.first);
+  return names;
 }
 
 }  // namespace chorus::tmpl

@@ -1,141 +1,199 @@
-// What a running template may use and spend, and the operations on values that can spend it.
+// What a running template may use and spend, and the operations on values that spend it.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+#include "text/template/operator_names.h"
+#include "text/template/stack_guard.h"
 #include "text/template/value.h"
+#include "text/template/work.h"
 
 namespace chorus::tmpl {
 
+class Interpreter;
+
 // Bounds on one rendering; each one exceeded is an error.
 struct Limits {
-  int64_t max_steps = 2'000'000;        // expressions and statements evaluated, items visited
-  size_t max_bytes = size_t{64} << 20;  // of all text and values made
-  int max_depth = 400;                  // of evaluation
+  uint64_t max_work = uint64_t{256} << 20;  // bytes of work
+  size_t max_memory = size_t{16} << 20;     // bytes of the system's memory for all texts and values made
+  // What each byte of the input adds to both.
+  uint64_t work_per_byte = 128;
+  size_t memory_per_byte = 16;
+  int max_depth = 400;  // of evaluation; the stack has a limit in bytes too
   int64_t max_range = 100'000;
 };
 
 struct Scope {
-  std::shared_ptr<Scope> parent;
-  std::vector<std::pair<std::string, Value>> variables;
+  struct Variable {
+    std::string_view name;
+    Value value;
+  };
 
-  Value* findHere(std::string_view name);
-  Value* find(std::string_view name);
-  void set(std::string_view name, Value value);
+  Scope* parent = nullptr;
+  // A macro or a recursive loop refers to this scope, or to one inside it, and may be called later.
+  bool captured = false;
+  uint32_t size = 0;
+  std::span<Variable> variables;  // the first size are set
+
+  Value* findHere(Runtime& rt, std::string_view name);
+  Value* find(Runtime& rt, std::string_view name);
+  // The name is kept as by Value::ofText.
+  void set(Runtime& rt, std::string_view name, const Value& value);
+  void capture();
 };
 
 class Runtime {
  public:
-  Runtime(const Limits& limits, std::time_t now) : limits_(limits), now_(now) {}
-  // Frees what may hold itself: namespaces, and the scopes that macros close over.
-  ~Runtime();
+  // The meter outlives it.
+  Runtime(const Limits& limits, WorkMeter& meter, std::time_t now)
+      : limits_(limits), now_(now), work_(meter, limits.max_work), memory_(limits.max_memory) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  void step(int64_t count = 1) {
-    if ((steps_ += count) > limits_.max_steps)
-      raise("more than {} steps; the template does too much", limits_.max_steps);
-  }
-  void charge(size_t bytes) {
-    if (bytes > limits_.max_bytes || (bytes_ += bytes) > limits_.max_bytes) {
-      raise("more than {} bytes of text and values", limits_.max_bytes);
-    }
-  }
-  std::string charged(std::string text) {
-    charge(text.size());
-    return text;
-  }
+  // Whoever reads, writes or compares bytes of texts or values charges them here, before it does so.
+  void charge(uint64_t bytes) { work_.charge(bytes); }
+  void step(uint64_t count = 1) { work_.charge(count * Work::kStep); }
+  // The limits grow with the input.
+  void allowForInput(size_t bytes);
+
+  Arena& objects() { return objects_; }
+  // Texts have an arena of their own, so that one that is appended to again and again is more often the last one.
+  Arena& texts() { return texts_; }
+  MemoryLimit& memory() { return memory_; }
+  const MemoryLimit& memory() const { return memory_; }
+  const Work& work() const { return work_; }
+
+  // A copy of the text, as a value.
+  Value text(std::string_view text);
+  // As text(), with invalid bytes replaced; without a copy when there are none.
+  Value validText(std::string_view text);
+  // Uninitialised room for a text of exactly so many bytes.
+  char* newText(size_t bytes);
+  Value concat(std::string_view a, std::string_view b);
+  std::span<Value> newValues(size_t count);
+
   const Limits& limits() const { return limits_; }
   std::time_t now() const { return now_; }
 
-  void keepNamespace(std::shared_ptr<Dict> dict) { namespaces_.push_back(std::move(dict)); }
-  void keepScope(const std::shared_ptr<Scope>& scope);
-
-  // One level deeper while it lives.
+  // Throws TemplateError when the stack is used up. Every function that recurses over values or over the tree calls it.
+  void checkStack() const {
+    if (stack_.exhausted()) raise("the template nests too deep");
+  }
+  // One level of evaluation deeper while it lives.
   class Deeper {
    public:
     explicit Deeper(Runtime& rt) : rt_(rt) {
-      if (++rt_.depth_ > rt_.limits_.max_depth) {
-        --rt_.depth_;
-        raise("evaluation nests deeper than {} levels", rt_.limits_.max_depth);
-      }
+      rt.checkStack();
+      if (rt_.depth_ >= rt_.limits_.max_depth) raise("evaluation nests deeper than {} levels", rt_.limits_.max_depth);
+      ++rt_.depth_;
     }
     ~Deeper() { --rt_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
 
    private:
     Runtime& rt_;
   };
 
+  Interpreter* interpreter = nullptr;  // what calls of macros and recursive loops go to
+
  private:
   Limits limits_;
   std::time_t now_;
-  int64_t steps_ = 0;
-  size_t bytes_ = 0;
+  Work work_;
+  MemoryLimit memory_;
+  Arena objects_{memory_}, texts_{memory_};
+  StackGuard stack_;
   int depth_ = 0;
-  std::vector<std::shared_ptr<Dict>> namespaces_;
-  std::vector<std::shared_ptr<Scope>> scopes_;
 };
 
 // Arguments by the names of parameters, absent ones null. Throws on unknown, doubled, missing or too many arguments.
+// Refers to the arguments, which outlive it.
 class BoundArgs {
  public:
   BoundArgs(const CallArgs& args, std::string_view function, std::initializer_list<std::string_view> parameters,
             size_t required = 0);
   const Value* operator[](size_t i) const { return values_[i]; }
+  bool given(size_t i) const { return values_[i] != nullptr && !values_[i]->isNone(); }
   int64_t integerOr(size_t i, int64_t fallback) const;
   bool truthOr(size_t i, bool fallback) const { return values_[i] == nullptr ? fallback : truthy(*values_[i]); }
   // Throws when the argument is there and not a string.
-  std::string textOr(size_t i, std::string fallback) const;
+  std::string_view textOr(size_t i, std::string_view fallback) const;
 
  private:
+  static constexpr size_t kMaxParameters = 4;
   std::string_view function_;
-  std::vector<const Value*> values_;
+  std::array<const Value*, kMaxParameters> values_{};
 };
 
-// The items that a for loop or filter visits. Spends a step for each.
-std::vector<Value> itemsOf(Runtime& rt, const Value& value);
+// The items that a for loop or filter visits, one by one; texts are visited by position. Charges for each.
+class Items {
+ public:
+  // Throws TemplateError on what can't be iterated. A generator is used up.
+  Items(Runtime& rt, const Value& value);
+  bool next(Value& item);
+  // Items that are left; for a text, at most so many.
+  size_t left() const { return size_ - at_; }
+
+ private:
+  Runtime& rt_;
+  Value value_;
+  size_t at_ = 0, size_ = 0;
+};
+
+// The items as a sequence that can be indexed: the value itself where it is one. A generator is used up.
+Value sequenceOf(Runtime& rt, const Value& value);
 // Python's len(); throws where Python does.
-int64_t lengthOf(const Value& value);
+int64_t lengthOf(Runtime& rt, const Value& value);
 bool contains(Runtime& rt, const Value& container, const Value& item);
 
-Value binaryOperation(Runtime& rt, std::string_view op, const Value& a, const Value& b);
-Value unaryOperation(std::string_view op, const Value& v);
-bool compareValues(Runtime& rt, std::string_view op, const Value& a, const Value& b);
+Value binaryOperation(Runtime& rt, Op op, const Value& a, const Value& b);
+Value unaryOperation(Op op, const Value& v);
+bool compareValues(Runtime& rt, Op op, const Value& a, const Value& b);
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step);
-std::string percentFormat(Runtime& rt, const std::string& format, const Value& arguments);
+Value percentFormat(Runtime& rt, std::string_view format, const Value& arguments);
 
 // object.name and object[key]; Undefined when there is none. Names of Python's own that begin and end with __ are
-// never there.
-Value attributeOf(Runtime& rt, const Value& object, const std::string& name);
+// never there. The name is kept as by Value::ofText.
+Value attributeOf(Runtime& rt, const Value& object, std::string_view name);
 Value subscriptOf(Runtime& rt, const Value& object, const Value& key);
 // Calls a method of a built-in type; nothing when the type has no such method.
 std::optional<Value> callMethod(Runtime& rt, const Value& self, std::string_view name, CallArgs& args);
 bool hasMethod(const Value& self, std::string_view name);
 Value call(Runtime& rt, const Value& callee, CallArgs& args);
 
-Value applyFilter(Runtime& rt, const std::string& name, const Value& input, CallArgs& args);
-bool applyTest(Runtime& rt, const std::string& name, const Value& input, CallArgs& args);
+Value applyFilter(Runtime& rt, std::string_view name, const Value& input, CallArgs& args);
+bool applyTest(Runtime& rt, std::string_view name, const Value& input, CallArgs& args);
 bool hasFilter(std::string_view name);
 bool hasTest(std::string_view name);
 
-// As Python's json.dumps; indent null gives one line.
-std::string toJson(Runtime& rt, const Value& value, const Value& indent, const Value& separators, bool ascii,
-                   bool sort_keys);
+// Pairs of a key and an item, sorted by their keys; stable. Throws where keys have no order.
+void sortPairs(Runtime& rt, std::span<Dict::Entry> pairs, bool reverse);
+
+// The value as Python's str() and repr() print it; a string is its own str().
+Value str(Runtime& rt, const Value& value);
+Value repr(Runtime& rt, const Value& value);
+// As Python's json.dumps; indent None gives one line.
+Value toJson(Runtime& rt, const Value& value, const Value& indent, const Value& separators, bool ascii, bool sort_keys);
 
 // range, dict, namespace, raise_exception, strftime_now.
-const std::map<std::string, Value>& globalFunctions();
+std::span<const Function> globalFunctions();
 
-// Text helpers shared by methods and filters; positions are in characters.
-std::vector<std::string> characters(const std::string& text);
-std::string stripText(const std::string& text, const Value* chars, bool left, bool right);
-std::string titleCase(const std::string& text);
-std::string capitalize(const std::string& text);
+// The names of all operations, for tests that must not forget one.
+struct MethodNames {
+  std::vector<std::string_view> of_text, of_list, of_dict, of_loop;
+};
+MethodNames methodNames();
+std::vector<std::string_view> filterNames();
+std::vector<std::string_view> testNames();
 
 }  // namespace chorus::tmpl

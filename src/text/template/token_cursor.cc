@@ -8,11 +8,19 @@
 
 namespace chorus::tmpl {
 
-const Token& TokenCursor::look() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+TokenCursor::TokenCursor(std::string_view source, Arena& arena, WorkMeter& meter)
+    : lexer_(source, arena, meter), current_(lexer_.next()), next_(lexer_.next()) {}
 
 Token TokenCursor::take() {
-  const Token token = tokens_[at_];
-  if (at_ + 1 < tokens_.size()) ++at_;
+  const Token token = current_;
+  if (token.kind == TokenKind::kEnd) return token;
+  if (token.kind == TokenKind::kName) {
+    special_names_.varargs += token.text == "varargs";
+    special_names_.kwargs += token.text == "kwargs";
+    special_names_.caller += token.text == "caller";
+  }
+  current_ = next_;
+  next_ = lexer_.next();
   return token;
 }
 
@@ -42,7 +50,7 @@ void TokenCursor::expectOp(std::string_view op) {
   if (!skipOp(op)) error(fmt::format("expected token '{}', got '{}'", op, describe()));
 }
 
-std::string TokenCursor::expectName() {
+std::string_view TokenCursor::expectName() {
   if (!is(TokenKind::kName)) error(fmt::format("expected a name, got '{}'", describe()));
   return take().text;
 }

@@ -4,26 +4,28 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "text/template/lexer.h"
 
 namespace chorus::tmpl {
 
+// How often the names that a macro treats specially were taken so far.
+struct SpecialNames {
+  int varargs = 0, kwargs = 0, caller = 0;
+};
+
 class TokenCursor {
  public:
   using Words = std::initializer_list<std::string_view>;
 
-  // tokens: ended by kEnd.
-  explicit TokenCursor(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  // Arena and meter outlive it; the arena keeps what tokens refer to.
+  TokenCursor(std::string_view source, Arena& arena, WorkMeter& meter);
 
-  const Token& current() const { return tokens_[at_]; }
-  const Token& look() const;  // the one after current(), or the end
-  size_t position() const { return at_; }
-  const Token& at(size_t position) const { return tokens_[position]; }
+  const Token& current() const { return current_; }
+  const Token& look() const { return next_; }  // the one after current(), or the end
   // current(); steps over it unless it is the end.
   Token take();
+  const SpecialNames& specialNames() const { return special_names_; }
 
   bool is(TokenKind kind) const { return current().kind == kind; }
   bool isOp(std::string_view op) const { return is(TokenKind::kOperator) && current().text == op; }
@@ -35,15 +37,16 @@ class TokenCursor {
 
   // These throw TemplateSyntaxError with the line of current().
   void expectOp(std::string_view op);
-  std::string expectName();
+  std::string_view expectName();
   void expectBlockEnd();
   [[noreturn]] void error(std::string message) const;
   // current() as messages name it.
   std::string describe() const;
 
  private:
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
+  Lexer lexer_;
+  Token current_, next_;
+  SpecialNames special_names_;
 };
 
 }  // namespace chorus::tmpl

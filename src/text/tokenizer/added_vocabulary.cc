@@ -8,53 +8,73 @@
 namespace chorus {
 namespace {
 
-uint64_t childKey(uint32_t node, char byte) {
-  return static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
+bool wordAt(Utf8View text, size_t at) { return at < text.size() && isWordCharacter(text.characterAt(at).code); }
+
+bool wordBefore(Utf8View text, size_t at) { return at > 0 && wordAt(text, text.before(at)); }
+
+// Begin of the white space that ends at `at`, not before `limit`.
+size_t spaceBegin(Utf8View text, size_t at, size_t limit) {
+  while (at > limit) {
+    const size_t before = text.before(at);
+    if (!isUnicodeSpace(text.characterAt(before).code)) break;
+    at = before;
+  }
+  return at;
 }
 
-bool startsWithWord(std::string_view text) { return !text.empty() && isWordCharacter(decodeUtf8(text).code); }
-
-bool endsWithWord(std::string_view text) {
-  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
-  size_t start = text.empty() ? 0 : text.size() - 1;
-  while (start > 0 && continues(start)) --start;
-  return startsWithWord(text.substr(start));
+size_t spaceEnd(Utf8View text, size_t at) {
+  while (at < text.size()) {
+    const auto character = text.characterAt(at);
+    if (!isUnicodeSpace(character.code)) break;
+    at += character.length;
+  }
+  return at;
 }
 }  // namespace
 
-void AddedVocabulary::Trie::insert(std::string_view content, int32_t id) {
-  uint32_t node = 0;
-  for (const char byte : content) {
-    const auto [it, added] = children.emplace(childKey(node, byte), static_cast<uint32_t>(ids.size()));
-    if (added) ids.push_back(-1);
-    node = it->second;
-  }
-  // Of two tokens that normalize to the same text, the first is the one that is found.
-  if (ids[node] < 0 && node != 0) ids[node] = id;
+uint32_t AddedVocabulary::Trie::childOf(uint32_t node, char byte, uint64_t& steps) const {
+  ++steps;
+  if (node == 0) return first_[static_cast<unsigned char>(byte)];
+  uint32_t child = nodes_[node].child;
+  for (; child != 0 && nodes_[child].byte != byte; ++steps) child = nodes_[child].sibling;
+  return child;
 }
 
-size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id) const {
+void AddedVocabulary::Trie::insert(std::string_view content, int32_t id) {
+  uint32_t node = 0;
+  uint64_t steps = 0;
+  for (const char byte : content) {
+    uint32_t child = childOf(node, byte, steps);
+    if (child == 0) {
+      child = static_cast<uint32_t>(nodes_.size());
+      nodes_.push_back({.sibling = nodes_[node].child, .byte = byte});
+      nodes_[node].child = child;
+      if (node == 0) first_[static_cast<unsigned char>(byte)] = child;
+    }
+    node = child;
+  }
+  // Of two tokens that normalize to the same text, the first is the one that is found.
+  if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
+}
+
+size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64_t& steps) const {
   uint32_t node = 0;
   size_t length = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto it = children.find(childKey(node, text[i]));
-    if (it == children.end()) break;
-    node = it->second;
-    if (ids[node] >= 0) id = ids[node], length = i + 1;
+    node = childOf(node, text[i], steps);
+    if (node == 0) break;
+    if (nodes_[node].id >= 0) id = nodes_[node].id, length = i + 1;
   }
   return length;
 }
 
-void AddedVocabulary::add(AddedToken token, int32_t id, const Normalizer* normalizer) {
-  if (token.special) special_.emplace(token.content, id);
-  by_content_[token.content] = id;
-  token.decoded = token.content;
-  if (token.normalized) {
-    if (normalizer != nullptr) token.decoded = normalizer->normalize(token.content);
-    normalized_.insert(token.decoded, id);
-  } else {
-    plain_.insert(token.content, id);
-  }
+void AddedVocabulary::add(AddedToken token, int32_t id) {
+  if (token.special) special_.emplace(token.content.bytes(), id);
+  by_content_[token.content.bytes()] = id;
+  if (token.normalized)
+    normalized_.insert(token.decoded.bytes(), id);
+  else
+    plain_.insert(token.content.bytes(), id);
   by_id_[id] = std::move(token);
 }
 
@@ -63,22 +83,28 @@ const AddedToken* AddedVocabulary::find(int32_t id) const {
   return it == by_id_.end() ? nullptr : &it->second;
 }
 
-std::optional<int32_t> AddedVocabulary::tokenId(const std::string& content) const {
+std::optional<int32_t> AddedVocabulary::tokenId(std::string_view content) const {
   const auto it = by_content_.find(content);
   return it == by_content_.end() ? std::nullopt : std::optional(it->second);
 }
 
-std::vector<AddedVocabulary::Part> AddedVocabulary::split(std::string_view text, bool normalized) const {
+void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
+                            FunctionRef<void(const Part&)> sink) const {
   const Trie& trie = normalized ? normalized_ : plain_;
-  std::vector<Part> parts;
-  if (trie.children.empty()) {
-    if (!text.empty()) parts.push_back({-1, 0, text.size()});
-    return parts;
-  }
+  const std::string_view bytes = text.bytes();
   size_t done = 0;
-  for (size_t at = 0; at < text.size();) {
+  // White space that the last token with rstrip was followed by: the tokens within it need not look again.
+  size_t space_begin = 0, space_end = 0;
+  constexpr uint64_t kChargeEvery = 4096;
+  uint64_t steps = 0;
+  for (size_t at = 0; at < bytes.size() && !trie.empty();) {
+    if (steps >= kChargeEvery) work.meter.charge(std::exchange(steps, 0) * 4);
+    if (!trie.begins(bytes[at])) {
+      ++at, ++steps;
+      continue;
+    }
     int32_t id = -1;
-    const size_t length = trie.longest(text.substr(at), id);
+    const size_t length = trie.longest(bytes.substr(at), id, steps);
     if (length == 0) {
       ++at;
       continue;
@@ -86,17 +112,35 @@ std::vector<AddedVocabulary::Part> AddedVocabulary::split(std::string_view text,
     size_t begin = at, end = at + length;
     at = end;
     const AddedToken& token = by_id_.at(id);
-    if (token.single_word && (endsWithWord(text.substr(0, begin)) || startsWithWord(text.substr(end)))) continue;
+    if (token.single_word && (wordBefore(text, begin) || wordAt(text, end))) continue;
     // White space that the token before has already taken stays with it.
-    if (token.lstrip) begin = std::max(begin - trailingSpace(text.substr(0, begin)), done);
-    if (token.rstrip) end += leadingSpace(text.substr(end));
-    if (done < begin) parts.push_back({-1, done, begin});
+    if (token.lstrip) {
+      const size_t before = spaceBegin(text, begin, std::min(done, begin));
+      steps += begin - before;
+      begin = std::max(before, done);
+    }
+    if (token.rstrip) {
+      if (end < space_begin || end > space_end) {
+        space_begin = end;
+        space_end = spaceEnd(text, end);
+        steps += space_end - end;
+      }
+      end = space_end;
+    }
+    if (done < begin) sink({-1, done, begin});
     // Of a token that is all white space, the one before may have taken everything.
-    if (begin < end) parts.push_back({id, begin, end});
+    if (begin < end) sink({id, begin, end});
     done = end;
   }
-  if (done < text.size()) parts.push_back({-1, done, text.size()});
-  return parts;
+  work.meter.charge(steps * 4);
+  if (done < bytes.size()) sink({-1, done, bytes.size()});
+}
+
+size_t AddedVocabulary::memoryBytes() const {
+  constexpr size_t kTokenBytes = sizeof(AddedToken) + 3 * 96;  // with its places in the maps
+  size_t bytes = sizeof(*this) + plain_.memoryBytes() + normalized_.memoryBytes();
+  for (const auto& [id, token] : by_id_) bytes += kTokenBytes + 3 * token.content.size() + token.decoded.size();
+  return bytes;
 }
 
 }  // namespace chorus

@@ -1,25 +1,24 @@
 #include "text/tokenizer/bpe_model.h"
 
 #include <algorithm>
-#include <queue>
+#include <span>
 
 #include "base/error.h"
+#include "text/tokenizer/byte_level.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
-constexpr size_t kCachedWordBytes = 128;
-constexpr size_t kCachedWordsPerShard = 4096;
+constexpr size_t kCachedWordBytes = 64;
+constexpr size_t kCachedWord = 96;  // bytes beside the text and the tokens
+constexpr uint64_t kCacheLookup = 64;
+constexpr size_t kMaxDecorationBytes = 256;
 
 const Json& vocabOf(const Json& json) {
   static const Json kNone;
   const auto it = json.find("vocab");
   return it == json.end() ? kNone : *it;
-}
-
-uint64_t pairKey(int32_t left, int32_t right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 }  // namespace
 
@@ -32,13 +31,18 @@ BpeModel::BpeModel(const Json& json, const std::string& source)
   ignore_merges_ = jsonGetOr<bool>(json, "ignore_merges", false, source);
   continuing_prefix_ = jsonGetOr<std::string>(json, "continuing_subword_prefix", "", source);
   end_suffix_ = jsonGetOr<std::string>(json, "end_of_word_suffix", "", source);
-  readMerges(json, source);
   const auto unknown = jsonGetOr<std::string>(json, "unk_token", "", source);
   if (!unknown.empty()) {
     unknown_ = tokenId(unknown);
     if (!unknown_) fail(ErrorCode::kCorrupt, "{}: the unk_token is not in 'vocab'", source);
   }
   if (jsonGetOr<bool>(json, "byte_fallback", false, source)) bytes_.emplace(vocabulary_);
+  // A decorated character is another token than the character.
+  may_cut_ = continuing_prefix_.empty() && end_suffix_.empty();
+  if (std::max(continuing_prefix_.size(), end_suffix_.size()) > kMaxDecorationBytes) {
+    fail(ErrorCode::kUnsupported, "{}: a prefix or suffix of more than {} bytes", source, kMaxDecorationBytes);
+  }
+  readMerges(json, source);
 }
 
 void BpeModel::readMerges(const Json& json, const std::string& source) {
@@ -71,62 +75,115 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
     if (!left_id || !right_id || !merged) {
       fail(ErrorCode::kCorrupt, "{}: merge {} names or makes a token that is not in 'vocab'", source, rank);
     }
-    merges_[pairKey(*left_id, *right_id)] = {rank++, *merged};
+    merges_.add(*left_id, *right_id, rank++, *merged);
+    forbidCutsAt(*left_id, *right_id);
   }
 }
 
-const BpeModel::Merge* BpeModel::findMerge(int32_t left, int32_t right) const {
-  const auto it = merges_.find(pairKey(left, right));
-  return it == merges_.end() ? nullptr : &it->second;
+// The last character of the left token and the first of the right one may merge.
+void BpeModel::forbidCutsAt(int32_t left, int32_t right) {
+  const Utf8View first = *vocabulary_.tokenText(left), second = *vocabulary_.tokenText(right);
+  const auto is_byte = [&](Utf8View token) { return bytes_ && byteOfFallbackToken(token.bytes()); };
+  const bool named = left == unknown_ || right == unknown_ || is_byte(first) || is_byte(second);
+  // The texts of such tokens don't say which characters they stand for.
+  if (named || first.empty() || second.empty()) may_cut_ = false;
+  if (!may_cut_) return;
+  const uint32_t before = first.characterAt(first.before(first.size())).code, after = second.characterAt(0).code;
+  if (before < 128 && after < 128)
+    ascii_pairs_.set(before * 128 + after);
+  else
+    other_pairs_.insert(uint64_t{before} << 32 | after);
 }
 
-void BpeModel::encode(std::string_view word, std::vector<int32_t>& ids) const {
+bool BpeModel::cutsBetween(uint32_t before, uint32_t after) const {
+  if (before < 128 && after < 128) return !ascii_pairs_.test(before * 128 + after);
+  return !other_pairs_.contains(uint64_t{before} << 32 | after);
+}
+
+// Both characters must be tokens, which no merge makes one of.
+bool BpeModel::isCut(Utf8View word, size_t before, size_t at) const {
+  const auto left = word.characterAt(before), right = word.characterAt(at);
+  if (!cutsBetween(left.code, right.code)) return false;
+  const std::string_view bytes = word.bytes();
+  return tokenId(bytes.substr(before, left.length)).has_value() && tokenId(bytes.substr(at, right.length)).has_value();
+}
+
+void BpeModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) const {
+  constexpr uint64_t kWorkPerCharacter = 8;
   if (word.empty()) return;
-  if (ignore_merges_) {
-    if (const auto id = tokenId(word)) {
-      ids.push_back(*id);
-      return;
+  if (ignore_merges_ && word.size() <= Vocabulary::kMaxTokenBytes) {
+    work.meter.charge(word.size());
+    if (const auto id = tokenId(word.bytes())) return sink.push(*id);
+  }
+  if (word.size() <= kCachedWordBytes || !may_cut_) return encodeSegment(word, work, sink);
+  size_t begin = 0, before = 0;
+  for (size_t at = word.characterAt(0).length; at < word.size(); at += word.characterAt(at).length) {
+    work.meter.charge(kWorkPerCharacter);
+    if (isCut(word, before, at)) {
+      encodeSegment(word.sub(begin, at), work, sink);
+      begin = at;
     }
+    before = at;
   }
-  if (word.size() > kCachedWordBytes) {
-    auto symbols = firstSymbols(word);
-    mergeSymbols(symbols);
-    ids.insert(ids.end(), symbols.begin(), symbols.end());
-    return;
+  encodeSegment(word.from(begin), work, sink);
+}
+
+void BpeModel::encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink) const {
+  std::vector<int32_t>& ids = sink.all();
+  const size_t first = ids.size();
+  const auto merge = [&] {
+    appendFirstSymbols(segment, work, ids);
+    ids.resize(first + merges_.apply(std::span(ids).subspan(first), work));
+  };
+  if (segment.size() > kCachedWordBytes) {
+    merge();
+    return sink.check();
   }
-  const std::string key(word);
-  CacheShard& shard = cache_[std::hash<std::string>()(key) % kCacheShards];
+  work.meter.charge(kCacheLookup);
+  const std::string_view key = segment.bytes();
+  CacheShard& shard = cache_[std::hash<std::string_view>()(key) % kCacheShards];
   {
     const std::lock_guard lock(shard.mutex);
     if (const auto it = shard.words.find(key); it != shard.words.end()) {
       ids.insert(ids.end(), it->second.begin(), it->second.end());
-      return;
+      return sink.check();
     }
   }
-  auto symbols = firstSymbols(word);
-  mergeSymbols(symbols);
-  ids.insert(ids.end(), symbols.begin(), symbols.end());
-  const std::lock_guard lock(shard.mutex);
-  if (shard.words.size() < kCachedWordsPerShard) shard.words.emplace(key, std::move(symbols));
+  merge();
+  const size_t bytes = kCachedWord + key.size() + (ids.size() - first) * sizeof(int32_t);
+  {
+    const std::lock_guard lock(shard.mutex);
+    if (shard.bytes + bytes <= kCacheShardBytes &&
+        shard.words.try_emplace(std::string(key), ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()).second) {
+      shard.bytes += bytes;
+    }
+  }
+  sink.check();
 }
 
 // One symbol per character, before any merge. A character that the vocabulary lacks becomes its bytes, or the
 // unknown token, or nothing.
-std::vector<int32_t> BpeModel::firstSymbols(std::string_view word) const {
-  std::vector<int32_t> symbols;
-  symbols.reserve(word.size());
+void BpeModel::appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<int32_t>& symbols) const {
+  constexpr uint64_t kWorkPerCharacter = 24;
+  // Doubling would hold twice the memory that a long word needs.
+  const size_t needed = symbols.size() + countCharacters(word.bytes());
+  if (needed > symbols.capacity()) symbols.reserve(std::max(needed, symbols.capacity() + symbols.capacity() / 2));
   bool unknown_pending = false;
   std::string decorated;
-  for (size_t i = 0; i < word.size();) {
-    const size_t end = std::min(word.size(), i + static_cast<size_t>(utf8Length(word[i])));
-    std::string_view character = word.substr(i, end - i);
-    const bool prefix = i > 0 && !continuing_prefix_.empty();
+  for (size_t at = 0; at < word.size();) {
+    const size_t end = at + word.characterAt(at).length;
+    std::string_view character = word.bytes().substr(at, end - at);
+    const bool prefix = at > 0 && !continuing_prefix_.empty();
     const bool suffix = end == word.size() && !end_suffix_.empty();
+    work.meter.charge(kWorkPerCharacter);
     if (prefix || suffix) {
-      decorated = (prefix ? continuing_prefix_ : "") + std::string(character) + (suffix ? end_suffix_ : "");
+      decorated = prefix ? continuing_prefix_ : "";
+      decorated += character;
+      if (suffix) decorated += end_suffix_;
+      work.meter.charge(decorated.size());
       character = decorated;
     }
-    i = end;
+    at = end;
     if (const auto id = tokenId(character)) {
       if (unknown_pending) symbols.push_back(*unknown_);
       unknown_pending = false;
@@ -139,57 +196,12 @@ std::vector<int32_t> BpeModel::firstSymbols(std::string_view word) const {
     unknown_pending = true;
   }
   if (unknown_pending) symbols.push_back(*unknown_);
-  return symbols;
 }
 
-// Applies merges by rank, leftmost first among equals, until none is left.
-void BpeModel::mergeSymbols(std::vector<int32_t>& symbols) const {
-  struct Node {
-    int32_t previous;
-    int32_t next;
-    bool alive;
-  };
-  struct Candidate {
-    uint32_t rank;
-    int32_t position;
-    int32_t id;
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : position > other.position;
-    }
-  };
-  const auto count = static_cast<int32_t>(symbols.size());
-  std::vector<Node> nodes(symbols.size());
-  for (int32_t i = 0; i < count; ++i) nodes[static_cast<size_t>(i)] = {i - 1, i + 1 < count ? i + 1 : -1, true};
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto consider = [&](int32_t left, int32_t right) {
-    if (left < 0 || right < 0) return;
-    const Merge* merge = findMerge(symbols[static_cast<size_t>(left)], symbols[static_cast<size_t>(right)]);
-    if (merge != nullptr) queue.push({merge->rank, left, merge->id});
-  };
-  for (int32_t i = 0; i + 1 < count; ++i) consider(i, i + 1);
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    Node& left = nodes[static_cast<size_t>(best.position)];
-    if (!left.alive || left.next < 0) continue;
-    const int32_t right_index = left.next;
-    Node& right = nodes[static_cast<size_t>(right_index)];
-    // A candidate is stale when the pair at its position has changed to one that makes another token.
-    const Merge* merge =
-        findMerge(symbols[static_cast<size_t>(best.position)], symbols[static_cast<size_t>(right_index)]);
-    if (merge == nullptr || merge->id != best.id) continue;
-    symbols[static_cast<size_t>(best.position)] = best.id;
-    right.alive = false;
-    left.next = right.next;
-    if (right.next >= 0) nodes[static_cast<size_t>(right.next)].previous = best.position;
-    consider(left.previous, best.position);
-    consider(best.position, left.next);
-  }
-  size_t kept = 0;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    if (nodes[i].alive) symbols[kept++] = symbols[i];
-  }
-  symbols.resize(kept);
+size_t BpeModel::memoryBytes() const {
+  constexpr size_t kSetNode = 32 + 8;
+  return sizeof(*this) + TokenModel::memoryBytes() + merges_.memoryBytes() + other_pairs_.size() * kSetNode +
+         kCacheShards * kCacheShardBytes;
 }
 
 }  // namespace chorus

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "base/seeded_hash.h"
+#include "text/tokenizer/bpe_merges.h"
 #include "text/tokenizer/token_model.h"
 
 namespace chorus {
@@ -20,38 +24,37 @@ class BpeModel final : public TokenModel {
   BpeModel(const Json& json, const std::string& source);
 
   // O(n log n) in the word's length.
-  void encode(std::string_view word, std::vector<int32_t>& ids) const override;
+  void encode(Utf8View word, EncodeWork& work, TokenSink& sink) const override;
+  size_t memoryBytes() const override;
 
  private:
-  struct Merge {
-    uint32_t rank;
-    int32_t id;
-  };
-  struct PairHash {
-    size_t operator()(uint64_t pair) const {
-      pair *= 0x9E3779B97F4A7C15u;
-      return static_cast<size_t>(pair ^ (pair >> 32));
-    }
-  };
   // Encodings of short words, by shards so that threads seldom meet. A full shard takes no more.
   struct CacheShard {
     std::mutex mutex;
-    std::unordered_map<std::string, std::vector<int32_t>> words;
+    size_t bytes = 0;
+    std::unordered_map<std::string, std::vector<int32_t>, SeededHash, std::equal_to<>> words;
   };
   static constexpr size_t kCacheShards = 16;
+  static constexpr size_t kCacheShardBytes = size_t{128} << 10;
 
   void readMerges(const Json& json, const std::string& source);
-  std::vector<int32_t> firstSymbols(std::string_view word) const;
-  void mergeSymbols(std::vector<int32_t>& symbols) const;
-  const Merge* findMerge(int32_t left, int32_t right) const;
+  void forbidCutsAt(int32_t left, int32_t right);
+  bool cutsBetween(uint32_t before, uint32_t after) const;
+  bool isCut(Utf8View word, size_t before, size_t at) const;
+  void encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink) const;
+  void appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<int32_t>& symbols) const;
 
-  std::unordered_map<uint64_t, Merge, PairHash> merges_;
+  BpeMerges merges_;
   std::optional<int32_t> unknown_;
   std::string continuing_prefix_;
   std::string end_suffix_;
   std::optional<ByteTokens> bytes_;  // of a model with byte_fallback
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
+  // A long word is cut between two characters over which no merge reaches: the pairs over which one may.
+  bool may_cut_ = true;
+  std::bitset<128 * 128> ascii_pairs_;
+  std::unordered_set<uint64_t, SeededHash> other_pairs_;
   mutable std::array<CacheShard, kCacheShards> cache_;
 };
 

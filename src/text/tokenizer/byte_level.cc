@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "text/unicode.h"
-
 namespace chorus {
 namespace {
 
@@ -14,18 +12,24 @@ bool standsForItself(uint32_t byte) {
 }
 
 struct Alphabet {
-  std::array<std::string, 256> character;
+  std::array<Utf8Text, 256> character;
   std::array<int16_t, kAlphabetEnd> byte{};
   Alphabet() {
     byte.fill(-1);
     uint32_t next = 256;
     for (uint32_t b = 0; b < 256; ++b) {
       const uint32_t code = standsForItself(b) ? b : next++;
-      appendUtf8(character[b], code);
+      character[b].append(code);
       byte[code] = static_cast<int16_t>(b);
     }
   }
 };
+
+int hexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
 const Alphabet& alphabet() {
   static const Alphabet table;
@@ -33,30 +37,32 @@ const Alphabet& alphabet() {
 }
 }  // namespace
 
-std::string toByteLevel(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size() + bytes.size() / 4 + 2);
-  for (const char c : bytes) out += alphabet().character[static_cast<unsigned char>(c)];
-  return out;
-}
+void appendByteLevel(std::string_view bytes, ScratchText& out) { out.appendMapped(bytes, alphabet().character); }
 
 std::optional<uint8_t> byteOfCharacter(uint32_t code) {
   if (code >= kAlphabetEnd || alphabet().byte[code] < 0) return std::nullopt;
   return static_cast<uint8_t>(alphabet().byte[code]);
 }
 
-void appendByteLevelToken(std::string& bytes, std::string_view token) {
+std::optional<uint8_t> byteOfFallbackToken(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  const int high = hexDigit(token[3]), low = hexDigit(token[4]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return static_cast<uint8_t>(high * 16 + low);
+}
+
+void appendByteLevelToken(std::string& bytes, Utf8View token) {
   const size_t before = bytes.size();
   for (size_t i = 0; i < token.size();) {
-    const Utf8Step step = decodeUtf8(token.substr(i));
-    const auto byte = byteOfCharacter(step.code);
+    const auto character = token.characterAt(i);
+    const auto byte = byteOfCharacter(character.code);
     if (!byte) {
       bytes.resize(before);
-      bytes += token;
+      bytes += token.bytes();
       return;
     }
     bytes.push_back(static_cast<char>(*byte));
-    i += static_cast<size_t>(step.length);
+    i += character.length;
   }
 }
 

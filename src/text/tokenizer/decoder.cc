@@ -1,167 +1,187 @@
 #include "text/tokenizer/decoder.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/text_pattern.h"
+#include "text/tokenizer/utf8_json.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
+// Stages work within each other, so their number bounds the stack.
+constexpr size_t kMaxStages = 32;
+// What one call may cost, in work beside so much for each byte: of the token, or when it flushes of all
+// tokens.
+constexpr uint64_t kDecodeWork = uint64_t{1} << 20;
+constexpr uint64_t kDecodeWorkPerByte = 1024;
+
 // Tokens of the byte alphabet to bytes to UTF-8.
 class ByteLevelStage final : public DecoderStage {
  public:
-  void feed(std::string token, const Sink& sink) override {
+  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
     appendByteLevelToken(pending_, token);
-    std::string out;
-    size_t at = 0;
-    while (at < pending_.size()) {
-      const std::string_view rest = std::string_view(pending_).substr(at);
-      const Utf8Step step = decodeUtf8(rest);
-      if (step.kind == Utf8Step::Kind::kIncomplete) break;
-      const auto length = static_cast<size_t>(step.length);
-      out += step.kind == Utf8Step::Kind::kCharacter ? rest.substr(0, length) : kReplacementCharacter;
-      at += length;
+    // All but the beginning of a character at the end.
+    size_t whole = pending_.size() - std::min<size_t>(pending_.size(), 3);
+    while (whole < pending_.size() && decodeUtf8(std::string_view(pending_).substr(whole)).kind != Kind::kIncomplete) {
+      ++whole;
     }
-    pending_.erase(0, at);
+    Utf8Text out = Utf8Text::replacingInvalid(std::string_view(pending_).substr(0, whole));
+    pending_.erase(0, whole);
     if (!out.empty()) sink(std::move(out));
   }
-  void flush(const Sink& sink) override {
-    if (!pending_.empty()) sink(toValidUtf8(pending_));
+  void flush(EncodeWork&, Sink sink) override {
+    if (!pending_.empty()) sink(Utf8Text::replacingInvalid(pending_));
     pending_.clear();
   }
 
  private:
+  using Kind = Utf8Step::Kind;
   std::string pending_;  // the beginning of a character
 };
 
 // Runs of <0xNN> tokens to UTF-8. Whether a run is text is known only at its end, so it is held back until then.
 class ByteFallbackStage final : public DecoderStage {
  public:
-  void feed(std::string token, const Sink& sink) override {
-    if (token.size() == 6 && token.starts_with("<0x") && token[5] == '>') {
-      const int high = hexDigit(token[3]), low = hexDigit(token[4]);
-      if (high >= 0 && low >= 0) {
-        bytes_.push_back(static_cast<char>(high * 16 + low));
-        return;
-      }
+  void feed(Utf8Text token, EncodeWork& work, Sink sink) override {
+    if (const auto byte = byteOfFallbackToken(token.bytes())) {
+      bytes_.push_back(static_cast<char>(*byte));
+      return;
     }
-    flush(sink);
+    flush(work, sink);
     sink(std::move(token));
   }
-  void flush(const Sink& sink) override {
+  void flush(EncodeWork&, Sink sink) override {
     if (bytes_.empty()) return;
-    std::string text = toValidUtf8(bytes_);
-    if (text != bytes_) {
-      text.clear();
-      for (size_t i = 0; i < bytes_.size(); ++i) text += kReplacementCharacter;
+    Utf8Text text;
+    if (const auto valid = Utf8View::check(bytes_)) {
+      text.append(*valid);
+    } else {
+      for (size_t i = 0; i < bytes_.size(); ++i) text.append(0xFFFD);
     }
     bytes_.clear();
     sink(std::move(text));
   }
 
  private:
-  static int hexDigit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-  }
   std::string bytes_;
 };
 
 class ReplaceStage final : public DecoderStage {
  public:
-  ReplaceStage(std::shared_ptr<const TextPattern> pattern, std::string content)
+  ReplaceStage(std::shared_ptr<const TextPattern> pattern, std::shared_ptr<const Utf8Text> content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void feed(std::string token, const Sink& sink) override { sink(pattern_->replaceAll(token, content_)); }
+  void feed(Utf8Text token, EncodeWork& work, Sink sink) override {
+    ScratchText out(work);
+    pattern_->replaceAll(token, *content_, work, out);
+    sink(Utf8Text(out.view()));
+  }
 
  private:
   std::shared_ptr<const TextPattern> pattern_;
-  std::string content_;
+  std::shared_ptr<const Utf8Text> content_;
 };
 
 class MetaspaceStage final : public DecoderStage {
  public:
-  MetaspaceStage(std::string replacement, bool drop_first, bool fused)
+  MetaspaceStage(Utf8Text replacement, bool drop_first, bool fused)
       : replacement_(std::move(replacement)), drop_(drop_first), fused_(fused) {}
-  void feed(std::string token, const Sink& sink) override {
-    std::string out;
-    for (size_t at = 0; at < token.size();) {
-      if (std::string_view(token).substr(at).starts_with(replacement_)) {
-        if (!drop_) out.push_back(' ');
-        at += replacement_.size();
-      } else {
-        out.push_back(token[at++]);
-      }
+  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
+    const Utf8View view = token;
+    Utf8Text out;
+    for (size_t at = 0; at < view.size();) {
+      const size_t mark = std::min(view.bytes().find(replacement_.bytes(), at), view.size());
+      out.append(view.sub(at, mark));
+      at = mark;
+      if (at == view.size()) break;
+      if (!drop_) out.append(' ');
+      at += replacement_.size();
     }
     if (!fused_) drop_ = false;
     sink(std::move(out));
   }
 
  private:
-  std::string replacement_;
-  bool drop_;  // this is the first token, whose replacement characters were prepended
+  Utf8Text replacement_;  // one character
+  bool drop_;             // this is the first token, whose replacement characters were prepended
   bool fused_;
 };
 
 // Strips up to start characters from the front and stop from the back of every token.
 class StripStage final : public DecoderStage {
  public:
-  StripStage(std::string content, size_t start, size_t stop)
+  StripStage(Utf8Text content, uint64_t start, uint64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void feed(std::string token, const Sink& sink) override {
-    std::string_view text = token;
-    for (size_t i = 0; i < start_ && text.starts_with(content_); ++i) text.remove_prefix(content_.size());
-    for (size_t i = 0; i < stop_ && text.ends_with(content_); ++i) text.remove_suffix(content_.size());
-    sink(std::string(text));
+  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
+    Utf8View text = token;
+    for (uint64_t i = 0; i < start_ && text.bytes().starts_with(content_.bytes()); ++i) {
+      text = text.from(content_.size());
+    }
+    for (uint64_t i = 0; i < stop_ && text.bytes().ends_with(content_.bytes()); ++i) {
+      text = text.sub(0, text.size() - content_.size());
+    }
+    sink(Utf8Text(text));
   }
 
  private:
-  std::string content_;
-  size_t start_, stop_;
+  Utf8Text content_;  // one character
+  uint64_t start_, stop_;
 };
 
 // The same on one token that comes in stretches: counts what it may still strip, and holds back what may be its end.
 class FusedStripStage final : public DecoderStage {
  public:
-  FusedStripStage(std::string content, size_t start, size_t stop)
+  FusedStripStage(Utf8Text content, uint64_t start, uint64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void feed(std::string token, const Sink& sink) override {
-    std::string_view text = token;
-    while (start_ > 0 && !text.empty()) {
-      if (!text.starts_with(content_)) {
+  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
+    Utf8View text = token;
+    const auto begins = [&] { return text.bytes().starts_with(content_.bytes()); };
+    for (; start_ > 0 && !text.empty(); --start_) {
+      if (!begins()) {
         start_ = 0;
         break;
       }
-      text.remove_prefix(content_.size());
-      --start_;
+      text = text.from(content_.size());
     }
-    held_ += text;
-    size_t keep = 0;
-    while (keep / content_.size() < stop_ &&
-           std::string_view(held_).substr(0, held_.size() - keep).ends_with(content_)) {
-      keep += content_.size();
+    size_t end = text.size();
+    uint64_t trailing = 0;
+    for (; end > 0 && text.bytes().substr(0, end).ends_with(content_.bytes()); ++trailing) end -= content_.size();
+    // What is held back is a row of the content, which goes on only when nothing else stands in between.
+    Utf8Text out;
+    if (end > 0) {
+      give(held_, out);
+      held_ = 0;
+      out.append(text.sub(0, end));
     }
-    if (held_.size() > keep) {
-      std::string out = held_.substr(0, held_.size() - keep);
-      held_.erase(0, out.size());
-      sink(std::move(out));
+    held_ += trailing;
+    if (held_ > stop_) {
+      give(held_ - stop_, out);
+      held_ = stop_;
     }
+    if (!out.empty()) sink(std::move(out));
   }
 
  private:
-  std::string content_;
-  size_t start_, stop_;
-  std::string held_;
+  void give(uint64_t count, Utf8Text& out) const {
+    for (uint64_t i = 0; i < count; ++i) out.append(content_);
+  }
+
+  Utf8Text content_;  // one character
+  uint64_t start_, stop_;
+  uint64_t held_ = 0;  // times the content, at most stop_
 };
 
 // Null decoder: spaces between tokens.
 class JoinStage final : public DecoderStage {
  public:
-  void feed(std::string token, const Sink& sink) override {
-    if (!first_) token.insert(0, 1, ' ');
+  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
+    Utf8Text out;
+    if (!first_) out.append(' ');
     first_ = false;
-    sink(std::move(token));
+    out.append(token);
+    sink(std::move(out));
   }
 
  private:
@@ -172,21 +192,22 @@ class JoinStage final : public DecoderStage {
 class WholeTokenStage final : public DecoderStage {
  public:
   explicit WholeTokenStage(std::unique_ptr<DecoderStage> stage) : stage_(std::move(stage)) {}
-  void feed(std::string token, const Sink&) override { text_ += token; }
-  void flush(const Sink& sink) override {
-    stage_->feed(std::move(text_), sink);
-    stage_->flush(sink);
-    text_.clear();
+  void feed(Utf8Text token, EncodeWork&, Sink) override { text_.append(token); }
+  void flush(EncodeWork& work, Sink sink) override {
+    stage_->feed(std::move(text_), work, sink);
+    stage_->flush(work, sink);
+    text_ = {};
   }
 
  private:
   std::unique_ptr<DecoderStage> stage_;
-  std::string text_;
+  Utf8Text text_;
 };
 
-std::string oneCharacter(const Json& json, const char* key, const std::string& source) {
-  auto text = jsonGet<std::string>(json, key, source);
-  if (countCharacters(text) != 1) fail(ErrorCode::kInvalidArgument, "{}: '{}' must be one character", source, key);
+Utf8Text oneCharacter(const Json& json, const char* key, const std::string& source) {
+  auto text = jsonGetText(json, key, source);
+  if (countCharacters(text.bytes()) != 1)
+    fail(ErrorCode::kInvalidArgument, "{}: '{}' must be one character", source, key);
   return text;
 }
 }  // namespace
@@ -201,15 +222,19 @@ Decoder::Decoder(const Json& json, const std::string& source) {
 void Decoder::append(const Json& json, const std::string& source) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
-  if (stages_.size() >= 32) fail(ErrorCode::kUnsupported, "{}: more than 32 decoders in a row", source);
+  if (stages_.size() >= kMaxStages) {
+    fail(ErrorCode::kUnsupported, "{}: more than {} decoders in a row", source, kMaxStages);
+  }
   const auto add = [&](Factory make) {
     if (!fused_) return stages_.push_back(std::move(make));
     stages_.push_back([make = std::move(make)] { return std::make_unique<WholeTokenStage>(make()); });
   };
   if (type == "Sequence") {
-    const Json list = json.value("decoders", Json());
-    if (!list.is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'decoders' must be a list", here);
-    for (const Json& part : list) append(part, here);
+    const auto list = json.find("decoders");
+    if (list == json.end() || !list->is_array()) {
+      fail(ErrorCode::kInvalidArgument, "{}: 'decoders' must be a list", here);
+    }
+    for (const Json& part : *list) append(part, here);
   } else if (type == "ByteLevel") {
     add([] { return std::make_unique<ByteLevelStage>(); });
     fused_ = true;
@@ -218,11 +243,11 @@ void Decoder::append(const Json& json, const std::string& source) {
   } else if (type == "Fuse") {
     fused_ = true;
   } else if (type == "Replace") {
-    auto pattern = std::make_shared<const TextPattern>(TextPattern::fromJson(json.value("pattern", Json()), here));
+    auto pattern = std::make_shared<const TextPattern>(TextPattern::fromMember(json, here));
     pattern->refuseEmptyMatches(here);
-    add([pattern, content = jsonGet<std::string>(json, "content", here)] {
-      return std::make_unique<ReplaceStage>(pattern, content);
-    });
+    auto content = std::make_shared<const Utf8Text>(jsonGetText(json, "content", here));
+    bytes_ += pattern->memoryBytes() + content->size();
+    add([pattern, content] { return std::make_unique<ReplaceStage>(pattern, content); });
   } else if (type == "Strip") {
     const auto start = jsonGet<uint64_t>(json, "start", here), stop = jsonGet<uint64_t>(json, "stop", here);
     const auto content = oneCharacter(json, "content", here);
@@ -247,24 +272,28 @@ std::vector<std::unique_ptr<DecoderStage>> Decoder::start() const {
   return stages;
 }
 
-void DecodeStream::run(size_t stage, std::string token, std::string& out) {
-  if (stage == stages_.size()) {
-    out += token;
-    return;
-  }
-  stages_[stage]->feed(std::move(token), [&](std::string next) { run(stage + 1, std::move(next), out); });
+void DecodeStream::run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out) {
+  if (stage == stages_.size()) return out.append(token);
+  stages_[stage]->feed(std::move(token), work, [&](Utf8Text next) { run(stage + 1, std::move(next), work, out); });
 }
 
-std::string DecodeStream::feed(std::string_view token) {
-  std::string out;
-  run(0, std::string(token), out);
+Utf8Text DecodeStream::feed(Utf8View token) {
+  fed_ += token.size();
+  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * token.size()});
+  Scratch scratch(Scratch::limitFor(fed_));
+  EncodeWork work{meter, scratch};
+  Utf8Text out;
+  run(0, Utf8Text(token), work, out);
   return out;
 }
 
-std::string DecodeStream::flush() {
-  std::string out;
+Utf8Text DecodeStream::flush() {
+  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * fed_});
+  Scratch scratch(Scratch::limitFor(fed_));
+  EncodeWork work{meter, scratch};
+  Utf8Text out;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    stages_[stage]->flush([&](std::string next) { run(stage + 1, std::move(next), out); });
+    stages_[stage]->flush(work, [&](Utf8Text next) { run(stage + 1, std::move(next), work, out); });
   }
   return out;
 }

@@ -5,21 +5,22 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/json.h"
+#include "text/tokenizer/encode_work.h"
 
 namespace chorus {
 
 // One stage at work. Takes tokens (or, after a stage that joins all tokens into one, stretches of that one token).
 class DecoderStage {
  public:
-  using Sink = std::function<void(std::string)>;
+  using Sink = FunctionRef<void(Utf8Text)>;
   virtual ~DecoderStage() = default;
-  virtual void feed(std::string token, const Sink& sink) = 0;
+  virtual void feed(Utf8Text token, EncodeWork& work, Sink sink) = 0;
   // The input has ended: gives what was held back.
-  virtual void flush(const Sink& sink) { (void)sink; }
+  virtual void flush(EncodeWork& work, Sink sink) { (void)work, (void)sink; }
 };
 
 // Immutable description of a chain.
@@ -30,12 +31,14 @@ class Decoder {
   Decoder(const Json& json, const std::string& source);
 
   std::vector<std::unique_ptr<DecoderStage>> start() const;
+  size_t memoryBytes() const { return bytes_; }
 
  private:
   using Factory = std::function<std::unique_ptr<DecoderStage>()>;
   void append(const Json& json, const std::string& source);
 
   std::vector<Factory> stages_;
+  size_t bytes_ = 0;
   bool fused_ = false;  // while the chain is built: an earlier stage has joined all tokens
 };
 
@@ -43,12 +46,14 @@ class Decoder {
 class DecodeStream {
  public:
   explicit DecodeStream(const Decoder& decoder) : stages_(decoder.start()) {}
-  std::string feed(std::string_view token);
-  std::string flush();
+  // Throws Error when the decoder costs too much work or memory for the tokens seen so far.
+  Utf8Text feed(Utf8View token);
+  Utf8Text flush();
 
  private:
-  void run(size_t stage, std::string token, std::string& out);
+  void run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out);
   std::vector<std::unique_ptr<DecoderStage>> stages_;
+  size_t fed_ = 0;  // bytes of all tokens
 };
 
 }  // namespace chorus

@@ -18,25 +18,25 @@ Class classify(uint32_t code) {
 
 // A position in the text with the class of the character there.
 struct Cursor {
-  explicit Cursor(std::string_view t, size_t p = 0) : text(t), at(p) { look(); }
+  Cursor(Utf8View t, size_t p) : text(t), at(p) { look(); }
   bool ended() const { return at >= text.size(); }
   bool is(Class c) const { return !ended() && kind == c; }
   bool isNewline() const { return !ended() && (code == '\r' || code == '\n'); }
-  void advance() { at += static_cast<size_t>(length), look(); }
+  void advance() { at += length, look(); }
   void advanceWhile(Class c) {
     while (is(c)) advance();
   }
 
-  std::string_view text;
+  Utf8View text;
   size_t at;
   uint32_t code = 0;
-  int length = 0;
+  uint32_t length = 0;
   Class kind = Class::kOther;
 
  private:
   void look() {
     if (ended()) return;
-    const auto byte = static_cast<unsigned char>(text[at]);
+    const auto byte = static_cast<unsigned char>(text.bytes()[at]);
     if (byte < 0x80) {
       static const std::array<Class, 128> kAscii = [] {
         std::array<Class, 128> table{};
@@ -46,8 +46,8 @@ struct Cursor {
       code = byte, length = 1, kind = kAscii[byte];
       return;
     }
-    const Utf8Step step = decodeUtf8(text.substr(at));
-    code = step.code, length = step.length, kind = classify(code);
+    const auto character = text.characterAt(at);
+    code = character.code, length = character.length, kind = classify(code);
   }
 };
 
@@ -76,7 +76,7 @@ size_t spaceRun(Cursor cursor) {
 }
 
 size_t gpt2Match(const Cursor& start) {
-  if (const size_t n = contraction(start.text.substr(start.at), false); n > 0) return start.at + n;
+  if (const size_t n = contraction(start.text.bytes().substr(start.at), false); n > 0) return start.at + n;
   Cursor cursor = start;
   if (cursor.code == ' ') cursor.advance();
   if (!cursor.ended() && cursor.kind != Class::kSpace) {
@@ -88,7 +88,7 @@ size_t gpt2Match(const Cursor& start) {
 
 // max_digits: how many characters of \p{N} one match takes.
 size_t cl100kMatch(const Cursor& start, int max_digits) {
-  if (const size_t n = contraction(start.text.substr(start.at), true); n > 0) return start.at + n;
+  if (const size_t n = contraction(start.text.bytes().substr(start.at), true); n > 0) return start.at + n;
   Cursor cursor = start;
   if (!cursor.is(Class::kLetter) && !cursor.is(Class::kNumber) && !cursor.isNewline()) cursor.advance();
   if (cursor.is(Class::kLetter)) {
@@ -116,30 +116,23 @@ size_t cl100kMatch(const Cursor& start, int max_digits) {
   return after_newline > 0 ? after_newline : spaceRun(start);
 }
 
-template <typename F>
-std::vector<TextRange> splitAll(std::string_view text, F&& match) {
-  std::vector<TextRange> ranges;
-  ranges.reserve(text.size() / 4 + 1);
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = match(Cursor(text, at));
-    ranges.emplace_back(at, end);
-    at = end;
-  }
-  return ranges;
-}
 }  // namespace
 
 KnownSplit findKnownSplit(std::string_view pattern) {
-  if (pattern == kGpt2Pattern) return [](std::string_view text) { return splitAll(text, gpt2Match); };
-  if (pattern == kLlama3Pattern) {
-    return
-        [](std::string_view text) { return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 3); }); };
-  }
-  if (pattern == kQwen2Pattern) {
-    return
-        [](std::string_view text) { return splitAll(text, [](const Cursor& start) { return cl100kMatch(start, 1); }); };
-  }
+  if (pattern == kGpt2Pattern) return [](Utf8View text, size_t at) { return gpt2Match(Cursor(text, at)); };
+  if (pattern == kLlama3Pattern) return [](Utf8View text, size_t at) { return cl100kMatch(Cursor(text, at), 3); };
+  if (pattern == kQwen2Pattern) return [](Utf8View text, size_t at) { return cl100kMatch(Cursor(text, at), 1); };
   return nullptr;
+}
+
+void forEachKnownMatch(KnownSplit split, Utf8View text, EncodeWork& work, FunctionRef<bool(size_t, size_t)> found) {
+  constexpr uint64_t kWorkPerByte = 8;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = split(text, at);
+    work.meter.charge((end - at) * kWorkPerByte);
+    if (!found(at, end)) return;
+    at = end;
+  }
 }
 
 }  // namespace chorus

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "text/tokenizer/regex.h"
 
@@ -15,9 +14,12 @@ inline constexpr std::string_view kLlama3Pattern =
 inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// All matches in valid UTF-8, in order; together they cover the text.
-using KnownSplit = std::vector<TextRange> (*)(std::string_view text);
+// The end of the match that begins at a boundary before the end of the text; the matches together cover the text.
+using KnownSplit = size_t (*)(Utf8View text, size_t at);
 // The splitter equal to pattern, or null when the pattern is not a known one.
 KnownSplit findKnownSplit(std::string_view pattern);
+// As Regex::forEachMatch.
+void forEachKnownMatch(KnownSplit split, Utf8View text, EncodeWork& work,
+                       FunctionRef<bool(size_t begin, size_t end)> found);
 
 }  // namespace chorus

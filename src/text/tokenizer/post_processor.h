@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,14 +9,12 @@
 
 namespace chorus {
 
-class PostProcessor {
- public:
-  virtual ~PostProcessor() = default;
-  virtual void addSpecialTokens(std::vector<int32_t>& ids) const = 0;
+struct SpecialTokens {
+  std::vector<int32_t> before, after;
 };
 
-// json null gives null, and so does a component that only moves offsets. Throws Error(kUnsupported) that names source
+// json null gives none, and so does a component that only moves offsets. Throws Error(kUnsupported) that names source
 // and a component that is not known.
-std::unique_ptr<const PostProcessor> makePostProcessor(const Json& json, const std::string& source);
+SpecialTokens readPostProcessor(const Json& json, const std::string& source);
 
 }  // namespace chorus

@@ -3,45 +3,36 @@
 #include "base/error.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/text_pattern.h"
+#include "text/tokenizer/utf8_json.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
-// Cuts every piece into the ranges that ranges_of(text) gives; empty ones are dropped.
-template <typename F>
-void cutPieces(std::vector<Piece>& pieces, F&& ranges_of) {
-  std::vector<Piece> out;
-  out.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
-    for (const auto& [begin, end] : ranges_of(std::string_view(piece.text))) {
-      if (begin < end) out.push_back({piece.text.substr(begin, end - begin), piece.at_start && begin == 0});
-    }
-  }
-  pieces = std::move(out);
-}
+// Stages work within each other, so their number bounds the stack.
+constexpr size_t kMaxStages = 32;
+constexpr uint64_t kWorkPerCharacter = 8;
 
-// Every character for which is_match(code) holds is a match of its own.
-template <typename F>
-std::vector<Segment> segmentsByCharacter(std::string_view text, F&& is_match) {
-  std::vector<TextRange> matches;
-  for (size_t i = 0; i < text.size();) {
-    const Utf8Step step = decodeUtf8(text.substr(i));
-    const size_t end = i + static_cast<size_t>(step.length);
-    if (is_match(step.code)) matches.emplace_back(i, end);
-    i = end;
-  }
-  return withGaps(text.size(), matches);
+void givePart(const Piece& piece, size_t begin, size_t end, PieceSink sink) {
+  sink({piece.text.sub(begin, end), piece.at_start && begin == 0});
 }
 
 // Splits at characters of one kind.
-class CharacterSplit final : public PreTokenizer {
+class CharacterSplit final : public PreTokenizerStage {
  public:
   using Predicate = bool (*)(uint32_t);
   CharacterSplit(Predicate is_match, SplitBehavior behavior) : is_match_(is_match), behavior_(behavior) {}
-  void apply(std::vector<Piece>& pieces) const override {
-    cutPieces(pieces,
-              [&](std::string_view text) { return splitSegments(segmentsByCharacter(text, is_match_), behavior_); });
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    const auto give = [&](size_t begin, size_t end) { givePart(piece, begin, end, sink); };
+    MatchSplitter splitter(behavior_, false, give);
+    for (size_t at = 0; at < piece.text.size();) {
+      work.meter.charge(kWorkPerCharacter);
+      const auto character = piece.text.characterAt(at);
+      const size_t end = at + character.length;
+      if (is_match_(character.code)) splitter.addMatch(at, end);
+      at = end;
+    }
+    splitter.finish(piece.text.size());
   }
 
  private:
@@ -50,46 +41,43 @@ class CharacterSplit final : public PreTokenizer {
 };
 
 // Runs of word characters and runs of others; white space is dropped.
-class WordsAndSymbols final : public PreTokenizer {
+class WordsAndSymbols final : public PreTokenizerStage {
  public:
-  void apply(std::vector<Piece>& pieces) const override {
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
     enum class Kind { kSpace, kWord, kOther };
-    cutPieces(pieces, [](std::string_view text) {
-      std::vector<TextRange> ranges;
-      Kind previous = Kind::kSpace;
-      for (size_t i = 0; i < text.size();) {
-        const Utf8Step step = decodeUtf8(text.substr(i));
-        const size_t end = i + static_cast<size_t>(step.length);
-        const Kind kind = isWordCharacter(step.code)  ? Kind::kWord
-                          : isUnicodeSpace(step.code) ? Kind::kSpace
-                                                      : Kind::kOther;
-        if (kind != Kind::kSpace) {
-          if (kind == previous)
-            ranges.back().second = end;
-          else
-            ranges.emplace_back(i, end);
-        }
-        previous = kind;
-        i = end;
+    Kind previous = Kind::kSpace;
+    size_t begin = 0;
+    for (size_t at = 0; at < piece.text.size();) {
+      work.meter.charge(kWorkPerCharacter);
+      const auto character = piece.text.characterAt(at);
+      const Kind kind = isWordCharacter(character.code)  ? Kind::kWord
+                        : isUnicodeSpace(character.code) ? Kind::kSpace
+                                                         : Kind::kOther;
+      if (kind != previous) {
+        if (previous != Kind::kSpace) givePart(piece, begin, at, sink);
+        begin = at;
       }
-      return ranges;
-    });
+      previous = kind;
+      at += character.length;
+    }
+    if (previous != Kind::kSpace) givePart(piece, begin, piece.text.size(), sink);
   }
 };
 
-class PatternSplit final : public PreTokenizer {
+class PatternSplit final : public PreTokenizerStage {
  public:
   PatternSplit(TextPattern pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
-  void apply(std::vector<Piece>& pieces) const override {
-    cutPieces(pieces, [&](std::string_view text) {
-      auto segments = withGaps(text.size(), pattern_.findAll(text));
-      if (invert_) {
-        for (Segment& s : segments) s.is_match = !s.is_match;
-      }
-      return splitSegments(segments, behavior_);
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    const auto give = [&](size_t begin, size_t end) { givePart(piece, begin, end, sink); };
+    MatchSplitter splitter(behavior_, invert_, give);
+    pattern_.forEachMatch(piece.text, work, [&](size_t begin, size_t end) {
+      splitter.addMatch(begin, end);
+      return true;
     });
+    splitter.finish(piece.text.size());
   }
+  size_t memoryBytes() const override { return sizeof(*this) + pattern_.memoryBytes(); }
 
  private:
   TextPattern pattern_;
@@ -97,19 +85,31 @@ class PatternSplit final : public PreTokenizer {
   bool invert_;
 };
 
-class ByteLevel final : public PreTokenizer {
+class ByteLevel final : public PreTokenizerStage {
  public:
   ByteLevel(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space) {
     if (use_regex) split_ = findKnownSplit(kGpt2Pattern);
   }
-  void apply(std::vector<Piece>& pieces) const override {
-    if (add_prefix_space_) {
-      for (Piece& piece : pieces) {
-        if (!piece.text.starts_with(' ')) piece.text.insert(0, 1, ' ');
-      }
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    ScratchText prefixed(work);
+    Piece whole = piece;
+    if (add_prefix_space_ && !piece.text.bytes().starts_with(' ')) {
+      prefixed.reserve(1 + piece.text.size());
+      prefixed.append(' ');
+      prefixed.append(piece.text);
+      whole.text = prefixed.view();
     }
-    if (split_ != nullptr) cutPieces(pieces, split_);
-    for (Piece& piece : pieces) piece.text = toByteLevel(piece.text);
+    ScratchText word(work);
+    const auto give = [&](size_t begin, size_t end) {
+      word.clear();
+      appendByteLevel(whole.text.bytes().substr(begin, end - begin), word);
+      sink({word.view(), whole.at_start && begin == 0});
+      return true;
+    };
+    if (split_ != nullptr)
+      forEachKnownMatch(split_, whole.text, work, give);
+    else
+      give(0, whole.text.size());
   }
 
  private:
@@ -117,54 +117,45 @@ class ByteLevel final : public PreTokenizer {
   KnownSplit split_ = nullptr;
 };
 
-class Metaspace final : public PreTokenizer {
+class Metaspace final : public PreTokenizerStage {
  public:
   enum class Prepend { kAlways, kFirst, kNever };
-  Metaspace(std::string replacement, Prepend prepend, bool split)
+  Metaspace(Utf8Text replacement, Prepend prepend, bool split)
       : replacement_(std::move(replacement)), prepend_(prepend), split_(split) {}
-  void apply(std::vector<Piece>& pieces) const override {
-    for (Piece& piece : pieces) {
-      std::string text;
-      for (const char c : piece.text) {
-        if (c == ' ')
-          text += replacement_;
-        else
-          text.push_back(c);
-      }
-      const bool prepend = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_start);
-      if (prepend && !text.starts_with(replacement_)) text.insert(0, replacement_);
-      piece.text = std::move(text);
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    const std::string_view bytes = piece.text.bytes();
+    const std::string_view mark = replacement_.bytes();
+    ScratchText text(work);
+    text.reserve(bytes.size() + mark.size());
+    const bool prepend = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_start);
+    if (prepend && !bytes.starts_with(' ') && !bytes.starts_with(mark)) text.append(replacement_);
+    for (size_t done = 0; done < bytes.size();) {
+      const size_t space = std::min(bytes.find(' ', done), bytes.size());
+      text.append(piece.text.sub(done, space));
+      if (space < bytes.size()) text.append(replacement_);
+      done = space + 1;
     }
-    if (!split_) return;
-    cutPieces(pieces, [&](std::string_view text) {
-      std::vector<TextRange> matches;
-      for (size_t at = 0; (at = text.find(replacement_, at)) != std::string_view::npos; at += replacement_.size()) {
-        matches.emplace_back(at, at + replacement_.size());
-      }
-      return splitSegments(withGaps(text.size(), matches), SplitBehavior::kMergedWithNext);
-    });
+    const Piece whole{text.view(), piece.at_start};
+    if (!split_) return sink(whole);
+    const auto give = [&](size_t begin, size_t end) { givePart(whole, begin, end, sink); };
+    MatchSplitter splitter(SplitBehavior::kMergedWithNext, false, give);
+    const std::string_view made = whole.text.bytes();
+    work.meter.charge(made.size());
+    for (size_t at = 0; (at = made.find(mark, at)) != std::string_view::npos; at += mark.size()) {
+      splitter.addMatch(at, at + mark.size());
+    }
+    splitter.finish(made.size());
   }
 
  private:
-  std::string replacement_;
+  Utf8Text replacement_;  // one character
   Prepend prepend_;
   bool split_;
 };
 
-class SequencePreTokenizer final : public PreTokenizer {
- public:
-  explicit SequencePreTokenizer(std::vector<std::unique_ptr<const PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void apply(std::vector<Piece>& pieces) const override {
-    for (const auto& part : parts_) part->apply(pieces);
-  }
-
- private:
-  std::vector<std::unique_ptr<const PreTokenizer>> parts_;
-};
-
-std::unique_ptr<const PreTokenizer> makeMetaspace(const Json& json, const std::string& source) {
-  const auto replacement = jsonGet<std::string>(json, "replacement", source);
-  if (countCharacters(replacement) != 1) {
+std::unique_ptr<const PreTokenizerStage> makeMetaspace(const Json& json, const std::string& source) {
+  auto replacement = jsonGetText(json, "replacement", source);
+  if (countCharacters(replacement.bytes()) != 1) {
     fail(ErrorCode::kInvalidArgument, "{}: 'replacement' must be one character", source);
   }
   // Files from before prepend_scheme say add_prefix_space.
@@ -179,39 +170,21 @@ std::unique_ptr<const PreTokenizer> makeMetaspace(const Json& json, const std::s
     prepend = Metaspace::Prepend::kNever;
   else
     fail(ErrorCode::kUnsupported, "{}: the prepend_scheme '{}' is not supported", source, printable(scheme));
-  return std::make_unique<Metaspace>(replacement, prepend, jsonGetOr<bool>(json, "split", true, source));
+  return std::make_unique<Metaspace>(std::move(replacement), prepend, jsonGetOr<bool>(json, "split", true, source));
 }
 
-std::unique_ptr<const PreTokenizer> makeSequence(const Json& json, const std::string& source) {
-  const Json list = json.value("pretokenizers", Json());
-  if (!list.is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'pretokenizers' must be a list", source);
-  std::vector<std::unique_ptr<const PreTokenizer>> parts;
-  for (const Json& part : list) {
-    auto made = makePreTokenizer(part, source);
-    if (!made) fail(ErrorCode::kInvalidArgument, "{}: 'pretokenizers' holds null", source);
-    parts.push_back(std::move(made));
-  }
-  return std::make_unique<SequencePreTokenizer>(std::move(parts));
-}
-}  // namespace
-
-std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source) {
-  if (json.is_null()) return nullptr;
-  const auto type = jsonGet<std::string>(json, "type", source);
-  const std::string here = source + "." + printable(type);
+std::unique_ptr<const PreTokenizerStage> makeStage(const std::string& type, const Json& json, const std::string& here) {
   if (type == "ByteLevel") {
     // trim_offsets moves offsets only, never ids.
     return std::make_unique<ByteLevel>(jsonGet<bool>(json, "add_prefix_space", here),
                                        jsonGetOr<bool>(json, "use_regex", true, here));
   }
   if (type == "Split") {
-    return std::make_unique<PatternSplit>(TextPattern::fromJson(json.value("pattern", Json()), here),
+    return std::make_unique<PatternSplit>(TextPattern::fromMember(json, here),
                                           splitBehaviorFromName(jsonGet<std::string>(json, "behavior", here), here),
                                           jsonGet<bool>(json, "invert", here));
   }
-  if (type == "Whitespace") {
-    return std::make_unique<WordsAndSymbols>();
-  }
+  if (type == "Whitespace") return std::make_unique<WordsAndSymbols>();
   if (type == "WhitespaceSplit") return std::make_unique<CharacterSplit>(isUnicodeSpace, SplitBehavior::kRemoved);
   if (type == "Digits") {
     return std::make_unique<CharacterSplit>(isNumber, jsonGet<bool>(json, "individual_digits", here)
@@ -223,13 +196,52 @@ std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std
     return std::make_unique<CharacterSplit>(isPunctuation, splitBehaviorFromName(behavior, here));
   }
   if (type == "CharDelimiterSplit") {
-    return std::make_unique<PatternSplit>(
-        TextPattern::fromJson({{"String", jsonGet<std::string>(json, "delimiter", here)}}, here),
-        SplitBehavior::kRemoved, false);
+    return std::make_unique<PatternSplit>(TextPattern::fromLiteral(jsonGetText(json, "delimiter", here), here),
+                                          SplitBehavior::kRemoved, false);
   }
   if (type == "Metaspace") return makeMetaspace(json, here);
-  if (type == "Sequence") return makeSequence(json, here);
-  fail(ErrorCode::kUnsupported, "{}: the pre-tokenizer '{}' is not supported", source, printable(type));
+  return nullptr;
+}
+
+void appendStages(const Json& json, const std::string& source,
+                  std::vector<std::unique_ptr<const PreTokenizerStage>>& stages) {
+  const auto type = jsonGet<std::string>(json, "type", source);
+  const std::string here = source + "." + printable(type);
+  if (type == "Sequence") {
+    const auto list = json.find("pretokenizers");
+    if (list == json.end() || !list->is_array()) {
+      fail(ErrorCode::kInvalidArgument, "{}: 'pretokenizers' must be a list", here);
+    }
+    for (const Json& part : *list) {
+      if (part.is_null()) fail(ErrorCode::kInvalidArgument, "{}: 'pretokenizers' holds null", here);
+      appendStages(part, here, stages);
+    }
+    return;
+  }
+  if (stages.size() == kMaxStages) fail(ErrorCode::kUnsupported, "{}: more than {} pre-tokenizers", source, kMaxStages);
+  auto stage = makeStage(type, json, here);
+  if (!stage) fail(ErrorCode::kUnsupported, "{}: the pre-tokenizer '{}' is not supported", source, printable(type));
+  stages.push_back(std::move(stage));
+}
+}  // namespace
+
+void PreTokenizer::run(size_t stage, const Piece& piece, EncodeWork& work, PieceSink sink) const {
+  if (piece.text.empty()) return;
+  if (stage == stages_.size()) return sink(piece);
+  stages_[stage]->split(piece, work, [&](const Piece& part) { run(stage + 1, part, work, sink); });
+}
+
+size_t PreTokenizer::memoryBytes() const {
+  size_t bytes = 0;
+  for (const auto& stage : stages_) bytes += stage->memoryBytes();
+  return bytes;
+}
+
+std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source) {
+  if (json.is_null()) return nullptr;
+  std::vector<std::unique_ptr<const PreTokenizerStage>> stages;
+  appendStages(json, source, stages);
+  return std::make_unique<const PreTokenizer>(std::move(stages));
 }
 
 }  // namespace chorus

@@ -2,12 +2,13 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
-#include "text/unicode.h"
+#include "text/utf8_text.h"
 
 namespace chorus {
 namespace {
@@ -33,53 +34,62 @@ std::string decodeBase64(std::string_view text, const std::string& source) {
   return out;
 }
 
-class PrecompiledNormalizer final : public Normalizer {
+class PrecompiledNormalizer final : public NormalizerStage {
  public:
-  PrecompiledNormalizer(std::vector<uint32_t> trie, std::string texts)
-      : trie_(std::move(trie)), texts_(std::move(texts)) {}
+  // Throws Error(kCorrupt) for a value that lies inside a character.
+  PrecompiledNormalizer(std::vector<uint32_t> trie, Utf8Text texts, const std::string& source)
+      : trie_(std::move(trie)), texts_(std::move(texts)) {
+    for (const uint32_t unit : trie_) {
+      const size_t value = unit & ~kValueBit;
+      if ((unit & kValueBit) != 0 && value < texts_.size() && !texts_.view().isBoundary(value)) {
+        fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' has a text that begins inside a character", source);
+      }
+    }
+  }
 
   // A short grapheme that begins with a character of the map becomes that character's text as a whole; the characters
   // of others one by one. So does Hugging Face's implementation, which the models were published with.
-  std::string normalize(std::string_view text) const override {
-    std::string out;
+  void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const override {
+    constexpr uint64_t kWorkPerCharacter = 16;
     out.reserve(text.size());
     size_t begin = 0;
     utf8proc_int32_t state = 0;
     std::optional<uint32_t> previous;
-    for (size_t at = 0; at <= text.size();) {
-      const bool end = at == text.size();
-      const Utf8Step step = end ? Utf8Step{} : decodeUtf8(text.substr(at));
+    for (size_t at = 0; at < text.size();) {
+      work.meter.charge(kWorkPerCharacter);
+      const auto character = text.characterAt(at);
       const bool breaks =
-          end || (previous && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(*previous),
-                                                               static_cast<utf8proc_int32_t>(step.code), &state));
+          previous && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(*previous),
+                                                       static_cast<utf8proc_int32_t>(character.code), &state);
       if (breaks && at > begin) {
-        appendGrapheme(text.substr(begin, at - begin), out);
+        appendGrapheme(text.sub(begin, at), out);
         begin = at;
       }
-      if (end) break;
-      previous = step.code;
-      at += static_cast<size_t>(step.length);
+      previous = character.code;
+      at += character.length;
     }
-    return out;
+    if (begin < text.size()) appendGrapheme(text.from(begin), out);
   }
 
+  size_t memoryBytes() const override { return sizeof(*this) + trie_.capacity() * sizeof(uint32_t) + texts_.size(); }
+
  private:
-  void appendGrapheme(std::string_view grapheme, std::string& out) const {
+  static constexpr uint32_t kValueBit = 0x80000000;
+
+  void appendGrapheme(Utf8View grapheme, ScratchText& out) const {
     if (grapheme.size() < 6) {
-      if (const auto mapped = find(grapheme)) {
-        out += *mapped;
-        return;
-      }
+      if (const auto mapped = find(grapheme.bytes())) return out.append(*mapped);
     }
     for (size_t at = 0; at < grapheme.size();) {
-      const auto character = grapheme.substr(at, static_cast<size_t>(utf8Length(grapheme[at])));
-      out += find(character).value_or(character);
-      at += character.size();
+      const size_t end = at + grapheme.characterAt(at).length;
+      const Utf8View character = grapheme.sub(at, end);
+      out.append(find(character.bytes()).value_or(character));
+      at = end;
     }
   }
 
   // The text of the shortest key that key begins with.
-  std::optional<std::string_view> find(std::string_view key) const {
+  std::optional<Utf8View> find(std::string_view key) const {
     const auto offsetOf = [](uint32_t unit) { return size_t{unit >> 10} << ((unit & 0x200) >> 6); };
     size_t node = offsetOf(trie_[0]);
     for (const char c : key) {
@@ -92,20 +102,22 @@ class PrecompiledNormalizer final : public Normalizer {
       node ^= offsetOf(unit);
       if (node >= trie_.size()) return std::nullopt;
       if ((unit >> 8 & 1) == 0) continue;
-      const size_t from = trie_[node] & 0x7FFFFFFF;
-      if (from >= texts_.size()) return std::nullopt;
-      return std::string_view(texts_).substr(from, texts_.find('\0', from) - from);
+      // A unit without the bit of a value can be reached as one too, so the place is checked again.
+      const size_t from = trie_[node] & ~kValueBit;
+      if (from >= texts_.size() || !texts_.view().isBoundary(from)) return std::nullopt;
+      const size_t end = texts_.bytes().find('\0', from);
+      return texts_.view().sub(from, std::min(end, texts_.size()));
     }
     return std::nullopt;
   }
 
   std::vector<uint32_t> trie_;  // not empty
-  std::string texts_;           // valid UTF-8
+  Utf8Text texts_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Normalizer> makePrecompiledNormalizer(const Json& charsmap, const std::string& source) {
+std::unique_ptr<const NormalizerStage> makePrecompiledNormalizer(const Json& charsmap, const std::string& source) {
   std::string bytes;
   if (charsmap.is_string()) {
     bytes = decodeBase64(charsmap.get_ref<const std::string&>(), source);
@@ -126,10 +138,9 @@ std::unique_ptr<const Normalizer> makePrecompiledNormalizer(const Json& charsmap
   }
   std::vector<uint32_t> trie(size / 4);
   for (size_t i = 0; i < trie.size(); ++i) trie[i] = unitAt(4 + 4 * i);
-  std::string texts = bytes.substr(4 + size);
-  if (toValidUtf8(texts) != texts)
-    fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' has texts that are not UTF-8", source);
-  return std::make_unique<PrecompiledNormalizer>(std::move(trie), std::move(texts));
+  auto texts = Utf8Text::check(bytes.substr(4 + size));
+  if (!texts) fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' has texts that are not UTF-8", source);
+  return std::make_unique<PrecompiledNormalizer>(std::move(trie), std::move(*texts), source);
 }
 
 }  // namespace chorus

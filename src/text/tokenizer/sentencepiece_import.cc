@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/tokenizer/utf8_json.h"
 #include "text/tokenizer/vocabulary.h"
 #include "text/unicode.h"
 
@@ -13,22 +14,32 @@ using Kind = SentencePieceModel::Kind;
 using Type = SentencePiece::Type;
 
 constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581, sentencepiece's sign for a space
-constexpr size_t kMaxMerges = size_t{1} << 23;
+// Merges are bounded by the size of the model: 64 bytes and the text for each, against so much for each byte of pieces.
+constexpr size_t kMergesPerByte = 24;
+constexpr size_t kMergeBytes = 64, kPieceBytes = 16;
 
 // The merges that a byte pair model's file leaves unsaid: every way to put a piece together from two, in the order in
 // which training found the pieces.
 Json mergesOf(const SentencePieceModel& model, const std::string& source) {
-  std::vector<std::string> texts;
-  for (const auto& piece : model.pieces) texts.push_back(piece.text);
-  const Vocabulary vocabulary = Vocabulary::fromList(std::move(texts));
-  Json merges = Json::array();
+  std::vector<Utf8Text> texts;
+  size_t bytes = 0;
   for (const auto& piece : model.pieces) {
-    const std::string_view text = piece.text;
-    for (size_t cut = static_cast<size_t>(utf8Length(text[0])); cut < text.size();
-         cut += static_cast<size_t>(utf8Length(text[cut]))) {
-      if (!vocabulary.tokenId(text.substr(0, cut)) || !vocabulary.tokenId(text.substr(cut))) continue;
-      if (merges.size() == kMaxMerges) fail(ErrorCode::kUnsupported, "{}: more than {} merges", source, kMaxMerges);
-      merges.push_back(Json::array({text.substr(0, cut), text.substr(cut)}));
+    texts.push_back(checkedText(piece.text, "pieces", source));
+    bytes += kPieceBytes + piece.text.size();
+  }
+  const Vocabulary vocabulary = Vocabulary::fromList(std::move(texts));
+  const size_t most = kMergesPerByte * bytes;
+  size_t taken = 0;
+  Json merges = Json::array();
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const Utf8View text = *vocabulary.tokenText(static_cast<int32_t>(id));
+    for (size_t cut = text.characterAt(0).length; cut < text.size(); cut += text.characterAt(cut).length) {
+      const Utf8View left = text.sub(0, cut), right = text.from(cut);
+      if (!vocabulary.tokenId(left.bytes()) || !vocabulary.tokenId(right.bytes())) continue;
+      // The texts of all merges together are not many times those of the pieces.
+      taken += text.size() + kMergeBytes;
+      if (taken > most) fail(ErrorCode::kUnsupported, "{}: its pieces have too many merges", source);
+      merges.push_back(Json::array({left.bytes(), right.bytes()}));
     }
   }
   return merges;
@@ -123,7 +134,7 @@ Json importSentencePiece(const SentencePieceModel& model, Json& config, const st
          source);
   }
   for (const auto& piece : model.pieces) {
-    if (toValidUtf8(piece.text) != piece.text) fail(ErrorCode::kCorrupt, "{}: a piece is not UTF-8", source);
+    if (!Utf8View::check(piece.text)) fail(ErrorCode::kCorrupt, "{}: a piece is not UTF-8", source);
   }
   if (!config.is_object()) config = Json::object();
   const bool prefix = jsonGetOr<bool>(config, "add_prefix_space", model.add_dummy_prefix, source);

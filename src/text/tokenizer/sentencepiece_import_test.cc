@@ -124,13 +124,14 @@ TEST_F(ModelDirectory, AnotherDirectoryFillsInWhatIsMissing) {
   writeModel("bpe");
   write("tokenizer_config.json", R"({"chat_template": "base", "add_bos_token": false})");
   write("adapter/chat_template.jinja", "adapter");
-  const TokenizerFiles files = readTokenizerFiles(dir_ / "adapter", dir_);
+  const auto filesOf = [](const std::filesystem::path& dir) { return readTokenizerFileSet(*Directory::open(dir)); };
+  const TokenizerFileSet adapter = filesOf(dir_ / "adapter"), base = filesOf(dir_);
+  const TokenizerFiles files = parseTokenizerFiles(adapter, &base);
   const auto tokenizer = Tokenizer::fromJson(files.tokenizer, files.config, files.source);
   EXPECT_EQ(tokenizer->chatTemplates().at("default"), "adapter");
   EXPECT_NE(tokenizer->encode("hello", true).front(), 1);
-  EXPECT_TRUE(hasTokenizerFiles(dir_ / "adapter"));
-  EXPECT_NE(tokenizerFilesDigest(dir_ / "adapter"), tokenizerFilesDigest(dir_));
-  EXPECT_EQ(tokenizerFilesDigest(dir_ / "none"), "");
+  EXPECT_FALSE(adapter.hasTokenizer());
+  EXPECT_NE(adapter.digest(), base.digest());
   EXPECT_THROW(readTokenizerFiles(dir_ / "adapter"), Error);
 }
 

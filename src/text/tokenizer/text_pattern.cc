@@ -1,30 +1,16 @@
 #include "text/tokenizer/text_pattern.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
+#include "text/tokenizer/utf8_json.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
-// A short text may not grow without bound through a chain of replacements.
-constexpr size_t kMaxReplacedBytes = size_t{256} << 20;
-
-// Folds segments so that a match joins what came before it; a second match in a row stands alone.
-template <typename Iterator, typename Join>
-std::vector<TextRange> mergeMatches(Iterator first, Iterator last, Join&& join) {
-  std::vector<TextRange> ranges;
-  bool previous_match = false;
-  for (; first != last; ++first) {
-    if (first->is_match && !previous_match && !ranges.empty())
-      join(ranges.back(), *first);
-    else
-      ranges.emplace_back(first->begin, first->end);
-    previous_match = first->is_match;
-  }
-  return ranges;
+constexpr size_t kChargeEvery = 4096;
 }
-}  // namespace
 
 SplitBehavior splitBehaviorFromName(std::string_view name, std::string_view source) {
   if (name == "Removed") return SplitBehavior::kRemoved;
@@ -35,61 +21,81 @@ SplitBehavior splitBehaviorFromName(std::string_view name, std::string_view sour
   fail(ErrorCode::kUnsupported, "{}: the split behavior '{}' is not supported", source, printable(name));
 }
 
-std::vector<Segment> withGaps(size_t text_size, const std::vector<TextRange>& matches) {
-  std::vector<Segment> segments;
-  segments.reserve(matches.size() * 2 + 1);
-  size_t previous = 0;
-  for (const auto& [begin, end] : matches) {
-    if (previous != begin) segments.push_back({previous, begin, false});
-    segments.push_back({begin, end, true});
-    previous = end;
-  }
-  if (previous != text_size) segments.push_back({previous, text_size, false});
-  return segments;
+void MatchSplitter::addMatch(size_t begin, size_t end) {
+  if (done_ != begin) add({done_, begin, invert_});
+  add({begin, end, !invert_});
+  done_ = end;
 }
 
-std::vector<TextRange> splitSegments(const std::vector<Segment>& segments, SplitBehavior behavior) {
-  std::vector<TextRange> ranges;
-  switch (behavior) {
+void MatchSplitter::finish(size_t text_size) {
+  if (done_ != text_size) add({done_, text_size, invert_});
+  givePending();
+}
+
+void MatchSplitter::givePending() {
+  if (pending_) give(pending_->begin, pending_->end);
+  pending_.reset();
+}
+
+void MatchSplitter::add(Segment segment) {
+  switch (behavior_) {
     case SplitBehavior::kIsolated:
-      for (const Segment& s : segments) ranges.emplace_back(s.begin, s.end);
+      give(segment.begin, segment.end);
       break;
     case SplitBehavior::kRemoved:
-      for (const Segment& s : segments) {
-        if (!s.is_match) ranges.emplace_back(s.begin, s.end);
-      }
+      if (!segment.is_match) give(segment.begin, segment.end);
       break;
     case SplitBehavior::kContiguous:
-      for (size_t i = 0; i < segments.size(); ++i) {
-        if (i > 0 && segments[i].is_match == segments[i - 1].is_match)
-          ranges.back().second = segments[i].end;
-        else
-          ranges.emplace_back(segments[i].begin, segments[i].end);
+      if (pending_ && pending_->is_match == segment.is_match) {
+        pending_->end = segment.end;
+      } else {
+        givePending();
+        pending_ = segment;
       }
       break;
     case SplitBehavior::kMergedWithPrevious:
-      return mergeMatches(segments.begin(), segments.end(),
-                          [](TextRange& range, const Segment& s) { range.second = s.end; });
+      // A second match in a row stands alone.
+      if (pending_ && segment.is_match && !previous_is_match_) {
+        pending_->end = segment.end;
+      } else {
+        givePending();
+        pending_ = segment;
+      }
+      previous_is_match_ = segment.is_match;
+      break;
     case SplitBehavior::kMergedWithNext:
-      ranges = mergeMatches(segments.rbegin(), segments.rend(),
-                            [](TextRange& range, const Segment& s) { range.first = s.begin; });
-      std::reverse(ranges.begin(), ranges.end());
+      if (segment.is_match) {
+        givePending();
+        pending_ = segment;
+      } else {
+        give(pending_ ? pending_->begin : segment.begin, segment.end);
+        pending_.reset();
+      }
       break;
   }
-  return ranges;
 }
 
-TextPattern TextPattern::fromJson(const Json& json, std::string_view source) {
-  if (json.is_object() && json.size() == 1) {
-    if (json.contains("Regex")) return fromRegex(jsonGet<std::string>(json, "Regex", source), source);
-    if (json.contains("String")) {
-      TextPattern pattern;
-      pattern.literal_ = jsonGet<std::string>(json, "String", source);
-      if (pattern.literal_.empty()) fail(ErrorCode::kUnsupported, "{}: an empty pattern is not supported", source);
-      return pattern;
-    }
+TextPattern TextPattern::fromMember(const Json& json, std::string_view source) {
+  const auto it = json.find("pattern");
+  if (it != json.end() && it->is_object() && it->size() == 1) {
+    if (it->contains("Regex")) return fromRegex(jsonGet<std::string>(*it, "Regex", source), source);
+    if (it->contains("String")) return fromLiteral(jsonGetText(*it, "String", source), source);
   }
   fail(ErrorCode::kUnsupported, "{}: a pattern must be {{\"String\": ...}} or {{\"Regex\": ...}}", source);
+}
+
+TextPattern TextPattern::fromLiteral(Utf8Text literal, std::string_view source) {
+  if (literal.empty()) fail(ErrorCode::kUnsupported, "{}: an empty pattern is not supported", source);
+  TextPattern pattern;
+  pattern.literal_ = std::move(literal);
+  const std::string& bytes = pattern.literal_.bytes();
+  pattern.prefixes_.resize(bytes.size());
+  for (uint32_t at = 1, length = 0; at < bytes.size(); ++at) {
+    while (length > 0 && bytes[at] != bytes[length]) length = pattern.prefixes_[length - 1];
+    if (bytes[at] == bytes[length]) ++length;
+    pattern.prefixes_[at] = length;
+  }
+  return pattern;
 }
 
 TextPattern TextPattern::fromRegex(std::string_view regex, std::string_view source) {
@@ -99,35 +105,58 @@ TextPattern TextPattern::fromRegex(std::string_view regex, std::string_view sour
   return pattern;
 }
 
-std::vector<TextRange> TextPattern::findAll(std::string_view text) const {
-  if (known_ != nullptr) return known_(text);
-  if (regex_) return regex_->findAll(text);
-  std::vector<TextRange> matches;
-  for (size_t at = 0; (at = text.find(literal_, at)) != std::string_view::npos; at += literal_.size()) {
-    matches.emplace_back(at, at + literal_.size());
+void TextPattern::forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t, size_t)> found) const {
+  if (known_ != nullptr) return forEachKnownMatch(known_, text, work, found);
+  if (regex_) return regex_->forEachMatch(text, work, found);
+  forEachLiteral(text, work, found);
+}
+
+// By the literal's own prefixes (Knuth, Morris and Pratt), since std::string_view::find takes the product of both
+// sizes.
+void TextPattern::forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t, size_t)> found) const {
+  const std::string_view bytes = text.bytes(), literal = literal_.bytes();
+  size_t matched = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    if (at % kChargeEvery == 0) work.meter.charge(2 * std::min(kChargeEvery, bytes.size() - at));
+    if (matched == 0) {
+      const void* next = std::memchr(bytes.data() + at, literal[0], bytes.size() - at);
+      if (next == nullptr) return;
+      const size_t to = static_cast<size_t>(static_cast<const char*>(next) - bytes.data());
+      work.meter.charge(to - at);
+      at = to;
+    }
+    while (matched > 0 && bytes[at] != literal[matched]) matched = prefixes_[matched - 1];
+    if (bytes[at] == literal[matched]) ++matched;
+    if (matched < literal.size()) continue;
+    matched = 0;
+    if (!found(at + 1 - literal.size(), at + 1)) return;
   }
-  return matches;
 }
 
 void TextPattern::refuseEmptyMatches(std::string_view source) const {
-  if (regex_ && !regex_->findAll("").empty()) {
+  if (!regex_) return;
+  WorkMeter meter;
+  Scratch scratch(Scratch::limitFor(0));
+  EncodeWork work{meter, scratch};
+  if (regex_->matches(Utf8View(), work)) {
     fail(ErrorCode::kUnsupported, "{}: replacing a pattern that matches the empty text is not supported", source);
   }
 }
 
-std::string TextPattern::replaceAll(std::string_view text, std::string_view content) const {
-  std::string out;
-  size_t previous = 0;
-  for (const auto& [begin, end] : findAll(text)) {
-    out += text.substr(previous, begin - previous);
-    out += content;
-    previous = end;
-    if (out.size() > kMaxReplacedBytes) {
-      fail(ErrorCode::kExhausted, "a tokenizer's replacement makes more than {} bytes of a text", kMaxReplacedBytes);
-    }
-  }
-  out += text.substr(std::min(previous, text.size()));
-  return out;
+void TextPattern::replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const {
+  size_t done = 0;
+  out.reserve(out.size() + text.size());
+  forEachMatch(text, work, [&](size_t begin, size_t end) {
+    out.append(text.sub(done, begin));
+    out.append(content);
+    done = end;
+    return true;
+  });
+  out.append(text.from(done));
+}
+
+size_t TextPattern::memoryBytes() const {
+  return sizeof(*this) + literal_.size() * (1 + sizeof(uint32_t)) + (regex_ ? regex_->memoryBytes() : 0);
 }
 
 }  // namespace chorus

@@ -1,12 +1,12 @@
 // A pattern of a tokenizer file (literal string or regular expression) and the ways to cut a text at its matches.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/json.h"
 #include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/regex.h"
@@ -17,30 +17,59 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 // Throws Error(kUnsupported) that names source.
 SplitBehavior splitBehaviorFromName(std::string_view name, std::string_view source);
 
-// A stretch of the text: a match, or what lies between two.
-struct Segment {
-  size_t begin;
-  size_t end;
-  bool is_match;
+// Turns the matches in a text, and what lies between them, into ranges of the text, one by one.
+class MatchSplitter {
+ public:
+  using Sink = FunctionRef<void(size_t begin, size_t end)>;
+
+  // invert: the matches are what lies between, and the other way round. Empty ranges are left out.
+  MatchSplitter(SplitBehavior behavior, bool invert, Sink sink) : behavior_(behavior), invert_(invert), sink_(sink) {}
+
+  // In ascending order.
+  void addMatch(size_t begin, size_t end);
+  void finish(size_t text_size);
+
+ private:
+  struct Segment {
+    size_t begin, end;
+    bool is_match;
+  };
+  void add(Segment segment);
+  void give(size_t begin, size_t end) {
+    if (begin < end) sink_(begin, end);
+  }
+  void givePending();
+
+  SplitBehavior behavior_;
+  bool invert_;
+  Sink sink_;
+  size_t done_ = 0;
+  std::optional<Segment> pending_;  // what the next segment may join
+  bool previous_is_match_ = false;
 };
-// The matches with the gaps between them.
-std::vector<Segment> withGaps(size_t text_size, const std::vector<TextRange>& matches);
-// What remains of the segments, as ranges of the text. Empty ranges may occur.
-std::vector<TextRange> splitSegments(const std::vector<Segment>& segments, SplitBehavior behavior);
 
 // {"String": "..."} or {"Regex": "..."}. Immutable.
 class TextPattern {
  public:
-  static TextPattern fromJson(const Json& json, std::string_view source);
+  // The member "pattern" of json.
+  static TextPattern fromMember(const Json& json, std::string_view source);
+  // Throws Error(kUnsupported) for an empty literal.
+  static TextPattern fromLiteral(Utf8Text literal, std::string_view source);
   static TextPattern fromRegex(std::string_view pattern, std::string_view source);
 
-  std::vector<TextRange> findAll(std::string_view text) const;
-  std::string replaceAll(std::string_view text, std::string_view content) const;
+  // As Regex::forEachMatch.
+  void forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
+  // Appends text to out with every match replaced.
+  void replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const;
   // Throws Error(kUnsupported) when the pattern matches nothing at all: replacing that has no agreed meaning.
   void refuseEmptyMatches(std::string_view source) const;
+  size_t memoryBytes() const;
 
  private:
-  std::string literal_;
+  void forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
+
+  Utf8Text literal_;
+  std::vector<uint32_t> prefixes_;  // for each beginning of the literal, the longest one that it ends with
   std::optional<Regex> regex_;
   KnownSplit known_ = nullptr;
 };

@@ -9,15 +9,38 @@
 #include <vector>
 
 #include "base/json.h"
+#include "text/tokenizer/encode_limits.h"
+#include "text/tokenizer/encode_work.h"
 #include "text/tokenizer/vocabulary.h"
 
 namespace chorus {
 
+// The ids of one text as they are found.
+class TokenSink {
+ public:
+  TokenSink(std::vector<int32_t>& ids, const EncodeLimits& limits) : ids_(ids), limits_(limits) {}
+
+  void push(int32_t id) {
+    ids_.push_back(id);
+    check();
+  }
+  // Ids that were appended to all() count from here on. Throws TooManyTokens.
+  void check() const {
+    if (ids_.size() > limits_.max_tokens) throw TooManyTokens(limits_.max_tokens);
+  }
+  std::vector<int32_t>& all() { return ids_; }
+
+ private:
+  std::vector<int32_t>& ids_;
+  const EncodeLimits& limits_;
+};
+
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  // Appends the tokens of one word of valid UTF-8. Thread-safe.
-  virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
+  // Appends the tokens of one word. Work and memory are charged. Thread-safe.
+  virtual void encode(Utf8View word, EncodeWork& work, TokenSink& sink) const = 0;
+  virtual size_t memoryBytes() const { return vocabulary_.memoryBytes(); }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 

@@ -8,12 +8,15 @@
 #include "text/tokenizer/pre_tokenizer.h"
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_files.h"
+#include "text/tokenizer/utf8_json.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
 constexpr size_t kMaxAddedTokenBytes = 4096;
+// What normalizing one added token may cost.
+constexpr uint64_t kAddedTokenWork = uint64_t{1} << 20;
 
 // A special token in a config: a string, or an object with "content".
 std::optional<std::string> specialContent(const Json& value) {
@@ -52,7 +55,7 @@ std::map<std::string, std::string> readChatTemplates(const Json& config, const s
 
 AddedToken readAddedToken(const Json& json, const std::string& source) {
   AddedToken token;
-  token.content = jsonGet<std::string>(json, "content", source);
+  token.content = jsonGetText(json, "content", source);
   token.single_word = jsonGetOr<bool>(json, "single_word", false, source);
   token.lstrip = jsonGetOr<bool>(json, "lstrip", false, source);
   token.rstrip = jsonGetOr<bool>(json, "rstrip", false, source);
@@ -70,7 +73,7 @@ struct Tokenizer::State {
   std::unique_ptr<const Normalizer> normalizer;
   std::unique_ptr<const PreTokenizer> pre_tokenizer;
   std::unique_ptr<const TokenModel> model;
-  std::unique_ptr<const PostProcessor> post_processor;
+  SpecialTokens special;
   std::unique_ptr<const Decoder> decoder;
   AddedVocabulary added;
   std::map<std::string, std::string> special_tokens;
@@ -82,15 +85,15 @@ struct Tokenizer::State {
     return std::max(model->vocabulary().idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
   }
   void addToken(AddedToken token, int32_t id, const std::string& source);
-  void encodePart(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
-  void encodeWords(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+  void encodePart(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
+  void encodeWords(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
 };
 
 // An added token that the model has keeps the model's id; others follow the vocabulary in order. A file that says
 // otherwise contradicts itself.
 void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string& source) {
-  const auto in_model = model->vocabulary().tokenId(token.content);
-  const auto in_added = added.tokenId(token.content);
+  const auto in_model = model->vocabulary().tokenId(token.content.bytes());
+  const auto in_added = added.tokenId(token.content.bytes());
   int32_t expected = static_cast<int32_t>(model->vocabulary().size());
   if (!added.tokens().empty()) expected = std::max(expected, added.tokens().rbegin()->first + 1);
   if (in_added)
@@ -99,13 +102,26 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     expected = *in_model;
   if (id != expected) {
     fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}, but its place in the vocabulary is {}", source,
-         printable(token.content), id, expected);
+         printable(token.content.bytes()), id, expected);
   }
-  if (token.normalized && normalizer && normalizer->normalize(token.content).empty()) {
+  token.decoded = token.content;
+  if (token.normalized && normalizer) {
+    WorkMeter meter({.work = kAddedTokenWork});
+    Scratch scratch(Scratch::limitFor(token.content.size()));
+    EncodeWork work{meter, scratch};
+    ScratchText normalized(work);
+    normalizer->normalize(token.content, work, normalized);
+    token.decoded = Utf8Text(normalized.view());
+  }
+  if (token.decoded.empty()) {
     fail(ErrorCode::kUnsupported, "{}: the normalizer makes nothing of the added token '{}'", source,
-         printable(token.content));
+         printable(token.content.bytes()));
   }
-  added.add(std::move(token), id, normalizer.get());
+  if (token.decoded.size() > 4 * token.content.size() + 16) {
+    fail(ErrorCode::kUnsupported, "{}: the normalizer makes {} bytes of the added token '{}'", source,
+         token.decoded.size(), printable(token.content.bytes()));
+  }
+  added.add(std::move(token), id);
 }
 
 void Tokenizer::State::readAddedTokens(const Json& tokenizer, const std::string& source) {
@@ -126,7 +142,7 @@ void Tokenizer::State::addConfigTokens(const Json& config, const std::string& so
   std::map<int64_t, AddedToken> missing;
   for (const auto& [key, item] : list->items()) {
     AddedToken token = readAddedToken(item, source);
-    if (token.content.empty() || added.tokenId(token.content)) continue;
+    if (token.content.empty() || added.tokenId(token.content.bytes())) continue;
     if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string::npos) {
       fail(ErrorCode::kCorrupt, "{}: 'added_tokens_decoder' has a key that is not a token id", source);
     }
@@ -146,9 +162,10 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& di
 std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, const Json& config,
                                                      const std::string& source) {
   if (!tokenizer.is_object()) fail(ErrorCode::kInvalidArgument, "{}: expected a JSON object", source);
-  const auto part = [&](const char* key) {
+  const Json none;
+  const auto part = [&](const char* key) -> const Json& {
     const auto it = tokenizer.find(key);
-    return it == tokenizer.end() ? Json() : *it;
+    return it == tokenizer.end() ? none : *it;
   };
   auto state = std::make_unique<State>();
   state->normalizer = makeNormalizer(part("normalizer"), source + ": normalizer");
@@ -156,7 +173,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   const auto model = tokenizer.find("model");
   if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
   state->model = makeTokenModel(*model, source + ": model");
-  state->post_processor = makePostProcessor(part("post_processor"), source + ": post_processor");
+  state->special = readPostProcessor(part("post_processor"), source + ": post_processor");
   state->decoder = std::make_unique<const Decoder>(part("decoder"), source + ": decoder");
   state->readAddedTokens(tokenizer, source);
   state->addConfigTokens(config, source);
@@ -165,40 +182,56 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
 }
 
-void Tokenizer::State::encodeWords(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-  if (!pre_tokenizer) return model->encode(text, ids);
-  std::vector<Piece> pieces;
-  pieces.push_back({std::string(text), at_start});
-  pre_tokenizer->apply(pieces);
-  for (const Piece& piece : pieces) model->encode(piece.text, ids);
+void Tokenizer::State::encodeWords(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const {
+  if (!pre_tokenizer) return model->encode(text, work, sink);
+  pre_tokenizer->split({text, at_start}, work, [&](const Piece& piece) { model->encode(piece.text, work, sink); });
 }
 
-void Tokenizer::State::encodePart(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-  std::string storage;
+void Tokenizer::State::encodePart(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const {
+  ScratchText normalized(work);
   if (normalizer) {
-    storage = normalizer->normalize(text);
-    text = storage;
+    normalizer->normalize(text, work, normalized);
+    text = normalized.view();
   }
-  for (const auto& part : added.split(text, true)) {
+  added.split(text, true, work, [&](const AddedVocabulary::Part& part) {
     if (part.id >= 0)
-      ids.push_back(part.id);
+      sink.push(part.id);
     else
-      encodeWords(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0, ids);
-  }
+      encodeWords(text.sub(part.begin, part.end), at_start && part.begin == 0, work, sink);
+  });
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
-  const std::string valid = toValidUtf8(text);
-  const std::string_view whole = valid;
-  std::vector<int32_t> ids;
-  ids.reserve(text.size() / 3 + 4);
-  for (const auto& part : state_->added.split(whole, false)) {
-    if (part.id >= 0)
-      ids.push_back(part.id);
-    else
-      state_->encodePart(whole.substr(part.begin, part.end - part.begin), part.begin == 0, ids);
+  WorkMeter meter;
+  return encode(text, add_special_tokens, meter);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
+                                       const EncodeLimits& limits) const {
+  meter.charge(text.size());
+  Utf8Text corrected;
+  auto whole = Utf8View::check(text);
+  if (!whole) {
+    corrected = Utf8Text::replacingInvalid(text);
+    whole = corrected;
   }
-  if (add_special_tokens && state_->post_processor) state_->post_processor->addSpecialTokens(ids);
+  Scratch scratch(Scratch::limitFor(whole->size()));
+  EncodeWork work{meter, scratch};
+  std::vector<int32_t> ids;
+  ids.reserve(std::min(text.size() / 3 + 4, limits.max_tokens));
+  TokenSink sink(ids, limits);
+  const auto append = [&](const std::vector<int32_t>& special) {
+    if (add_special_tokens) ids.insert(ids.end(), special.begin(), special.end());
+  };
+  append(state_->special.before);
+  state_->added.split(*whole, false, work, [&](const AddedVocabulary::Part& part) {
+    if (part.id >= 0)
+      sink.push(part.id);
+    else
+      state_->encodePart(whole->sub(part.begin, part.end), part.begin == 0, work, sink);
+  });
+  append(state_->special.after);
+  sink.check();
   return ids;
 }
 
@@ -206,27 +239,27 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
   DecodeStream stream(*state_->decoder);
   std::string text;
   for (const int32_t id : ids) {
-    const std::string* token = decoderText(id);
-    if (token != nullptr && !(skip_special_tokens && isSpecial(id))) text += stream.feed(*token);
+    const Utf8Text* token = decoderText(id);
+    if (token != nullptr && !(skip_special_tokens && isSpecial(id))) text += stream.feed(*token).bytes();
   }
-  return text + stream.flush();
+  return text += stream.flush().bytes();
 }
 
 int32_t Tokenizer::vocabSize() const { return state_->idEnd(); }
 
 std::optional<int32_t> Tokenizer::tokenId(std::string_view token) const {
-  if (const auto id = state_->added.tokenId(std::string(token))) return id;
+  if (const auto id = state_->added.tokenId(token)) return id;
   return state_->model->vocabulary().tokenId(token);
 }
 
 const std::string& Tokenizer::tokenText(int32_t id) const {
   static const std::string kNone;
-  if (const AddedToken* token = state_->added.find(id)) return token->content;
-  const std::string* text = state_->model->vocabulary().tokenText(id);
-  return text != nullptr ? *text : kNone;
+  if (const AddedToken* token = state_->added.find(id)) return token->content.bytes();
+  const Utf8Text* text = state_->model->vocabulary().tokenText(id);
+  return text != nullptr ? text->bytes() : kNone;
 }
 
-const std::string* Tokenizer::decoderText(int32_t id) const {
+const Utf8Text* Tokenizer::decoderText(int32_t id) const {
   const AddedToken* token = state_->added.find(id);
   return token != nullptr ? &token->decoded : state_->model->vocabulary().tokenText(id);
 }
@@ -241,5 +274,18 @@ std::optional<int32_t> Tokenizer::specialId(const char* name) const {
 const std::map<std::string, std::string>& Tokenizer::specialTokens() const { return state_->special_tokens; }
 const std::map<std::string, std::string>& Tokenizer::chatTemplates() const { return state_->chat_templates; }
 const Decoder& Tokenizer::decoder() const { return *state_->decoder; }
+
+size_t Tokenizer::memoryBytes() const {
+  constexpr size_t kMapNode = 128;
+  size_t bytes = sizeof(State) + state_->model->memoryBytes() + state_->added.memoryBytes() +
+                 state_->decoder->memoryBytes() +
+                 (state_->special.before.size() + state_->special.after.size()) * sizeof(int32_t);
+  if (state_->normalizer) bytes += state_->normalizer->memoryBytes();
+  if (state_->pre_tokenizer) bytes += state_->pre_tokenizer->memoryBytes();
+  for (const auto* texts : {&state_->special_tokens, &state_->chat_templates}) {
+    for (const auto& [name, text] : *texts) bytes += kMapNode + name.size() + text.size();
+  }
+  return bytes;
+}
 
 }  // namespace chorus

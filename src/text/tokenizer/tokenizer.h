@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/work_meter.h"
+#include "text/tokenizer/encode_limits.h"
+#include "text/utf8_text.h"
 
 namespace chorus {
 
@@ -31,8 +34,14 @@ class Tokenizer {
 
   // Invalid UTF-8 is read as U+FFFD. Special tokens that occur in the text are always recognised;
   // add_special_tokens adds those around it (begin of text and the like).
+  // Charges the meter for its work and throws what the meter throws; TooManyTokens beyond the limits; and
+  // Error(kInvalidArgument) when the tokenizer's stages need too much memory: with the result's own growth it is at
+  // most 16 bytes for each byte of text, where an invalid byte counts as the three of U+FFFD, and half a megabyte.
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
+                              const EncodeLimits& limits = {}) const;
+  // Without a limit: for text that is trusted.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
-  // Valid UTF-8. Ids without a token give nothing.
+  // Valid UTF-8. Ids without a token give nothing. Throws Error when the decoder costs too much for these tokens.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   // One more than the largest id.
@@ -42,7 +51,7 @@ class Tokenizer {
   const std::string& tokenText(int32_t id) const;
   // What the decoder makes text of: tokenText, save for added tokens that are normalized. Null for an id without a
   // token; a token may be empty.
-  const std::string* decoderText(int32_t id) const;
+  const Utf8Text* decoderText(int32_t id) const;
   bool isSpecial(int32_t id) const;
 
   std::optional<int32_t> bosId() const { return specialId("bos_token"); }
@@ -56,6 +65,9 @@ class Tokenizer {
   const std::map<std::string, std::string>& chatTemplates() const;
 
   const Decoder& decoder() const;
+
+  // An estimate of the memory that the tokenizer holds, caches at their largest included.
+  size_t memoryBytes() const;
 
  private:
   struct State;

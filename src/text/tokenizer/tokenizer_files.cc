@@ -1,11 +1,10 @@
 #include "text/tokenizer/tokenizer_files.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <span>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/sha256.h"
 #include "formats/sentencepiece_model.h"
 #include "text/tokenizer/sentencepiece_import.h"
@@ -19,34 +18,91 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 constexpr size_t kMaxTemplates = 64;
-constexpr size_t kMaxModelBytes = size_t{64} << 20;
+constexpr size_t kMaxTemplateNames = 1024;  // of the directory of templates, which may hold other files
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
                                   "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
                                   "chat_template.json"};
 
-bool hasTokenizer(const fs::path& dir) {
-  return fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model");
-}
+bool isTemplate(std::string_view name) { return name.ends_with(".jinja"); }
 
-class Directory {
+// Reads files within the limits of all of them.
+class Reader {
  public:
-  Directory(const fs::path& dir, const fs::path& fallback)
-      : dir_(dir), fallback_(hasTokenizer(dir) ? fs::path() : fallback) {}
+  Reader(const Directory& directory, const TokenizerFileLimits& limits) : directory_(directory), limits_(limits) {}
 
-  // Empty when there is none.
-  fs::path find(const char* name) const {
-    if (fs::exists(dir_ / name)) return dir_ / name;
-    return !fallback_.empty() && fs::exists(fallback_ / name) ? fallback_ / name : fs::path();
+  // Nothing when it is not there.
+  void read(const std::string& name, TokenizerFileSet& set) {
+    if (!directory_.stampOf(name)) return;
+    std::string text = directory_.readFile(name, isTemplate(name) ? kMaxTemplateBytes : limits_.file_bytes);
+    total_ += text.size();
+    if (total_ > limits_.total_bytes) {
+      fail(ErrorCode::kCorrupt, "{}: its tokenizer files take more than the limit of {} bytes", set.directory,
+           limits_.total_bytes);
+    }
+    set.files[name] = std::move(text);
   }
-  Json readJson(const char* name) const {
-    const fs::path path = find(name);
-    return path.empty() ? Json() : readJsonFile(path);
+
+  void readMoreTemplates(TokenizerFileSet& set) {
+    if (!directory_.isDirectory(kMoreTemplates)) return;
+    const auto directory = directory_.openDirectory(kMoreTemplates, directory_.links());
+    const Directory::Names names = directory->names(kMaxTemplateNames);
+    const std::string path = directory->path().string();
+    if (!names.complete) fail(ErrorCode::kUnsupported, "{}: more than {} files", path, kMaxTemplateNames);
+    size_t count = 0;
+    for (const std::string& name : names.names) {
+      if (!isTemplate(name)) continue;
+      if (++count > kMaxTemplates) fail(ErrorCode::kUnsupported, "{}: more than {} templates", path, kMaxTemplates);
+      read(std::string(kMoreTemplates) + "/" + name, set);
+    }
   }
-  const fs::path& path() const { return dir_; }
 
  private:
-  fs::path dir_, fallback_;
+  const Directory& directory_;
+  const TokenizerFileLimits& limits_;
+  size_t total_ = 0;
+};
+
+// The files of a set, and those of another where it has no tokenizer of its own.
+class Lookup {
+ public:
+  Lookup(const TokenizerFileSet& files, const TokenizerFileSet* fallback)
+      : files_(files), fallback_(files.hasTokenizer() ? nullptr : fallback) {}
+
+  struct Found {
+    const std::string* text = nullptr;  // null when there is none
+    std::string path;
+  };
+  Found find(const std::string& name) const {
+    for (const TokenizerFileSet* set : {&files_, fallback_}) {
+      if (set == nullptr) continue;
+      if (const auto it = set->files.find(name); it != set->files.end()) {
+        return {&it->second, (fs::path(set->directory) / name).string()};
+      }
+    }
+    return {};
+  }
+  Json readJson(const char* name) const {
+    const Found found = find(name);
+    return found.text == nullptr ? Json() : parseJson(*found.text, found.path);
+  }
+  // Names of the templates of their own: those of one set, never a mixture.
+  std::vector<std::string> moreTemplates() const {
+    const std::string folder = std::string(kMoreTemplates) + "/";
+    for (const TokenizerFileSet* set : {&files_, fallback_}) {
+      if (set == nullptr) continue;
+      std::vector<std::string> names;
+      for (auto it = set->files.lower_bound(folder); it != set->files.end() && it->first.starts_with(folder); ++it) {
+        names.push_back(it->first);
+      }
+      if (!names.empty()) return names;
+    }
+    return {};
+  }
+
+ private:
+  const TokenizerFileSet& files_;
+  const TokenizerFileSet* fallback_;
 };
 
 void addSpecialTokensMap(const Json& map, Json& config) {
@@ -80,32 +136,23 @@ void addAddedTokens(const Json& added, Json& config, const std::string& source) 
   }
 }
 
-std::string readTemplate(const fs::path& path) { return toValidUtf8(readFile(path, kMaxTemplateBytes)); }
-
 // Templates in files of their own, by name.
-std::map<std::string, std::string> templateFiles(const Directory& directory) {
+std::map<std::string, std::string> templateFiles(const Lookup& lookup) {
   std::map<std::string, std::string> templates;
-  const fs::path more = directory.find(kMoreTemplates);
-  if (!more.empty() && fs::is_directory(more)) {
-    for (const auto& entry : fs::directory_iterator(more)) {
-      if (entry.path().extension() != ".jinja") continue;
-      if (templates.size() == kMaxTemplates)
-        fail(ErrorCode::kUnsupported, "{}: more than {} templates", more.string(), kMaxTemplates);
-      templates[entry.path().stem().string()] = readTemplate(entry.path());
-    }
-  }
-  if (const fs::path path = directory.find("chat_template.jinja"); !path.empty())
-    templates["default"] = readTemplate(path);
+  for (const std::string& name : lookup.moreTemplates())
+    templates[fs::path(name).stem().string()] = toValidUtf8(*lookup.find(name).text);
+  if (const auto found = lookup.find("chat_template.jinja"); found.text != nullptr)
+    templates["default"] = toValidUtf8(*found.text);
   return templates;
 }
 
 // As a list of names and templates in the config, where files' templates take the place of the config's.
-void addTemplates(const Directory& directory, Json& config) {
-  const auto files = templateFiles(directory);
+void addTemplates(const Lookup& lookup, Json& config) {
+  const auto files = templateFiles(lookup);
   Json& templates = config["chat_template"];
   if (files.empty()) {
     if (templates.is_null()) {
-      const Json processor = directory.readJson("chat_template.json");
+      const Json processor = lookup.readJson("chat_template.json");
       if (processor.is_object() && processor.contains("chat_template")) templates = processor["chat_template"];
     }
     return;
@@ -119,55 +166,63 @@ void addTemplates(const Directory& directory, Json& config) {
 
 }  // namespace
 
-TokenizerFiles readTokenizerFiles(const fs::path& dir, const fs::path& fallback) {
-  const Directory directory(dir, fallback);
-  TokenizerFiles files;
-  fs::path path = directory.find("tokenizer.json");
-  const bool is_json = !path.empty();
-  if (!is_json) path = directory.find("tokenizer.model");
-  if (path.empty()) {
-    fail(ErrorCode::kNotFound, "{}: there is no tokenizer.json and no tokenizer.model; give a directory that has one",
-         dir.string());
-  }
-  files.source = path.string();
-  files.config = directory.readJson("tokenizer_config.json");
-  if (!files.config.is_object()) files.config = Json::object();
-  addSpecialTokensMap(directory.readJson("special_tokens_map.json"), files.config);
-  if (is_json) {
-    files.tokenizer = parseTokenizerJson(readFile(path, kMaxModelBytes), files.source);
-  } else {
-    const std::string bytes = readFile(path, kMaxModelBytes);
-    addAddedTokens(directory.readJson("added_tokens.json"), files.config, files.source);
-    const auto model = parseSentencePieceModel(std::as_bytes(std::span(bytes)), files.source);
-    files.tokenizer = importSentencePiece(model, files.config, files.source);
-  }
-  addTemplates(directory, files.config);
-  return files;
+bool TokenizerFileSet::hasTokenizer() const {
+  return files.contains("tokenizer.json") || files.contains("tokenizer.model");
 }
 
-bool hasTokenizerFiles(const fs::path& dir) {
-  return std::any_of(std::begin(kFiles), std::end(kFiles), [&](const char* name) { return fs::exists(dir / name); }) ||
-         fs::exists(dir / kMoreTemplates);
+size_t TokenizerFileSet::bytes() const {
+  size_t sum = 0;
+  for (const auto& [name, text] : files) sum += text.size();
+  return sum;
 }
 
-std::string tokenizerFilesDigest(const fs::path& dir) {
-  std::vector<fs::path> paths;
-  for (const char* name : kFiles) {
-    if (fs::exists(dir / name)) paths.push_back(dir / name);
-  }
-  if (fs::is_directory(dir / kMoreTemplates)) {
-    for (const auto& entry : fs::directory_iterator(dir / kMoreTemplates)) paths.push_back(entry.path());
-  }
-  if (paths.empty()) return {};
-  std::sort(paths.begin(), paths.end());
+std::string TokenizerFileSet::digest() const {
   Sha256 hash;
-  for (const fs::path& path : paths) {
-    const std::string name = path.lexically_relative(dir).string();
-    const std::string contents = readFile(path, kMaxModelBytes);
-    hash.update(std::to_string(name.size()) + " " + name + " " + std::to_string(contents.size()) + " ");
-    hash.update(contents);
+  for (const auto& [name, text] : files) {
+    hash.update(std::to_string(name.size()) + " " + name + " " + std::to_string(text.size()) + " ");
+    hash.update(text);
   }
   return hash.hex();
 }
+
+TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits) {
+  TokenizerFileSet set{directory.path().string(), {}};
+  Reader reader(directory, limits);
+  for (const char* name : kFiles) reader.read(name, set);
+  reader.readMoreTemplates(set);
+  return set;
+}
+
+TokenizerFileSet readTokenizerFileSet(const fs::path& directory) {
+  if (!fs::is_directory(directory)) return {directory.string(), {}};
+  return readTokenizerFileSet(*Directory::open(directory));
+}
+
+TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerFileSet* fallback) {
+  const Lookup lookup(set, fallback);
+  TokenizerFiles files;
+  auto model = lookup.find("tokenizer.json");
+  const bool is_json = model.text != nullptr;
+  if (!is_json) model = lookup.find("tokenizer.model");
+  if (model.text == nullptr) {
+    fail(ErrorCode::kNotFound, "{}: there is no tokenizer.json and no tokenizer.model; give a directory that has one",
+         set.directory);
+  }
+  files.source = model.path;
+  files.config = lookup.readJson("tokenizer_config.json");
+  if (!files.config.is_object()) files.config = Json::object();
+  addSpecialTokensMap(lookup.readJson("special_tokens_map.json"), files.config);
+  if (is_json) {
+    files.tokenizer = parseTokenizerJson(*model.text, files.source);
+  } else {
+    addAddedTokens(lookup.readJson("added_tokens.json"), files.config, files.source);
+    files.tokenizer = importSentencePiece(parseSentencePieceModel(std::as_bytes(std::span(*model.text)), files.source),
+                                          files.config, files.source);
+  }
+  addTemplates(lookup, files.config);
+  return files;
+}
+
+TokenizerFiles readTokenizerFiles(const fs::path& dir) { return parseTokenizerFiles(readTokenizerFileSet(dir)); }
 
 }  // namespace chorus

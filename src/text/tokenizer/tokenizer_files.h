@@ -1,13 +1,41 @@
 // The files of a model directory that say how it reads and writes text.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/json.h"
 
 namespace chorus {
+
+// The bytes of these files, read once: what is hashed, checked and parsed is the same.
+struct TokenizerFileSet {
+  std::string directory;                     // for error lines
+  std::map<std::string, std::string> files;  // by name relative to the directory
+
+  bool empty() const { return files.empty(); }
+  bool hasTokenizer() const;
+  size_t bytes() const;
+  // A hash of the files' names and contents, for whoever would load equal ones once.
+  std::string digest() const;
+};
+
+struct TokenizerFileLimits {
+  size_t file_bytes = size_t{64} << 20;
+  size_t total_bytes = size_t{256} << 20;
+};
+
+// Reads those that are there. Throws Error: a file that is larger than the limits, is not a regular file or lies behind
+// a link that the directory refuses; more than 64 templates of their own.
+TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits = {});
+// The same of a trusted directory; empty when there is none.
+TokenizerFileSet readTokenizerFileSet(const std::filesystem::path& directory);
 
 struct TokenizerFiles {
   Json tokenizer;      // tokenizer.json, or what stands for it
@@ -19,13 +47,11 @@ struct TokenizerFiles {
 // added_tokens.json what the config lacks; chat templates from chat_template.jinja and additional_chat_templates/
 // before those of the config, and from chat_template.json when there are no others.
 //
-// fallback: where dir has neither tokenizer, the directory whose files are used for those that dir lacks; empty: none.
+// fallback: where `files` has neither tokenizer, the files that are used for those that it lacks; null: none.
 // Throws Error.
-TokenizerFiles readTokenizerFiles(const std::filesystem::path& dir, const std::filesystem::path& fallback = {});
+TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& files, const TokenizerFileSet* fallback = nullptr);
 
-// Whether a directory holds any of these files.
-bool hasTokenizerFiles(const std::filesystem::path& dir);
-// The same with a hash of the files' names and contents, for whoever would load equal ones once. Empty without files.
-std::string tokenizerFilesDigest(const std::filesystem::path& dir);
+// Both for a trusted directory.
+TokenizerFiles readTokenizerFiles(const std::filesystem::path& dir);
 
 }  // namespace chorus

@@ -1,10 +1,14 @@
-// The bytes are a tokenizer.json. Whatever it says, it loads or is refused, and what loads encodes and decodes. Its
-// shape is checked apart: the document is the config too, whose fields a tokenizer.json may not have. parses:
-// src/text/tokenizer/tokenizer_schema.cc src/text/tokenizer/tokenizer.cc parses: src/text/tokenizer/bpe_model.cc
-// src/text/tokenizer/added_vocabulary.cc parses: src/text/tokenizer/normalizer.cc src/text/tokenizer/pre_tokenizer.cc
-// parses: src/text/tokenizer/post_processor.cc src/text/tokenizer/decoder.cc
+// A tokenizer from anywhere loads or is refused, and what loads encodes and decodes within its limits. Input that
+// begins with a brace is a tokenizer.json and its own config; of other input the bytes are choices, from which a
+// document and a text are drawn.
+// parses: src/text/tokenizer/tokenizer_schema.cc src/text/tokenizer/tokenizer.cc
+// parses: src/text/tokenizer/bpe_model.cc src/text/tokenizer/bpe_merges.cc src/text/tokenizer/unigram_model.cc
+// parses: src/text/tokenizer/vocabulary.cc src/text/tokenizer/added_vocabulary.cc
+// parses: src/text/tokenizer/normalizer.cc src/text/tokenizer/unicode_form.cc
+// parses: src/text/tokenizer/precompiled_normalizer.cc src/text/tokenizer/pre_tokenizer.cc
+// parses: src/text/tokenizer/post_processor.cc src/text/tokenizer/decoder.cc src/text/tokenizer/encode_work.cc
 // parses: src/text/tokenizer/byte_level.cc src/text/tokenizer/text_pattern.cc
-// parses: src/text/tokenizer/known_splits.cc
+// parses: src/text/tokenizer/known_splits.cc src/text/utf8_text.cc
 // parses: src/text/incremental_detokenizer.cc
 #include <algorithm>
 #include <cstdint>
@@ -12,33 +16,71 @@
 #include <vector>
 
 #include "base/error.h"
+#include "fuzz/drawn_tokenizer.h"
+#include "fuzz/fuzz_target.h"
 #include "text/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_schema.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// A drawn document has a table of 4 KB, a vocabulary of bytes and replacements of 4 KB for a byte of input, and every
+// text may use its scratch of 256 KB and work of a few milliseconds whatever its length.
+const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 60'000, .bytes = 3 << 20};
+
+namespace {
+
+// Of one text; a regular expression of rare syntax looks at the meter after at most a few milliseconds.
+constexpr uint64_t kWork = uint64_t{1} << 20;
+
+void roundTrip(const std::shared_ptr<const chorus::Tokenizer>& tokenizer, std::string_view text) {
   using namespace chorus;
+  std::vector<int32_t> ids;
+  try {
+    WorkMeter meter({.work = kWork});
+    ids = tokenizer->encode(text, true, meter, {.max_tokens = 4096});
+    if (ids.size() > 4096) __builtin_trap();
+  } catch (const Error&) {
+  }
+  try {
+    const std::string whole = tokenizer->decode(ids, false);
+    if (!Utf8View::check(whole)) __builtin_trap();
+    IncrementalDetokenizer detokenizer(tokenizer, false);
+    std::string pieces;
+    for (const int32_t id : ids) pieces += detokenizer.feed(id);
+    if (pieces + detokenizer.flush() != whole) __builtin_trap();
+  } catch (const Error&) {
+  }
+}
+
+void useTokenizer(const chorus::Json& document, const std::vector<std::string>& texts) {
+  using namespace chorus;
+  try {
+    const auto tokenizer = Tokenizer::fromJson(document, document, "input");
+    if (tokenizer->memoryBytes() == 0) __builtin_trap();
+    for (const std::string& text : texts) roundTrip(tokenizer, text);
+    std::vector<int32_t> every = {-1, INT32_MIN, INT32_MAX};
+    for (int32_t id = 0; id <= std::min(tokenizer->vocabSize(), 1000); ++id) every.push_back(id);
+    tokenizer->decode(every, true);
+  } catch (const Error&) {
+  }
+}
+}  // namespace
+
+void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
+  if (size > 0 && data[0] != '{') {
+    Drawn drawn(data + 1, size - 1);
+    const std::string text = drawnText(drawn, 24);
+    const Json document = DrawnTokenizer(drawn).document();
+    return useTokenizer(document, {text, text + text});
+  }
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     parseTokenizerJson(input, "input");
   } catch (const Error&) {
   }
   try {
-    const Json document = parseJson(input, "input");
-    const auto tokenizer = Tokenizer::fromJson(document, document, "input");
-    for (const char* text : {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81",
-                             "<s>hi</s> <|endoftext|>", "cut \xE6\x97", "\xF0\x9F\x98"}) {
-      const auto ids = tokenizer->encode(text, true);
-      const std::string whole = tokenizer->decode(ids, false);
-      IncrementalDetokenizer detokenizer(tokenizer, false);
-      std::string pieces;
-      for (const int32_t id : ids) pieces += detokenizer.feed(id);
-      if (pieces + detokenizer.flush() != whole) __builtin_trap();
-    }
-    std::vector<int32_t> every = {-1, INT32_MIN, INT32_MAX};
-    for (int32_t id = 0; id <= std::min(tokenizer->vocabSize(), 1000); ++id) every.push_back(id);
-    tokenizer->decode(every, true);
+    useTokenizer(parseJson(input, "input"),
+                 {"", "Hello, world's  best\n\n text 123", "\xE6\x97\xA5\xFF\xF0\x9F\x98\x80 e\xCC\x81",
+                  "<s>hi</s> <|endoftext|>", "cut \xE6\x97", "\xF0\x9F\x98"});
   } catch (const Error&) {
   }
-  return 0;
 }

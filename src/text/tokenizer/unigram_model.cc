@@ -2,32 +2,32 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
-#include "text/unicode.h"
+#include "text/tokenizer/utf8_json.h"
 
 namespace chorus {
 namespace {
 
 constexpr size_t kMaxPieces = size_t{1} << 21;
-constexpr size_t kMaxPieceBytes = 4096;
 constexpr double kUnknownPenalty = 10;  // below the lowest score, as sentencepiece has it
 
-std::vector<std::string> readTexts(const Json& json, const std::string& source) {
+std::vector<Utf8Text> readTexts(const Json& json, const std::string& source) {
   const auto vocab = json.find("vocab");
   if (vocab == json.end() || !vocab->is_array() || vocab->size() > kMaxPieces) {
     fail(ErrorCode::kInvalidArgument, "{}: 'vocab' must be a list of pieces and scores", source);
   }
-  std::vector<std::string> texts;
+  std::vector<Utf8Text> texts;
   texts.reserve(vocab->size());
   for (const Json& item : *vocab) {
     if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number()) {
       fail(ErrorCode::kCorrupt, "{}: item {} of 'vocab' must be [piece, score]", source, texts.size());
     }
-    texts.push_back(item[0].get<std::string>());
-    if (texts.back().size() > kMaxPieceBytes) {
+    texts.push_back(checkedText(item[0].get<std::string>(), "vocab", source));
+    if (texts.back().size() > Vocabulary::kMaxTokenBytes) {
       fail(ErrorCode::kUnsupported, "{}: a piece of {} bytes, more than the limit of {}", source, texts.back().size(),
-           kMaxPieceBytes);
+           Vocabulary::kMaxTokenBytes);
     }
   }
   return texts;
@@ -56,10 +56,11 @@ UnigramModel::UnigramModel(const Json& json, const std::string& source)
 
 void UnigramModel::sortPieces() {
   for (int32_t id = 0; id < vocabulary_.idEnd(); ++id) {
-    const std::string& text = *vocabulary_.tokenText(id);
+    const std::string& text = vocabulary_.tokenText(id)->bytes();
     if (!text.empty() && vocabulary_.tokenId(text) == id) sorted_.push_back(id);
+    longest_ = std::max(longest_, text.size());
   }
-  const auto textOf = [&](int32_t id) -> const std::string& { return *vocabulary_.tokenText(id); };
+  const auto textOf = [&](int32_t id) -> const std::string& { return vocabulary_.tokenText(id)->bytes(); };
   std::sort(sorted_.begin(), sorted_.end(), [&](int32_t a, int32_t b) { return textOf(a) < textOf(b); });
   for (size_t i = 0; i < sorted_.size(); ++i) {
     auto& range = by_first_byte_[static_cast<unsigned char>(textOf(sorted_[i])[0])];
@@ -69,19 +70,22 @@ void UnigramModel::sortPieces() {
 }
 
 template <typename Found>
-void UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
+size_t UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
   auto [low, high] = by_first_byte_[static_cast<unsigned char>(text[0])];
-  const auto textOf = [&](size_t i) -> const std::string& { return *vocabulary_.tokenText(sorted_[i]); };
-  for (size_t length = 1; low < high; ++length) {
+  const auto textOf = [&](size_t i) -> const std::string& { return vocabulary_.tokenText(sorted_[i])->bytes(); };
+  size_t length = 1;
+  for (; low < high; ++length) {
     // All of [low, high) begin with the first length bytes of text; the shortest, if any, is those bytes.
     if (textOf(low).size() == length) {
       found(sorted_[low], length);
       ++low;
     }
-    if (length == text.size()) return;
+    if (length == text.size()) break;
     const auto next = static_cast<unsigned char>(text[length]);
     const auto begin = sorted_.begin();
-    const auto byteOf = [&](int32_t id) { return static_cast<unsigned char>((*vocabulary_.tokenText(id))[length]); };
+    const auto byteOf = [&](int32_t id) {
+      return static_cast<unsigned char>(vocabulary_.tokenText(id)->bytes()[length]);
+    };
     const auto from =
         std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), next,
                          [&](int32_t id, unsigned char byte) { return byteOf(id) < byte; });
@@ -90,49 +94,110 @@ void UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
     low = static_cast<size_t>(from - begin);
     high = static_cast<size_t>(to - begin);
   }
+  return length;
 }
 
-void UnigramModel::appendPiece(std::string_view piece, std::vector<int32_t>& ids) const {
+void UnigramModel::appendPiece(std::string_view piece, TokenSink& sink) const {
   if (const auto id = tokenId(piece))
-    ids.push_back(*id);
-  else if (!bytes_ || !bytes_->append(piece, ids))
-    ids.push_back(*unknown_);
+    sink.push(*id);
+  else if (bytes_ && bytes_->append(piece, sink.all()))
+    sink.check();
+  else
+    sink.push(*unknown_);
 }
 
-void UnigramModel::encode(std::string_view word, std::vector<int32_t>& ids) const {
+// The best ways to each position of a word. Scores are needed for the longest piece only, so they lie in a ring; of a
+// way itself two bytes say how long its last piece is.
+class UnigramModel::Lattice {
+ public:
+  Lattice(const UnigramModel& model, Utf8View word, EncodeWork& work, TokenSink& sink)
+      : model_(model),
+        word_(word),
+        sink_(sink),
+        scores_(work.scratch, std::min(model.longest_, word.size()) + 1),
+        steps_(work.scratch, word.size() + 1) {
+    work.meter.charge(4 * word.size());
+    scores_[0] = 0;
+  }
+
+  void reach(size_t from, size_t length, double score, bool unknown) {
+    const size_t end = from + length;
+    const double sum = scores_[from % scores_.size()] + score;
+    double& best = scores_[end % scores_.size()];
+    if (steps_[end] != 0 && !(sum > best)) return;
+    best = sum;
+    steps_[end] = static_cast<uint16_t>(length | (unknown ? kUnknown : 0));
+    reached_ = std::max(reached_, end);
+  }
+  // How far pieces that have been looked at reach.
+  size_t reached() const { return reached_; }
+
+  // All ways go through this position: gives the tokens before it, but holds back what isn't known, which may go on.
+  void cut(size_t at) {
+    // Turns the steps around: each now says how long the piece is that begins there.
+    uint16_t step = steps_[at];
+    for (size_t end = at; end > cut_;) {
+      const size_t begin = end - (step & ~kUnknown);
+      step = std::exchange(steps_[begin], step);
+      end = begin;
+    }
+    for (size_t begin = cut_; begin < at;) {
+      const size_t end = begin + (steps_[begin] & ~kUnknown);
+      if ((steps_[begin] & kUnknown) == 0) {
+        giveUnknown(begin);
+        model_.appendPiece(word_.bytes().substr(begin, end - begin), sink_);
+        known_ = end;
+      }
+      begin = end;
+    }
+    cut_ = at;
+  }
+  void finish() {
+    cut(word_.size());
+    giveUnknown(word_.size());
+  }
+
+ private:
+  static constexpr uint16_t kUnknown = 0x8000;
+
+  // What the model doesn't know in a row is one piece.
+  void giveUnknown(size_t end) {
+    if (known_ < end) model_.appendPiece(word_.bytes().substr(known_, end - known_), sink_);
+    known_ = end;
+  }
+
+  const UnigramModel& model_;
+  Utf8View word_;
+  TokenSink& sink_;
+  ScratchArray<double> scores_;
+  ScratchArray<uint16_t> steps_;
+  size_t reached_ = 0;
+  size_t cut_ = 0;    // tokens are given up to here,
+  size_t known_ = 0;  // save for what isn't known from here
+};
+
+void UnigramModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) const {
   if (word.empty()) return;
-  struct Node {
-    double score = 0;
-    size_t begin = std::string_view::npos;  // of the best last piece that ends here
-    int32_t id = 0;
-  };
-  std::vector<Node> ends(word.size() + 1);
+  constexpr uint64_t kWorkPerByteCompared = 16;
+  Lattice lattice(*this, word, work, sink);
   for (size_t at = 0; at < word.size();) {
-    const double before = ends[at].score;
-    const auto reach = [&](size_t length, double score, int32_t id) {
-      Node& node = ends[at + length];
-      if (node.begin == std::string_view::npos || before + score > node.score) node = {before + score, at, id};
-    };
-    const auto character = static_cast<size_t>(utf8Length(word[at]));
+    if (at > 0 && lattice.reached() == at) lattice.cut(at);
+    const size_t character = word.characterAt(at).length;
     bool spelled = false;
-    eachPrefix(word.substr(at), [&](int32_t id, size_t length) {
-      reach(length, scores_[static_cast<size_t>(id)], id);
+    const size_t compared = eachPrefix(word.bytes().substr(at), [&](int32_t id, size_t length) {
+      lattice.reach(at, length, scores_[static_cast<size_t>(id)], id == *unknown_);
       spelled |= length == character;
     });
-    if (!spelled) reach(character, unknown_score_, *unknown_);
+    work.meter.charge(compared * kWorkPerByteCompared);
+    if (!spelled) lattice.reach(at, character, unknown_score_, true);
     at += character;
   }
-  // Backwards; what the model doesn't know in a row is one piece.
-  std::vector<std::string_view> pieces;
-  for (size_t end = word.size(); end > 0;) {
-    size_t begin = ends[end].begin;
-    if (ends[end].id == *unknown_) {
-      while (begin > 0 && ends[begin].id == *unknown_) begin = ends[begin].begin;
-    }
-    pieces.push_back(word.substr(begin, end - begin));
-    end = begin;
-  }
-  for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) appendPiece(*it, ids);
+  lattice.finish();
+}
+
+size_t UnigramModel::memoryBytes() const {
+  return sizeof(*this) + TokenModel::memoryBytes() + scores_.capacity() * sizeof(double) +
+         sorted_.capacity() * sizeof(int32_t);
 }
 
 }  // namespace chorus

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What takes long and changes little, run before a release and not at every change; several hours on two cores. Each step
+# prints its time and its last line; all run even where one fails. scripts/release_checks.sh [MINUTES_OF_FUZZING]
+# (60 for each target).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+minutes=${1:-60}
+log=build/release_checks
+mkdir -p $log
+failed=0
+
+step() {
+  local name=$1 from=$SECONDS status=0
+  shift
+  "$@" >"$log/$name.log" 2>&1 || status=$?
+  [ $status -eq 0 ] || failed=1
+  printf '%-16s %-6s %6d s  %s\n' "$name" "$([ $status -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - from)) \
+    "$(tail -n 1 "$log/$name.log")"
+}
+
+step fuzz scripts/fuzz.sh $((minutes * 60))
+step fuzz_coverage scripts/fuzz_coverage.sh
+step planted_bugs scripts/planted_bugs.py
+step mutations scripts/mutations.sh
+step neon scripts/neon.sh --if-available
+step tidy scripts/tidy.sh --all
+step hostile scripts/hostile.sh --all
+step hostile_asan scripts/hostile.sh --all --sanitized
+step e2e_asan scripts/e2e.sh --sanitized
+step soak scripts/soak.sh
+exit $failed

@@ -1,0 +1,128 @@
+#include "base/directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace chorus {
+namespace {
+
+// fdopendir takes its descriptor over.
+struct CloseDirectory {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+// A directory, or a link, which may lead to one.
+bool mayBeDirectory(int dir, const dirent& entry) {
+  if (entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR || entry.d_type == DT_LNK;
+  struct stat info{};
+  if (::fstatat(dir, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  return S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode);
+}
+
+}  // namespace
+
+std::shared_ptr<const Directory> Directory::open(const std::filesystem::path& path, Links links) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  return std::shared_ptr<const Directory>(new Directory(std::move(fd), path, links));
+}
+
+OpenDirectory openerOf(std::filesystem::path path) {
+  return [path = std::move(path)] { return Directory::open(path); };
+}
+
+void Directory::refuse(const std::string& name, int reason) const {
+  const std::string path = pathOf(name).string();
+  if (links_ != Links::kFollow && (reason == EXDEV || reason == ELOOP)) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: a link that leads in a circle or out of its directory; copy the files there, or let links be followed "
+         "(--lora_dir_links follow)",
+         path);
+  }
+  fail(reason == EMFILE || reason == ENFILE || reason == ENOMEM ? ErrorCode::kExhausted : ErrorCode::kNotFound,
+       "{}: {}", path, std::strerror(reason));
+}
+
+std::shared_ptr<const Directory> Directory::openDirectory(const std::string& name, Links links) const {
+  Descriptor fd(openBeneath(fd_.get(), name, O_RDONLY | O_DIRECTORY, links_));
+  if (!fd) refuse(name, errno);
+  return std::shared_ptr<const Directory>(new Directory(std::move(fd), pathOf(name), links));
+}
+
+Descriptor Directory::openFile(const std::string& name) const {
+  // O_NONBLOCK: a FIFO is refused, not waited for.
+  Descriptor fd(openBeneath(fd_.get(), name, O_RDONLY | O_NONBLOCK | O_NOCTTY, links_));
+  // A socket and some devices can't be opened at all.
+  if (!fd && errno == ENXIO) fail(ErrorCode::kCorrupt, "{}: not a regular file", pathOf(name).string());
+  if (!fd) refuse(name, errno);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) refuse(name, errno);
+  if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", pathOf(name).string());
+  return fd;
+}
+
+std::string Directory::readFile(const std::string& name, size_t max_bytes) const {
+  return readDescriptor(openFile(name).get(), pathOf(name), max_bytes);
+}
+
+std::optional<FileStamp> Directory::stampOf(const std::string& name) const {
+  const Descriptor fd(openBeneath(fd_.get(), name, O_PATH, links_));
+  if (!fd) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    refuse(name, errno);
+  }
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) refuse(name, errno);
+  return stampOfStatus(info);
+}
+
+bool Directory::isDirectory(const std::string& name) const {
+  return static_cast<bool>(Descriptor(openBeneath(fd_.get(), name, O_PATH | O_DIRECTORY, links_)));
+}
+
+bool Directory::hasName(const std::string& name) const {
+  struct stat info{};
+  return ::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+Directory::Names Directory::names(size_t most) const { return readNames(most, false); }
+Directory::Names Directory::directoryNames(size_t most) const { return readNames(most, true); }
+
+Directory::Names Directory::readNames(size_t most, bool directories_only) const {
+  // A descriptor of its own: the position in the list is the descriptor's.
+  const int fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, CloseDirectory> dir(fd >= 0 ? ::fdopendir(fd) : nullptr);
+  if (dir == nullptr) {
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    fail(ErrorCode::kNotFound, "{}: {}", path_.string(), std::strerror(reason));
+  }
+  Names result;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) {
+      if (errno != 0) fail(ErrorCode::kNotFound, "{}: {}", path_.string(), std::strerror(errno));
+      break;
+    }
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == ".." || (directories_only && !mayBeDirectory(fd_.get(), *entry))) continue;
+    if (result.names.size() == most) {
+      result.complete = false;
+      break;
+    }
+    result.names.emplace_back(name);
+  }
+  std::sort(result.names.begin(), result.names.end());
+  return result;
+}
+
+}  // namespace chorus

@@ -1,0 +1,29 @@
+#include "base/work_meter.h"
+
+#include <algorithm>
+
+namespace chorus {
+
+void WorkMeter::setNextLook() {
+  const uint64_t step = kLookEvery < kUnlimited - spent_ ? kLookEvery : kUnlimited - spent_;
+  next_look_ = spent_ + step;
+  // The first byte beyond the limit must be seen, not only the next multiple of kLookEvery.
+  if (limits_.work < kUnlimited) next_look_ = std::min(next_look_, limits_.work + 1);
+}
+
+void WorkMeter::look() {
+  if (spent_ > limits_.work) {
+    throw WorkStopped(
+        WorkStopped::Reason::kWork, ErrorCode::kInvalidArgument,
+        fmt::format("the input causes more than the limit of {} bytes of work; make it shorter or simpler",
+                    limits_.work));
+  }
+  if (cancelled()) throw WorkStopped(WorkStopped::Reason::kCancelled, ErrorCode::kExhausted, "cancelled");
+  if (Clock::now() >= limits_.deadline) {
+    throw WorkStopped(WorkStopped::Reason::kDeadline, ErrorCode::kExhausted,
+                      "the input was not prepared within the time limit");
+  }
+  setNextLook();
+}
+
+}  // namespace chorus

@@ -1,0 +1,227 @@
+// Several clients of one executor: what one does, the others hardly notice.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "runtime/testing/core_fixture.h"
+
+namespace chorus {
+namespace {
+
+using executor::KvReuseScope;
+using executor::Request;
+using executor::VecTokens;
+using testing::CoreFixture;
+using testing::expectedTokens;
+using testing::fakeSource;
+using testing::Gate;
+
+class ExecutorClientsTest : public CoreFixture {
+ protected:
+  static Request of(uint64_t client, VecTokens prompt, int32_t max_tokens) {
+    Request r = request(std::move(prompt), max_tokens);
+    r.setClientId(client);
+    return r;
+  }
+  // Tokens of a prompt's context that are computed.
+  int32_t computed(const Request& r, const std::string& adapter = "") {
+    core->takeStats();
+    EXPECT_EQ(answer(r), expectedTokens(r.getInputTokenIds(), r.getMaxTokens(), kVocab, adapter));
+    int32_t tokens = 0;
+    for (const auto& step : core->takeStats()) tokens += step.numCtxTokens;
+    return tokens;
+  }
+  static VecTokens prompt(int32_t first, int32_t length = 18) {
+    VecTokens tokens(static_cast<size_t>(length));
+    for (int32_t i = 0; i < length; ++i) tokens[static_cast<size_t>(i)] = (first * 7 + i * i) % kVocab;
+    return tokens;
+  }
+};
+
+// One request of a thousand sequences that would run for 64,000 steps, and a neighbour that sends one after the other.
+TEST_F(ExecutorClientsTest, AThousandSequencesOfOneClientDoNotHoldUpAnother) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  start();
+  Request attack = of(1, {1}, 60);
+  executor::SamplingConfig sampling;
+  sampling.setNumReturnSequences(1000);
+  attack.setSamplingConfig(sampling);
+  const auto attacker = enqueue(attack);
+  gate.awaitArrivals(1);
+  std::vector<executor::IdType> neighbours;
+  for (int32_t i = 0; i < 3; ++i) neighbours.push_back(enqueue(of(2, {2 + i}, 4)));
+  gate.open();
+  for (int32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(resultOf(neighbours[static_cast<size_t>(i)]).outputTokenIds.at(0), expectedTokens({2 + i}, 4, kVocab));
+  }
+  for (int32_t i = 0; i < 20; ++i) {
+    const auto result = resultOf(enqueue(of(2, {2 + i}, 4)));
+    EXPECT_EQ(result.outputTokenIds.at(0), expectedTokens({2 + i}, 4, kVocab));
+    EXPECT_EQ(result.decodingIter, 4) << "it was paused";
+  }
+  core->cancel(attacker);
+  for (const auto& response : finish(attacker)) {
+    const auto& got = response.getResult().outputTokenIds.at(0);
+    const auto expected = expectedTokens({1}, 60, kVocab);
+    ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin()));
+  }
+}
+
+// The steps between a request's arrival and its first one.
+TEST_F(ExecutorClientsTest, ANewcomerStartsInTheNextStep) {
+  Gate gate;
+  gate.close();
+  holdStep(5, gate);
+  start();
+  std::vector<executor::IdType> long_ones;
+  for (int32_t i = 0; i < 12; ++i) long_ones.push_back(enqueue(of(1, {1, i}, 60)));
+  gate.awaitArrivals(1);
+  Request newcomer = of(2, {9}, 3);
+  executor::OutputConfig output;
+  output.returnPerfMetrics = true;
+  newcomer.setOutputConfig(output);
+  const auto id = enqueue(newcomer);
+  gate.open();
+  const auto metrics = resultOf(id).requestPerfMetrics.value();
+  EXPECT_LE(metrics.firstIter, 7u);
+  for (int32_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(resultOf(long_ones[static_cast<size_t>(i)]).outputTokenIds.at(0), expectedTokens({1, i}, 60, kVocab));
+  }
+}
+
+TEST_F(ExecutorClientsTest, AClientFillsNoMoreOfTheQueueThanItLeaves) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  options.scheduler.max_batch_size = 1;
+  options.max_queue_size = 9;
+  start();
+  enqueue(of(1, {1}, 2));
+  gate.awaitArrivals(1);
+  const auto fill = [&](uint64_t client) {
+    int count = 0;
+    try {
+      for (; count < 100; ++count) enqueue(of(client, {1}, 2));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kExhausted);
+    }
+    return count;
+  };
+  EXPECT_EQ(fill(1), 4);
+  EXPECT_EQ(fill(2), 2);
+  EXPECT_EQ(fill(3), 1);
+  EXPECT_TRUE(core->acceptsRequests());
+  std::vector<Request> several(2, of(4, {1}, 2));
+  EXPECT_THROW(core->enqueue(several, nullptr), Error);
+  EXPECT_EQ(fill(4), 1) << "a refused call leaves nothing behind";
+  gate.open();
+}
+
+TEST_F(ExecutorClientsTest, WithoutAnIdTheQueueAloneIsTheLimit) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  options.scheduler.max_batch_size = 1;
+  options.max_queue_size = 5;
+  start();
+  enqueue(request({1}, 2));
+  gate.awaitArrivals(1);
+  for (int i = 0; i < 5; ++i) enqueue(request({1}, 2));
+  EXPECT_FALSE(core->acceptsRequests());
+  EXPECT_THROW(enqueue(request({1}, 2)), Error);
+  gate.open();
+}
+
+TEST_F(ExecutorClientsTest, SaltsShareNothing) {
+  start();
+  const auto salted = [&](std::optional<uint64_t> salt) {
+    Request r = of(1, prompt(1), 2);
+    r.setCacheSaltID(salt);
+    return r;
+  };
+  EXPECT_EQ(computed(salted(5)), 18);
+  EXPECT_EQ(computed(salted(5)), 2);
+  EXPECT_EQ(computed(salted(6)), 18);
+  EXPECT_EQ(computed(salted(std::nullopt)), 18);
+  EXPECT_EQ(computed(salted(0)), 18) << "an id of 0 is a salt too";
+}
+
+// Nor does one wait for what is being computed for another: that would tell as much.
+TEST_F(ExecutorClientsTest, NobodyWaitsForABlockThatItMayNotTake) {
+  for (const bool same : {true, false}) {
+    Gate gate;
+    gate.close();
+    holdStep(0, gate);
+    start();
+    const auto first = enqueue(request({1}, 1));
+    gate.awaitArrivals(1);
+    std::vector<executor::IdType> ids;
+    for (uint64_t salt = 1; salt <= 2; ++salt) {
+      Request r = of(1, prompt(1, 9), 2);
+      r.setCacheSaltID(same ? 1 : salt);
+      ids.push_back(enqueue(r));
+    }
+    gate.open();
+    resultOf(first);
+    for (const auto id : ids) resultOf(id);
+    int32_t tokens = 0;
+    for (const auto& step : core->takeStats()) tokens += step.numCtxTokens;
+    EXPECT_EQ(tokens, same ? 1 + 9 + 1 : 1 + 9 + 9);
+  }
+}
+
+TEST_F(ExecutorClientsTest, ScopesSayWhoSharesWithWhom) {
+  for (const auto scope : {KvReuseScope::kALL, KvReuseScope::kADAPTER, KvReuseScope::kCLIENT}) {
+    SCOPED_TRACE(static_cast<int>(scope));
+    options.reuse_scope = scope;
+    start();
+    core->registerAdapter(1, fakeSource("red"));
+    EXPECT_EQ(computed(of(1, prompt(1), 2)), 18);
+    EXPECT_EQ(computed(of(1, prompt(1), 2)), 2);
+    EXPECT_EQ(computed(of(2, prompt(1), 2)), scope == KvReuseScope::kALL ? 2 : 18);
+    const auto adapted = [](uint64_t client) {
+      Request r = of(client, prompt(1), 2);
+      r.setLoraConfig(executor::LoraConfig(1));
+      return r;
+    };
+    EXPECT_EQ(computed(adapted(1), "red"), 18);
+    EXPECT_EQ(computed(adapted(1), "red"), 2);
+    EXPECT_EQ(computed(adapted(2), "red"), scope == KvReuseScope::kCLIENT ? 18 : 2);
+  }
+}
+
+// However many salts, compositions or prompts come and go, what others left in the cache and what was used again stays.
+TEST_F(ExecutorClientsTest, AFloodOfContentsLeavesOthersTheirs) {
+  setAdapterRoom(100);
+  start();
+  core->registerAdapter(1, fakeSource("red"));
+  core->registerAdapter(2, fakeSource("blue"));
+  Request neighbour = of(1, prompt(1), 2);
+  Request adapted = of(1, prompt(2), 2);
+  adapted.setLoraConfig(executor::LoraConfig(2));
+  Request salted = of(1, prompt(3), 2);
+  salted.setCacheSaltID(77);
+  const auto all = [&] {
+    return std::vector<int32_t>{computed(neighbour), computed(adapted, "blue"), computed(salted)};
+  };
+  all();
+  EXPECT_EQ(all(), (std::vector<int32_t>{2, 2, 2}));
+  for (uint64_t i = 0; i < 300; ++i) {
+    Request r = of(1, prompt(static_cast<int32_t>(i), 24), 1);
+    r.setCacheSaltID(1000 + i);
+    answer(r);
+  }
+  EXPECT_EQ(all(), (std::vector<int32_t>{2, 2, 2})) << "after salts";
+  for (uint64_t i = 0; i < 5000; ++i) {
+    Request r = of(1, prompt(static_cast<int32_t>(i), i % 40 == 0 ? 24 : 1), 1);
+    r.setLoraComposition({{1, 1.0f + static_cast<float>(i) / 1000.0f}, {2, 0.5f}});
+    answer(r);
+  }
+  EXPECT_EQ(all(), (std::vector<int32_t>{2, 2, 2})) << "after compositions";
+  for (int32_t i = 0; i < 300; ++i) answer(of(2, prompt(i, 24), 1));
+  EXPECT_EQ(all(), (std::vector<int32_t>{2, 2, 2})) << "after another client's prompts";
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,90 @@
+// The executor when memory is missing: every request is answered, nothing is lost or held, and what runs later is
+// right.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "runtime/testing/core_fixture.h"
+#include "support/malloc_hook.h"
+
+namespace chorus {
+namespace {
+
+using executor::Request;
+using testing::CoreFixture;
+using testing::expectedTokens;
+using testing::fakeSource;
+
+class ExecutorMemoryTest : public CoreFixture {
+ protected:
+  // What comes of a request whose enqueueing may fail too.
+  struct Outcome {
+    bool refused = false;
+    std::vector<executor::Response> responses;
+  };
+};
+
+TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
+  if (!test::FailingAllocations::supported()) return;
+  options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
+  options.scheduler.kv_blocks = 20;
+  options.iter_stats_max = 10;
+  start();
+  for (uint64_t id = 1; id <= 2; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}", id)));
+  executor::SamplingConfig sampling;
+  sampling.setNoRepeatNgramSize(20);
+  sampling.setRepetitionPenalty(1.0f);
+  {
+    // OpenSSL does not bear to begin without memory; a server has hashed an engine by then.
+    Request composed = request({1}, 1);
+    composed.setLoraComposition({{1, 0.5f}});
+    answer(composed);
+  }
+  int answered = 0, failed = 0, refused = 0;
+  for (const uint64_t every : {3001u, 997u, 97u, 31u, 13u, 7u}) {
+    for (uint64_t skip = 0; skip < 12; ++skip) {
+      SCOPED_TRACE(fmt::format("every {}th allocation after {} fails", every, skip));
+      std::vector<executor::IdType> ids;
+      std::vector<std::vector<executor::Response>> responses;
+      {
+        const test::FailingAllocations failing(every, skip);
+        for (int i = 0; i < 8; ++i) {
+          Request r = [&] {
+            const test::ExemptFromFailure exempt;
+            Request made = request({1 + i % 3, 2, 3, 4, 5}, 12, i % 2 == 0);
+            made.setSamplingConfig(sampling);
+            made.setClientId(static_cast<uint64_t>(i % 3));
+            if (i % 4 == 1) made.setLoraConfig(executor::LoraConfig(1));
+            if (i % 4 == 2) made.setLoraComposition({{1, 0.5f}, {2, 0.25f}});
+            return made;
+          }();
+          try {
+            ids.push_back(0);
+            ids.back() = enqueue(r);
+          } catch (const std::bad_alloc&) {
+            ids.pop_back();
+            ++refused;
+          }
+        }
+        const test::ExemptFromFailure exempt;
+        for (const auto id : ids) responses.push_back(finish(id));
+      }
+      for (const auto& of_one : responses) {
+        ASSERT_FALSE(of_one.empty());
+        ++answered;
+        failed += of_one.back().hasError() ? 1 : 0;
+      }
+      // And then all is as if nothing had happened.
+      ASSERT_EQ(answer(request({7, 8, 9}, 5)), expectedTokens({7, 8, 9}, 5, kVocab));
+    }
+  }
+  core->shutdown();
+  EXPECT_EQ(core->kvCacheStats().usedNumBlocks, 0) << "blocks leak";
+  EXPECT_EQ(core->adapterCacheStats().host.pinnedAdapters, 0) << "adapters leak";
+  EXPECT_EQ(core->adapterCacheStats().device.pinnedAdapters, 0);
+  EXPECT_GT(answered, 100);
+  EXPECT_GT(failed, 0) << "no failure came through";
+  EXPECT_LT(failed, answered) << "no request survived";
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,147 @@
+#include "runtime/fair_queue.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace chorus {
+
+struct QueueEntry::Client {
+  std::optional<uint64_t> id;
+  uint64_t number = 0;
+  int32_t running = 0;
+  size_t entries = 0;          // waiting and running
+  uint64_t since = 0;          // when it was served last, or began to wait
+  QueueEntry* head = nullptr;  // of its waiting
+  QueueEntry* tail = nullptr;
+  Client* previous_waiting = nullptr;
+  Client* next_waiting = nullptr;
+};
+
+FairQueue::FairQueue() = default;
+FairQueue::~FairQueue() = default;
+
+uint64_t FairQueue::clientOf(const QueueEntry& entry) { return entry.client_->number; }
+
+int32_t FairQueue::runningOf(const QueueEntry& entry) { return entry.client_->running; }
+
+void FairQueue::add(QueueEntry& entry, std::optional<uint64_t> client_id) {
+  assert(entry.client_ == nullptr);
+  turns_.reserve(numClients() + 1);
+  std::unique_ptr<Client>* known = &anonymous_;
+  if (client_id) {
+    const auto found = clients_.find(*client_id);
+    known = found != clients_.end() ? &found->second : nullptr;
+  }
+  if (known == nullptr || *known == nullptr) {
+    auto made = std::make_unique<Client>();
+    made->id = client_id;
+    made->number = numbers_ + 1;
+    if (client_id) known = &clients_.try_emplace(*client_id).first->second;
+    *known = std::move(made);
+    ++numbers_;
+  }
+  entry.client_ = known->get();
+  ++entry.client_->entries;
+  link(entry);
+}
+
+void FairQueue::link(QueueEntry& entry) noexcept {
+  Client& client = *entry.client_;
+  if (client.head == nullptr) {
+    if (client.running == 0) client.since = ++clock_;
+    client.previous_waiting = nullptr;
+    client.next_waiting = first_waiting_;
+    if (first_waiting_ != nullptr) first_waiting_->previous_waiting = &client;
+    first_waiting_ = &client;
+  }
+  // Nearly all come last or, paused, first.
+  QueueEntry* before = client.tail;
+  if (client.head != nullptr && entry.position < client.head->position) before = nullptr;
+  while (before != nullptr && entry.position < before->position) before = before->previous_;
+  entry.previous_ = before;
+  entry.next_ = before != nullptr ? before->next_ : client.head;
+  (entry.previous_ != nullptr ? entry.previous_->next_ : client.head) = &entry;
+  (entry.next_ != nullptr ? entry.next_->previous_ : client.tail) = &entry;
+  ++num_waiting_;
+}
+
+void FairQueue::unlink(QueueEntry& entry) noexcept {
+  Client& client = *entry.client_;
+  (entry.previous_ != nullptr ? entry.previous_->next_ : client.head) = entry.next_;
+  (entry.next_ != nullptr ? entry.next_->previous_ : client.tail) = entry.previous_;
+  entry.previous_ = entry.next_ = nullptr;
+  --num_waiting_;
+  if (client.head != nullptr) return;
+  (client.previous_waiting != nullptr ? client.previous_waiting->next_waiting : first_waiting_) = client.next_waiting;
+  if (client.next_waiting != nullptr) client.next_waiting->previous_waiting = client.previous_waiting;
+}
+
+void FairQueue::start(QueueEntry& entry) noexcept {
+  unlink(entry);
+  ++entry.client_->running;
+  entry.client_->since = ++clock_;
+}
+
+void FairQueue::pause(QueueEntry& entry) noexcept {
+  --entry.client_->running;
+  link(entry);
+}
+
+void FairQueue::remove(QueueEntry& entry, bool runs) noexcept {
+  Client* client = entry.client_;
+  if (runs)
+    --client->running;
+  else
+    unlink(entry);
+  entry.client_ = nullptr;
+  if (--client->entries == 0) drop(client);
+}
+
+void FairQueue::drop(Client* client) noexcept {
+  if (client->id)
+    clients_.erase(*client->id);
+  else
+    anonymous_.reset();
+}
+
+// A heap has its last element in front: that of the next turn.
+bool FairQueue::later(const Turn& a, const Turn& b) noexcept {
+  if (a.entry->position.priority != b.entry->position.priority)
+    return a.entry->position.priority < b.entry->position.priority;
+  return a.running != b.running ? a.running > b.running : a.since > b.since;
+}
+
+void FairQueue::beginTurns() noexcept {
+  turns_.clear();
+  served_ = 0;
+  for (const Client* client = first_waiting_; client != nullptr; client = client->next_waiting) {
+    turns_.push_back({client->head, client->running, client->since});
+  }
+  std::make_heap(turns_.begin(), turns_.end(), later);
+}
+
+QueueEntry* FairQueue::nextTurn() noexcept {
+  if (turns_.empty()) return nullptr;
+  std::pop_heap(turns_.begin(), turns_.end(), later);
+  Turn& turn = turns_.back();
+  QueueEntry* entry = turn.entry;
+  if (entry->next_ == nullptr) {
+    turns_.pop_back();
+  } else {
+    // Served last of all, as start() would have it.
+    turn = {entry->next_, turn.running + 1, clock_ + ++served_};
+    std::push_heap(turns_.begin(), turns_.end(), later);
+  }
+  return entry;
+}
+
+const QueueEntry* FairQueue::after(const QueueEntry* entry) const noexcept {
+  const Client* client = first_waiting_;
+  if (entry != nullptr) {
+    if (entry->next_ != nullptr) return entry->next_;
+    client = entry->client_->next_waiting;
+  }
+  return client != nullptr ? client->head : nullptr;
+}
+
+}  // namespace chorus

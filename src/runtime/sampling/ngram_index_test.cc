@@ -1,0 +1,95 @@
+#include "runtime/sampling/ngram_index.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+#include <set>
+
+#include "runtime/sampling/word_matches.h"
+
+namespace chorus {
+namespace {
+
+// The definition: every n-gram of the tokens is looked at.
+std::set<int32_t> plainRepeats(const std::vector<int32_t>& tokens, size_t size) {
+  std::set<int32_t> banned;
+  for (size_t i = 0; i + size <= tokens.size(); ++i) {
+    if (std::equal(tokens.end() - static_cast<ptrdiff_t>(size) + 1, tokens.end(),
+                   tokens.begin() + static_cast<ptrdiff_t>(i)))
+      banned.insert(tokens[i + size - 1]);
+  }
+  return banned;
+}
+
+std::set<int32_t> repeatsOf(const NgramIndex& index) {
+  std::set<int32_t> banned;
+  index.forEachRepeat([&](int32_t token) { EXPECT_TRUE(banned.insert(token).second) << token << " is told twice"; });
+  return banned;
+}
+
+TEST(NgramIndex, IsThePlainDefinition) {
+  std::mt19937 random(7);
+  int64_t found = 0;
+  for (int round = 0; round < 400; ++round) {
+    const auto size = static_cast<int32_t>(1 + random() % (round % 3 == 0 ? 40 : 5));
+    const size_t length = random() % 80;
+    const auto letters = static_cast<int32_t>(1 + random() % 4);
+    SCOPED_TRACE(fmt::format("round {}: n-grams of {}, {} tokens of {}", round, size, length, letters));
+    NgramIndex index(size, length);
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i < length; ++i) {
+      ASSERT_EQ(repeatsOf(index), plainRepeats(tokens, static_cast<size_t>(size)));
+      tokens.push_back(static_cast<int32_t>(random()) % letters);
+      index.append(tokens.back());
+      found += static_cast<int64_t>(repeatsOf(index).size());
+    }
+    ASSERT_EQ(repeatsOf(index), plainRepeats(tokens, static_cast<size_t>(size)));
+  }
+  EXPECT_GT(found, 1000);
+}
+
+// Half a sequence long, and all of it one token: what an index is for. The plain definition takes 60 times a second.
+TEST(NgramIndex, ATokenCostsTheSameWhateverTheLengths) {
+  constexpr size_t kTokens = 30000;
+  NgramIndex index(15000, kTokens + 10000);
+  for (size_t i = 0; i < kTokens; ++i) index.append(7);
+  const auto begin = std::chrono::steady_clock::now();
+  size_t banned = 0;
+  for (int i = 0; i < 10000; ++i) {
+    index.forEachRepeat([&](int32_t) { ++banned; });
+    index.append(7);
+  }
+  EXPECT_EQ(banned, 10000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST(WordMatches, AreWhatTheTokensEndWith) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    WordMatches matches;
+    std::vector<std::vector<int32_t>> words(1 + random() % 4);
+    for (auto& word : words) {
+      word.resize(1 + random() % 6);
+      for (auto& token : word) token = static_cast<int32_t>(random() % 2);
+      matches.add(word);
+    }
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < 60; ++i) {
+      tokens.push_back(static_cast<int32_t>(random() % 2));
+      matches.append(tokens.back());
+      bool any = false;
+      for (size_t w = 0; w < words.size(); ++w) {
+        const auto& word = words[w];
+        const bool ends = word.size() <= tokens.size() && std::equal(word.rbegin(), word.rend(), tokens.rbegin());
+        any |= ends;
+        ASSERT_EQ(matches.ends(w), ends) << "round " << round << ", token " << i << ", word " << w;
+      }
+      ASSERT_EQ(matches.endsAny(), any);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,57 @@
+#include "server/http/connection_limits.h"
+
+#include <tuple>
+#include <unordered_map>
+
+namespace chorus::server {
+namespace {
+
+bool isArriving(ConnectionPhase phase) { return phase == ConnectionPhase::kHead || phase == ConnectionPhase::kBody; }
+
+}  // namespace
+
+Placement placeConnection(std::span<const ConnectionView> open, uint64_t client, bool unlimited,
+                          const ConnectionLimits& limits) {
+  std::unordered_map<uint64_t, size_t> held;
+  size_t regular = 0;
+  for (const ConnectionView& one : open) {
+    if (one.reserved) continue;
+    ++regular;
+    ++held[one.client];
+  }
+  const size_t own = held[client];
+  const bool own_limit = !unlimited && own >= limits.per_client;
+  if (!own_limit && regular < limits.connections) return {};
+
+  // Smaller is evicted first: those of the client that holds most, so that many half requests of others never cost a
+  // client its only connection; of these the ones at rest before arriving requests, the most dispensable phase, the
+  // oldest.
+  using Rank = std::tuple<size_t, bool, ConnectionPhase, int64_t>;
+  std::optional<size_t> best;
+  Rank best_rank;
+  for (size_t i = 0; i < open.size(); ++i) {
+    const ConnectionView& one = open[i];
+    if (one.reserved || one.phase == ConnectionPhase::kBusy) continue;
+    if (own_limit && one.client != client) continue;
+    const bool arriving = isArriving(one.phase);
+    const size_t of_client = held[one.client];
+    if (arriving && !own_limit && of_client <= own + 1) continue;
+    if (own_limit && one.phase == ConnectionPhase::kBody) continue;
+    const Rank rank{open.size() - of_client, arriving, one.phase, one.since};
+    if (best && best_rank <= rank) continue;
+    best = i;
+    best_rank = rank;
+  }
+  if (best) return {.reserved = false, .evicted = best};
+
+  size_t reserved = 0;
+  std::optional<size_t> oldest;
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (!open[i].reserved) continue;
+    ++reserved;
+    if (!oldest || open[i].since < open[*oldest].since) oldest = i;
+  }
+  return {.reserved = true, .evicted = reserved >= limits.reserve ? oldest : std::nullopt};
+}
+
+}  // namespace chorus::server

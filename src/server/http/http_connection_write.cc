@@ -1,0 +1,273 @@
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+
+#include "server/errors.h"
+#include "server/http/http_connection.h"
+#include "server/http/http_exchange.h"
+#include "server/http/http_wire.h"
+
+namespace chorus::server {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::milliseconds kLingerTimeout{2000};
+
+}  // namespace
+
+HttpConnection::Exchange::Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id,
+                                   bool head_only, bool chunked)
+    : connection_(std::move(connection)),
+      serial_(serial),
+      id_(std::move(id)),
+      head_only_(head_only),
+      chunked_(chunked) {}
+
+HttpConnection::Exchange::~Exchange() {
+  if (stage_ == Stage::kDone) return;
+  if (stage_ == Stage::kStreaming) {
+    connection_->breakOff();
+    return;
+  }
+  try {
+    respond(ApiError::internal("The server had an error while processing the request.").response());
+  } catch (...) {
+    connection_->breakOff();
+  }
+}
+
+void HttpConnection::Exchange::respond(HttpResponse response) {
+  if (stage_ != Stage::kOpen) return;
+  stage_ = Stage::kDone;
+  connection_->respond(serial_, id_, head_only_, std::move(response));
+}
+
+void HttpConnection::Exchange::beginStream(int status, std::string_view content_type) {
+  if (stage_ != Stage::kOpen) return;
+  stage_ = Stage::kStreaming;
+  try {
+    HttpHeaders headers;
+    {
+      std::lock_guard lock(connection_->mutex_);
+      headers = connection_->answer_headers_;
+    }
+    bool alive = true;
+    connection_->send(serial_,
+                      responseHead(status, content_type, chunked_ ? kChunkedLength : kLengthUntilClose,
+                                   connection_->keepAlive(), id_, headers),
+                      false, true, alive);
+  } catch (...) {
+    connection_->breakOff();
+  }
+}
+
+bool HttpConnection::Exchange::write(std::string_view bytes) {
+  if (stage_ != Stage::kStreaming) return false;
+  bool alive = true;
+  try {
+    std::string chunk;
+    if (bytes.empty() || head_only_) {
+      bytes = {};
+    } else if (chunked_) {
+      appendChunk(chunk, bytes);
+      bytes = chunk;
+    }
+    connection_->send(serial_, bytes, false, true, alive);
+  } catch (...) {
+    connection_->breakOff();
+    alive = false;
+  }
+  return alive;
+}
+
+void HttpConnection::Exchange::endStream() {
+  if (stage_ != Stage::kStreaming) return;
+  stage_ = Stage::kDone;
+  bool alive = true;
+  connection_->send(serial_, head_only_ || !chunked_ ? std::string_view() : kLastChunk, true, false, alive);
+}
+
+void HttpConnection::Exchange::onAbort(std::function<void()> callback) {
+  connection_->setAbortCallback(serial_, std::move(callback));
+}
+
+bool HttpConnection::keepAlive() const { return requestKeepsAlive_ && !overrun_ && !context_.draining(); }
+
+// With mutex_ held.
+void HttpConnection::queue(std::string_view head, std::string body, bool last) {
+  if (pending_.empty() && body.size() > head.size()) {
+    body.insert(0, head);
+    pending_ = std::move(body);
+  } else {
+    pending_ += head;
+    pending_ += body;
+  }
+  answered_ = last;
+  if (flushPosted_) return;
+  flushPosted_ = true;
+  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->guarded([&] { self->flush(); }); });
+}
+
+void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    alive = open_ && serial == serial_ && !answered_;
+    if (!alive) return;
+    const size_t waiting = pending_.size() + bytes.size();
+    const bool fits = !bounded || (waiting <= context_.options.maxStreamBacklog &&
+                                   queued_charge_.resize(waiting + being_written_) == MemoryAnswer::kGranted);
+    if (fits) return queue(bytes, {}, last);
+    alive = false;
+    open_ = false;
+    ::shutdown(socket_.native_handle(), SHUT_RDWR);
+    return;
+  } catch (...) {
+    alive = false;
+  }
+  breakOff();
+}
+
+void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_only, HttpResponse response) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    if (!open_ || serial != serial_ || answered_) return;
+    if (response.memory.client()) queued_charge_ = std::move(response.memory);
+    // Refusals are small and are sent in any case.
+    constexpr size_t kUncharged = 4096;
+    if (response.body.size() > kUncharged) {
+      const MemoryAnswer answer = queued_charge_.resize(response.body.size());
+      if (answer != MemoryAnswer::kGranted) response = ApiError::outOfMemory(answer).response();
+    }
+    response.headers.insert(response.headers.end(), answer_headers_.begin(), answer_headers_.end());
+    const std::string head =
+        responseHead(response.status, response.contentType, static_cast<int64_t>(response.body.size()), keepAlive(), id,
+                     response.headers);
+    return queue(head, head_only ? std::string() : std::move(response.body), true);
+  } catch (...) {
+  }
+  breakOff();
+}
+
+// Needs no memory: the read or the write that is under way fails, and the connection closes on its strand.
+void HttpConnection::breakOff() noexcept {
+  std::lock_guard lock(mutex_);
+  if (!open_) return;
+  open_ = false;
+  ::shutdown(socket_.native_handle(), SHUT_RDWR);
+}
+
+void HttpConnection::setAbortCallback(uint64_t serial, std::function<void()> callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (serial != serial_ || answered_) return;
+    if (open_) {
+      abortCallback_.swap(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+void HttpConnection::flush() {
+  if (state_ == State::kClosed) return;
+  bool complete;
+  {
+    std::lock_guard lock(mutex_);
+    flushPosted_ = false;
+    if (!writing_.empty()) return;
+    writing_.swap(pending_);
+    being_written_ = writing_.size();
+    complete = answered_;
+    if (writing_.empty()) queued_charge_.release();
+  }
+  written_ = 0;
+  if (!writing_.empty()) return writeSome();
+  if (complete && state_ == State::kHandling) finishResponse();
+}
+
+void HttpConnection::writeSome() {
+  const auto now = steady_clock::now();
+  if (!behind_) {
+    behind_ = true;
+    pace_.begin(now);
+  }
+  if (state_ == State::kHandling) setDeadline(std::min(now + context_.options.writeTimeout, pace_.deadline()));
+  const auto rest = asio::buffer(writing_.data() + written_, writing_.size() - written_);
+  socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t bytes) {
+    self->guarded([&] { self->onWritten(error, bytes); });
+  });
+}
+
+void HttpConnection::onWritten(error_code error, size_t bytes) {
+  if (state_ == State::kClosed) return;
+  if (error) return close();
+  written_ += bytes;
+  pace_.took(bytes);
+  if (written_ < writing_.size()) return writeSome();
+  writing_ = std::string();
+  bool waiting;
+  {
+    std::lock_guard lock(mutex_);
+    being_written_ = 0;
+    waiting = !pending_.empty();
+    // Shrinking to what waits cannot fail.
+    if (queued_charge_.bytes() > pending_.size()) queued_charge_.resize(pending_.size());
+  }
+  if (!waiting) behind_ = false;
+  if (state_ == State::kHandling) clearDeadline();
+  flush();
+}
+
+void HttpConnection::finishResponse() {
+  std::function<void()> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    dropped.swap(abortCallback_);
+  }
+  if (!keepAlive()) return linger();
+  expectRequest();
+}
+
+void HttpConnection::linger() {
+  state_ = State::kLingering;
+  setPhase(ConnectionPhase::kLingering);
+  setDeadline(kLingerTimeout);
+  error_code error;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  if (error) return close();
+  consume(input_.size() - input_begin_);
+  readMore();
+}
+
+void HttpConnection::close() noexcept {
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
+  std::function<void()> callback;
+  {
+    std::lock_guard lock(mutex_);
+    open_ = false;
+    error_code ignored;
+    socket_.close(ignored);
+    callback.swap(abortCallback_);
+    if (answered_ && pending_.empty() && writing_.empty()) callback = nullptr;
+    pending_ = std::string();
+    queued_charge_.release();
+  }
+  input_ = std::string();
+  input_begin_ = 0;
+  input_charge_.release();
+  request_ = HttpRequest();
+  try {
+    timer_.cancel();
+    room_timer_.cancel();
+    if (callback) callback();
+  } catch (...) {
+  }
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,33 @@
+// The exchange of one request on an HttpConnection.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/http/http_connection.h"
+
+namespace chorus::server {
+
+class HttpConnection::Exchange : public HttpExchange {
+ public:
+  // chunked: how a stream is framed; otherwise it ends with the connection.
+  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id, bool head_only, bool chunked);
+  ~Exchange() override;
+
+  void respond(HttpResponse response) override;
+  void beginStream(int status, std::string_view content_type) override;
+  bool write(std::string_view bytes) override;
+  void endStream() override;
+  void onAbort(std::function<void()> callback) override;
+
+ private:
+  enum class Stage { kOpen, kStreaming, kDone };
+  std::shared_ptr<HttpConnection> connection_;
+  uint64_t serial_;
+  std::string id_;
+  bool head_only_;
+  bool chunked_;
+  Stage stage_ = Stage::kOpen;
+};
+
+}  // namespace chorus::server

@@ -1,0 +1,23 @@
+#include "server/openai/prompt_tokens.h"
+
+#include <fmt/format.h>
+
+#include "server/errors.h"
+
+namespace chorus::server {
+
+executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& model, std::string_view text,
+                                 bool add_special_tokens, WorkMeter& meter, const std::string& field) {
+  const int32_t most = context.engine.maxInputLen();
+  try {
+    return model.text->encode(text, add_special_tokens, meter, {.max_tokens = static_cast<size_t>(most)});
+  } catch (const TooManyTokens&) {
+    throw ApiError::invalid(
+        fmt::format("This model's maximum context length is {} tokens. However, the {} has more than {} tokens. Please "
+                    "reduce its length.",
+                    context.engine.maxSeqLen(), field, most),
+        field, "context_length_exceeded");
+  }
+}
+
+}  // namespace chorus::server

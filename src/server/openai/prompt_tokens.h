@@ -1,0 +1,19 @@
+// Tokens of a request's prompt, within what the engine takes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/work_meter.h"
+#include "chorus/types.h"
+#include "server/model/api_context.h"
+#include "server/model/model_catalog.h"
+
+namespace chorus::server {
+
+// Encodes the text of `field`. Stops soon after the first token too many: throws ApiError (400,
+// context_length_exceeded) then. Charges the meter and throws what it throws.
+executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& model, std::string_view text,
+                                 bool add_special_tokens, WorkMeter& meter, const std::string& field);
+
+}  // namespace chorus::server

@@ -1,0 +1,83 @@
+#include "server/work/fair_queue.h"
+
+#include <algorithm>
+
+namespace chorus::server {
+
+FairQueue::Answer FairQueue::add(uint64_t id, uint64_t client, size_t bytes) {
+  if (tasks_.size() >= limits_.tasks) return Answer::kFull;
+  const auto known = clients_.find(client);
+  if (known != clients_.end()) {
+    const Waiting& waiting = known->second;
+    if (waiting.by_age.size() >= limits_.client_tasks) return Answer::kClientFull;
+    if (waiting.bytes > limits_.client_bytes || bytes > limits_.client_bytes - waiting.bytes) {
+      return Answer::kClientFull;
+    }
+  }
+  try {
+    Waiting& waiting = clients_[client];
+    if (waiting.by_age.empty()) turns_.push_back(client);
+    waiting.by_age.insert(id);
+    waiting.by_bytes.emplace(bytes, id);
+    sizes_.emplace(bytes, id);
+    tasks_.emplace(id, Task{client, bytes});
+    waiting.bytes += bytes;
+  } catch (...) {
+    undo(id, client, bytes);
+    throw;
+  }
+  return Answer::kAdded;
+}
+
+// Without memory an addition may be half done.
+void FairQueue::undo(uint64_t id, uint64_t client, size_t bytes) {
+  sizes_.erase({bytes, id});
+  const auto at = clients_.find(client);
+  if (at == clients_.end()) return;
+  at->second.by_bytes.erase({bytes, id});
+  at->second.by_age.erase(id);
+  if (!at->second.by_age.empty()) return;
+  clients_.erase(at);
+  std::erase(turns_, client);
+}
+
+void FairQueue::erase(uint64_t id) {
+  const auto at = tasks_.find(id);
+  const auto [client, bytes] = at->second;
+  tasks_.erase(at);
+  sizes_.erase({bytes, id});
+  Waiting& waiting = clients_.at(client);
+  waiting.by_bytes.erase({bytes, id});
+  waiting.by_age.erase(id);
+  waiting.bytes -= bytes;
+  if (!waiting.by_age.empty()) return;
+  clients_.erase(client);
+  turns_.erase(std::find(turns_.begin(), turns_.end(), client));
+}
+
+bool FairQueue::remove(uint64_t id) {
+  if (!tasks_.contains(id)) return false;
+  erase(id);
+  return true;
+}
+
+bool FairQueue::has(size_t max_bytes) const { return !sizes_.empty() && sizes_.begin()->first <= max_bytes; }
+
+std::optional<uint64_t> FairQueue::take(size_t max_bytes) {
+  for (size_t i = 0; i < turns_.size(); ++i) {
+    const uint64_t client = turns_[i];
+    Waiting& waiting = clients_.at(client);
+    if (waiting.by_bytes.begin()->first > max_bytes) continue;
+    uint64_t id = waiting.by_bytes.begin()->second;
+    const bool oldest = ++waiting.turns % kOldestTurn == 0;
+    if (oldest && tasks_.at(*waiting.by_age.begin()).bytes <= max_bytes) id = *waiting.by_age.begin();
+    // In place: a worker that takes a task must not need memory.
+    std::rotate(turns_.begin() + static_cast<ptrdiff_t>(i), turns_.begin() + static_cast<ptrdiff_t>(i) + 1,
+                turns_.end());
+    erase(id);
+    return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,147 @@
+#include "server/work/intake.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <future>
+#include <stdexcept>
+#include <thread>
+
+namespace chorus::server {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = WorkMeter::Clock;
+
+// Works until the meter stops it; the reason.
+WorkStopped::Reason workForEver(WorkMeter& meter) {
+  try {
+    while (true) {
+      meter.charge(WorkMeter::kLookEvery);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  } catch (const WorkStopped& e) {
+    return e.reason();
+  }
+}
+
+struct Stopped {
+  std::promise<WorkStopped::Reason> promise;
+  std::future<WorkStopped::Reason> reason = promise.get_future();
+  Intake::Work work() {
+    return [this](WorkMeter& meter) { promise.set_value(workForEver(meter)); };
+  }
+};
+
+TEST(Intake, TimeWorkAndClientsEndARequest) {
+  Stopped late, dear, left;
+  Intake intake({.threads = 1, .timeout = milliseconds(50)});
+  intake.submit(std::make_shared<Intake::Ticket>(), {.work = late.work()});
+  EXPECT_EQ(late.reason.get(), WorkStopped::Reason::kDeadline);
+  Intake patient({.threads = 1, .work_limit = 10 * WorkMeter::kLookEvery});
+  patient.submit(std::make_shared<Intake::Ticket>(), {.work = dear.work()});
+  EXPECT_EQ(dear.reason.get(), WorkStopped::Reason::kWork);
+  Stopped timed;
+  patient.submit(std::make_shared<Intake::Ticket>(), {.deadline = Clock::now(), .work = timed.work()});
+  EXPECT_EQ(timed.reason.get(), WorkStopped::Reason::kDeadline) << "the request's own time-out";
+  Intake plain({.threads = 1});
+  const auto ticket = std::make_shared<Intake::Ticket>();
+  plain.submit(ticket, {.work = left.work()});
+  std::this_thread::sleep_for(milliseconds(20));
+  ticket->cancel();
+  EXPECT_EQ(left.reason.get(), WorkStopped::Reason::kCancelled);
+}
+
+TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
+  Stopped busy;
+  Intake intake({.threads = 1});
+  const auto first = std::make_shared<Intake::Ticket>();
+  intake.submit(first, {.work = busy.work()});
+  const auto held = std::make_shared<int>(0);
+  std::atomic<bool> ran{false};
+  for (int i = 0; i < 1000; ++i) {
+    const auto ticket = std::make_shared<Intake::Ticket>();
+    if (i % 2) ticket->cancel();
+    intake.submit(ticket, {.client = 1, .work = [held, &ran](WorkMeter&) { ran = true; }});
+    ticket->cancel();
+    EXPECT_EQ(held.use_count(), 1);
+  }
+  first->cancel();
+  intake.finish();
+  EXPECT_FALSE(ran);
+}
+
+TEST(Intake, LargeRequestsNeverHoldAllWorkers) {
+  Intake intake({.threads = 2, .work_at_first = uint64_t{4} << 30, .small_bytes = 100});
+  std::vector<std::shared_ptr<Intake::Ticket>> large;
+  std::atomic<int> running{0};
+  for (uint64_t i = 0; i < 8; ++i) {
+    large.push_back(std::make_shared<Intake::Ticket>());
+    intake.submit(large.back(), {.client = i, .bytes = 101, .work = [&](WorkMeter& meter) {
+                                   ++running;
+                                   workForEver(meter);
+                                 }});
+  }
+  std::promise<void> done;
+  intake.submit(std::make_shared<Intake::Ticket>(), {.bytes = 100, .work = [&](WorkMeter&) { done.set_value(); }});
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_LE(running, 1);
+  for (const auto& ticket : large) ticket->cancel();
+  EXPECT_TRUE(intake.finish(std::chrono::seconds(5)));
+}
+
+TEST(Intake, ClientsHaveAShareOfTheQueue) {
+  Stopped busy;
+  Intake intake({.threads = 1, .client_jobs = 2});
+  const auto first = std::make_shared<Intake::Ticket>();
+  intake.submit(first, {.work = busy.work()});
+  const auto submit = [&](uint64_t client) {
+    return intake.submit(std::make_shared<Intake::Ticket>(), {.client = client, .work = [](WorkMeter&) {}});
+  };
+  // The worker may not have taken the first one yet: it is another client's.
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(submit(5), FairQueue::Answer::kAdded);
+  EXPECT_EQ(submit(5), FairQueue::Answer::kClientFull);
+  EXPECT_EQ(submit(6), FairQueue::Answer::kAdded);
+  first->cancel();
+}
+
+TEST(Intake, StopsWithinItsTimeWhateverRuns) {
+  auto intake = std::make_unique<Intake>(IntakeOptions{.threads = 2});
+  Stopped obedient;
+  std::atomic<bool> queued_was_cancelled{false};
+  intake->submit(std::make_shared<Intake::Ticket>(), {.work = obedient.work()});
+  intake->submit(std::make_shared<Intake::Ticket>(),
+                 {.bytes = 1 << 20, .work = [](WorkMeter& meter) { workForEver(meter); }});
+  intake->submit(std::make_shared<Intake::Ticket>(),
+                 {.bytes = 2 << 20, .work = [&](WorkMeter& meter) { queued_was_cancelled = meter.cancelled(); }});
+  intake->cancelAll();
+  EXPECT_TRUE(intake->finish(std::chrono::seconds(5)));
+  EXPECT_EQ(obedient.reason.get(), WorkStopped::Reason::kCancelled);
+  EXPECT_TRUE(queued_was_cancelled) << "what waits is answered, not lost";
+
+  Intake stubborn({.threads = 1});
+  const auto release = std::make_shared<std::promise<void>>();
+  stubborn.submit(std::make_shared<Intake::Ticket>(),
+                  {.work = [release](WorkMeter&) { release->get_future().wait(); }});
+  std::this_thread::sleep_for(milliseconds(20));
+  const auto begin = Clock::now();
+  stubborn.cancelAll();
+  EXPECT_FALSE(stubborn.finish(milliseconds(50)));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+  release->set_value();
+}
+
+TEST(WorkerPool, ATaskThatThrowsCostsNoThread) {
+  WorkerPool pool(1);
+  std::promise<void> done;
+  pool.post(0, 1, [] { throw std::runtime_error("x"); });
+  pool.post(0, 1, [] { throw std::bad_alloc(); });
+  pool.post(0, 1, [] { throw 5; });
+  pool.post(0, 1, [&] { done.set_value(); });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_TRUE(pool.finish());
+  EXPECT_TRUE(pool.finish());
+}
+
+}  // namespace
+}  // namespace chorus::server

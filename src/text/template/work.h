@@ -1,0 +1,34 @@
+// The work of one template: a limit of its own within its request's meter.
+#pragma once
+
+#include <cstdint>
+
+#include "base/work_meter.h"
+#include "text/template/template_error.h"
+
+namespace chorus::tmpl {
+
+class Work {
+ public:
+  // What evaluating one node of the tree, or one statement, is charged beside what it does to texts and values.
+  static constexpr uint64_t kStep = 64;
+
+  // The meter outlives it.
+  Work(WorkMeter& meter, uint64_t limit) : meter_(meter), limit_(limit) {}
+
+  // Throws TemplateError beyond the template's own limit, and what the meter throws.
+  void charge(uint64_t bytes) {
+    meter_.charge(bytes);
+    if (bytes > limit_ - spent_) raise("more than {} bytes of work; the template does too much", limit_);
+    spent_ += bytes;
+  }
+  void raiseLimit(uint64_t by) { limit_ += by < UINT64_MAX - limit_ ? by : UINT64_MAX - limit_; }
+  uint64_t spent() const { return spent_; }
+
+ private:
+  WorkMeter& meter_;
+  uint64_t limit_;
+  uint64_t spent_ = 0;
+};
+
+}  // namespace chorus::tmpl

@@ -1,0 +1,120 @@
+// What one call of Tokenizer::encode may spend: work, by the caller's meter, and memory beside the result.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/work_meter.h"
+#include "text/utf8_text.h"
+
+namespace chorus {
+
+// Bytes of memory that stages hold while they work: texts between stages, stacks and tables.
+class Scratch {
+ public:
+  // For a text of so many bytes: with what the caller and the result hold, at most 16 bytes for each of them.
+  static constexpr size_t kPerByte = 10;
+  static constexpr size_t kRoom = size_t{256} << 10;
+  static size_t limitFor(size_t text_bytes) { return kRoom + kPerByte * text_bytes; }
+
+  explicit Scratch(size_t limit) : limit_(limit), left_(limit) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  bool tryTake(size_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+  // Throws Error(kInvalidArgument) when the limit is exceeded.
+  void take(size_t bytes) {
+    if (!tryTake(bytes)) failLimit();
+  }
+  void giveBack(size_t bytes) { left_ += bytes; }
+  size_t left() const { return left_; }
+
+ private:
+  [[noreturn]] void failLimit() const;
+  size_t limit_, left_;
+};
+
+struct EncodeWork {
+  WorkMeter& meter;
+  Scratch& scratch;
+};
+
+// A text that a stage makes. What it holds counts as scratch, what is appended as work.
+class ScratchText {
+ public:
+  explicit ScratchText(EncodeWork& work) : work_(work) {}
+  ~ScratchText() { work_.scratch.giveBack(taken_); }
+  ScratchText(const ScratchText&) = delete;
+  ScratchText& operator=(const ScratchText&) = delete;
+
+  void reserve(size_t bytes) {
+    if (bytes > bytes_.capacity()) grow(bytes);
+  }
+  void append(Utf8View text) {
+    makeRoom(text.size());
+    bytes_ += text.bytes();
+  }
+  // A number that is no character is appended as U+FFFD.
+  void append(uint32_t code);
+  // Every byte as the character that stands for it, which has at most two bytes.
+  void appendMapped(std::string_view bytes, const std::array<Utf8Text, 256>& characters) {
+    makeRoom(2 * bytes.size());
+    for (const char byte : bytes) bytes_ += characters[static_cast<unsigned char>(byte)].bytes();
+  }
+  void clear() { bytes_.clear(); }
+  size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  Utf8View view() const { return Utf8View(bytes_); }
+  // Both must work for the same call.
+  void swap(ScratchText& other) noexcept {
+    bytes_.swap(other.bytes_);
+    std::swap(taken_, other.taken_);
+  }
+
+ private:
+  void makeRoom(size_t more) {
+    work_.meter.charge(more);
+    if (more > bytes_.capacity() - bytes_.size()) grow(bytes_.size() + more);
+  }
+  void grow(size_t needed);
+
+  EncodeWork& work_;
+  std::string bytes_;
+  size_t taken_ = 0;
+};
+
+// Elements of a table that counts as scratch.
+template <typename T>
+class ScratchArray {
+ public:
+  ScratchArray(Scratch& scratch, size_t count) : scratch_(scratch), bytes_(count * sizeof(T)) {
+    scratch_.take(bytes_);
+    try {
+      items_.resize(count);
+    } catch (...) {
+      scratch_.giveBack(bytes_);
+      throw;
+    }
+  }
+  ~ScratchArray() { scratch_.giveBack(bytes_); }
+  ScratchArray(const ScratchArray&) = delete;
+  ScratchArray& operator=(const ScratchArray&) = delete;
+
+  T& operator[](size_t i) { return items_[i]; }
+  size_t size() const { return items_.size(); }
+  T* data() { return items_.data(); }
+
+ private:
+  Scratch& scratch_;
+  size_t bytes_;
+  std::vector<T> items_;
+};
+
+}  // namespace chorus

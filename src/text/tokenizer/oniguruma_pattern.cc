@@ -1,0 +1,151 @@
+#include "text/tokenizer/oniguruma_pattern.h"
+
+#include <oniguruma.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "base/error.h"
+#include "text/unicode.h"
+
+namespace chorus {
+namespace {
+
+// A class of a few bytes takes some kilobytes when it is compiled.
+constexpr size_t kMaxPatternBytes = 512;
+constexpr unsigned kMatchStackEntries = 50'000;
+// Between two looks at the meter: steps that are counted times bytes that one of them can read.
+constexpr size_t kWorkPerCall = size_t{1} << 22;
+constexpr size_t kLeastSteps = 2000;
+// Repetition counts multiply in the compiled program ((a{500}){500}), so their product is bounded beforehand.
+constexpr uint64_t kMaxRepetition = 2000;
+
+std::once_flag g_initialised;
+
+void initialise() {
+  OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
+  onig_initialize(encodings, 1);
+  onig_set_parse_depth_limit(24);
+  onig_set_subexp_call_max_nest_level(8);
+}
+
+void checkRepetition(std::string_view pattern, std::string_view source) {
+  uint64_t product = 1;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '{') continue;
+    uint64_t largest = 0, number = 0;
+    for (size_t j = i + 1; j < pattern.size() && pattern[j] != '}'; ++j) {
+      const char c = pattern[j];
+      number = c >= '0' && c <= '9' ? std::min<uint64_t>(number * 10 + static_cast<uint64_t>(c - '0'), 1u << 20) : 0;
+      largest = std::max(largest, number);
+    }
+    product *= std::max<uint64_t>(largest, 1);
+    if (product > kMaxRepetition) {
+      fail(ErrorCode::kUnsupported, "{}: the regular expression repeats more than {} times", source, kMaxRepetition);
+    }
+  }
+}
+
+std::string onigMessage(int code, OnigErrorInfo* info) {
+  OnigUChar buffer[ONIG_MAX_ERROR_MESSAGE_LEN];
+  const int length =
+      info != nullptr ? onig_error_code_to_str(buffer, code, info) : onig_error_code_to_str(buffer, code);
+  std::string text = toValidUtf8({reinterpret_cast<const char*>(buffer), static_cast<size_t>(std::max(length, 0))});
+  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return text;
+}
+}  // namespace
+
+struct OnigurumaPattern::Compiled {
+  OnigRegex regex = nullptr;
+  ~Compiled() {
+    if (regex != nullptr) onig_free(regex);
+  }
+};
+
+OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view source)
+    : compiled_(std::make_unique<Compiled>()), source_(source) {
+  std::call_once(g_initialised, initialise);
+  if (pattern.size() > kMaxPatternBytes) {
+    fail(ErrorCode::kUnsupported, "{}: a regular expression of {} bytes with rare syntax, more than the limit of {}",
+         source, pattern.size(), kMaxPatternBytes);
+  }
+  checkRepetition(pattern, source);
+  from_start_ = pattern.find("\\G") != std::string_view::npos;
+  const auto* begin = reinterpret_cast<const OnigUChar*>(pattern.data());
+  OnigErrorInfo info{};
+  // onig_new touches tables that it shares between patterns.
+  static std::mutex compile;
+  const std::lock_guard lock(compile);
+  const int status = onig_new(&compiled_->regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+                              ONIG_SYNTAX_ONIGURUMA, &info);
+  if (status != ONIG_NORMAL) {
+    fail(ErrorCode::kCorrupt, "{}: the regular expression doesn't compile: {}", source, onigMessage(status, &info));
+  }
+}
+OnigurumaPattern::~OnigurumaPattern() = default;
+
+struct OnigurumaPattern::Search::State {
+  OnigMatchParam* param = onig_new_match_param();
+  OnigRegion* region = onig_region_new();
+  ~State() {
+    onig_free_match_param(param);
+    onig_region_free(region, 1);
+  }
+};
+
+OnigurumaPattern::Search::Search(const OnigurumaPattern& pattern, Utf8View text, EncodeWork& work)
+    : pattern_(pattern), text_(text), work_(work), state_(std::make_unique<State>()) {
+  if (text.size() > kMaxTextBytes) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: the regular expression has rare syntax, which takes at most {} bytes of text", pattern.source_,
+         kMaxTextBytes);
+  }
+  if (state_->param == nullptr || state_->region == nullptr) throw std::bad_alloc();
+  const unsigned long steps = std::max(kLeastSteps, kWorkPerCall / (text.size() + 1));
+  onig_initialize_match_param(state_->param);
+  onig_set_match_stack_limit_size_of_match_param(state_->param, kMatchStackEntries);
+  onig_set_retry_limit_in_match_of_match_param(state_->param, steps);
+  onig_set_retry_limit_in_search_of_match_param(state_->param, steps);
+}
+OnigurumaPattern::Search::~Search() = default;
+
+int OnigurumaPattern::Search::searchRange(size_t from, size_t to) {
+  const auto* begin = reinterpret_cast<const OnigUChar*>(text_.bytes().data());
+  const auto start = WorkMeter::Clock::now();
+  const int status = onig_search_with_param(pattern_.compiled_->regex, begin, begin + text_.size(), begin + from,
+                                            begin + to, state_->region, ONIG_OPTION_NONE, state_->param);
+  const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(WorkMeter::Clock::now() - start);
+  work_.meter.charge(std::max<uint64_t>(static_cast<uint64_t>(spent.count()), WorkMeter::kRegexStep));
+  return status;
+}
+
+std::optional<std::pair<size_t, size_t>> OnigurumaPattern::Search::search(size_t from) {
+  const size_t size = text_.size();
+  const size_t most = pattern_.from_start_ ? size : std::max<size_t>(64, kWorkPerCall / (size + 1) / 4);
+  for (size_t at = from, batch = most; at <= size;) {
+    size_t to = std::min(size, at + batch);
+    while (!text_.isBoundary(to)) ++to;
+    const int status = searchRange(at, to);
+    if (status >= 0) {
+      const auto start = static_cast<size_t>(state_->region->beg[0]);
+      const auto stop = std::max(start, static_cast<size_t>(state_->region->end[0]));
+      return std::pair(start, stop);
+    }
+    const bool tired = status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER;
+    if (tired && batch > 1) {  // every beginning by itself has the whole number of steps
+      batch = 1;
+      continue;
+    }
+    if (status != ONIG_MISMATCH) {
+      fail(ErrorCode::kInvalidArgument, "{}: the regular expression gave up on a text of {} bytes: {}",
+           pattern_.source_, size, onigMessage(status, nullptr));
+    }
+    if (to == size) break;
+    at = to;
+  }
+  return std::nullopt;
+}
+
+}  // namespace chorus

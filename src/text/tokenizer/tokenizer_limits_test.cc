@@ -1,0 +1,229 @@
+// What a hostile tokenizer or text may cost: work, tokens and stack. Memory is counted by
+// tests/tokenizer_memory_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <functional>
+
+#include "base/error_of.h"
+#include "base/file.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace chorus {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+constexpr const char* kFamilies[] = {"gpt2",   "roberta",   "llama3",    "qwen2",
+                                     "llama2", "metaspace", "lowercase", "unigram"};
+
+std::string repeated(const std::string& unit, size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += unit;
+  return text;
+}
+
+// The message with which a document refuses to load or to encode the text within so much work; empty when it does both.
+std::string refusal(const Json& document, const std::string& text, uint64_t work = uint64_t{1} << 28) {
+  return errorOf([&] {
+    const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+    WorkMeter meter({.work = work});
+    tokenizer->encode(text, true, meter);
+  });
+}
+
+// A charsmap that maps "a" to the text at an offset.
+Json charsmapTo(uint32_t offset, const std::string& texts) {
+  std::vector<uint32_t> trie(1024);
+  trie[0] = 0x100 << 10;
+  trie[0x100 ^ 'a'] = 'a' | 1 << 8 | 0x200 << 10;
+  trie[0x100 ^ 'a' ^ 0x200] = 0x80000000 | offset;
+  std::vector<uint8_t> bytes;
+  const auto put = [&](uint32_t unit) {
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<uint8_t>(unit >> (8 * i)));
+  };
+  put(4096);
+  for (const uint32_t unit : trie) put(unit);
+  bytes.insert(bytes.end(), texts.begin(), texts.end());
+  return {{"type", "Precompiled"}, {"precompiled_charsmap", Json::binary(bytes)}};
+}
+
+Json unigram() {
+  return {
+      {"type", "Unigram"},
+      {"unk_id", 0},
+      {"vocab", Json::array({Json::array({"<unk>", 1e300}), Json::array({"b", 1e300}), Json::array({"c", 1e300})})}};
+}
+
+TEST(TokenizerLimitsTest, CharsmapOffsetsInsideACharacterAreRefused) {
+  const std::string texts("\xC3\xA9\0\xE6\x97\xA5", 6);
+  for (uint32_t offset = 0; offset < 8; ++offset) {
+    const Json document = {{"model", unigram()}, {"normalizer", charsmapTo(offset, texts)}};
+    const bool inside = offset == 1 || offset == 4 || offset == 5;
+    const std::string message = refusal(document, std::string(101, 'a'));
+    if (inside)
+      EXPECT_THAT(message, HasSubstr("begins inside a character")) << offset;
+    else
+      EXPECT_EQ(message, "") << offset;
+  }
+}
+
+TEST(TokenizerLimitsTest, TextsThatANormalizerMultipliesAreRefused) {
+  const std::string text = repeated("a", 100000);
+  const Json replace = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(65536, 'b')}};
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "aa"}};
+  const Json prepend = {{"type", "Prepend"}, {"prepend", std::string(1 << 20, 'a')}};
+  Json many = Json::array();
+  for (int i = 0; i < 60; ++i) many.push_back(twice);
+  for (const Json& normalizer : {replace, Json{{"type", "Sequence"}, {"normalizers", many}}, prepend,
+                                 charsmapTo(0, std::string(1 << 20, 'x'))}) {
+    const Json document = {{"model", unigram()}, {"normalizer", normalizer}};
+    EXPECT_THAT(refusal(document, text), AnyOf(HasSubstr("bytes of memory"), HasSubstr("bytes of work")));
+  }
+  for (int i = 0; i < 10; ++i) many.push_back(twice);
+  EXPECT_THAT(refusal({{"model", unigram()}, {"normalizer", {{"type", "Sequence"}, {"normalizers", many}}}}, ""),
+              HasSubstr("more than 64 normalizers"));
+}
+
+// What costs the product of two sizes elsewhere: marks to sort, added tokens that share white space, nested prefixes,
+// pieces of every length.
+TEST(TokenizerLimitsTest, WorkGrowsWithTheText) {
+  const auto work = [](const Json& document, const std::string& text) {
+    const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+    WorkMeter meter;
+    tokenizer->encode(text, true, meter);
+    return meter.spent();
+  };
+  const auto added = [](const std::string& content) {
+    return Json{{"content", content}, {"normalized", false}, {"rstrip", true}, {"lstrip", true}, {"single_word", true}};
+  };
+  const auto check = [&](const Json& document, const std::string& unit) {
+    const uint64_t small = work(document, repeated(unit, 20000)), large = work(document, repeated(unit, 160000));
+    EXPECT_LT(large, small * 12) << document.dump().substr(0, 300) << " on " << unit;
+    EXPECT_LT(large, uint64_t{160000} * 4096) << document.dump().substr(0, 300) << " on " << unit;
+  };
+  for (const char* form : {"NFC", "NFD", "NFKC", "NFKD"}) {
+    for (const char* unit : {"\u0301\u0316", "a", "\uAC01", "\u1100\u1161", "\uFB01e\u0301"}) {
+      check({{"model", unigram()}, {"normalizer", {{"type", form}}}}, unit);
+    }
+  }
+  Json spaces = {{"model", unigram()}, {"added_tokens", Json::array({added(" "), added("\n")})}};
+  for (int i = 0; i < 2; ++i) spaces["added_tokens"][i]["id"] = 3 + i;
+  for (const char* unit : {" ", "\n", " \n", "a "}) check(spaces, unit);
+  for (const char* family : kFamilies) {
+    const Json document = readJsonFile(kGoldens + family + ".json");
+    for (const char* unit : {"a", " ", "The quick brown fox. ", "\u65e5\u672c", "\U0001F600", "\n", "1"}) {
+      check(document, unit);
+    }
+  }
+}
+
+TEST(TokenizerLimitsTest, EncodingStopsBehindTheLastTokenAllowed) {
+  const std::string text = repeated("The quick brown fox. ", 4'000'000);
+  for (const char* family : kFamilies) {
+    SCOPED_TRACE(family);
+    const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + family + ".json"), Json(), family);
+    const auto whole = tokenizer->encode(text.substr(0, 100), true);
+    WorkMeter meter;
+    EXPECT_EQ(tokenizer->encode(text.substr(0, 100), true, meter, {.max_tokens = whole.size()}), whole);
+    EXPECT_THROW(tokenizer->encode(text.substr(0, 100), true, meter, {.max_tokens = whole.size() - 1}), TooManyTokens);
+    WorkMeter long_text;
+    EXPECT_THAT(errorOf([&] { tokenizer->encode(text, true, long_text, {.max_tokens = 1000}); }),
+                HasSubstr("more than 1000 tokens"));
+    // Normalizing may come first, splitting and merging do not.
+    EXPECT_LT(long_text.spent(), text.size() * 64);
+  }
+}
+
+TEST(TokenizerLimitsTest, TheMeterStopsEveryFamily) {
+  const std::string text = repeated("The quick brown fox. ", 1'000'000);
+  for (const char* family : kFamilies) {
+    EXPECT_THAT(refusal(readJsonFile(kGoldens + family + ".json"), text, 2'000'000), HasSubstr("bytes of work"))
+        << family;
+  }
+}
+
+void* callOn(void* function) {
+  (*static_cast<std::function<void()>*>(function))();
+  return nullptr;
+}
+
+void onSmallStack(std::function<void()> function) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, size_t{256} << 10);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, callOn, &function), 0);
+  pthread_join(thread, nullptr);
+}
+
+Json nested(const char* key, int depth, Json inner) {
+  for (int i = 0; i < depth; ++i) inner = {{"type", "Sequence"}, {key, Json::array({std::move(inner)})}};
+  return inner;
+}
+
+TEST(TokenizerLimitsTest, SmallStacksAreEnough) {
+#if !defined(__SANITIZE_ADDRESS__)
+  const std::string text = repeated("aab e\u0301 ", 20000);
+  onSmallStack([&] {
+    const auto base = readJsonFile(kGoldens + "gpt2.json");
+    const auto try_part = [&](const char* part, Json value) {
+      Json document = base;
+      document[part] = std::move(value);
+      errorOf([&] {
+        const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+        WorkMeter meter({.work = uint64_t{1} << 28});
+        tokenizer->decode(tokenizer->encode(text, true, meter), false);
+      });
+    };
+    const Json split = {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+    Json splits = Json::array(), replaces = Json::array();
+    for (int i = 0; i < 31; ++i) {
+      splits.push_back(split);
+      replaces.push_back({{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", "a"}});
+    }
+    try_part("normalizer", nested("normalizers", 60, {{"type", "NFC"}}));
+    try_part("pre_tokenizer", nested("pretokenizers", 60, split));
+    try_part("pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", splits}});
+    try_part("decoder", nested("decoders", 60, {{"type", "Fuse"}}));
+    try_part("decoder", {{"type", "Sequence"}, {"decoders", replaces}});
+    try_part("post_processor", nested("processors", 60, {{"type", "ByteLevel"}, {"trim_offsets", true}}));
+    for (int depth : {20, 24, 30, 60, 400}) {
+      for (const auto& [open, close] : {std::pair("(", ")+"),
+                                        {"(?:", ")?"},
+                                        {"(?=", ")"},
+                                        {"(?>", ")"},
+                                        {"[", "]"},
+                                        {"(?i:", ")"},
+                                        {"(?!", "\\1)"}}) {
+        std::string pattern = "a";
+        for (int i = 0; i < depth; ++i) pattern = open + pattern + "b" + close;
+        Json regex = split;
+        regex["pattern"] = {{"Regex", pattern}};
+        try_part("pre_tokenizer", regex);
+        regex["pattern"] = {{"Regex", pattern + "|(\\w)\\1"}};
+        try_part("pre_tokenizer", regex);
+      }
+    }
+  });
+#endif
+}
+
+TEST(TokenizerLimitsTest, DecodersThatMultiplyTextAreRefused) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  Json replaces = Json::array();
+  for (int i = 0; i < 31; ++i) {
+    replaces.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  }
+  document["decoder"] = {{"type", "Sequence"}, {"decoders", replaces}};
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  const std::vector<int32_t> ids(3, tokenizer->tokenId("a").value());
+  EXPECT_THAT(errorOf([&] { tokenizer->decode(ids, false); }),
+              AnyOf(HasSubstr("bytes of memory"), HasSubstr("of work")));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,123 @@
+"""Requests that take more than their share of the computing thread."""
+
+import time
+
+import wire
+from stage import scenario
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+LONG = {"model": "base", "prompt": "hi", "ignore_eos": True, "temperature": 1}
+
+
+def ask_choices(address, labelled):
+    return [wire.ask(address, COMPLETIONS, body, label, timeout=60) for label, body in labelled]
+
+
+@scenario("choices-refused", quick=True)
+def choices_refused(stage):
+    """More choices than --max_choices, however they are asked for."""
+    labelled = [(f"n {count}", {**LONG, "n": count, "max_tokens": 900}) for count in (17, 64, 128, 1024, 2**31 - 1, 2**63 - 1)]
+    labelled += [(f"best_of {count}", {**LONG, "n": 1, "best_of": count, "max_tokens": 900}) for count in (17, 1024)]
+    labelled += [(f"{prompts} prompts x {count}", {**LONG, "prompt": [f"p{n}" for n in range(prompts)], "n": count,
+                                                   "max_tokens": 900})
+                 for prompts, count in ((1025, 1), (8, 128), (5, 4), (2, 16))]
+    answers = stage.attack(ask_choices, labelled)
+    stage.check_answers(answers, {400, 429}, within=5)
+    allowed = [("n 16", {**LONG, "n": 16, "max_tokens": 2})]
+    # Prompts with one choice each are what a client would else send one by one.
+    allowed += [(f"{count} prompts", {**LONG, "prompt": ["a"] * count, "max_tokens": 2}) for count in (17, 1024)]
+    stage.check_answers(stage.attack(ask_choices, allowed), {200, 429})
+
+
+def stream_choices(address, body, seconds, count):
+    """Streams of many choices by one client, begun again and again; statuses."""
+    end, statuses = time.monotonic() + seconds, {}
+    opened = []
+    data = wire.request_bytes(COMPLETIONS, {**body, "stream": True})
+    while time.monotonic() < end:
+        while len(opened) < count:
+            try:
+                connection = wire.connect(address, timeout=2)
+                connection.sendall(data)
+                opened.append([connection, True])
+            except OSError:
+                break
+        for entry in list(opened):
+            entry[0].settimeout(0.01)
+            try:
+                piece = entry[0].recv(1 << 16)
+            except TimeoutError:
+                continue
+            except OSError:
+                piece = b""
+            if entry[1] and piece.startswith(b"HTTP/1.1 "):
+                statuses[int(piece[9:12])] = statuses.get(int(piece[9:12]), 0) + 1
+                entry[1] = False
+            if not piece or b"[DONE]" in piece or not piece.startswith((b"HTTP/1.1 200", b"data:")) and entry[1]:
+                entry[0].close()
+                opened.remove(entry)
+        time.sleep(0.01)
+    for connection, _ in opened:
+        connection.close()
+    return statuses
+
+
+@scenario("choices-many", quick=True)
+def choices_many(stage):
+    """As many choices as are allowed, in many requests of one client at once, whole batches full of them."""
+    for body, count in (({**LONG, "n": 16, "max_tokens": 900}, 1), ({**LONG, "n": 16, "max_tokens": 900}, 12),
+                        ({**LONG, "n": 1, "max_tokens": 900}, 100), ({**LONG, "prompt": [7] * 900, "max_tokens": 1}, 30)):
+        statuses = stage.attack(stream_choices, body, 2.5, count)
+        stage.note(f"{count} requests with {body.get('n', 1)} choices: {statuses}")
+        bad = [status for status in statuses or {} if status not in (200, 400, 429, 503)]
+        stage.check(not bad, f"statuses {bad}")
+        time.sleep(0.3)
+
+
+@scenario("choices-1024")
+def choices_1024(stage):
+    """One request of 1,024 choices, were it taken."""
+    body = {**LONG, "prompt": [f"p{n}" for n in range(8)], "n": 128, "max_tokens": 900}
+    statuses = stage.attack(stream_choices, body, 6, 1)
+    stage.note(str(statuses))
+
+
+# --- no_repeat_ngram_size -----------------------------------------------------------------------------------------------
+
+CONTEXT = 20_000
+LONG_CONTEXTS = ("--max_seq_len", "24576", "--kv_cache_max_tokens", "49152")
+
+
+@scenario("ngram-rule", flags=LONG_CONTEXTS, neighbour=False)
+def ngram_rule(stage):
+    """A rule over a long context costs every token of every choice no more than a part of the token itself."""
+    body = {"model": "base", "prompt": [7] * CONTEXT, "max_tokens": 20, "n": 16, "ignore_eos": True, "temperature": 1}
+    rules = {"first": {}, "none": {}} | {f"{size}": {"no_repeat_ngram_size": size} for size in (3, CONTEXT // 2, CONTEXT - 2)}
+    answers = stage.measure(ask_choices, [(label, body | rule) for label, rule in rules.items()], timeout=120)
+    stage.check_answers(answers, {200}, within=60)
+    if answers is None:
+        return
+    seconds = {answer.label: answer.seconds for answer in answers}
+    stage.note(", ".join(f"{label}: {value:.2f} s" for label, value in seconds.items()))
+    for label in list(rules)[2:]:
+        stage.check(seconds[label] <= 1.6 * seconds["none"] + 0.3,
+                    f"no_repeat_ngram_size {label}: {seconds[label]:.1f} s, without it {seconds['none']:.1f}")
+
+
+# --- stop strings and other rules over the whole answer -------------------------------------------------------------------
+
+
+@scenario("rules-of-many-words")
+def rules_of_many_words(stage):
+    """Stop texts, bad words and biases as many and as long as a body holds."""
+    body = {**LONG, "max_tokens": 100, "temperature": 0}
+    labelled = []
+    for count, length in ((4, 100_000), (4, 1_900_000), (100, 10), (100, 20_000), (10_000, 5), (100_000, 20)):
+        words = [f"{n}{'a' * length}" for n in range(count)]
+        labelled += [(f"{count} stops of {length}", {**body, "stop": words}),
+                     (f"{count} bad words of {length}", {**body, "bad_words": words})]
+    labelled += [("biases", {**body, "logit_bias": {str(n): 1 for n in range(1500)}}),
+                 ("stop ids", {**body, "stop_token_ids": list(range(6, 1500))}),
+                 ("many stop ids", {**body, "stop_token_ids": [7] * 500_000})]
+    stage.check_answers(stage.attack(ask_choices, labelled), {200, 400, 413, 429}, within=15)

@@ -1,0 +1,154 @@
+"""A server for hostile clients: on copies of the demo in a scratch folder, with its memory, its plan and its log."""
+
+import os
+import re
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
+import server_process  # noqa: E402
+import setting  # noqa: E402
+
+DRAIN_S = 5
+# What the process needs beside its plan: code, stacks and the allocator's own. Part of the 10 % for a model of usual size,
+# more than that for the demo's 10 MB.
+UNPLANNED_MIB = 64
+SMALL_STACK = 256 << 10
+
+SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer|terminate called|stack smashing")
+
+
+def time_scale():
+    """How much longer than on a release build everything may take."""
+    return server_process.TIME_SCALE
+
+
+class HostileServer:
+    """`chorus serve` with one computing thread and a folder of adapters that tests may write to."""
+
+    def __init__(self, flags=(), small_stacks=False):
+        self.folder = Path(setting.scratch())
+        self.adapters = self.folder / "adapters"
+        self.outside = self.folder / "outside"
+        self._stage = self.folder / "stage"
+        self._staged = 0
+        shutil.rmtree(self.adapters, ignore_errors=True)
+        shutil.copytree(setting.demo / "adapters", self.adapters)
+        self.outside.mkdir(exist_ok=True)
+        self._stage.mkdir(exist_ok=True)
+        own = {"--lora_dir": self.adapters, "--lora_refresh_interval": "1", "--threads": "1", "--kv_cache_max_tokens": "16384",
+               "--max_cpu_loras": "8", "--adapter_text_memory": "128", "--drain_timeout": DRAIN_S,
+               "--cache_dir": self.folder / "cache"}
+        arguments = [setting.demo / "base", *flags]
+        for name, value in own.items():
+            arguments += [] if name in flags else [name, value]
+        env = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:malloc_context_size=12",
+               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+        small = small_stacks and not setting.sanitized
+        # A thread's stack is as large as this limit says at the start of the process.
+        preexec = (lambda: resource.setrlimit(resource.RLIMIT_STACK, (SMALL_STACK, SMALL_STACK))) if small else None
+        self.run = server_process.ServerProcess(setting.chorus, arguments, env=env, preexec=preexec)
+        self.pid = self.run.process.pid
+        self.address = (self.run.host, self.run.port)
+
+    def alive(self):
+        return self.run.process.poll() is None
+
+    # --- memory -------------------------------------------------------------------------------------------------
+
+    def memory_mib(self, key):
+        """VmRSS or VmHWM."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def forget_peak(self):
+        """VmHWM begins again from what is held now."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def plan_mib(self):
+        """What the table that the server printed at its start adds up to."""
+        rows = re.findall(r"^(?:[\d:.]+ info)? {2,}(\S.*?) {2,}([\d.]+) MiB", self.run.log, re.M)
+        return sum(float(size) for name, size in dict(rows).items() if name not in ("total", "available"))
+
+    def open_files(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def cpu_seconds(self):
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    # --- adapters -----------------------------------------------------------------------------------------------
+
+    def put_adapter(self, name, edit=None, source="shout"):
+        """A copy of a demo adapter, changed by edit(folder), appears under that name at once as tenants place it."""
+        staged = self.staged_folder()
+        shutil.copytree(setting.demo / "adapters" / source, staged)
+        if edit is not None:
+            edit(staged)
+        self.remove_adapter(name)
+        staged.rename(self.adapters / name)
+
+    def put_last(self):
+        """A plain adapter that a scan reaches behind all others; its name, which no earlier one had."""
+        self._staged += 1
+        name = f"zz-plain-{self._staged}"
+        self.put_adapter(name)
+        return name
+
+    def staged_folder(self):
+        """A path in the adapters' file system where nothing is yet."""
+        self._staged += 1
+        return self._stage / str(self._staged)
+
+    def remove_adapter(self, name):
+        shutil.rmtree(self.adapters / name, ignore_errors=True)
+
+    def served(self):
+        """Names of /v1/models."""
+        return [model["id"] for model in self.run.request("GET", "/v1/models")[2]["data"]]
+
+    def wait_served(self, name, timeout=15, gone=False):
+        """Whether the name comes (or goes) in time."""
+        return self.wait(lambda: (name in self.served()) != gone, timeout)
+
+    def wait_logged(self, text, timeout=15, since=0):
+        return self.wait(lambda: any(text in line for line in self.run.log_lines[since:]), timeout)
+
+    def wait(self, condition, timeout):
+        deadline = time.monotonic() + timeout * time_scale()
+        while time.monotonic() < deadline and self.alive():
+            if condition():
+                return True
+            time.sleep(0.1)
+        return condition() if self.alive() else False
+
+    # --- faults -------------------------------------------------------------------------------------------------
+
+    def log_faults(self, since=0):
+        """What no attack may bring into the log."""
+        faults = []
+        for line in self.run.log_lines[since:]:
+            if SANITIZER_REPORT.search(line):
+                faults.append(f"the log has a report: {line[:200]}")
+            # Python replaced what is not UTF-8 by backslash forms, which are printable.
+            if re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", line.replace("\t", " ")):
+                faults.append(f"the log has a control character: {line[:200]!r}")
+        return faults[:3]
+
+    def end(self):
+        """SIGTERM, then: the exit status (None: it did not end) and seconds."""
+        begun = time.monotonic()
+        if self.alive():
+            self.run.signal()
+            try:
+                self.run.wait_exit(timeout=DRAIN_S + 10)
+            except Exception:  # noqa: BLE001 it is killed, and reported by the status
+                self.run.process.kill()
+                self.run.process.wait()
+                return None, time.monotonic() - begun
+        return self.run.process.returncode, time.monotonic() - begun
