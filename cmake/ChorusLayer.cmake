@@ -23,6 +23,7 @@ function(chorus_layer name)
   endif()
   add_library(chorus_${name} STATIC ${sources})
   chorus_check_flags(${name} ${sources})
+  chorus_precompiled(chorus_${name} chorus_headers)
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -36,6 +37,7 @@ function(chorus_layer name)
     add_executable(chorus_${name}_test ${tests})
     target_link_libraries(chorus_${name}_test PRIVATE chorus_${name} GTest::gmock GTest::gtest_main)
     target_compile_definitions(chorus_${name}_test PRIVATE CHORUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    chorus_precompiled(chorus_${name}_test chorus_test_headers)
     gtest_discover_tests(chorus_${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
     set_property(GLOBAL APPEND PROPERTY CHORUS_UNIT_TESTS chorus_${name}_test)
@@ -44,6 +46,25 @@ function(chorus_layer name)
     get_filename_component(fuzz_name ${fuzzer} NAME_WE)
     chorus_fuzz_target(${fuzz_name} ${fuzzer} chorus_${name})
   endforeach()
+endfunction()
+
+# Parsing the libraries' headers is most of what compiling a source costs, so the release build does it once, for all
+# layers alike. The checking builds do without and so find what a source forgot to include.
+function(chorus_precompiled target headers)
+  if(CHORUS_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+  endif()
+endfunction()
+
+# The owner of precompiled headers: a library of nothing else. Each header must be one whose macros no source sets.
+function(chorus_precompiled_owner target)
+  cmake_parse_arguments(ARG "" "" "HEADERS;LIBS" ${ARGN})
+  if(CHORUS_PRECOMPILED_HEADERS)
+    file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "")
+    add_library(${target} OBJECT ${CMAKE_BINARY_DIR}/empty.cc)
+    target_link_libraries(${target} PRIVATE ${ARG_LIBS})
+    target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
+  endif()
 endfunction()
 
 # Flags of the checking builds. UBSan makes Boost.Beast and Asio, and SIMD code that is compiled for every instruction

@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 
+template void fmt::detail::vformat_to(buffer<char>&, basic_string_view<char>, basic_format_args<buffer_context<char>>,
+                                      locale_ref);
+
 namespace chorus {
 namespace {
 

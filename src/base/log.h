@@ -6,6 +6,8 @@
 #include <memory>
 #include <string_view>
 
+#include "base/format.h"
+
 namespace chorus {
 
 namespace log = spdlog;
