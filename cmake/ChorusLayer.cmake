@@ -29,7 +29,10 @@ function(chorus_layer name)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
 
   if(ARG_EXECUTABLE)
-    add_executable(${ARG_EXECUTABLE} ${mains})
+    # Objects of their own: the package has them too (cmake/ChorusPackage.cmake).
+    add_library(${ARG_EXECUTABLE}_main OBJECT ${mains})
+    target_link_libraries(${ARG_EXECUTABLE}_main PRIVATE chorus_${name})
+    add_executable(${ARG_EXECUTABLE} $<TARGET_OBJECTS:${ARG_EXECUTABLE}_main>)
     target_link_libraries(${ARG_EXECUTABLE} PRIVATE chorus_${name})
     set_target_properties(${ARG_EXECUTABLE} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   endif()

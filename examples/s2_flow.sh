@@ -3,7 +3,7 @@
 # its adapters: convert, build, convert the adapters, and a program that sends each adapter's tensors once and its task
 # id afterwards. Checks the answers.
 #
-#   examples/s2_flow.sh [CHORUS] [LORA_EXAMPLE]      the programs; default: what scripts/build.sh makes, and
+#   examples/s2_flow.sh [CHORUS] [LORA_EXAMPLE]      the programs; default: what scripts/demo.sh makes, and
 #                                                    examples/cpp built over it
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,9 +13,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ ! -x "$lora_example" ]; then
-  cmake --install build/release --prefix "$work/prefix" >"$work/install.log"
-  cmake -S examples/cpp -B build/examples -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log"
-  cmake --build build/examples --target lora >"$work/build.log"
+  step() { "$@" >"$work/log" 2>&1 || { echo "failed: $*"; cat "$work/log"; exit 1; }; }
+  step cmake --install build/release --prefix "$work/prefix"
+  step cmake -S examples/cpp -B build/examples -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix"
+  step cmake --build build/examples --target lora
 fi
 
 BASE_MODEL=examples/demo/base

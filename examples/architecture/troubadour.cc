@@ -101,17 +101,19 @@ ModelSpec modelSpec(const ModelConfig& config) {
   const LayerSpec layer = {.residual = ResidualForm::kSandwich,
                            .norm = NormKind::kRms,
                            .mlp = MlpKind::kGated,
-                           .activation = Activation::kSilu};
+                           .activation = activationNamed(config.hidden_act)};
   return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
 }
 }  // namespace
 
 Architecture troubadourArchitecture() {
-  return {.name = "TroubadourForCausalLM",
-          .configFromHuggingFace = readConfig,
-          .weightTable = weightTable,
-          .modelSpec = modelSpec,
-          .ignored_sources = {"lm_head.weight"}};
+  return {
+      .name = "TroubadourForCausalLM",
+      .configFromHuggingFace = readConfig,
+      .weightTable = weightTable,
+      .modelSpec = modelSpec,
+      .ignored_sources = {"lm_head.weight"},
+      .fields = {{"position_embedding_type", {"rope_gptj"}}, {"hidden_act", activationNames()}, {"attn_bias", {true}}}};
 }
 
 }  // namespace chorus::example

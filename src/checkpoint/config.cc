@@ -1,11 +1,11 @@
 #include "checkpoint/config.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/config_fields.h"
 #include "checkpoint/names.h"
 
 namespace chorus {
@@ -41,43 +41,8 @@ constexpr std::string_view kQuantAlgos[] = {"W8A16",
                                             "NVFP4"};
 constexpr std::string_view kKvCacheAlgos[] = {"FP8", "INT8", "NVFP4"};
 
-constexpr std::string_view kOwnKeys[] = {"architecture",
-                                         "dtype",
-                                         "logits_dtype",
-                                         "vocab_size",
-                                         "hidden_size",
-                                         "num_hidden_layers",
-                                         "num_attention_heads",
-                                         "num_key_value_heads",
-                                         "head_size",
-                                         "intermediate_size",
-                                         "max_position_embeddings",
-                                         "hidden_act",
-                                         "norm_epsilon",
-                                         "position_embedding_type",
-                                         "rotary_embedding_dim",
-                                         "rotary_dim",
-                                         "rotary_pct",
-                                         "rotary_base",
-                                         "rotary_scaling",
-                                         "attn_bias",
-                                         "mlp_bias",
-                                         "qk_layernorm",
-                                         "tie_word_embeddings",
-                                         "share_embedding_table",
-                                         "use_parallel_embedding",
-                                         "embedding_sharding_dim",
-                                         "mapping",
-                                         "quantization",
-                                         "weight_layout"};
-
-// Keys that TensorRT-LLM writes and that change nothing here; kept without a warning.
-constexpr std::string_view kInertKeys[] = {"disable_weight_only_quant_plugin",
-                                           "remove_duplicated_kv_heads",
-                                           "runtime_defaults",
-                                           "kv_dtype",
-                                           "producer",
-                                           "model_type"};
+// Keys that are read and written back under another one, or not at all.
+constexpr std::string_view kSpellings[] = {"rotary_dim", "rotary_pct", "share_embedding_table", "weight_layout"};
 
 template <size_t N>
 bool contains(const std::string_view (&list)[N], std::string_view item) {
@@ -88,6 +53,12 @@ bool contains(const std::string_view (&list)[N], std::string_view item) {
 bool has(const Json& json, const char* key) {
   const auto it = json.find(key);
   return it != json.end() && !it->is_null();
+}
+
+void checkSize(std::string_view source, const char* field, int64_t value, int64_t max = kMaxExtent) {
+  if (value < 1 || value > max) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} is {}, it must lie in 1 to {}", source, field, value, max);
+  }
 }
 
 DType floatType(const Json& json, const char* key, std::string_view fallback, std::string_view source) {
@@ -103,7 +74,9 @@ PositionEmbedding positionEmbedding(const std::string& name, std::string_view so
   for (const auto& [known, value] : kPositionEmbeddings) {
     if (known == name) return value;
   }
-  fail(ErrorCode::kUnsupported, "{}: position_embedding_type '{}' is not supported", source, name);
+  std::string known;
+  for (const auto& entry : kPositionEmbeddings) known.append(known.empty() ? "" : ", ").append(entry.first);
+  fail(ErrorCode::kUnsupported, "{}: position_embedding_type '{}' is not supported; known are {}", source, name, known);
 }
 
 RopeScaling rotaryScaling(const Json& json, std::string_view source) {
@@ -113,18 +86,24 @@ RopeScaling rotaryScaling(const Json& json, std::string_view source) {
   const std::string where = fmt::format("{}: rotary_scaling", source);
   if (!object.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
   const auto type = jsonGet<std::string>(object, has(object, "rope_type") ? "rope_type" : "type", where);
-  if (type == "default" || type == "none") return scaling;
-  if (type == "linear") {
-    scaling.type = RopeScalingType::kLinear;
-  } else if (type == "llama3") {
-    scaling.type = RopeScalingType::kLlama3;
+  std::vector<std::string_view> keys = {"rope_type", "type"};
+  if (type == "linear" || type == "llama3") {
+    scaling.type = type == "linear" ? RopeScalingType::kLinear : RopeScalingType::kLlama3;
+    scaling.factor = jsonGet<double>(object, "factor", where);
+    keys.push_back("factor");
+  } else if (type != "default" && type != "none") {
+    fail(ErrorCode::kUnsupported, "{}: type '{}' is not supported; linear and llama3 are", where, type);
+  }
+  if (scaling.type == RopeScalingType::kLlama3) {
     scaling.low_freq_factor = jsonGet<double>(object, "low_freq_factor", where);
     scaling.high_freq_factor = jsonGet<double>(object, "high_freq_factor", where);
     scaling.original_max_position_embeddings = jsonGet<double>(object, "original_max_position_embeddings", where);
-  } else {
-    fail(ErrorCode::kUnsupported, "{}: type '{}' is not supported; linear and llama3 are", where, type);
+    keys.insert(keys.end(), {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
   }
-  scaling.factor = jsonGet<double>(object, "factor", where);
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    fail(ErrorCode::kUnsupported, "{}: key '{}' is not supported with type '{}'", where, key, type);
+  }
   return scaling;
 }
 
@@ -225,52 +204,17 @@ Json orNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Keys of TensorRT-LLM's Llama family that change the arithmetic: read so that a model that needs them is refused
-// instead of answered wrongly.
-const std::map<std::string, Json, std::less<>>& onlyDefaultKeys() {
-  static const std::map<std::string, Json, std::less<>> keys = {{"residual_mlp", false},
-                                                                {"embedding_multiplier", 1.0},
-                                                                {"attention_multiplier", 1.0},
-                                                                {"residual_multiplier", 1.0},
-                                                                {"output_multiplier_scale", 1.0},
-                                                                {"fc_after_embed", false},
-                                                                {"use_input_layernorm_in_first_layer", true},
-                                                                {"use_last_layernorm", true},
-                                                                {"layer_idx_offset", 0}};
-  return keys;
-}
-
-bool usesExperts(const Json& moe, std::string_view source) {
-  return moe.is_object() && jsonGetOr<int32_t>(moe, "num_experts", 0, source) > 1;
-}
-
-// Keys that no field holds: kept in extra, with one warning for those nobody has listed.
-Json extraKeys(const Json& json, std::string_view source) {
+// Keys that no member holds, with one warning for those that nobody has listed.
+Json extraKeys(const Json& json, const Json& held, std::string_view source) {
   Json extra = Json::object();
   std::vector<std::string> unknown;
   for (const auto& [key, value] : json.items()) {
-    if (contains(kOwnKeys, key)) continue;
+    if (held.contains(key) || contains(kSpellings, key)) continue;
     extra[key] = value;
-    const auto only_default = onlyDefaultKeys().find(key);
-    if (only_default != onlyDefaultKeys().end()) {
-      if (!value.is_null() && value != only_default->second) {
-        fail(ErrorCode::kUnsupported, "{}: '{}' is supported only at its default {}", source, key,
-             only_default->second.dump());
-      }
-    } else if (key == "moe") {
-      if (usesExperts(value, source)) fail(ErrorCode::kUnsupported, "{}: 'moe' with experts is not supported", source);
-    } else if (!contains(kInertKeys, key)) {
-      unknown.push_back(key);
-    }
+    if (!isConfigKey(key)) unknown.push_back(key);
   }
   if (!unknown.empty()) log::warn("{}: unknown keys are kept but not used: {}", source, listSome(unknown));
   return extra;
-}
-
-void checkSize(std::string_view source, const char* field, int64_t value, int64_t max = kMaxExtent) {
-  if (value < 1 || value > max) {
-    fail(ErrorCode::kInvalidArgument, "{}: {} is {}, it must lie in 1 to {}", source, field, value, max);
-  }
 }
 
 void checkDivides(std::string_view source, const char* field, int64_t value, const char* by_field, int64_t by) {
@@ -279,6 +223,13 @@ void checkDivides(std::string_view source, const char* field, int64_t value, con
   }
 }
 }  // namespace
+
+int64_t optionalSize(const Json& json, const char* key, std::string_view source) {
+  if (!has(json, key)) return 0;
+  const auto size = jsonGet<int64_t>(json, key, source);
+  checkSize(source, key, size);
+  return size;
+}
 
 LayerRange stageLayers(int32_t num_layers, const Mapping& mapping, int32_t pp_rank) {
   const int32_t each = num_layers / mapping.pp_size;
@@ -298,16 +249,17 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.hidden_size = jsonGet<int64_t>(json, "hidden_size", source);
   config.num_hidden_layers = jsonGet<int32_t>(json, "num_hidden_layers", source);
   config.num_attention_heads = jsonGet<int32_t>(json, "num_attention_heads", source);
-  config.num_key_value_heads = jsonGetOr<int32_t>(json, "num_key_value_heads", 0, source);
-  config.head_size = jsonGetOr<int64_t>(json, "head_size", 0, source);
-  config.intermediate_size = jsonGetOr<int64_t>(json, "intermediate_size", 0, source);
+  config.num_key_value_heads = static_cast<int32_t>(optionalSize(json, "num_key_value_heads", source));
+  config.head_size = optionalSize(json, "head_size", source);
+  config.intermediate_size = optionalSize(json, "intermediate_size", source);
   config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 0, source);
   config.hidden_act = jsonGet<std::string>(json, "hidden_act", source);
   config.norm_epsilon = jsonGetOr(json, "norm_epsilon", config.norm_epsilon, source);
   config.position_embedding_type =
       positionEmbedding(jsonGetOr<std::string>(json, "position_embedding_type", "learned_absolute", source), source);
-  config.rotary_embedding_dim =
-      jsonGetOr<int64_t>(json, "rotary_embedding_dim", jsonGetOr<int64_t>(json, "rotary_dim", 0, source), source);
+  config.q_scaling = jsonGetOr(json, "q_scaling", config.q_scaling, source);
+  const char* rotary_dim = has(json, "rotary_embedding_dim") ? "rotary_embedding_dim" : "rotary_dim";
+  config.rotary_embedding_dim = optionalSize(json, rotary_dim, source);
   config.rotary_base = jsonGetOr(json, "rotary_base", config.rotary_base, source);
   config.rotary_scaling = rotaryScaling(json, source);
   config.attn_bias = jsonGetOr(json, "attn_bias", false, source);
@@ -320,7 +272,7 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.mapping = readMapping(json, source);
   config.quantization = readQuantization(json, source);
   if (has(json, "weight_layout")) config.weight_layout = jsonGet<std::string>(json, "weight_layout", source);
-  config.extra = extraKeys(json, source);
+  config.extra = extraKeys(json, config.toJson(), source);
 
   if (config.rotary_embedding_dim == 0 && has(json, "rotary_pct")) {
     const auto rotary_pct = jsonGet<double>(json, "rotary_pct", source);
@@ -360,6 +312,7 @@ void ModelConfig::finalize(std::string_view source) {
          max_position_embeddings, kMaxExtent);
   }
   if (!(norm_epsilon >= 0.0)) fail(ErrorCode::kInvalidArgument, "{}: norm_epsilon must be at least 0", source);
+  if (!(q_scaling > 0.0)) fail(ErrorCode::kInvalidArgument, "{}: q_scaling must be above 0", source);
   if (!(rotary_base > 0.0)) fail(ErrorCode::kInvalidArgument, "{}: rotary_base must be above 0", source);
   if (rotary_scaling.type != RopeScalingType::kNone && !(rotary_scaling.factor > 0.0)) {
     fail(ErrorCode::kInvalidArgument, "{}: the RoPE scaling factor must be above 0", source);
@@ -405,6 +358,7 @@ Json ModelConfig::toJson() const {
   json["max_position_embeddings"] = max_position_embeddings == 0 ? Json(nullptr) : Json(max_position_embeddings);
   json["hidden_act"] = hidden_act;
   json["norm_epsilon"] = norm_epsilon;
+  json["q_scaling"] = q_scaling;
   for (const auto& [name, value] : kPositionEmbeddings) {
     if (value == position_embedding_type) json["position_embedding_type"] = name;
   }

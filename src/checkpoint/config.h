@@ -58,7 +58,7 @@ struct QuantConfig {
 struct ModelConfig {
   std::string architecture;  // Hugging Face's class name, e.g. "LlamaForCausalLM"
   DType dtype = DType::kFloat16;
-  DType logits_dtype = DType::kFloat32;
+  DType logits_dtype = DType::kFloat32;  // logits are rounded to it
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int32_t num_hidden_layers = 0;
@@ -69,6 +69,7 @@ struct ModelConfig {
   int64_t max_position_embeddings = 0;
   std::string hidden_act;
   double norm_epsilon = 1e-5;
+  double q_scaling = 1.0;  // attention's products are divided by q_scaling * sqrt(head_size)
   PositionEmbedding position_embedding_type = PositionEmbedding::kLearnedAbsolute;
   int64_t rotary_embedding_dim = 0;
   double rotary_base = 10000.0;
@@ -87,7 +88,8 @@ struct ModelConfig {
   Json extra = Json::object();
 
   // Reads a checkpoint's config.json and finalizes it; source names it in errors. An unknown key inside
-  // `quantization` is an error, an unknown key at the top a warning.
+  // `quantization` or `rotary_scaling` is an error, an unknown key at the top (config_fields.h) a warning. Whether the
+  // architecture computes what the config asks for is checked by architectureOf (models/architecture.h).
   static ModelConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;  // all of S1's fields, in TensorRT-LLM's spelling; position_embedding_type by name
 
@@ -96,6 +98,10 @@ struct ModelConfig {
   // Throws Error(kInvalidArgument) that names source and field.
   void finalize(std::string_view source);
 };
+
+// The size under an optional key; 0 where it is absent or null. Throws Error(kInvalidArgument) that names source and
+// key when it is given and is not a size: 0 has no meaning of its own.
+int64_t optionalSize(const Json& json, const char* key, std::string_view source);
 
 // True when lm_head.weight is left out of the rank files: the model ties, and every rank that needs the head holds
 // whole rows of the embedding table (one pipeline stage; a table that is not cut along hidden_size).

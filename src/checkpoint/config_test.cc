@@ -83,10 +83,18 @@ TEST(ModelConfigTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusal("mapping", {{"cp_size", 2}}), HasSubstr("cp_size"));
   EXPECT_THAT(refusal("quantization", {{"quant_algo", "W9"}}), HasSubstr("W9"));
   EXPECT_THAT(refusal("quantization", {{"quantum", 1}}), HasSubstr("unknown key 'quantum'"));
-  EXPECT_THAT(refusal("residual_mlp", true), HasSubstr("residual_mlp"));
+  EXPECT_THAT(refusal("rotary_scaling", {{"type", "linear"}, {"factor", 2}, {"beta_fast", 32}}),
+              HasSubstr("beta_fast"));
   EXPECT_THAT(refusal("embedding_sharding_dim", 2), HasSubstr("embedding_sharding_dim"));
-  EXPECT_EQ(refusal("embedding_multiplier", 1), "");
+  EXPECT_THAT(refusal("q_scaling", -1), HasSubstr("q_scaling"));
   EXPECT_EQ(refusal("a_key_of_next_year", 1), "");
+}
+
+TEST(ModelConfigTest, ASizeOfZeroIsAnError) {
+  for (const char* key : {"num_key_value_heads", "head_size", "intermediate_size", "rotary_embedding_dim"}) {
+    EXPECT_THAT(refusal(key, 0), HasSubstr(std::string(key) + " is 0, it must lie in 1 to"));
+    EXPECT_EQ(refusal(key, nullptr), "");
+  }
 }
 
 TEST(StageLayersTest, FirstStagesHoldTheRemainder) {

@@ -7,10 +7,13 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/names.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
 #include "cli/build_flags.h"
+#include "engine/adapter_limits.h"
 #include "engine/build.h"
 #include "lora/module_ids.h"
 #include "lora/source_peft.h"
@@ -24,6 +27,7 @@ struct BuildArgs {
   BuildConfig config;
   std::string lora_plugin = "disable", dora_plugin = "disable", log_level = "info";
   std::vector<std::string> lora_dirs;
+  std::string logits_dtype;  // empty: the checkpoint's
   int workers = 0;
   std::map<std::string, std::string> further;  // flags of the table, by name
 };
@@ -36,15 +40,18 @@ bool pluginOn(const std::string& flag, const std::string& value) {
   fail(ErrorCode::kInvalidArgument, "--{} {}: use auto|float16|float32|bfloat16|enable|disable", flag, value);
 }
 
-// The modules that these adapters have, as TensorRT-LLM infers an engine's targets.
-std::vector<std::string> modulesOf(const std::vector<std::string>& lora_dirs, const std::string& checkpoint_dir,
-                                   int64_t max_rank) {
-  const ModelConfig config = CheckpointReader::open(checkpoint_dir).config();
-  const WeightTable table = findArchitecture(config.architecture).weightTable(config);
+// Opens the adapters against the checkpoint's model, as an engine of this configuration would. The names of the modules
+// that they have, by which TensorRT-LLM infers an engine's targets.
+std::vector<std::string> openAdapters(const BuildArgs& args) {
+  const ModelConfig config = CheckpointReader::open(args.checkpoint_dir).config();
+  const Architecture& architecture = architectureOf(config, args.checkpoint_dir + "/config.json");
+  const WeightTable table = architecture.weightTable(config);
+  checkTargetModules(args.config, table, architecture.name);
   std::set<int32_t> ids;
-  for (const std::string& dir : lora_dirs) {
-    const Adapter adapter =
-        readPeftAdapter(dir, std::filesystem::path(dir).filename().string(), {config, table, max_rank});
+  for (const std::string& dir : args.lora_dirs) {
+    const Adapter adapter = readPeftAdapter(dir, std::filesystem::path(dir).filename().string(),
+                                            {config, table, args.config.max_lora_rank});
+    if (args.config.lora_plugin) checkServable(adapter, args.config);
     for (const AdapterModule& module : adapter.modules) {
       if (loraModuleName(module.module_id)) ids.insert(module.module_id);
     }
@@ -52,6 +59,24 @@ std::vector<std::string> modulesOf(const std::vector<std::string>& lora_dirs, co
   std::vector<std::string> names;
   for (const int32_t id : ids) names.emplace_back(*loraModuleName(id));
   return names;
+}
+
+// One line: what was built, where, and how large each rank is.
+void logResult(const std::filesystem::path& dir) {
+  const Json json = readJsonFile(dir / "config.json");
+  const ModelConfig config = ModelConfig::fromJson(json.at("pretrained_config"), dir.string());
+  std::vector<std::string> files;
+  uintmax_t bytes = 0;
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
+    const std::string name = fmt::format("rank{}.engine", rank);
+    const uintmax_t size = std::filesystem::file_size(dir / name);
+    files.push_back(fmt::format("{} {:.1f} MB", name, static_cast<double>(size) / 1e6));
+    bytes += size;
+  }
+  const auto& algo = config.quantization.quant_algo;
+  log::info("{}: engine of {} in {}{}, {} rank(s), {:.1f} MB: {}", dir.string(), config.architecture,
+            dtypeName(config.dtype), algo ? " and " + *algo : "", files.size(), static_cast<double>(bytes) / 1e6,
+            listSome(files));
 }
 
 void runBuild(BuildArgs& args) {
@@ -68,19 +93,22 @@ void runBuild(BuildArgs& args) {
   if (args.config.max_beam_width != 1) {
     fail(ErrorCode::kUnsupported, "--max_beam_width {}: beam search is not served", args.config.max_beam_width);
   }
-  for (const std::string& name : args.config.lora_target_modules) {
-    if (!loraModuleId(name)) fail(ErrorCode::kInvalidArgument, "Invalid LoRA module {}", name);
-  }
   for (const BuildFlag& flag : buildFlags()) {
     const auto given = args.further.find(std::string(flag.name));
     if (given == args.further.end() || given->second.empty()) continue;
     checkBuildFlag(flag, given->second);
     args.config.recorded[given->first] = given->second;
+    if (!isPending(flag, given->second)) continue;
+    const std::string value = flag.values == "flag" ? "" : " " + given->second;
+    log::warn("--{}{}: recorded, no effect yet", flag.name, value);
   }
-  if (args.config.lora_target_modules.empty() && !args.lora_dirs.empty()) {
-    args.config.lora_target_modules = modulesOf(args.lora_dirs, args.checkpoint_dir, args.config.max_lora_rank);
+  if (!args.logits_dtype.empty()) args.config.logits_dtype = dtypeFromName(args.logits_dtype);
+  if (!args.lora_dirs.empty()) {
+    const std::vector<std::string> modules = openAdapters(args);
+    if (args.config.lora_target_modules.empty()) args.config.lora_target_modules = modules;
   }
   buildEngine(args.checkpoint_dir, args.output_dir, args.config, args.workers);
+  logResult(args.output_dir);
 }
 }  // namespace
 
@@ -118,7 +146,10 @@ void addBuildCommand(CLI::App& app) {
   build->add_option("--lora_target_modules", config.lora_target_modules,
                     "Module names that adapters may target (attn_q, mlp_gate, ...); none: all of the model");
   build->add_option("--lora_dir", args->lora_dirs,
-                    "PEFT adapters whose modules are the targets, unless --lora_target_modules names them");
+                    "PEFT adapters that the engine must take; their modules are the targets, unless "
+                    "--lora_target_modules names them");
+  build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")->capture_default_str();
   build->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   for (const BuildFlag& flag : buildFlags()) {

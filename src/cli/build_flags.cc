@@ -19,20 +19,19 @@ constexpr BuildFlag kFlags[] = {
     {"nccl_plugin", kRecorded, kPlugin, "", "ranks talk by the comm layer"},
     {"moe_plugin", kRecorded, kPlugin, "", ""},
     {"lookup_plugin", kRecorded, kPlugin, "", ""},
-    {"context_fmha", kRecorded, kSwitch, "", "context attention is always fused"},
+    {"context_fmha", kRecorded, kSwitch, "", "context attention is always fused", "disable"},
     {"context_fmha_fp32_acc", kRecorded, kSwitch, "", "accumulators are always float32"},
     {"paged_kv_cache", kRecorded, "enable", "", "the cache is always paged"},
     {"kv_cache_type", kRecorded, "paged", "", "continuous and disabled are not served"},
     {"remove_input_padding", kRecorded, "enable", "", "input is always packed"},
     {"use_paged_context_fmha", kRecorded, kSwitch, "", "chunked context always reads pages"},
-    {"enable_xqa", kRecorded, kSwitch, "", "kernel choice is the backend's"},
-    {"disable_xqa", kRecorded, "flag", "", "kernel choice is the backend's"},
-    {"multi_block_mode", kRecorded, kSwitch, "", "kernel choice is the backend's"},
+    {"enable_xqa", kRecorded, kSwitch, "", "kernel choice is the backend's", "disable"},
+    {"disable_xqa", kRecorded, "flag", "", "kernel choice is the backend's", "true"},
+    {"multi_block_mode", kRecorded, kSwitch, "", "kernel choice is the backend's", kSwitch},
     {"reduce_fusion", kRecorded, kSwitch, "", ""},
     {"use_fused_mlp", kRecorded, kSwitch, "", "the gated MLP is always fused"},
     {"multiple_profiles", kRecorded, kSwitch, "", "no profiles to tune"},
     {"opt_num_tokens", kRecorded, "int", "", "no profiles to tune"},
-    {"logits_dtype", kRecorded, "float32", "", "logits are float32"},
     {"profiling_verbosity", kRecorded, "layer_names_only|detailed|none", "", ""},
     {"fast_build", kRecorded, "flag", "", ""},
     {"gather_context_logits", kRecorded, "flag", "", "any request may ask for them"},
@@ -85,6 +84,8 @@ std::string buildFlagTable() {
   }
   return table;
 }
+
+bool isPending(const BuildFlag& flag, std::string_view value) { return isListed(flag.pending, value); }
 
 void checkBuildFlag(const BuildFlag& flag, std::string_view value) {
   if (flag.fate == kRefused) {

@@ -18,11 +18,14 @@ struct BuildFlag {
   std::string_view values;  // allowed, separated by '|'; "int", "float", "text" or "flag" for those kinds
   std::string_view off;     // a refused flag's harmless value; empty: none
   std::string_view note;
+  std::string_view pending = {};  // values of a recorded flag that mean something and are not obeyed yet
 };
 
 std::span<const BuildFlag> buildFlags();
 // The table that `build --help` prints below its own options.
 std::string buildFlagTable();
+// Whether the value asks for something that is recorded and has no effect yet.
+bool isPending(const BuildFlag& flag, std::string_view value);
 // Throws Error(kInvalidArgument) that names the flag and its values.
 void checkBuildFlag(const BuildFlag& flag, std::string_view value);
 

@@ -37,5 +37,13 @@ TEST(BuildFlagsTest, ChecksValues) {
   EXPECT_THROW(checkBuildFlag(flagNamed("weight_streaming"), "true"), Error);
 }
 
+TEST(BuildFlagsTest, SomeValuesAreRecordedAndHaveNoEffectYet) {
+  EXPECT_TRUE(isPending(flagNamed("context_fmha"), "disable"));
+  EXPECT_FALSE(isPending(flagNamed("context_fmha"), "enable"));
+  EXPECT_TRUE(isPending(flagNamed("disable_xqa"), "true"));
+  EXPECT_TRUE(isPending(flagNamed("multi_block_mode"), "enable"));
+  EXPECT_FALSE(isPending(flagNamed("gemm_plugin"), "float16"));
+}
+
 }  // namespace
 }  // namespace chorus

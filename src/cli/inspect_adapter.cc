@@ -53,7 +53,7 @@ Base openBase(const fs::path& path) {
     default:
       fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());
   }
-  base.table = findArchitecture(base.config.architecture).weightTable(base.config);
+  base.table = architectureOf(base.config, (path / "config.json").string()).weightTable(base.config);
   return base;
 }
 

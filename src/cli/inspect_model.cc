@@ -110,7 +110,7 @@ void inspectCheckpoint(const fs::path& dir, Inspection& found) {
   const auto checkpoint = CheckpointReader::open(dir);
   const ModelConfig& config = checkpoint.config();
   describeConfig(config, found);
-  const WeightTable table = findArchitecture(config.architecture).weightTable(config);
+  const WeightTable table = architectureOf(config, (dir / "config.json").string()).weightTable(config);
   describeCost(table, config, config.max_position_embeddings, found);
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) checkpoint.rank(rank, table);
 }

@@ -22,7 +22,7 @@
 namespace chorus {
 namespace {
 
-std::string architectureOf(const Json& json, std::string_view source) {
+std::string classNameOf(const Json& json, std::string_view source) {
   const auto list = json.is_object() ? json.find("architectures") : json.end();
   if (!json.is_object() || list == json.end() || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
     fail(ErrorCode::kInvalidArgument, "{}: 'architectures' must name the model's class", source);
@@ -161,13 +161,14 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
   const auto config_path = model_dir / "config.json";
   const std::string source = config_path.string();
   const Json json = readJsonFile(config_path);
-  const Architecture& architecture = findArchitecture(architectureOf(json, source));
+  const Architecture& architecture = findArchitecture(classNameOf(json, source));
   ModelConfig config = architecture.configFromHuggingFace(json, source);
   config.dtype = targetDType(json, architecture, config, tensors, options, source);
   config.mapping = {options.tp_size, options.pp_size};
   config.use_parallel_embedding = options.use_parallel_embedding;
   config.embedding_sharding_dim = options.embedding_sharding_dim;
   config.finalize(source);
+  architectureOf(config, source);
   if (const auto& quantise = options.quantise) {
     if (quantise->quantise_head && sharesEmbedding(config)) {
       fail(ErrorCode::kUnsupported,

@@ -1,11 +1,20 @@
 #include "engine/adapter_limits.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+}  // namespace
 
 void checkServable(const Adapter& adapter, const BuildConfig& build) {
   if (!build.lora_plugin) {
@@ -27,6 +36,30 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
     fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
          adapter.name, module.module_name);
   }
+}
+
+std::vector<std::string> loraModules(const WeightTable& table) {
+  std::set<int32_t> ids;
+  for (const WeightRow& row : table) {
+    for (const LoraTarget& target : row.lora_targets) ids.insert(target.module_id);
+  }
+  if (ids.contains(kMlpHTo4H) && ids.contains(kMlpGate)) ids.insert(kMlpGateUp);
+  std::vector<std::string> names;
+  for (const int32_t id : ids) {
+    if (const auto name = loraModuleName(id)) names.emplace_back(*name);
+  }
+  return names;
+}
+
+void checkTargetModules(const BuildConfig& build, const WeightTable& table, std::string_view architecture) {
+  const std::vector<std::string> has = loraModules(table);
+  std::vector<std::string> unknown;
+  for (const std::string& name : build.lora_target_modules) {
+    if (std::find(has.begin(), has.end(), name) == has.end()) unknown.push_back(name);
+  }
+  if (unknown.empty()) return;
+  fail(ErrorCode::kInvalidArgument, "--lora_target_modules {}: {} has no such module; it has {}", joined(unknown),
+       architecture, joined(has));
 }
 
 int64_t adapterElements(const Adapter& adapter) {

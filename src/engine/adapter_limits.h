@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "checkpoint/config.h"
 #include "checkpoint/weight_table.h"
@@ -14,6 +17,13 @@ namespace chorus {
 // adapter, --dora_plugin, or a module is not among its --lora_target_modules. Those are TensorRT-LLM's modules: what it
 // has no name for (the embedding, the output head, whole weights) they do not restrict.
 void checkServable(const Adapter& adapter, const BuildConfig& build);
+
+// TensorRT-LLM's names of the modules that adapters of a model may target, in the order of their ids.
+std::vector<std::string> loraModules(const WeightTable& table);
+
+// Throws Error(kInvalidArgument) when --lora_target_modules has names that the model does not, with these and the
+// model's.
+void checkTargetModules(const BuildConfig& build, const WeightTable& table, std::string_view architecture);
 
 // Of A and B over all modules, rank x (in + out) each, and of what stands for the base's weights: what caches that are
 // sized in adapters count by.

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
+#include "engine/adapter_limits.h"
 #include "engine/engine_file_writer.h"
 #include "engine/engine_layout.h"
 #include "kernels/linear/linear.h"
@@ -144,6 +145,12 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
   writer.commit();
 }
 
+void writeEngineConfig(const std::filesystem::path& dir, const Json& pretrained_config, const BuildConfig& config) {
+  const Json json = {
+      {"version", CHORUS_VERSION}, {"pretrained_config", pretrained_config}, {"build_config", config.toJson()}};
+  writeFileAtomically(dir / "config.json", json.dump(2) + "\n");
+}
+
 bool isEngineDirectory(const std::filesystem::path& dir) {
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
@@ -156,18 +163,39 @@ bool isEngineDirectory(const std::filesystem::path& dir) {
 void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesystem::path& output_dir,
                  BuildConfig config, int workers) {
   const auto checkpoint = CheckpointReader::open(checkpoint_dir);
-  const ModelConfig& model = checkpoint.config();
-  const Architecture& architecture = findArchitecture(model.architecture);
+  ModelConfig model = checkpoint.config();
+  model.logits_dtype = config.logits_dtype.value_or(model.logits_dtype);
+  const Architecture& architecture = architectureOf(model, (checkpoint_dir / "config.json").string());
   const WeightTable table = architecture.weightTable(model);
+  checkTargetModules(config, table, architecture.name);
   resolveLimits(config, model);
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
     packRank(checkpoint.rank(rank, table), model, rank, directory.path() / fmt::format("rank{}.engine", rank), pool);
   }
-  const Json json = {
-      {"version", CHORUS_VERSION}, {"pretrained_config", model.toJson()}, {"build_config", config.toJson()}};
-  writeFileAtomically(directory.path() / "config.json", json.dump(2) + "\n");
+  writeEngineConfig(directory.path(), model.toJson(), config);
+  directory.publish();
+}
+
+void linkEngine(const std::filesystem::path& engine_dir, const std::filesystem::path& output_dir, BuildConfig config) {
+  namespace fs = std::filesystem;
+  const fs::path config_path = engine_dir / "config.json";
+  const Json engine = readJsonFile(config_path);
+  if (!engine.is_object() || !engine.contains("pretrained_config")) {
+    fail(ErrorCode::kCorrupt, "{}: not an engine's config.json", config_path.string());
+  }
+  const Json& pretrained = engine["pretrained_config"];
+  const ModelConfig model = ModelConfig::fromJson(pretrained, config_path.string() + ": pretrained_config");
+  resolveLimits(config, model);
+  StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
+  // Staged beside its place, so that relative links are right in both.
+  const fs::path target = fs::relative(engine_dir, fs::absolute(output_dir));
+  for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
+    const std::string name = fmt::format("rank{}.engine", rank);
+    fs::create_symlink(target / name, directory.path() / name);
+  }
+  writeEngineConfig(directory.path(), pretrained, config);
   directory.publish();
 }
 

@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/json.h"
+#include "engine/packing_version.h"
 
 namespace chorus {
-
-// Version of the packed rank file; another one is refused at load.
-inline constexpr int32_t kPackingVersion = 1;
 
 struct BuildConfig {
   int32_t max_batch_size = 64;
@@ -26,7 +25,8 @@ struct BuildConfig {
   std::vector<std::string> lora_target_modules;  // empty: all that the architecture has
   std::string backend = "cpu";
   int32_t packing_version = kPackingVersion;
-  Json recorded = Json::object();  // accepted trtllm-build flags that change nothing here
+  std::optional<DType> logits_dtype;  // goes into pretrained_config, in place of the checkpoint's; never read back
+  Json recorded = Json::object();     // accepted trtllm-build flags that change nothing here
 
   static BuildConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;

@@ -30,7 +30,7 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
          engine->build_.backend, kBuildAgain);
   }
   engine->config_ = ModelConfig::fromJson(config["pretrained_config"], source + ": pretrained_config");
-  engine->architecture_ = &findArchitecture(engine->config_.architecture);
+  engine->architecture_ = &architectureOf(engine->config_, source + ": pretrained_config");
   if (rank < 0 || rank >= engine->config_.mapping.worldSize()) {
     fail(ErrorCode::kInvalidArgument, "{}: rank {} of an engine with {} ranks", source, rank,
          engine->config_.mapping.worldSize());

@@ -1,5 +1,6 @@
 #include "engine/session.h"
 
+#include <cmath>
 #include <functional>
 
 #include "base/error.h"
@@ -22,7 +23,9 @@ DecoderShape rankShape(const ModelConfig& config, int64_t added_tokens = 0) {
           .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
           .head_size = config.head_size,
           .intermediate_size = config.intermediate_size / tp,
-          .norm_epsilon = static_cast<float>(config.norm_epsilon)};
+          .norm_epsilon = static_cast<float>(config.norm_epsilon),
+          .attention_scale =
+              1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(config.head_size)))};
 }
 
 void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
@@ -120,6 +123,14 @@ KvLayer kvLayer(const ModelConfig& config, int32_t tokens_per_block) {
 // The first rank of the last stage gives a step's logits to the host.
 bool holdsLogits(const ModelConfig& config, int32_t rank) {
   return config.mapping.ppRank(rank) + 1 == config.mapping.pp_size && config.mapping.tpRank(rank) == 0;
+}
+
+void roundTo(DType dtype, std::span<float> values) {
+  if (dtype == DType::kFloat16) {
+    for (float& value : values) value = toFloat(toF16(value));
+  } else if (dtype == DType::kBFloat16) {
+    for (float& value : values) value = toFloat(toBf16(value));
+  }
 }
 
 // Options with the engine's limits where none are given.
@@ -235,9 +246,11 @@ std::span<const float> Session::run(const StepInput& input) {
   const std::span<float> host = count > s.host_logits.size() ? s.context_logits : std::span(s.host_logits).first(count);
   const auto sink = [&](int64_t first, const ConstMatrix& logits) {
     if (!keeps) return;
-    float* to = host.data() + first * logits.cols;
-    backend_->download(to, logits.data, static_cast<size_t>(logits.rows * logits.cols) * sizeof(float), s.stream);
+    const auto to =
+        host.subspan(static_cast<size_t>(first * logits.cols), static_cast<size_t>(logits.rows * logits.cols));
+    backend_->download(to.data(), logits.data, to.size() * sizeof(float), s.stream);
     backend_->synchronize(s.stream);
+    roundTo(config.logits_dtype, to);
   };
   // By reference: a std::function of the lambda itself would be allocated.
   s.decoder->run(input, s.kv, s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));

@@ -1,19 +1,58 @@
 #include "models/architecture.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/printable.h"
+#include "checkpoint/config_fields.h"
 #include "models/llama.h"
 
 namespace chorus {
+namespace {
+
+constexpr size_t kShownValue = 100;  // bytes
+
+bool holds(const auto& values, const Json& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+void checkField(const ConfigField& field, const Json& value, const Architecture& architecture,
+                std::string_view source) {
+  const auto own = std::find_if(architecture.fields.begin(), architecture.fields.end(),
+                                [&](const FieldValues& entry) { return entry.field == field.name; });
+  const std::vector<Json> computed = own == architecture.fields.end() ? std::vector<Json>() : own->values;
+  if (value.is_null() || holds(field.neutral, value) || holds(computed, value)) return;
+  std::string supported;
+  const auto list = [&](const Json& item) { supported.append(supported.empty() ? "" : ", ").append(item.dump()); };
+  std::for_each(field.neutral.begin(), field.neutral.end(), list);
+  std::for_each(computed.begin(), computed.end(), list);
+  fail(ErrorCode::kUnsupported, "{}: {} {}{} is not supported by {}; supported: {}", source, field.name,
+       printable(value.dump(), kShownValue), value == field.absent ? " (also when the field is absent)" : "",
+       architecture.name, supported.empty() ? "only a config without it" : supported);
+}
+}  // namespace
 
 std::vector<Architecture> builtInArchitectures() { return {llamaArchitecture(), mistralArchitecture()}; }
 
 const Architecture& findArchitecture(std::string_view name) {
   std::string known;
   for (const Architecture& architecture : knownArchitectures()) {
-    if (architecture.name == name) return architecture;
+    const auto& aliases = architecture.aliases;
+    if (architecture.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
+      return architecture;
+    }
     known += (known.empty() ? "" : ", ") + architecture.name;
   }
   fail(ErrorCode::kUnsupported, "architecture '{}' is not supported; supported are {}", name, known);
+}
+
+const Architecture& architectureOf(const ModelConfig& config, std::string_view source) {
+  const Architecture& architecture = findArchitecture(config.architecture);
+  const Json json = config.toJson();
+  for (const ConfigField& field : configFields()) {
+    if (field.use == FieldUse::kStructural) checkField(field, configValue(json, field.name), architecture, source);
+  }
+  return architecture;
 }
 
 }  // namespace chorus

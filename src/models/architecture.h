@@ -13,6 +13,12 @@
 
 namespace chorus {
 
+// What an architecture computes of one structural field of the config (checkpoint/config_fields.h).
+struct FieldValues {
+  std::string_view field;
+  std::vector<Json> values;  // beside the neutral ones
+};
+
 struct Architecture {
   std::string name;  // Hugging Face's class name
   // Source config.json -> ours, dtype and mapping still at their defaults. Throws Error that names a key which is
@@ -21,6 +27,9 @@ struct Architecture {
   WeightTable (*weightTable)(const ModelConfig& config);
   ModelSpec (*modelSpec)(const ModelConfig& config);
   std::vector<std::string> ignored_sources;  // patterns (fnmatch) of source tensors that carry no weights
+  // The structural fields that weightTable and modelSpec obey. A config that asks for more is refused.
+  std::vector<FieldValues> fields;
+  std::vector<std::string> aliases = {};  // other spellings of the name, as checkpoints have them
 };
 
 // What comes with Chorus, one line per file of this folder.
@@ -31,7 +40,11 @@ std::vector<Architecture> builtInArchitectures();
 // (examples/architecture/).
 std::span<const Architecture> knownArchitectures();
 
-// Throws Error(kUnsupported) that names the architecture and lists the known ones.
+// By name or alias. Throws Error(kUnsupported) that names the architecture and lists the known ones.
 const Architecture& findArchitecture(std::string_view name);
+
+// The architecture of a config that was read from `source`. Throws Error(kUnsupported) where findArchitecture does, and
+// where a field asks for what this architecture does not compute: one line with field, value and what is supported.
+const Architecture& architectureOf(const ModelConfig& config, std::string_view source);
 
 }  // namespace chorus

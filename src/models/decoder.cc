@@ -1,7 +1,6 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -138,7 +137,6 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const int64_t heads_width = shape_.num_heads * shape_.head_size;
   const int64_t qkv_width = heads_width + 2 * shape_.num_kv_heads * shape_.head_size;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_size));
 
   const Matrix residual = view(activations.residual_, rows, shape_.hidden_size);
   const Matrix normed = view(activations.hidden_, rows, shape_.hidden_size);
@@ -197,7 +195,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
                       context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
                        .num_heads = shape_.num_heads,
-                       .scale = scale,
+                       .scale = shape_.attention_scale,
                        .kv = kv[i],
                        .out = attended},
                       context, stream);

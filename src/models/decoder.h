@@ -50,6 +50,7 @@ struct DecoderShape {
   int64_t head_size = 0;
   int64_t intermediate_size = 0;
   float norm_epsilon = 0;
+  float attention_scale = 0;  // of the products of queries and keys
 };
 
 // Where one rank stands among those that share a step. Null: there is one rank of that kind.

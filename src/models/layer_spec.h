@@ -1,7 +1,10 @@
 // The structure of a network, as a few enums per layer: what decoder.cc needs to know beyond tensor shapes.
 #pragma once
 
+#include <string_view>
 #include <vector>
+
+#include "base/json.h"
 
 namespace chorus {
 
@@ -16,6 +19,11 @@ inline bool normAfter(ResidualForm form) { return form != ResidualForm::kPre; }
 enum class NormKind { kRms };
 enum class MlpKind { kGated };
 enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };
+// The activation under a config's hidden_act, in Hugging Face's names: "gelu" is exact, "gelu_pytorch_tanh", "gelu_new"
+// and "gelu_fast" are its approximation by tanh. Throws Error(kUnsupported) for a name that no kernel computes.
+Activation activationNamed(std::string_view hidden_act);
+// All of these names, for Architecture::fields.
+std::vector<Json> activationNames();
 
 struct LayerSpec {
   ResidualForm residual = ResidualForm::kPre;

@@ -113,19 +113,43 @@ WeightTable llamaTable(const ModelConfig& c) {
 }
 
 ModelSpec llamaSpec(const ModelConfig& config) {
-  const LayerSpec layer = {
-      .residual = ResidualForm::kPre, .norm = NormKind::kRms, .mlp = MlpKind::kGated, .activation = Activation::kSilu};
+  const LayerSpec layer = {.residual = ResidualForm::kPre,
+                           .norm = NormKind::kRms,
+                           .mlp = MlpKind::kGated,
+                           .activation = activationNamed(config.hidden_act)};
   return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
 }
 
 // Old files store the rotary frequencies, which follow from the config. lm_head.weight is unexpected only where the
 // embeddings are tied, and transformers then reads the embedding instead.
 const std::vector<std::string> kIgnoredSources = {"*.rotary_emb.inv_freq", "lm_head.weight"};
+
+// What the table and the spec above make of a config's structural fields.
+std::vector<FieldValues> llamaFields() {
+  return {{"position_embedding_type", {"rope_gpt_neox", "rope_gptj"}},
+          {"hidden_act", activationNames()},
+          {"attn_bias", {true}},
+          {"mlp_bias", {true}}};
+}
 }  // namespace
 
-Architecture llamaArchitecture() { return {"LlamaForCausalLM", llamaConfig, llamaTable, llamaSpec, kIgnoredSources}; }
+Architecture llamaArchitecture() {
+  return {.name = "LlamaForCausalLM",
+          .configFromHuggingFace = llamaConfig,
+          .weightTable = llamaTable,
+          .modelSpec = llamaSpec,
+          .ignored_sources = kIgnoredSources,
+          .fields = llamaFields(),
+          .aliases = {"LLaMAForCausalLM"}};
+}
+
 Architecture mistralArchitecture() {
-  return {"MistralForCausalLM", mistralConfig, llamaTable, llamaSpec, kIgnoredSources};
+  return {.name = "MistralForCausalLM",
+          .configFromHuggingFace = mistralConfig,
+          .weightTable = llamaTable,
+          .modelSpec = llamaSpec,
+          .ignored_sources = kIgnoredSources,
+          .fields = llamaFields()};
 }
 
 }  // namespace chorus

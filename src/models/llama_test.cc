@@ -51,6 +51,11 @@ TEST(LlamaConfigTest, NullHeadsMeanOnePerQueryHead) {
   EXPECT_EQ(read(json).num_key_value_heads, 6);
 }
 
+TEST(LlamaConfigTest, NumKeyValueHeadsOfZeroIsAnError) {
+  EXPECT_THAT(refusal("num_key_value_heads", 0), HasSubstr("num_key_value_heads is 0"));
+  EXPECT_THAT(refusal("head_dim", 0), HasSubstr("head_dim is 0"));
+}
+
 TEST(LlamaConfigTest, ReadsRotaryPositionsOfBothTransformersSpellings) {
   EXPECT_EQ(read(with(llama(), "rope_theta", 5e5)).rotary_base, 5e5);
   const Json llama3 = {{"rope_type", "llama3"},
@@ -72,7 +77,6 @@ TEST(LlamaConfigTest, ReadsRotaryPositionsOfBothTransformersSpellings) {
 }
 
 TEST(LlamaConfigTest, RefusesKeysThatAreSupportedOnlyAtTheirDefault) {
-  EXPECT_THAT(refusal("hidden_act", "gelu"), HasSubstr("'hidden_act'"));
   EXPECT_THAT(refusal("pretraining_tp", 2), HasSubstr("'pretraining_tp'"));
   EXPECT_THAT(refusal("quantization_config", {{"bits", 4}}), HasSubstr("'quantization_config'"));
   EXPECT_THAT(refusal("is_encoder_decoder", true), HasSubstr("'is_encoder_decoder'"));
@@ -121,11 +125,6 @@ TEST(LlamaTableTest, ModulesOfAdaptersCoverTheirRows) {
   EXPECT_EQ(row(table, "mlp.fc.weight").lora_targets[0].module_id, 5);
   EXPECT_EQ(row(table, "mlp.fc.weight").lora_targets[0].module_name, "mlp.gate_proj");
   EXPECT_EQ(row(table, "mlp.gate.weight").lora_targets[0].module_id, 7);
-}
-
-TEST(ArchitectureTest, NamesTheKnownOnes) {
-  EXPECT_EQ(findArchitecture("LlamaForCausalLM").name, "LlamaForCausalLM");
-  EXPECT_THAT(errorOf([] { findArchitecture("ZebraForCausalLM"); }), HasSubstr("LlamaForCausalLM, MistralForCausalLM"));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct SourceKeys {
 };
 void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view source);
 
-// Sizes, norm epsilon, activation (silu) and tying in the spelling that most configs share; decoderKeys() are the keys
+// Sizes, norm epsilon, activation and tying in the spelling that most configs share; decoderKeys() are the keys
 // it reads and those of readRotary, for SourceKeys::used. Left to the caller: architecture, position embedding, biases,
 // and finalize.
 ModelConfig readDecoderConfig(const Json& json, std::string_view source);

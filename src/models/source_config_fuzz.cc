@@ -26,6 +26,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     const bool named = names != json.end() && names->is_array() && names->size() == 1 && (*names)[0].is_string();
     architecture = &findArchitecture(named ? (*names)[0].get<std::string>() : "LlamaForCausalLM");
     config = architecture->configFromHuggingFace(json, "fuzz");
+    architectureOf(config, "fuzz");
   } catch (const Error&) {
     return;
   }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built tree, builds examples/cpp over the installed package, and runs what it built.
+# Installs a built tree, builds examples/cpp and examples/architecture over the installed package, and runs what it
+# built.
 #
 #   run.sh CMAKE BUILD_DIR WORK_DIR CXX
 set -euo pipefail
@@ -11,12 +12,31 @@ step() { # runs a command and shows what it said if it fails
   "$@" >"$work/log" 2>&1 || { echo "failed: $*"; cat "$work/log"; exit 1; }
 }
 
+# Whoever builds the program alone, as scripts/demo.sh does, has built what is installed: files of the build tree are
+# configured, or made by commands that the program waits for.
+ninja=$(sed -n 's/^CMAKE_MAKE_PROGRAM:FILEPATH=//p' "$build/CMakeCache.txt")
+"$ninja" -C "$build" -t commands bin/chorus >"$work/commands"
+installed=$(grep -o "\"$build/[^\"$]*\"" "$build/cmake_install.cmake" | tr -d '"' | grep -v '\.cmake$' | sort -u)
+for file in $installed; do
+  grep -qF "${file#"$build/"}" "$work/commands" || { echo "$file is installed, and building chorus does not make it"; exit 1; }
+done
+
 step "$cmake" --install "$build" --prefix "$work/prefix"
 # Another place, since a package may be moved.
 mv "$work/prefix" "$work/moved"
 step "$cmake" -S "$source/examples/cpp" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" \
   -DCMAKE_CXX_COMPILER="$cxx"
 step "$cmake" --build "$work/examples"
+# Each library that the installed program loads, beyond the compiler's and the C library's own, is documented.
+needed=$(readelf -d "$work/moved/bin/chorus" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+for library in $needed; do
+  case $library in
+  libc.so.* | libm.so.* | libgcc_s.so.* | libstdc++.so.* | ld-linux*) continue ;;
+  esac
+  grep -qF "\`$library\`" "$source/docs/dependencies.md" ||
+    { echo "bin/chorus loads $library, which docs/dependencies.md does not name"; exit 1; }
+done
+
 if grep -rl "$source" "$work"/moved/lib*/cmake "$work"/moved/lib/*/cmake 2>/dev/null; then
   echo "the installed package names the source tree"
   exit 1
@@ -36,5 +56,28 @@ grep -q '"stage":"GENERATION_COMPLETE"' "$work/log" || { cat "$work/log"; exit 1
 step "$work/examples/cancel" "$work/engine" "${prompt[@]}"
 grep -q "has already been processed and was terminated" "$work/log" || { cat "$work/log"; exit 1; }
 step "$work/examples/logits_post_processor" "$work/engine" 42 29 "${prompt[@]}"
+
+# An architecture of one's own: a program `chorus` that knows one more, on the golden model of that architecture.
+step "$cmake" -S "$source/examples/architecture" -B "$work/architecture" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" \
+  -DCMAKE_CXX_COMPILER="$cxx"
+step "$cmake" --build "$work/architecture"
+model=$source/tests/goldens/troubadour/troubadour
+if "$work/moved/bin/chorus" convert --model_dir "$model" --output_dir "$work/refused" >"$work/log" 2>&1; then
+  echo "the installed chorus knows Troubadour, which is an example"
+  exit 1
+fi
+step "$work/architecture/chorus-troubadour" convert --model_dir "$model" --output_dir "$work/troubadour-checkpoint"
+step "$work/architecture/chorus-troubadour" build --checkpoint_dir "$work/troubadour-checkpoint" \
+  --output_dir "$work/troubadour-engine"
+# The golden's first row: the base model's.
+rows=$(tr -d ' \n' <"$model/case.json")
+prompt=${rows#*'"prompt":['}
+answer=${rows#*'"float32":{"tokens":['}
+echo "${prompt%%]*}" >"$work/prompt.csv"
+echo "${answer%%]*}" >"$work/expected.csv"
+step "$work/architecture/chorus-troubadour" run --engine_dir "$work/troubadour-engine" --input_file "$work/prompt.csv" \
+  --output_csv "$work/answer.csv" --max_output_len 16 --end_id -1
+diff "$work/answer.csv" "$work/expected.csv"
+
 rm -rf "$work"
 echo "examples over the installed package: all right"

@@ -18,6 +18,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "engine/build.h"
+#include "engine/packing_version.h"
 
 namespace chorus::server {
 namespace {
@@ -114,7 +116,7 @@ EngineCache::EngineCache(fs::path root)
 
 EngineCache::~EngineCache() { digests_.save(); }
 
-std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& weights, const BuildConfig& build) {
+std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& weights) {
   const fs::path config = modelDirectory / "config.json";
   if (!fs::is_regular_file(config)) {
     fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json",
@@ -129,9 +131,7 @@ std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::strin
   for (const auto& file : files) {
     hash.update(fmt::format("{} {} {}\n", file.filename().string(), fs::file_size(file), digests_.of(file)));
   }
-  // Another program may convert otherwise.
-  hash.update(
-      fmt::format("weights {}\nbuild {}\nprogram {}\n", weights, build.toJson().dump(), digests_.of("/proc/self/exe")));
+  hash.update(fmt::format("weights {}\npacking {}\n", weights, kPackingVersion));
   digests_.save();
   return hash.hex().substr(0, kKeyDigits);
 }
@@ -165,6 +165,16 @@ fs::path EngineCache::ensure(const std::string& key, const fs::path& source, con
   fs::last_write_time(entry, fs::file_time_type::clock::now(), ignored);
   digests_.save();
   return entry / "engine";
+}
+
+fs::path EngineCache::withLimits(const std::string& key, const BuildConfig& limits) {
+  Sha256 hash;
+  hash.update(limits.toJson().dump());
+  const fs::path entry = root_ / key;
+  const fs::path directory = entry / ("limits-" + hash.hex().substr(0, kKeyDigits));
+  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+  if (!fs::exists(directory)) linkEngine(entry / "engine", directory, limits);
+  return directory;
 }
 
 void EngineCache::discard(const std::string& key) {

@@ -1,5 +1,6 @@
 // Engines built from Hugging Face directories, kept between runs. Layout of the root:
 //   KEY/engine/  KEY/manifest.json   one finished entry, renamed into place whole
+//   KEY/limits-HASH/                 the same engine under other limits: a config.json of its own, and links
 //   KEY.lock                         flock: held while an entry is checked or built, so that one process builds
 //   building-KEY-PID/                an entry under way; those of dead processes are removed by the next one
 //   digests.json                     remembered SHA-256 of files, see FileDigests
@@ -25,15 +26,17 @@ class EngineCache {
   explicit EngineCache(std::filesystem::path root);
   ~EngineCache();
 
-  // Names everything an engine depends on: content of config.json and of every weight file, what the weights
-  // become (dtype and quantisation, in words), build limits, packing version and the program itself. Throws Error when
-  // modelDirectory is not one.
-  std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights, const BuildConfig& build);
+  // Names everything that packed weights depend on: content of config.json and of every weight file, what the weights
+  // become (dtype and quantisation, in words), and the packing version. Throws Error when modelDirectory is not one.
+  std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights);
 
   // The entry's engine directory, built first when there is none or it is damaged. Waits while another process builds
   // it. A failed build leaves no trace; when space ran out the Error says what to do. source is the model directory,
   // recorded so that older entries of the same model can go: the two last used stay.
   std::filesystem::path ensure(const std::string& key, const std::filesystem::path& source, const Builder& build);
+
+  // The entry's engine under these limits, whichever it was built with. The entry is there (ensure).
+  std::filesystem::path withLimits(const std::string& key, const BuildConfig& limits);
 
   // Removes an entry that turned out to be unusable.
   void discard(const std::string& key);

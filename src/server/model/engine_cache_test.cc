@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sha256.h"
+#include "engine/packing_version.h"
 
 namespace chorus::server {
 namespace {
@@ -41,9 +43,7 @@ class EngineCacheTest : public ::testing::Test {
       write(engine / "rank0.engine", "packed");
     };
   }
-  std::string key(const std::string& dtype = "auto", const BuildConfig& build = {}) {
-    return EngineCache(cache).keyFor(model, dtype, build);
-  }
+  std::string key(const std::string& dtype = "auto") { return EngineCache(cache).keyFor(model, dtype); }
   // Everything in the cache's root but locks and the memo.
   std::vector<std::string> entries() {
     std::vector<std::string> names;
@@ -64,7 +64,6 @@ TEST_F(EngineCacheTest, KeyNamesAllThatMatters) {
   EXPECT_EQ(first.size(), 32u);
   EXPECT_EQ(key(), first);
   EXPECT_NE(key("float32"), first);
-  EXPECT_NE(key("auto", {.max_batch_size = 8}), first);
   write(model / "tokenizer.json", "{}");
   EXPECT_EQ(key(), first) << "the engine does not depend on it";
   write(model / "config.json", "{ }");
@@ -72,6 +71,18 @@ TEST_F(EngineCacheTest, KeyNamesAllThatMatters) {
   EXPECT_NE(second, first);
   write(model / "model-2.safetensors", "");
   EXPECT_NE(key(), second);
+}
+
+// Nothing but content, what becomes of it and the packing version: limits and the program itself are no part of it.
+TEST_F(EngineCacheTest, ANewProgramVersionReusesAnEngineOfTheSamePackingVersion) {
+  const auto digest = [](const std::string& text) {
+    Sha256 hash;
+    hash.update(text);
+    return hash.hex();
+  };
+  const std::string named = "config.json 2 " + digest("{}") + "\nmodel.safetensors 7 " + digest("weights") +
+                            "\nweights auto\npacking " + std::to_string(kPackingVersion) + "\n";
+  EXPECT_EQ(key(), digest(named).substr(0, 32));
 }
 
 TEST_F(EngineCacheTest, ContentOfEqualSizeAndTimeIsNoticed) {

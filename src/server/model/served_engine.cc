@@ -78,9 +78,9 @@ ServedEngine locateEngine(const ServeOptions& options) {
     convert.quantise = {.bits = options.quantize == "int4" ? 4 : 8, .group_size = group};
     weights += fmt::format(" {} group {}", options.quantize, group);
   }
-  const std::string key = cache->keyFor(model, weights, build);
+  const std::string key = cache->keyFor(model, weights);
   const auto ensure = [=] {
-    return cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
+    cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
       const auto begin = std::chrono::steady_clock::now();
       log::info("preparing {} for its first start", model.string());
       convertHuggingFace(model, work / "checkpoint", convert);
@@ -88,6 +88,7 @@ ServedEngine locateEngine(const ServeOptions& options) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       log::info("prepared in {:.1f} s", took.count());
     });
+    return cache->withLimits(key, build);
   };
   const fs::path engine = ensure();
   return {engine, tokenizer, [=] {

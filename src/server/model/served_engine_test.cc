@@ -6,6 +6,7 @@
 
 #include "base/error_of.h"
 #include "base/json.h"
+#include "engine/engine.h"
 
 namespace chorus::server {
 namespace {
@@ -44,6 +45,37 @@ TEST_F(ServedEngineTest, AQuantisedEngineStandsBesideTheWholeOne) {
   EXPECT_NE(locateEngine(options).engineDirectory, quantised);
   options.groupSize = 128;
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("group size 128 does not divide the 704 inputs"));
+}
+
+TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold) {
+  const fs::path first = locateEngine(options).engineDirectory;
+  const auto packed = fs::canonical(first / "rank0.engine");
+  const auto built = fs::last_write_time(packed);
+  options.maxBatchSize = 128;
+  options.maxNumTokens = 4096;
+  options.maxSeqLen = 100;
+  options.maxLoraRank = 16;
+  const fs::path other = locateEngine(options).engineDirectory;
+  EXPECT_EQ(fs::canonical(other / "rank0.engine"), packed);
+  EXPECT_EQ(fs::last_write_time(packed), built) << "not built again";
+  const auto limits = Engine::load(other)->buildConfig();
+  EXPECT_EQ(limits.max_batch_size, 128);
+  EXPECT_EQ(limits.max_num_tokens, 4096);
+  EXPECT_EQ(limits.max_seq_len, 100);
+  EXPECT_EQ(limits.max_input_len, 100);
+  EXPECT_EQ(limits.max_lora_rank, 16);
+  // A server that was started with the first limits, and goes on, keeps them.
+  EXPECT_EQ(Engine::load(first)->buildConfig().max_batch_size, 64);
+  EXPECT_EQ(Engine::load(first)->buildConfig().max_lora_rank, 64);
+  EXPECT_EQ(locateEngine(options).engineDirectory, other);
+}
+
+TEST_F(ServedEngineTest, AnEngineThatIsBuiltAnewHasTheLimitsToo) {
+  options.maxBatchSize = 7;
+  const ServedEngine served = locateEngine(options);
+  fs::remove_all(served.engineDirectory);
+  served.rebuild();
+  EXPECT_EQ(Engine::load(served.engineDirectory)->buildConfig().max_batch_size, 7);
 }
 
 TEST_F(ServedEngineTest, AReadyEngineIsNotQuantised) {
