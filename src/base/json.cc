@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "base/file.h"
 #include "base/ordered_builder.h"
 
@@ -80,13 +81,11 @@ class UniqueKeys final : public JsonEvents {
   fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
 }
 
-template <typename J>
-J build(std::string_view text, std::string_view) {
-  return J::parse(text.begin(), text.end());
-}
-template <>
-OrderedJson build<OrderedJson>(std::string_view text, std::string_view source) {
-  OrderedBuilder builder;
+Json build(std::string_view text, std::string_view) { return Json::parse(text.begin(), text.end()); }
+
+template <bool kExact>
+OrderedJson buildOrdered(std::string_view text, std::string_view source) {
+  OrderedBuilder builder(kExact);
   if (OrderedJson::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
   if (builder.outOfRange()) failRange(source);
   failAt(text, builder.position() == 0 ? size_t{0} : builder.position() - 1, source);
@@ -102,10 +101,11 @@ void checkText(std::string_view text, std::string_view source, const JsonLimits&
 }
 
 template <typename J>
-J parse(std::string_view text, std::string_view source, const JsonLimits& limits) {
+J parse(std::string_view text, std::string_view source, const JsonLimits& limits,
+        J (*build_document)(std::string_view text, std::string_view source)) {
   checkText(text, source, limits);
   try {
-    J json = build<J>(text, source);
+    J json = build_document(text, source);
     if (limits.unique_keys) {
       UniqueKeys unique(source, limits.map);
       Json::sax_parse(text.begin(), text.end(), &unique);
@@ -156,10 +156,18 @@ void parseJsonEvents(std::string_view text, std::string_view source, const JsonL
 }
 
 Json parseJson(std::string_view text, std::string_view source, const JsonLimits& limits) {
-  return parse<Json>(text, source, limits);
+  return parse(text, source, limits, build);
 }
 OrderedJson parseOrderedJson(std::string_view text, std::string_view source, const JsonLimits& limits) {
-  return parse<OrderedJson>(text, source, limits);
+  return parse(text, source, limits, buildOrdered<false>);
+}
+OrderedJson parseExactJson(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  return parse(text, source, limits, buildOrdered<true>);
+}
+std::optional<std::string_view> wideIntegerDigits(const OrderedJson& value) {
+  if (!value.is_binary() || value.get_binary().subtype() != OrderedBuilder::kWideInteger) return std::nullopt;
+  const auto& digits = value.get_binary();
+  return std::string_view(reinterpret_cast<const char*>(digits.data()), digits.size());
 }
 Json readJsonFile(const std::filesystem::path& path, const JsonLimits& limits) {
   return parseJson(readFile(path, limits.max_bytes), path.string(), limits);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error_of.h"
+#include "base/exact_json.h"
 
 namespace chorus {
 namespace {
@@ -42,6 +43,18 @@ TEST(JsonTest, KeysOfTheOneMapMayRepeat) {
             "x: key 'a' appears twice");
   EXPECT_EQ(errorOf([&] { parseJson(R"({"m": {"v": {}, "v": {}}})", "x", limits); }), "x: key 'v' appears twice");
   EXPECT_EQ(errorOf([&] { parseJson(R"({"v": {"a": 1, "a": 2}})", "x", limits); }), "x: key 'a' appears twice");
+}
+
+TEST(JsonTest, ExactJsonKeepsIntegersBeyond64Bits) {
+  const OrderedJson json = parseExactJson(
+      R"([18446744073709551616, -9223372036854775809, 18446744073709551615, 1e30, 18446744073709551616.0, "1"])", "x");
+  EXPECT_EQ(wideIntegerDigits(json[0]), "18446744073709551616");
+  EXPECT_EQ(wideIntegerDigits(json[1]), "-9223372036854775809");
+  EXPECT_EQ(json[2].get<uint64_t>(), UINT64_MAX);
+  for (size_t i = 2; i < json.size(); ++i) EXPECT_FALSE(wideIntegerDigits(json[i])) << i;
+  EXPECT_TRUE(json[3].is_number_float() && json[4].is_number_float());
+  EXPECT_TRUE(parseOrderedJson("18446744073709551616", "x").is_number_float());
+  EXPECT_THAT(errorOf([] { parseExactJson(std::string(400, '9'), "x"); }), testing::HasSubstr("no double"));
 }
 
 // Documents of many small objects come from anyone.

@@ -15,12 +15,20 @@ namespace chorus {
 class OrderedBuilder final : public nlohmann::json_sax<nlohmann::ordered_json> {
  public:
   using Json = nlohmann::ordered_json;
+  // JSON text has no binary values, so they are free for integers whose digits are kept.
+  static constexpr uint8_t kWideInteger = 1;
+
+  // exact: an integer beyond 64 bits becomes a binary value of subtype kWideInteger that holds its text.
+  explicit OrderedBuilder(bool exact = false) : exact_(exact) {}
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
   bool number_integer(number_integer_t value) override { return add(value); }
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (!exact_ || text.find_first_of(".eE") != string_t::npos) return add(value);
+    return add(Json::binary({text.begin(), text.end()}, kWideInteger));
+  }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t& value) override { return add(std::move(value)); }
   bool start_object(std::size_t) override { return open(Json::object()); }
@@ -91,6 +99,7 @@ class OrderedBuilder final : public nlohmann::json_sax<nlohmann::ordered_json> {
     return true;
   }
 
+  bool exact_;
   Json root_;
   std::vector<Open> open_;
   size_t position_ = 0;

@@ -54,7 +54,7 @@ std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_cod
     if (args.apply_chat_template) {
       const OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", text}}});
       WorkMeter meter;
-      row.prompt = text_codec->encode(text_codec->renderChat(messages, nullptr, {}, meter), false);
+      row.prompt = text_codec->encode(text_codec->renderChat(messages, {}, meter), false);
     } else {
       row.prompt = text_codec->encode(text, true);
     }

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -22,7 +22,7 @@ int convertLines(const TextCommandOptions& options,
   std::string out, line;
   for (int64_t number = 1; std::getline(in, line); ++number) {
     const std::string place = options.input_file.string() + " line " + std::to_string(number);
-    out += convert(parseOrderedJson(line, place), place).dump() + "\n";
+    out += convert(parseExactJson(line, place), place).dump() + "\n";
   }
   if (in.bad()) fail(ErrorCode::kCorrupt, "--input_file {}: reading failed", options.input_file.string());
   writeFileAtomically(options.output_file, out);

@@ -65,6 +65,17 @@ TEST_F(TextCommandsTest, RendersChats) {
       "\"<s>hi>\"\n");
 }
 
+// As transformers renders them: an integer keeps its digits, and a missing key is undefined, which is not none.
+TEST_F(TextCommandsTest, RendersWideIntegersAndMissingContent) {
+  writeFileAtomically(dir_ / "tokenizer_config.json",
+                      R"({"chat_template": "{{ n }} {{ tools | tojson }} {{ messages[0]['content'] is not none }}"})");
+  EXPECT_EQ(run({"chat-template"}, R"({"messages": [{"role": "user"}], "tools": [{"most": 18446744073709551616}],)"
+                                   R"( "chat_template_kwargs": {"n": -123456789012345678901}})"
+                                   "\n"),
+            R"("-123456789012345678901 [{\"most\": 18446744073709551616}] True")"
+            "\n");
+}
+
 TEST_F(TextCommandsTest, NamesTheBadLine) {
   EXPECT_THAT(run({"tokenize"}, "\"a\"\n5\n"), testing::HasSubstr("in.jsonl line 2: expected a JSON string"));
   EXPECT_THAT(run({"tokenize"}, "\"a\"\n\n"), testing::HasSubstr("line 2"));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "fuzz/fuzz_target.h"
 #include "text/chat_template.h"
 #include "text/template/runtime.h"
@@ -49,7 +50,7 @@ class Generator {
                                                 "'k'",
                                                 "' x,y\\n'"};
   static constexpr std::string_view kNumbers[] = {
-      "1", "0", "-1", "2.5", "9", "loop.index", "99999", "1e308", "9223372036854775807"};
+      "1", "0", "-1", "2.5", "n", "loop.index", "99999", "1e308", "9223372036854775807"};
   static constexpr std::string_view kLists[] = {
       "b", "ns.y", "messages", "[]", "range(9)", "(1, 2)", "[[1, 2], [0, 3]]", "tools", "'xyz' | list"};
   static constexpr std::string_view kDicts[] = {"messages[0]", "{}", "{'k': 1, 'x': 'y'}", "tools[0].function",
@@ -347,6 +348,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     ChatTemplateInput made;
     made.messages = conversation["messages"];
     made.tools = conversation["tools"];
+    made.variables = parseExactJson(R"({"n": -123456789012345678901234567890})", "fuzz");
     made.add_generation_prompt = true;
     made.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
     made.now = 0;

@@ -99,6 +99,16 @@ TEST(ChatTemplateTest, ContinuesTheFinalMessage) {
       attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message as it is"));
 }
 
+// A missing key is undefined, and undefined is not none.
+TEST(ChatTemplateTest, AMessageWithoutContentIsNotNone) {
+  ChatTemplateInput input;
+  input.messages = OrderedJson::parse(R"([{"role": "assistant"}, {"role": "assistant", "content": null}])");
+  EXPECT_EQ(attempt("{% for m in messages %}{{ m['content'] is not none }} {{ m.content is none }} "
+                    "{{ m['content'] is defined }} {{ 'content' in m }};{% endfor %}",
+                    input),
+            "True False False False;False True True True;");
+}
+
 TEST(ChatTemplateTest, DocumentsAndVariablesReachTheTemplate) {
   ChatTemplateInput input;
   EXPECT_EQ(attempt("{{ documents is none }}", input), "True");

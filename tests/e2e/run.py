@@ -28,6 +28,7 @@ def main():
     import test_answers
     import test_bench
     import test_composition
+    import test_fields
     import test_lifecycle
     import test_refusals
     import test_sampling
@@ -35,8 +36,8 @@ def main():
     import test_templates
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_answers, test_sampling, test_streams, test_templates, test_composition, test_refusals,
-                   test_lifecycle, test_bench):
+    for module in (test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition,
+                   test_refusals, test_lifecycle, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

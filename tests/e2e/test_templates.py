@@ -1,4 +1,4 @@
-"""Chat templates over HTTP: a request's own, tools, continued messages; adapters with their own template and tokenizer."""
+"""Chat templates over HTTP: a request's own, documents, continued messages; adapters with their own template and tokenizer."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ ASK = {"model": "base", "max_tokens": 1, "temperature": 0}
 
 def prompt_tokens(messages, server=None, **extra):
     client = setting.client(server or setting.trusting_server())
-    body = {key: extra.pop(key) for key in ("tools", "model") if key in extra}
+    body = {key: extra.pop(key) for key in ("model",) if key in extra}
     return client.chat.completions.create(**{**ASK, **body}, messages=messages, extra_body=extra).usage.prompt_tokens
 
 
@@ -33,11 +33,9 @@ class RequestTemplates(unittest.TestCase):
         longer = prompt_tokens(self.MESSAGES, chat_template=template, chat_template_kwargs={"more": " and the dogs sleep"})
         self.assertGreater(longer, short)
 
-    def test_tools_and_documents_reach_the_template(self):
-        template = "{{ messages[0].content }}{% if tools %}{{ tools | tojson }}{% endif %}{{ documents | tojson if documents }}"
+    def test_documents_reach_the_template(self):
+        template = "{{ messages[0].content }}{{ documents | tojson if documents }}"
         plain = prompt_tokens(self.MESSAGES, chat_template=template)
-        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-        self.assertGreater(prompt_tokens(self.MESSAGES, chat_template=template, tools=[tool]), plain)
         self.assertGreater(prompt_tokens(self.MESSAGES, chat_template=template, documents=[{"title": "a", "text": "b"}]), plain)
 
     def test_continued_messages(self):

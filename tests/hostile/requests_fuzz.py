@@ -14,7 +14,8 @@ FIELDS = """model prompt messages max_tokens max_completion_tokens n best_of str
     temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty no_repeat_ngram_size min_tokens
     logit_bias bad_words logprobs top_logprobs echo suffix ignore_eos include_stop_str_in_output skip_special_tokens adapters
     tools tool_choice documents chat_template chat_template_kwargs add_generation_prompt continue_final_message
-    add_special_tokens user response_format guided_json cache_salt priority use_beam_search truncate_prompt_tokens""".split()
+    add_special_tokens user response_format guided_json cache_salt priority use_beam_search truncate_prompt_tokens
+    lora_request nvext repeat_penalty metadata""".split()
 
 
 def valid_body(rng, chat):

@@ -40,7 +40,7 @@ class AdapterTextsTest : public ::testing::Test {
   }
   static std::string rendered(const TextCodec& text) {
     WorkMeter meter;
-    return text.renderChat(OrderedJson::array(), nullptr, {}, meter);
+    return text.renderChat(OrderedJson::array(), {}, meter);
   }
 
   fs::path root;

@@ -64,11 +64,9 @@ class TokenizerCodec : public TextCodec {
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
   bool hasChatTemplate() const override { return !chat_.empty(); }
   bool hasChatTemplate(const std::string& name) const override { return chat_.has(name); }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
-                         WorkMeter& meter) const override {
+  std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const override {
     ChatTemplateInput input;
     input.messages = messages;
-    input.tools = tools;
     input.documents = how.documents;
     input.variables = how.variables;
     input.add_generation_prompt = how.addGenerationPrompt;

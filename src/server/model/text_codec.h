@@ -39,7 +39,7 @@ class TextStream {
   virtual Piece finish() = 0;
 };
 
-// What a request may ask of the template, beside its messages and tools.
+// What a request may ask of the template, beside its messages.
 struct ChatRendering {
   OrderedJson documents;  // null: none
   OrderedJson variables = OrderedJson::object();
@@ -73,9 +73,8 @@ class TextCodec {
   virtual bool hasChatTemplate() const = 0;
   // Whether one of the model's templates has that name.
   virtual bool hasChatTemplate(const std::string& name) const = 0;
-  // The prompt for messages (and tools, null when there are none). Throws Error when the template refuses them.
-  virtual std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
-                                 WorkMeter& meter) const = 0;
+  // The prompt for messages. Throws Error when the template refuses them.
+  virtual std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const = 0;
 };
 
 // Tokenizer and template of a trusted Hugging Face directory. Throws Error.

@@ -71,7 +71,7 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request, W
     throw ApiError::invalid("This model has no chat template; use /v1/completions.", "messages", "no_chat_template");
   }
   try {
-    return model.text->renderChat(request.messages, request.tools, request.rendering, meter);
+    return model.text->renderChat(request.messages, request.rendering, meter);
   } catch (const WorkStopped&) {
     throw;
   } catch (const std::exception&) {

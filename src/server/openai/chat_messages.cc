@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/errors.h"
+#include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
 
 namespace chorus::server {
@@ -18,6 +19,7 @@ std::string joinParts(const FieldReader& message, const OrderedJson& parts) {
     if (type != "text" && type != "refusal") {
       part.refuse("type", fmt::format("only text is supported, not '{}'", type.substr(0, 64)));
     }
+    refuseUnservedFields(part, FieldOwner::kContentPart);
     const auto piece = part.string(type);
     if (!piece) part.refuse(type, "it is missing");
     if (i > 0) text += '\n';
@@ -62,20 +64,21 @@ OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientChar
   for (size_t i = 0; i < messages.size(); ++i) {
     const FieldReader message(messages[i], fmt::format("messages[{}]", i));
     if (message.string("role").value_or("").empty()) message.refuse("role", "it is missing");
+    refuseUnservedFields(message, FieldOwner::kMessage);
     const OrderedJson* calls = message.find("tool_calls");
     const OrderedJson* content = message.find("content");
-    OrderedJson normal_calls, normal_content;
     const bool joined = content != nullptr && content->is_array();
+    const bool has_calls = calls != nullptr;
+    OrderedJson normal_calls, normal_content;
     if (content == nullptr) {
-      if (calls == nullptr && *message.string("role") != "assistant") message.refuse("content", "it is missing");
+      if (!has_calls && *message.string("role") != "assistant") message.refuse("content", "it is missing");
     } else if (joined) {
       normal_content = joinParts(message, *content);
     } else if (!content->is_string()) {
       message.refuse("content", "expected a string or an array of parts");
     }
-    if (calls != nullptr) normal_calls = normalizeToolCalls(message, *calls, meter, memory);
-    const bool has_calls = calls != nullptr;
-    if (content == nullptr || joined) messages[i]["content"] = std::move(normal_content);
+    if (has_calls) normal_calls = normalizeToolCalls(message, *calls, meter, memory);
+    if (joined) messages[i]["content"] = std::move(normal_content);
     if (has_calls) messages[i]["tool_calls"] = std::move(normal_calls);
   }
   return messages;

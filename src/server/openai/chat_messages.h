@@ -8,8 +8,9 @@
 namespace chorus::server {
 
 // An array of objects with a role. Content parts of type text are joined by newlines, arguments of tool calls become
-// objects; other members stay. Throws ApiError with status 400 that names the member, for parts that are not text too.
-// Arguments are parsed as parseRequestJson does, with its meter and charge.
+// objects; other members stay, and a message without content remains without. Throws ApiError with status 400 that
+// names the member, for parts that are not text too. Arguments are parsed as parseRequestJson does, with its meter and
+// charge.
 OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory);
 
 }  // namespace chorus::server

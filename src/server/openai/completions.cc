@@ -71,10 +71,10 @@ class CompletionWriter : public GenerationWriter {
 
 // Token ids are moved out of the prompt.
 executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model, CompletionRequest::Prompt& prompt,
-                             WorkMeter& meter) {
+                             bool add_special_tokens, WorkMeter& meter) {
   executor::VecTokens tokens;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    tokens = encodePrompt(context, model, *text, true, meter, "prompt");
+    tokens = encodePrompt(context, model, *text, add_special_tokens, meter, "prompt");
   } else {
     tokens = std::move(std::get<std::vector<int32_t>>(prompt));
     for (const int32_t token : tokens) {
@@ -110,7 +110,7 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       .received = request.received};
   std::vector<std::string> echoes;
   for (auto& prompt : parsed.prompts) {
-    job.prompts.push_back(tokensOf(context, *model, prompt, meter));
+    job.prompts.push_back(tokensOf(context, *model, prompt, parsed.addSpecialTokens, meter));
     if (!parsed.echo) continue;
     auto* text = std::get_if<std::string>(&prompt);
     echoes.push_back(text != nullptr ? std::move(*text) : model->text->decode(job.prompts.back(), false));

@@ -95,21 +95,27 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
 
 int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   const int64_t length = static_cast<int64_t>(prompt.size());
-  const int64_t contextLength = context_.engine.maxSeqLen();
-  const int64_t room = contextLength - length;
-  const int64_t asked = job_.options.maxTokens.value_or(job_.defaultMaxTokens);
-  if (length > context_.engine.maxInputLen() || room < std::max<int64_t>(asked, 1)) {
-    std::string message = fmt::format("This model's maximum context length is {} tokens", contextLength);
-    if (context_.engine.maxInputLen() < contextLength - 1) {
+  const int64_t context_length = context_.engine.maxSeqLen();
+  const int64_t room = context_length - length;
+  if (length > context_.engine.maxInputLen() || room < 1) {
+    std::string message = fmt::format("This model's maximum context length is {} tokens", context_length);
+    if (context_.engine.maxInputLen() < context_length - 1) {
       message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
     }
-    message += fmt::format(
-        ". However, you requested {} tokens ({} in the {}, {} in the completion). Please reduce the "
-        "length of the {} or completion.",
-        length + asked, length, job_.promptField, asked, job_.promptField);
+    message += fmt::format(". However, your {} has {} tokens. Please reduce its length.", job_.promptField, length);
     throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
   }
-  return static_cast<int32_t>(asked > 0 ? asked : room);
+  if (const auto asked = job_.options.maxTokens) {
+    if (*asked <= room) return std::max(*asked, 1);
+    throw ApiError::invalid(
+        fmt::format("'{}' is too large: {}. This model's maximum context length is {} tokens and your {} has {} "
+                    "({} > {} - {}).",
+                    job_.options.maxTokensField, *asked, context_length, job_.promptField, length, *asked,
+                    context_length, length),
+        job_.options.maxTokensField, "context_length_exceeded");
+  }
+  // A default is not the client's wish: it takes what room there is.
+  return static_cast<int32_t>(job_.defaultMaxTokens > 0 ? std::min<int64_t>(job_.defaultMaxTokens, room) : room);
 }
 
 // Of the request timeout, which has begun with the request's arrival.
@@ -123,10 +129,11 @@ std::chrono::milliseconds Generation::timeLeft() const {
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
   const GenerationOptions& options = job_.options;
   const int32_t maxTokens = maxTokensFor(prompt);
-  if (options.sampling.minTokens.value_or(0) > maxTokens) {
+  const int32_t longest = onlyScores() ? 0 : maxTokens;
+  if (options.sampling.minTokens.value_or(0) > longest) {
     throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
                                         "may have.",
-                                        *options.sampling.minTokens, maxTokens),
+                                        *options.sampling.minTokens, longest),
                             "min_tokens", "invalid_value");
   }
   executor::OutputConfig output;
@@ -297,7 +304,8 @@ bool Generation::handle(const Arrival& arrival) {
   delta.choice = static_cast<int32_t>(arrival.choice);
   delta.adapterContentHash = result.adapterContentHash;
   static const executor::VecTokens kNone;
-  const executor::VecTokens& tokens = result.outputTokenIds.empty() ? kNone : result.outputTokenIds.front();
+  const bool none = result.outputTokenIds.empty() || onlyScores();
+  const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -333,7 +341,8 @@ bool Generation::handle(const Arrival& arrival) {
     const auto& own = job_.options.stopTokenIds;
     if (std::find(own.begin(), own.end(), tokens.back()) != own.end()) stopReason = tokens.back();
   }
-  const bool stopped = rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS;
+  const bool stopped =
+      !onlyScores() && (rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
   finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
   return unfinished_ > 0;
 }

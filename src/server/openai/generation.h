@@ -88,6 +88,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
+  // The executor answers at least one token; where none is asked for, it is dropped.
+  bool onlyScores() const { return job_.options.maxTokens == 0; }
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
   std::chrono::milliseconds timeLeft() const;
   void onResponse(size_t choice, const executor::Response& response);

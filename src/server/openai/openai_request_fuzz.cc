@@ -1,5 +1,6 @@
 // Any bytes are either parsed or refused with an ApiError of status 400 whose body is JSON.
 // parses: src/server/openai/openai_types.cc src/server/openai/request_json.cc src/server/openai/chat_messages.cc
+// parses: src/server/openai/request_fields.cc
 #include <cstdlib>
 
 #include "fuzz/fuzz_target.h"

@@ -7,8 +7,8 @@
 #include "server/errors.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_rendering.h"
+#include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
-#include "server/openai/unsupported_fields.h"
 
 namespace chorus::server {
 namespace {
@@ -61,6 +61,13 @@ std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view 
   return static_cast<int32_t>(*value);
 }
 
+void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t least, GenerationOptions& options) {
+  const auto value = fields.integer(name, least, std::numeric_limits<int32_t>::max());
+  if (!value) return;
+  options.maxTokens = static_cast<int32_t>(*value);
+  options.maxTokensField = name;
+}
+
 GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
   GenerationOptions options;
   const auto model = fields.string("model");
@@ -69,9 +76,6 @@ GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
   }
   options.model = *model;
   options.adapters = parseAdapterTerms(fields);
-  if (const auto v = fields.integer("max_tokens", 1, std::numeric_limits<int32_t>::max())) {
-    options.maxTokens = static_cast<int32_t>(*v);
-  }
   options.sampling = parseSamplingFields(fields);
   options.stop = parseStop(fields);
   if (const OrderedJson* ids = fields.find("stop_token_ids")) {
@@ -123,25 +127,6 @@ std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields, O
   return prompts;
 }
 
-OrderedJson parseTools(const FieldReader& fields) {
-  const OrderedJson* tools = fields.find("tools");
-  if (tools == nullptr) return nullptr;
-  constexpr size_t kMaxTools = 128;
-  if (!tools->is_array()) fields.refuse("tools", "expected an array");
-  if (tools->size() > kMaxTools) fields.refuse("tools", fmt::format("at most {} tools", kMaxTools));
-  for (size_t i = 0; i < tools->size(); ++i) {
-    const FieldReader tool((*tools)[i], fmt::format("tools[{}]", i));
-    if (tool.string("type").value_or("function") != "function") tool.refuse("type", "only 'function' is supported");
-    const OrderedJson* function = tool.find("function");
-    if (function == nullptr) tool.refuse("function", "it is missing");
-    if (FieldReader(*function, tool.nameOf("function")).string("name").value_or("").empty()) {
-      tool.refuse("function.name", "it is missing");
-    }
-  }
-  const bool unused = fields.find("tool_choice") != nullptr && *fields.find("tool_choice") == "none";
-  return tools->empty() || unused ? OrderedJson(nullptr) : *tools;
-}
-
 }  // namespace
 
 CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
@@ -151,7 +136,7 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   const FieldReader fields(json);
   CompletionRequest request;
   request.options = parseOptions(fields, max_choices);
-  refuseUnsupportedCompletionFields(fields);
+  refuseUnservedFields(fields, FieldOwner::kCompletion);
   if (const auto bestOf = parseChoices(fields, "best_of", max_choices)) {
     if (*bestOf < request.options.choices) fields.refuse("best_of", "it must not be less than n");
     if (*bestOf > request.options.choices && request.options.stream) {
@@ -161,6 +146,9 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   }
   request.prompts = parsePrompts(fields, std::move(prompt));
   request.echo = fields.boolean("echo").value_or(false);
+  // Without an echo there is nothing to answer with 0 tokens.
+  parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
+  request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
     request.options.logProbs = true;
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
@@ -187,10 +175,9 @@ ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientChar
   const FieldReader fields(json);
   ChatRequest request;
   request.options = parseOptions(fields, max_choices);
-  refuseUnsupportedChatFields(fields);
-  if (const auto v = fields.integer("max_completion_tokens", 1, std::numeric_limits<int32_t>::max())) {
-    request.options.maxTokens = static_cast<int32_t>(*v);
-  }
+  refuseUnservedFields(fields, FieldOwner::kChat);
+  parseMaxTokens(fields, "max_tokens", 1, request.options);
+  parseMaxTokens(fields, "max_completion_tokens", 1, request.options);
   request.options.logProbs = fields.boolean("logprobs").value_or(false);
   if (const auto alternatives = fields.integer("top_logprobs", 0, 20)) {
     if (!request.options.logProbs) fields.refuse("top_logprobs", "it needs 'logprobs' to be true");
@@ -200,7 +187,6 @@ ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientChar
     throw ApiError::invalid("You must provide a messages parameter.", "messages", "missing_required_parameter");
   }
   request.messages = normalizeMessages(std::move(messages), meter, memory);
-  request.tools = parseTools(fields);
   request.rendering = readChatRendering(fields);
   request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(false);
   return request;

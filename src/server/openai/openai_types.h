@@ -20,8 +20,9 @@ namespace chorus::server {
 // Fields that completions and chat share. Unset: the model's default.
 struct GenerationOptions {
   std::string model;
-  std::vector<AdapterTerm> adapters;  // to be composed; empty: the model as it is
-  std::optional<int32_t> maxTokens;
+  std::vector<AdapterTerm> adapters;          // to be composed; empty: the model as it is
+  std::optional<int32_t> maxTokens;           // 0: the prompt is scored and nothing is answered
+  std::string maxTokensField = "max_tokens";  // the field that says it, for errors
   SamplingFields sampling;
   std::vector<std::string> stop;  // none is empty
   std::vector<int32_t> stopTokenIds;
@@ -42,12 +43,13 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<Prompt> prompts;  // at least one
   bool echo = false;
+  bool addSpecialTokens = true;  // around prompts that are text
 };
 
 struct ChatRequest {
   GenerationOptions options;
-  OrderedJson messages;  // for the template: an array of objects with a role; content a string or null
-  OrderedJson tools;     // an array, or null
+  // For the template: an array of objects with a role. content is a string or null, or absent as in the request.
+  OrderedJson messages;
   ChatRendering rendering;
   bool addSpecialTokens = false;  // around the rendered prompt
 };
@@ -56,9 +58,8 @@ struct ChatRequest {
 inline constexpr int32_t kDefaultMaxChoices = 16;
 
 // Both throw ApiError with status 400 that names the field, and what parseRequestJson throws. max_choices bounds n,
-// best_of, and either times the prompts; a list of prompts with one choice each may be longer, up to 1,024. Unknown
-// fields are ignored; known ones that would change the output and are not supported are refused unless they have their
-// neutral value.
+// best_of, and either times the prompts; a list of prompts with one choice each may be longer, up to 1,024. Fields
+// beyond those of the types above: see request_fields.h.
 CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
                                          int32_t max_choices);
 ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory, int32_t max_choices);

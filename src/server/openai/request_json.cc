@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/exact_json.h"
 #include "server/errors.h"
 
 namespace chorus::server {
@@ -23,6 +25,8 @@ constexpr size_t kMemberBytes = 3 * (sizeof(std::string) + sizeof(OrderedJson));
 constexpr size_t kContainerBytes = 64;
 constexpr size_t kStringBytes = 48;
 constexpr size_t kStringFactor = 3;
+// Integers of so many digits may not fit 64 bits and are kept as their digits.
+constexpr size_t kWideDigits = 19;
 
 // Bytes of work for one byte of text.
 constexpr uint64_t kParseWork = 8;
@@ -32,8 +36,11 @@ constexpr uint64_t kParseWork = 8;
 // An ordered object is searched member by member, so many members would cost the square of their number.
 size_t estimateJsonMemory(std::string_view text) {
   std::vector<size_t> members;
-  size_t bytes = kContainerBytes;
+  size_t bytes = kContainerBytes, digits = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    digits = text[i] >= '0' && text[i] <= '9' ? digits + 1 : 0;
+    if (digits == kWideDigits) bytes += 2 * kContainerBytes + kStringFactor * kWideDigits;
+    if (digits > kWideDigits) bytes += kStringFactor;
     switch (text[i]) {
       case '"': {
         const size_t begin = i;
@@ -84,7 +91,7 @@ OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientChar
   }
   OrderedJson json;
   try {
-    json = parseOrderedJson(body, "request body", {.max_bytes = kMaxBytes, .max_depth = kMaxDepth});
+    json = parseExactJson(body, "request body", {.max_bytes = kMaxBytes, .max_depth = kMaxDepth});
   } catch (const Error& e) {
     throw ApiError::invalid(fmt::format("The request body is not valid JSON. ({})", e.what()));
   } catch (const OrderedJson::exception&) {
@@ -152,8 +159,9 @@ std::optional<int64_t> FieldReader::integer(std::string_view name, int64_t low, 
 std::optional<double> FieldReader::number(std::string_view name, double low, double high) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) refuse(name, "expected a number");
-  const auto result = value->get<double>();
+  const auto digits = wideIntegerDigits(*value);
+  if (!value->is_number() && !digits) refuse(name, "expected a number");
+  const double result = digits ? std::strtod(std::string(*digits).c_str(), nullptr) : value->get<double>();
   if (!(result >= low && result <= high)) refuse(name, fmt::format("expected {} to {}", low, high));
   return result;
 }

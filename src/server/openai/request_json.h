@@ -13,9 +13,10 @@
 
 namespace chorus::server {
 
-// Parses an object. Beyond base/json.h's limits it bounds the members of one object and the memory of the result, which
-// it estimates from the text and adds to the charge before it builds anything. Charges the meter for the work. Throws
-// ApiError: 400, or 429 and 503 where the memory is not granted; and what the meter throws.
+// Parses an object, its integers as parseExactJson does. Beyond base/json.h's limits it bounds the members of one
+// object and the memory of the result, which it estimates from the text and adds to the charge before it builds
+// anything. Charges the meter for the work. Throws ApiError: 400, or 429 and 503 where the memory is not granted; and
+// what the meter throws.
 OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientCharge& memory);
 // Without limits of work, and charged to nobody.
 OrderedJson parseRequestJson(std::string_view body);

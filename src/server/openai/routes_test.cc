@@ -494,6 +494,58 @@ TEST_F(RoutesTest, EchoWithLogProbs) {
   }
 }
 
+TEST_F(RoutesTest, MaxTokensOfZeroScoresTheEchoedPrompt) {
+  for (const char* prompt : {R"("prompt":"hey")", R"("prompt":[256,104,101,121])"}) {
+    const Json json = completion(prompt + std::string(R"(,"logprobs":1,"max_tokens":0,"echo":true)"));
+    const Json& choice = json["choices"][0];
+    EXPECT_EQ(choice["text"], "hey");
+    EXPECT_EQ(choice["finish_reason"], "length");
+    EXPECT_TRUE(choice["stop_reason"].is_null());
+    EXPECT_EQ(choice["logprobs"]["tokens"], (Json{"<s>", "h", "e", "y"}));
+    EXPECT_EQ(choice["logprobs"]["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25}));
+    EXPECT_EQ(choice["logprobs"]["top_logprobs"].size(), 4u);
+    EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 4}, {"total_tokens", 4}, {"completion_tokens", 0}}));
+  }
+  const Json ended = completion(R"("prompt":[257,97],"logprobs":0,"max_tokens":0,"echo":true)");
+  EXPECT_EQ(ended["choices"][0]["finish_reason"], "length") << "whatever the token is that is dropped";
+  EXPECT_EQ(completion(R"("prompt":"hey","max_tokens":0,"echo":true)")["choices"][0]["text"], "hey");
+  std::string text;
+  Json tokens = Json::array();
+  const auto stream =
+      answer("POST", "/v1/completions",
+             R"({"model":"base","stream":true,"prompt":"hey","logprobs":1,"max_tokens":0,"echo":true})");
+  for (const Json& chunk : events(stream.body)) {
+    text += chunk["choices"][0]["text"].get<std::string>();
+    for (const Json& one : chunk["choices"][0]["logprobs"]["tokens"]) tokens.push_back(one);
+  }
+  EXPECT_EQ(text, "hey");
+  EXPECT_EQ(tokens, (Json{"<s>", "h", "e", "y"}));
+}
+
+// The fake engine has a context of 256 tokens, of which a prompt may take 200.
+TEST_F(RoutesTest, AnOverlongMaxTokensIsAnErrorInMaxTokens) {
+  const auto refused = [](const Json& json, const char* param) {
+    EXPECT_EQ(json["error"]["param"], param);
+    EXPECT_EQ(json["error"]["code"], "context_length_exceeded");
+    return json["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(refused(completion(R"("prompt":[97],"max_tokens":256)", 400), "max_tokens"),
+            "'max_tokens' is too large: 256. This model's maximum context length is 256 tokens and your prompt has 1 "
+            "(256 > 256 - 1).");
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"}])";
+  refused(chat(messages + R"(,"max_tokens":250)", 400), "max_tokens");
+  refused(chat(messages + R"(,"max_tokens":5,"max_completion_tokens":250)", 400), "max_completion_tokens");
+  const std::string longest = R"("prompt":")" + std::string(199, 'x') + '"';
+  EXPECT_EQ(completion(longest + R"(,"max_tokens":56)")["usage"]["completion_tokens"], 56);
+  refused(completion(longest + R"(,"max_tokens":57)", 400), "max_tokens");
+  std::string ids = "97";
+  for (int i = 0; i < 200; ++i) ids += ",97";
+  EXPECT_EQ(
+      refused(completion(R"("prompt":[)" + ids + R"(],"max_tokens":1000)", 400), "prompt"),
+      "This model's maximum context length is 256 tokens, of which the prompt may take 200. However, your prompt has "
+      "201 tokens. Please reduce its length.");
+}
+
 TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
   completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"min_tokens":2,
                 "repetition_penalty":1.25,"no_repeat_ngram_size":3,"logit_bias":{"97":-100,"5":2.5},

@@ -55,17 +55,17 @@ class FakeCodec : public TextCodec {
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
   bool hasChatTemplate() const override { return true; }
   bool hasChatTemplate(const std::string& name) const override { return name == "tool_use"; }
-  std::string renderChat(const OrderedJson& messages, const OrderedJson& tools, const ChatRendering& how,
-                         WorkMeter& meter) const override {
+  std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const override {
     meter.charge(messages.size());
-    std::string prompt = tools.is_null() ? "" : "[tools]";
+    std::string prompt;
     if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
     for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";
     if (!how.documents.is_null()) prompt += how.documents.dump();
     for (const auto& message : messages) {
       if (message["role"] == "raise") fail(ErrorCode::kInvalidArgument, "/srv/model/template: roles must alternate");
       prompt += message["role"].get<std::string>() + ":";
-      if (message["content"].is_string()) prompt += message["content"].get<std::string>();
+      if (message.contains("content") && message["content"].is_string())
+        prompt += message["content"].get<std::string>();
       prompt += ";";
     }
     return prompt;

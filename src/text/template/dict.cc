@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "text/template/runtime.h"
+#include "text/template/wide_integer.h"
 
 namespace chorus::tmpl {
 namespace {
@@ -19,7 +20,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 std::optional<int64_t> wholeNumber(const Value& v) {
   if (v.isInteger()) return v.integer();
   const double d = v.number();
-  if (d == std::floor(d) && std::fabs(d) < 9e18) return static_cast<int64_t>(d);
+  if (d == std::floor(d) && d >= -0x1p63 && d < 0x1p63) return static_cast<int64_t>(d);
   return std::nullopt;
 }
 
@@ -34,9 +35,13 @@ uint64_t hashOf(Runtime& rt, const Value& v) {
     case Kind::kInt:
     case Kind::kFloat: {
       const std::optional<int64_t> whole = wholeNumber(v);
-      return mix(1, whole ? static_cast<uint64_t>(*whole) : std::hash<double>()(v.number()));
+      if (whole) return mix(1, static_cast<uint64_t>(*whole));
+      // A float that equals a wide integer is the same key.
+      const std::string digits = wideDigitsOf(v.number());
+      return digits.empty() ? mix(1, std::hash<double>()(v.number())) : mix(2, std::hash<std::string>()(digits));
     }
     case Kind::kString:
+    case Kind::kWideInt:
       rt.charge(v.string().size());
       return mix(2, std::hash<std::string_view>()(v.string()));
     case Kind::kSequence:
@@ -62,12 +67,14 @@ bool sameKey(Runtime& rt, const Value& a, const Value& b) {
     if (x || y) return x == y;
     return a.number() == b.number() || (std::isnan(a.number()) && std::isnan(b.number()));
   }
+  if (a.isWideInteger() != b.isWideInteger()) return equals(rt, a, b);
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kUndefined:
     case Kind::kNone:
       return true;
     case Kind::kString:
+    case Kind::kWideInt:
       if (a.string().size() != b.string().size()) return false;
       rt.charge(a.string().size());
       return a.string() == b.string();

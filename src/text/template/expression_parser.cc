@@ -11,6 +11,8 @@ namespace {
 constexpr int kMaxNesting = 60;
 constexpr int kMaxExprDepth = 150;
 
+Value integerOf(const Token& token) { return token.is_wide ? Value::wideInteger(token.text) : Value(token.integer); }
+
 }  // namespace
 
 ExpressionParser::Nested::Nested(ExpressionParser& p) : parser(p) {
@@ -173,7 +175,7 @@ const Expr* ExpressionParser::parseUnary(bool with_filter) {
 const Expr* ExpressionParser::parsePrimary() {
   if (is(TokenKind::kName)) return parseNamed();
   if (is(TokenKind::kString)) return parseText();
-  if (is(TokenKind::kInteger)) return constant(Value(take().integer));
+  if (is(TokenKind::kInteger)) return constant(integerOf(take()));
   if (is(TokenKind::kFloat)) return constant(Value(take().number));
   if (skipOp("(")) {
     const Expr* const tuple = parseTuple(true, true);
@@ -255,7 +257,7 @@ const Expr* ExpressionParser::parseSubscript(const Expr* object) {
   if (skipOp(".")) {
     if (is(TokenKind::kName)) return make(ExprKind::kAttribute, take().text, {object});
     if (!is(TokenKind::kInteger)) error("expected name or number");
-    const Expr* const index = constant(Value(take().integer));
+    const Expr* const index = constant(integerOf(take()));
     return make(ExprKind::kSubscript, {}, {object, index});
   }
   expectOp("[");

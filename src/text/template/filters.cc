@@ -8,6 +8,7 @@
 #include "text/template/filter_table.h"
 #include "text/template/number_text.h"
 #include "text/template/text_scan.h"
+#include "text/template/wide_integer.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
@@ -137,14 +138,19 @@ Value intFilter(Runtime& rt, const Value& v, CallArgs& args) {
   requireDefined(v);
   const auto base = static_cast<int>(std::clamp<int64_t>(a.integerOr(1, 10), 2, 36));
   if (v.isInteger()) return Value(v.integer());
+  if (v.isWideInteger()) return v;
   std::optional<double> number;
   if (v.isString()) {
-    if (const auto whole = parseInteger(rt, v.string(), base)) return Value(*whole);
+    if (const auto whole = parseInteger(rt, v.string(), base)) return *whole;
     number = parseFloat(rt, v.string());
   } else if (v.kind() == Kind::kFloat) {
     number = v.number();
   }
-  if (number && std::fabs(*number) < 9.2e18) return Value(static_cast<int64_t>(*number));
+  if (number) {
+    if (const std::string digits = wideDigitsOf(*number); !digits.empty()) return integerOfDigits(rt, digits);
+    if (std::isinf(*number)) raise("cannot convert float infinity to integer");
+    if (!std::isnan(*number)) return Value(static_cast<int64_t>(*number));
+  }
   return a[0] != nullptr ? *a[0] : Value(int64_t{0});
 }
 
@@ -152,20 +158,41 @@ Value floatFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "float", {"default"});
   requireDefined(v);
   if (v.isNumber()) return Value(v.number());
+  if (v.isWideInteger()) {
+    const auto number = parseFloat(rt, v.digits());
+    if (!number || std::isinf(*number)) raise("int too large to convert to float");
+    return Value(*number);
+  }
   if (v.isString()) {
     if (const auto number = parseFloat(rt, v.string())) return Value(*number);
   }
   return a[0] != nullptr ? *a[0] : Value(0.0);
 }
 
-Value absFilter(Runtime&, const Value& v, CallArgs&) {
+Value absFilter(Runtime& rt, const Value& v, CallArgs&) {
   requireDefined(v);
+  if (v.isWideInteger()) return v.digits().starts_with('-') ? unaryOperation(rt, Op::kSub, v) : v;
   if (!v.isNumber()) raise("bad operand type for abs(): '{}'", typeName(v));
   if (!v.isInteger()) return Value(std::fabs(v.number()));
-  return v.integer() < 0 ? unaryOperation(Op::kSub, v) : Value(v.integer());
+  return v.integer() < 0 ? unaryOperation(rt, Op::kSub, v) : Value(v.integer());
 }
 
-Value roundFilter(Runtime&, const Value& v, CallArgs& args) {
+// Python's round() of an integer to tens, hundreds, ...: a half goes to the even one.
+Value roundedInteger(Runtime& rt, int64_t number, int64_t zeros) {
+  if (zeros > 19) return Value(int64_t{0});
+  __int128 scale = 1;
+  for (int64_t i = 0; i < zeros; ++i) scale *= 10;
+  __int128 tens = number / scale;
+  const __int128 rest = number % scale < 0 ? -(number % scale) : number % scale;
+  if (2 * rest > scale || (2 * rest == scale && tens % 2 != 0)) tens += number < 0 ? -1 : 1;
+  const __int128 out = tens * scale;
+  if (out >= INT64_MIN && out <= INT64_MAX) return Value(static_cast<int64_t>(out));
+  // Ten quintillions, the next number of so many zeros.
+  return integerOfDigits(
+      rt, out < 0 ? fmt::format("-{}", static_cast<uint64_t>(-out)) : fmt::format("{}", static_cast<uint64_t>(out)));
+}
+
+Value roundFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "round", {"precision", "method"});
   const int64_t precision = std::clamp<int64_t>(a.integerOr(0, 0), -300, 300);
   const std::string_view method = a.textOr(1, "common");
@@ -177,7 +204,7 @@ Value roundFilter(Runtime&, const Value& v, CallArgs& args) {
     return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
   }
   if (method != "common") raise("method must be common, ceil or floor");
-  if (v.isInteger() && precision >= 0) return Value(v.integer());
+  if (v.isInteger()) return precision >= 0 ? Value(v.integer()) : roundedInteger(rt, v.integer(), -precision);
   if (precision >= 0) {
     // Correctly rounded decimals, as Python's round.
     char buffer[700];
@@ -185,8 +212,7 @@ Value roundFilter(Runtime&, const Value& v, CallArgs& args) {
     return Value(std::strtod(buffer, nullptr));
   }
   const double scale = std::pow(10.0, static_cast<double>(-precision));
-  const double rounded = std::nearbyint(v.number() / scale) * scale;
-  return v.isInteger() ? Value(static_cast<int64_t>(rounded)) : Value(rounded);
+  return Value(std::nearbyint(v.number() / scale) * scale);
 }
 
 Value indentFilter(Runtime& rt, const Value& v, CallArgs& args) {

@@ -1,5 +1,7 @@
 #include "text/template/from_json.h"
 
+#include "base/exact_json.h"
+
 namespace chorus::tmpl {
 namespace {
 
@@ -38,8 +40,16 @@ Value JsonReader::read(const OrderedJson& json) {
     case OrderedJson::value_t::number_integer:
       return Value(json.get<int64_t>());
     case OrderedJson::value_t::number_unsigned:
-      if (json.get<uint64_t>() > INT64_MAX) raise("the integer {} doesn't fit 64 bits", json.get<uint64_t>());
+      if (json.get<uint64_t>() > INT64_MAX) {
+        return Value::wideInteger(rt_.text(std::to_string(json.get<uint64_t>())).string());
+      }
       return Value(json.get<int64_t>());
+    case OrderedJson::value_t::binary: {
+      const std::string_view digits = wideIntegerDigits(json).value_or("");
+      rt_.allowForInput(digits.size());
+      rt_.charge(digits.size());
+      return Value::wideInteger(digits);
+    }
     case OrderedJson::value_t::number_float:
       return Value(json.get<double>());
     case OrderedJson::value_t::string:

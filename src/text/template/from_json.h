@@ -10,7 +10,7 @@ class JsonReader {
   // The input's JSON outlives the rendering: texts refer to it. What is read raises the limits of the rendering.
   explicit JsonReader(Runtime& rt) : rt_(rt) {}
 
-  // Throws TemplateError on integers that don't fit 64 bits and on nesting beyond kMaxValueDepth.
+  // Throws TemplateError on nesting beyond kMaxValueDepth.
   Value read(const OrderedJson& json);
   // A list of messages. A message's reasoning has had several names; templates find it under the one they know.
   Value readMessages(const OrderedJson& messages);

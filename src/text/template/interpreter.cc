@@ -294,7 +294,7 @@ Value Interpreter::eval(const Expr& expr, Scope& scope) {
     case ExprKind::kTest:
       return evalTest(expr, scope);
     case ExprKind::kUnary:
-      return unaryOperation(expr.op, eval(*expr.operand(0), scope));
+      return unaryOperation(rt_, expr.op, eval(*expr.operand(0), scope));
     case ExprKind::kNot:
       return Value(!truthy(eval(*expr.operand(0), scope)));
     case ExprKind::kAnd: {

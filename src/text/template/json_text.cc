@@ -75,7 +75,10 @@ class Writer {
     return floatRepr(v.number());
   }
 
-  [[gnu::noinline]] void writeScalar(const Value& v) { out_.append(scalar(v)); }
+  [[gnu::noinline]] void writeScalar(const Value& v) {
+    if (v.isWideInteger()) return out_.append(v.digits());
+    out_.append(scalar(v));
+  }
 
   void write(const Value& v, int level) {
     rt_.charge(sizeof(Value));
@@ -83,6 +86,7 @@ class Writer {
       case Kind::kNone:
       case Kind::kBool:
       case Kind::kInt:
+      case Kind::kWideInt:
       case Kind::kFloat:
         return writeScalar(v);
       case Kind::kString:
@@ -124,6 +128,8 @@ class Writer {
       writeText(key.string());
     else if (key.isNone() || key.isNumber())
       out_.append(fmt::format("\"{}\"", scalar(key)));
+    else if (key.isWideInteger())
+      out_.append(fmt::format("\"{}\"", key.digits()));
     else
       raise("keys must be str, int, float, bool or None, not {}", typeName(key));
   }

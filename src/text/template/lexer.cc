@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "text/template/text_scan.h"
+#include "text/template/wide_integer.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
@@ -272,8 +273,13 @@ void Lexer::lexNumber() {
     ready_.back().number = std::strtod(digits.c_str(), &stop);
   else
     ready_.back().integer = std::strtoll(digits.c_str(), &stop, base);
-  if ((!is_float && errno == ERANGE) || digits.empty() || *stop != '\0')
-    syntaxError("a number that doesn't fit 64 bits", line_);
+  if (digits.empty() || *stop != '\0') syntaxError("a malformed number", line_);
+  if (!is_float && errno == ERANGE) {
+    if (digits.size() > kMaxDigits) syntaxError(fmt::format("a number of more than {} digits", kMaxDigits), line_);
+    if (base != 10) syntaxError(fmt::format("a number of base {} that doesn't fit 64 bits", base), line_);
+    ready_.back().is_wide = true;
+    ready_.back().text = arena_.copy(digits);
+  }
   advanceTo(end);
 }
 

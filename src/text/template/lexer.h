@@ -31,6 +31,7 @@ struct Token {
   int line = 1;
   std::string_view text;  // of data, names, operators; the value of strings; in the arena
   int64_t integer = 0;
+  bool is_wide = false;  // of integers: text is its digits, which int64_t can't hold
   double number = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "text/template/text_scan.h"
+#include "text/template/wide_integer.h"
 
 namespace chorus::tmpl {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 bool isAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 }  // namespace
 
-std::optional<int64_t> parseInteger(Runtime& rt, std::string_view raw, int base) {
+std::optional<Value> parseInteger(Runtime& rt, std::string_view raw, int base) {
   const std::string_view text = stripped(rt, raw, nullptr, true, true);
   TextBuffer digits(rt);  // without the underscores between digits
   for (size_t i = 0; i < text.size(); ++i) {
@@ -24,13 +25,14 @@ std::optional<int64_t> parseInteger(Runtime& rt, std::string_view raw, int base)
   }
   const bool has_sign = !text.empty() && (text[0] == '-' || text[0] == '+');
   if (digits.size() == (has_sign ? 1 : 0)) return std::nullopt;
+  if (base == 10) return integerOfDigits(rt, digits.view());
   digits.push('\0');
   rt.charge(4 * digits.size());
   errno = 0;
   char* end = nullptr;
   const long long number = std::strtoll(digits.items().data(), &end, base);
-  if (errno == ERANGE) raise("an integer doesn't fit 64 bits");
-  return *end == '\0' ? std::optional<int64_t>(number) : std::nullopt;
+  if (errno == ERANGE) raise("an integer of base {} doesn't fit 64 bits", base);
+  return *end == '\0' ? std::optional(Value(int64_t{number})) : std::nullopt;
 }
 
 std::optional<double> parseFloat(Runtime& rt, std::string_view raw) {

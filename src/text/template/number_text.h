@@ -7,8 +7,8 @@
 
 namespace chorus::tmpl {
 
-// Throws TemplateError on an integer that doesn't fit 64 bits.
-std::optional<int64_t> parseInteger(Runtime& rt, std::string_view text, int base);
+// An integer, wide if need be; nothing when the text is none. Throws TemplateError on a wide one whose base is not 10.
+std::optional<Value> parseInteger(Runtime& rt, std::string_view text, int base);
 std::optional<double> parseFloat(Runtime& rt, std::string_view text);
 
 }  // namespace chorus::tmpl

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "text/template/text_scan.h"
+#include "text/template/wide_integer.h"
 
 namespace chorus::tmpl {
 namespace {
@@ -10,7 +11,7 @@ namespace {
   raise("unsupported operand type(s) for {}: '{}' and '{}'", op == Op::kPow ? "** or pow()" : opName(op), typeName(a),
         typeName(b));
 }
-[[noreturn]] void overflow() { raise("an integer doesn't fit 64 bits"); }
+[[noreturn]] void overflow() { raise("the result is an integer that doesn't fit 64 bits"); }
 
 int64_t floorDivide(int64_t a, int64_t b) {
   if (b == 0) raise("integer division or modulo by zero");
@@ -119,13 +120,18 @@ Value binaryOperation(Runtime& rt, Op op, const Value& a, const Value& b) {
   unsupported(op, a, b);
 }
 
-Value unaryOperation(Op op, const Value& v) {
+Value unaryOperation(Runtime& rt, Op op, const Value& v) {
   requireDefined(v);
+  if (v.isWideInteger()) {
+    if (op == Op::kAdd) return v;
+    const std::string_view digits = v.digits();
+    return integerOfDigits(rt, digits.starts_with('-') ? digits.substr(1) : rt.concat("-", digits).string());
+  }
   if (!v.isNumber()) raise("bad operand type for unary {}: '{}'", opName(op), typeName(v));
   if (op == Op::kAdd) return v.isInteger() ? Value(v.integer()) : v;
   if (!v.isInteger()) return Value(-v.number());
   int64_t out;
-  if (__builtin_sub_overflow(int64_t{0}, v.integer(), &out)) overflow();
+  if (__builtin_sub_overflow(int64_t{0}, v.integer(), &out)) return Value::wideInteger("9223372036854775808");
   return Value(out);
 }
 

@@ -96,8 +96,9 @@ class Formatter {
   }
 
   void putInteger(const Spec& spec, char type, const Value& value) {
-    const int64_t number =
-        value.isInteger() ? value.integer() : static_cast<int64_t>(std::clamp(value.number(), -9e18, 9e18));
+    if (!value.isInteger() && !(value.number() >= -0x1p63 && value.number() < 0x1p63))
+      raise("the number for '%{}' doesn't fit 64 bits", type);
+    const int64_t number = value.isInteger() ? value.integer() : static_cast<int64_t>(value.number());
     if (type != 'd' && type != 'i' && number < 0) raise("negative numbers in a %{} format are not supported", type);
     if (spec.widthAt() != std::string::npos && spec.text.size() > 4) raise("a format width of more than 3 digits");
     print(fmt::format("%{}ll{}", spec.text, type == 'i' ? 'd' : type), static_cast<long long>(number));

@@ -92,6 +92,8 @@ void putDict(Runtime& rt, TextBuffer& out, const Dict& dict) {
       return out.append(v.boolean() ? "True" : "False");
     case Kind::kInt:
       return out.append(std::to_string(v.integer()));
+    case Kind::kWideInt:
+      return out.append(v.digits());
     case Kind::kFloat:
       return out.append(floatRepr(v.number()));
     case Kind::kNamespace:

@@ -157,7 +157,7 @@ int64_t lengthOf(Runtime& rt, const Value& value);
 bool contains(Runtime& rt, const Value& container, const Value& item);
 
 Value binaryOperation(Runtime& rt, Op op, const Value& a, const Value& b);
-Value unaryOperation(Op op, const Value& v);
+Value unaryOperation(Runtime& rt, Op op, const Value& v);
 bool compareValues(Runtime& rt, Op op, const Value& a, const Value& b);
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step);
 Value percentFormat(Runtime& rt, std::string_view format, const Value& arguments);

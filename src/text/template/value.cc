@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "text/template/runtime.h"
+#include "text/template/wide_integer.h"
 #include "text/unicode.h"
 
 namespace chorus::tmpl {
@@ -12,9 +13,11 @@ namespace {
 
 constexpr int kFirstFlavor = static_cast<int>(Kind::kLoop) + 1;
 // By kind, then by flavor of a sequence.
-constexpr std::array<std::string_view, 18> kTypeNames = {
-    "Undefined", "NoneType",    "bool", "int",   "float", "str",       "sequence",    "dict",       "Namespace",
-    "function",  "LoopContext", "list", "tuple", "range", "dict_keys", "dict_values", "dict_items", "generator"};
+constexpr std::array<std::string_view, 19> kTypeNames = {
+    "Undefined", "NoneType",    "bool",       "int",      "int of more than 64 bits",
+    "float",     "str",         "sequence",   "dict",     "Namespace",
+    "function",  "LoopContext", "list",       "tuple",    "range",
+    "dict_keys", "dict_values", "dict_items", "generator"};
 
 int typeCode(const Value& v) {
   return v.isSequence() ? kFirstFlavor + static_cast<int>(v.sequence().flavor()) : static_cast<int>(v.kind());
@@ -40,6 +43,12 @@ Value Value::ofText(std::string_view text) {
   value.kind_ = Kind::kString;
   value.length_ = static_cast<uint32_t>(text.size());
   value.text_ = text.data();
+  return value;
+}
+
+Value Value::wideInteger(std::string_view digits) {
+  Value value = ofText(digits);
+  value.kind_ = Kind::kWideInt;
   return value;
 }
 
@@ -133,6 +142,8 @@ bool truthy(const Value& v) {
       return v.integer() != 0;
     case Kind::kFloat:
       return v.number() != 0;
+    case Kind::kWideInt:
+      return true;
     case Kind::kString:
       return !v.string().empty();
     case Kind::kSequence:
@@ -149,6 +160,7 @@ bool truthy(const Value& v) {
 
 bool equals(Runtime& rt, const Value& a, const Value& b) {
   rt.charge(sizeof(Value));
+  if (a.isWideInteger() != b.isWideInteger()) return wideEqualsFloat(a, b) || wideEqualsFloat(b, a);
   if (a.isNumber() && b.isNumber()) {
     return a.isInteger() && b.isInteger() ? a.integer() == b.integer() : a.number() == b.number();
   }
@@ -158,6 +170,7 @@ bool equals(Runtime& rt, const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kString:
+    case Kind::kWideInt:
       if (a.string().size() != b.string().size()) return false;
       rt.charge(a.string().size());
       return a.string() == b.string();
@@ -192,6 +205,10 @@ bool lessThan(Runtime& rt, const Value& a, const Value& b) {
   rt.charge(sizeof(Value));
   requireDefined(a);
   requireDefined(b);
+  if ((a.isWideInteger() && (b.isWideInteger() || b.isNumber())) || (b.isWideInteger() && a.isNumber())) {
+    rt.charge(2 * (a.isWideInteger() ? a.digits().size() : b.digits().size()));
+    return wideLess(a, b);
+  }
   if (a.isNumber() && b.isNumber()) {
     return a.isInteger() && b.isInteger() ? a.integer() < b.integer() : a.number() < b.number();
   }

@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
+  kWideInt,  // an integer that does not fit int64_t: it is kept, compared and printed, and never computed with
   kFloat,
   kString,
   kSequence,
@@ -64,6 +65,9 @@ class Value {
   // Refers to bytes that live as long as the rendering: in its arena, the template's, the input, or a literal. Valid
   // UTF-8; Runtime::text() copies other bytes.
   static Value ofText(std::string_view text);
+  // An integer beyond int64_t by its decimal digits without leading zeros, behind a minus where it is negative. They
+  // are kept as by ofText.
+  static Value wideInteger(std::string_view digits);
   // The name is kept as by ofText; object is what lacks it, where the hint names its type.
   static Value undefined(Hint hint, std::string_view name, const Value* object = nullptr);
 
@@ -73,14 +77,16 @@ class Value {
   bool isString() const { return kind_ == Kind::kString; }
   bool isSequence() const { return kind_ == Kind::kSequence; }
   bool isDict() const { return kind_ == Kind::kDict; }
-  // Booleans are integers, as in Python.
+  // Booleans are integers, as in Python. The next two are false for wide integers, which nothing computes with.
   bool isInteger() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }
   bool isNumber() const { return isInteger() || kind_ == Kind::kFloat; }
+  bool isWideInteger() const { return kind_ == Kind::kWideInt; }
 
   bool boolean() const { return integer_ != 0; }
   int64_t integer() const { return integer_; }
   double number() const { return kind_ == Kind::kFloat ? number_ : static_cast<double>(integer_); }
   std::string_view string() const { return {text_, length_}; }
+  std::string_view digits() const { return {text_, length_}; }  // of a wide integer
   const Sequence& sequence() const { return *sequence_; }
   Dict& dict() const { return *dict_; }  // of a dict or namespace; a dict is changed only by who makes it
   const Function& function() const { return *function_; }
