@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "chorus/executor.h"
 #include "cli/backend_flags.h"
+#include "cli/flag_values.h"
 #include "cli/output_files.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
@@ -40,7 +42,29 @@ struct Row {
   std::vector<float> log_probs;  // of the generated tokens
   float cum_log_prob = 0;
   std::string error;
+  ErrorCode error_code = ErrorCode::kInternal;  // of `error`
 };
+
+ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
+  using Code = executor::ResponseErrorCode;
+  switch (code) {
+    case Code::kINVALID_ARGUMENT:
+      return ErrorCode::kInvalidArgument;
+    case Code::kUNSUPPORTED:
+      return ErrorCode::kUnsupported;
+    case Code::kNOT_FOUND:
+      return ErrorCode::kNotFound;
+    case Code::kCORRUPT:
+      return ErrorCode::kCorrupt;
+    case Code::kEXHAUSTED:
+      return ErrorCode::kExhausted;
+    case Code::kCONFLICT:
+      return ErrorCode::kConflict;
+    case Code::kINTERNAL:
+      break;
+  }
+  return ErrorCode::kInternal;
+}
 
 std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_codec) {
   std::vector<Row> rows;
@@ -123,6 +147,7 @@ void collect(executor::Executor& executor, const std::vector<executor::IdType>& 
       for (const executor::Response& response : executor.awaitResponses(ids[i])) {
         if (response.hasError()) {
           rows[i].error = response.getErrorMsg();
+          rows[i].error_code = errorCodeOf(response.getErrorCode());
           done = true;
           continue;
         }
@@ -217,7 +242,7 @@ void runRun(const RunArgs& args) {
   if (!args.output_log_probs_npy.empty()) writeLogProbsNpy(args.output_log_probs_npy, log_probs, args.max_output_len);
   if (!args.output_cum_log_probs_npy.empty()) writeCumLogProbsNpy(args.output_cum_log_probs_npy, cum_log_probs);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].error.empty()) fail(ErrorCode::kInvalidArgument, "prompt {}: {}", i, rows[i].error);
+    if (!rows[i].error.empty()) fail(rows[i].error_code, "prompt {}: {}", i, rows[i].error);
   }
 }
 }  // namespace
@@ -228,13 +253,13 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--engine_dir", args->engine_dir, "Engine directory")->capture_default_str();
   run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
       ->required()
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(inRange(1, 1 << 24));
   run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json or tokenizer.model");
   run->add_option("--input_text", args->input_text, "Prompts");
   run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
   run->add_option("--input_file", args->input_file, "Token ids: csv, one prompt a line, or npy int32 [n, longest]");
   run->add_option("--max_input_length", args->max_input_length, "Keep this many last tokens of a prompt; 0: all")
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(inRange(0, 1 << 24));
   run->add_option("--output_npy", args->output_npy, "Generated tokens, int32 [n, 1, max_output_len], -1 after the end");
   run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
   run->add_option("--output_logits_npy", args->output_logits_npy,
@@ -242,13 +267,15 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--lora_dir", args->lora_dirs, "Adapters: PEFT directories, or those of lora-convert");
   run->add_option("--lora_ckpt_source", args->lora_ckpt_source, "hf; NeMo adapters are not served")
       ->capture_default_str();
-  run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
-  run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
+  run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base")
+      ->check(inRange(-1, 1 << 20));
+  run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's")
+      ->check(inRange(-1, 1 << 30));
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,
                   "Log probabilities of the generated tokens, float32 [n, 1, max_output_len], 0 after the end");
   run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
   args->sampling.addTo(*run);
-  run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
   addBackendFlags(*run, args->backend, args->isa);
   run->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   run->callback([args] { runRun(*args); });
