@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -123,6 +124,24 @@ std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Ex
   return adapters;
 }
 
+// Loads the adapters that prompts use, by a request of one token for each. All prompts then begin in one step, whereas
+// those for the base would be steps ahead by the time that the adapters of the others are loaded. An adapter that
+// cannot be loaded is told of by the prompts that need it.
+void loadAdapters(const RunArgs& args, executor::Executor& executor,
+                  const std::vector<executor::LoraConfig>& adapters) {
+  std::set<int> used(args.lora_task_uids.begin(), args.lora_task_uids.end());
+  used.erase(-1);
+  std::vector<executor::Request> requests;
+  for (const int uid : used) {
+    executor::Request request({0}, 1);
+    request.setLoraConfig(adapters[static_cast<size_t>(uid)]);
+    requests.push_back(std::move(request));
+  }
+  if (requests.empty()) return;
+  executor.awaitResponses(executor.enqueueRequests(requests));
+  executor.getLatestIterationStats();  // these steps are no part of what is reported
+}
+
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
                               const std::vector<executor::LoraConfig>& adapters, const server::TextCodec* text_codec) {
   executor::OutputConfig output;
@@ -223,6 +242,7 @@ void runRun(const RunArgs& args) {
   for (size_t i = 0; i < rows.size(); ++i) {
     requests.push_back(makeRequest(args, rows[i], i, end_ids, adapters, text_codec.get()));
   }
+  loadAdapters(args, executor, adapters);
   collect(executor, executor.enqueueRequests(requests), rows);
   report(rows, text_codec.get(), executor);
 
