@@ -1,4 +1,4 @@
-// What a user gets for bad input on the command line: exit status 1, one line on stderr that names the thing, and
+// What a user gets for bad input on the command line: exit status 2, one line on stderr that names the thing, and
 // nothing left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class BadInput : public testing::Test {
   // Runs and expects the one line, with every one of `parts` in it.
   static CommandResult refuses(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
     const CommandResult result = runChorus(arguments);
-    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.status, 2);
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
     EXPECT_THAT(result.errors, testing::EndsWith("\n"));
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));

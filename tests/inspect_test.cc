@@ -44,12 +44,12 @@ class Inspect : public testing::Test {
   static void refuses(std::vector<std::string> arguments, const std::vector<std::string>& parts) {
     arguments.insert(arguments.begin(), "inspect");
     const CommandResult result = runChorus(arguments);
-    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.status, 2);
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
     arguments.push_back("--json");
     const CommandResult json = runChorus(arguments);
-    EXPECT_EQ(json.status, 1);
+    EXPECT_EQ(json.status, 2);
     const Json report = parseJson(json.out, "report");
     EXPECT_EQ(report.at("whole"), false);
     for (const std::string& part : parts) EXPECT_THAT(report.at("problem").get<std::string>(), HasSubstr(part));

@@ -55,7 +55,7 @@ TEST(KernelCommands, BenchRunsTheRowsAskedFor) {
   EXPECT_THAT(scalar.out, testing::Not(HasSubstr("linear")));
   EXPECT_THAT(scalar.out, testing::Not(HasSubstr("avx")));
   const CommandResult none = bench({"--filter", "no such row"});
-  EXPECT_EQ(none.status, 1);
+  EXPECT_EQ(none.status, 2);
   EXPECT_EQ(none.errors, "chorus: error: --filter no such row: no row has this text\n");
 }
 
@@ -77,7 +77,7 @@ TEST(KernelCommands, UnknownNamesListThoseThatAre) {
       auto arguments = command;
       arguments.insert(arguments.end(), {flag, value});
       const CommandResult result = runChorus(arguments);
-      EXPECT_EQ(result.status, 1);
+      EXPECT_EQ(result.status, 2);
       return result.errors;
     };
     EXPECT_EQ(with("--isa", "sse9"), "chorus: error: " + isas);

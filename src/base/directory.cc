@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 namespace chorus {
 namespace {
@@ -31,7 +32,7 @@ bool mayBeDirectory(int dir, const dirent& entry) {
 
 std::shared_ptr<const Directory> Directory::open(const std::filesystem::path& path, Links links) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (!fd) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   return std::shared_ptr<const Directory>(new Directory(std::move(fd), path, links));
 }
 
@@ -47,8 +48,7 @@ void Directory::refuse(const std::string& name, int reason) const {
          "(--lora_dir_links follow)",
          path);
   }
-  fail(reason == EMFILE || reason == ENFILE || reason == ENOMEM ? ErrorCode::kExhausted : ErrorCode::kNotFound,
-       "{}: {}", path, std::strerror(reason));
+  fail(errorCodeOfErrno(reason), "{}: {}", path, std::strerror(reason));
 }
 
 std::shared_ptr<const Directory> Directory::openDirectory(const std::string& name, Links links) const {
@@ -103,14 +103,14 @@ Directory::Names Directory::readNames(size_t most, bool directories_only) const 
   if (dir == nullptr) {
     const int reason = errno;
     if (fd >= 0) ::close(fd);
-    fail(ErrorCode::kNotFound, "{}: {}", path_.string(), std::strerror(reason));
+    fail(errorCodeOfErrno(reason), "{}: {}", path_.string(), std::strerror(reason));
   }
   Names result;
   while (true) {
     errno = 0;
     const dirent* entry = ::readdir(dir.get());
     if (entry == nullptr) {
-      if (errno != 0) fail(ErrorCode::kNotFound, "{}: {}", path_.string(), std::strerror(errno));
+      if (errno != 0) fail(errorCodeOfErrno(errno), "{}: {}", path_.string(), std::strerror(errno));
       break;
     }
     const std::string_view name = entry->d_name;

@@ -14,6 +14,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/system_error.h"
 
 namespace chorus {
 namespace {
@@ -28,9 +29,9 @@ int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) *
 // O_NONBLOCK: a FIFO is refused, not waited for.
 OpenFile openRegular(const std::filesystem::path& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (!fd) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   struct stat info{};
-  if (::fstat(fd.get(), &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (::fstat(fd.get(), &info) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorCode::kCorrupt, "{}: not a regular file", path.string());
   return {std::move(fd), static_cast<size_t>(info.st_size)};
 }
@@ -64,7 +65,7 @@ std::optional<FileStamp> stampOf(const std::filesystem::path& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+    fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   }
   return stampOfStatus(status);
 }
@@ -86,7 +87,7 @@ std::string readFile(const std::filesystem::path& path, size_t max_bytes) {
 
 std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max_bytes) {
   struct stat info{};
-  if (::fstat(fd, &info) != 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  if (::fstat(fd, &info) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   const auto size = static_cast<size_t>(info.st_size);
   if (size > max_bytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
@@ -96,7 +97,7 @@ std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max
   while (done < size) {
     const ssize_t n = ::read(fd, contents.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+    if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }

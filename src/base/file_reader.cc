@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/pace.h"
+#include "base/system_error.h"
 
 namespace chorus {
 namespace {
@@ -48,7 +49,7 @@ std::shared_ptr<const FileContents> FileReader::read(const std::string& name, si
   const std::string path = directory_->pathOf(name).string();
   const Descriptor fd = directory_->openFile(name);
   struct stat status{};
-  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::kNotFound, "{}: {}", path, std::strerror(errno));
+  if (::fstat(fd.get(), &status) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
   if (stampOfStatus(status) != stamp) changed_ = true;
   const auto size = static_cast<size_t>(status.st_size);
   if (size > max_bytes) {
@@ -59,7 +60,7 @@ std::shared_ptr<const FileContents> FileReader::read(const std::string& name, si
   while (done < size) {
     const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorCode::kNotFound, "{}: {}", path, std::strerror(errno));
+    if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
     worked(static_cast<size_t>(n));

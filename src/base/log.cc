@@ -42,7 +42,8 @@ class PrintableSink final : public spdlog::sinks::sink {
 
 std::shared_ptr<spdlog::logger> makeLogger(std::shared_ptr<spdlog::sinks::sink> sink) {
   auto logger = std::make_shared<spdlog::logger>("chorus", std::make_shared<PrintableSink>(std::move(sink)));
-  logger->set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  // ISO 8601: local time with its offset from UTC.
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ %v");
   return logger;
 }
 

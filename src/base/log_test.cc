@@ -41,6 +41,13 @@ TEST_F(LogTest, PlainMessagesStayAsTheyAre) {
   EXPECT_THAT(taken(), testing::EndsWith(" info ready at http://127.0.0.1:8000\n"));
 }
 
+TEST_F(LogTest, LogLinesHaveADate) {
+  log::info("ready");
+  const std::string line = taken();
+  EXPECT_THAT(
+      line, testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+[+-][0-9]+:[0-9]+ info ready\n"));
+}
+
 TEST_F(LogTest, AMessageIsBounded) {
   log::info("{}", std::string(1 << 20, 'x'));
   EXPECT_LT(taken().size(), size_t{17} << 10);

@@ -13,6 +13,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
 #include "cli/build_flags.h"
+#include "cli/flag_values.h"
 #include "engine/adapter_limits.h"
 #include "engine/build.h"
 #include "lora/module_ids.h"
@@ -120,28 +121,30 @@ void addBuildCommand(CLI::App& app) {
       ->required();
   build->add_option("--output_dir", args->output_dir, "Engine directory to write")->capture_default_str();
   build->add_option("--max_batch_size", config.max_batch_size, "Sequences in one step")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(inRange(1, 1 << 20))
       ->capture_default_str();
   build->add_option("--max_input_len", config.max_input_len, "Longest prompt in tokens")
-      ->check(CLI::Range(1, 1 << 28))
+      ->check(inRange(1, 1 << 28))
       ->capture_default_str();
   build
       ->add_option("--max_seq_len,--max_decoder_seq_len", config.max_seq_len,
                    "Longest prompt plus generated tokens; 0: the model's")
-      ->check(CLI::Range(0, 1 << 28))
+      ->check(inRange(0, 1 << 28))
       ->capture_default_str();
   build->add_option("--max_num_tokens", config.max_num_tokens, "Packed tokens in one step")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(inRange(1, 1 << 20))
       ->capture_default_str();
-  build->add_option("--max_beam_width", config.max_beam_width, "Beams; 1 is served")->capture_default_str();
+  build->add_option("--max_beam_width", config.max_beam_width, "Beams; 1 is served")
+      ->check(inRange(1, 1024))
+      ->capture_default_str();
   build->add_option("--tokens_per_block", config.tokens_per_block, "Tokens of a KV block, a power of two")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(inRange(1, 1 << 16))
       ->capture_default_str();
   build->add_option("--lora_plugin", args->lora_plugin, "Serve LoRA adapters (enable or a dtype)")
       ->capture_default_str();
   build->add_option("--dora_plugin", args->dora_plugin, "Serve DoRA adapters")->capture_default_str();
   build->add_option("--max_lora_rank", config.max_lora_rank, "Largest adapter rank")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(inRange(1, 1 << 16))
       ->capture_default_str();
   build->add_option("--lora_target_modules", config.lora_target_modules,
                     "Module names that adapters may target (attn_q, mlp_gate, ...); none: all of the model");
@@ -150,7 +153,9 @@ void addBuildCommand(CLI::App& app) {
                     "--lora_target_modules names them");
   build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
-  build->add_option("--workers", args->workers, "Packing threads; 0: all cores")->capture_default_str();
+  build->add_option("--workers", args->workers, "Packing threads; 0: all cores")
+      ->check(inRange(0, 1 << 12))
+      ->capture_default_str();
   build->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   for (const BuildFlag& flag : buildFlags()) {
     std::string& value = args->further[std::string(flag.name)];

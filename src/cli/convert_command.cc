@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "checkpoint/staged_directory.h"
+#include "cli/flag_values.h"
 #include "convert/huggingface.h"
 
 namespace chorus {
@@ -28,13 +29,13 @@ void addQuantisationFlags(CLI::App& command, ConvertArguments& arguments) {
       command.add_flag("--use_weight_only", arguments.use_weight_only,
                        "Quantise the weights of linears, round to nearest; activations stay as they are");
   command.add_option("--weight_only_precision", arguments.precision, "Type of the quantised weights")
-      ->check(CLI::IsMember({"int8", "int4"}))
+      ->check(oneOf({"int8", "int4"}))
       ->capture_default_str()
       ->needs(use);
   command
       .add_option("--group_size", arguments.group_size,
                   "Inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output")
-      ->check(CLI::IsMember({-1, 0, 32, 64, 128}))
+      ->check(oneOf({-1, 0, 32, 64, 128}))
       ->capture_default_str()
       ->needs(use);
   command.add_flag("--quantize_lm_head", arguments.quantise_head, "Quantise the output head too")->needs(use);
@@ -51,23 +52,23 @@ void addConvertCommand(CLI::App& app) {
   command->add_option("--output_dir", arguments->output_dir, "Checkpoint directory; an earlier checkpoint is replaced")
       ->required();
   command->add_option("--dtype", arguments->dtype, "Type of the weights; auto takes the model's own")
-      ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
+      ->check(oneOf({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
   command->add_option("--tp_size", options.tp_size, "Tensor-parallel ranks")
-      ->check(CLI::PositiveNumber)
+      ->check(inRange(1, 1 << 16))
       ->capture_default_str();
   command->add_option("--pp_size", options.pp_size, "Pipeline stages")
-      ->check(CLI::PositiveNumber)
+      ->check(inRange(1, 1 << 16))
       ->capture_default_str();
   command->add_flag("--use_parallel_embedding", options.use_parallel_embedding,
                     "Cut the embedding table over the tensor-parallel ranks");
   command
       ->add_option("--embedding_sharding_dim", options.embedding_sharding_dim,
                    "With --use_parallel_embedding: 0 cuts the vocabulary, 1 the hidden size")
-      ->check(CLI::IsMember({0, 1}))
+      ->check(oneOf({0, 1}))
       ->capture_default_str();
   command->add_option("--workers", options.workers, "Threads that copy; 0 is one per core")
-      ->check(CLI::NonNegativeNumber)
+      ->check(inRange(0, 1 << 12))
       ->capture_default_str();
   addQuantisationFlags(*command, *arguments);
   command->callback([arguments] {

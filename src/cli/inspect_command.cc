@@ -94,7 +94,7 @@ void addInspectCommand(CLI::App& app) {
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
-  inspect->footer("Exit status 1 and one line on stderr when something is missing or wrong.");
+  inspect->footer("Exit status 2 and one line on stderr when something is missing or wrong.");
   inspect->callback([args] { runInspect(*args); });
 }
 

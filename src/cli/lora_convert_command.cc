@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/log.h"
 #include "checkpoint/staged_directory.h"
+#include "cli/flag_values.h"
 #include "convert/lora_convert.h"
 
 namespace chorus {
@@ -63,7 +64,7 @@ void addLoraConvertCommand(CLI::App& app) {
       ->add_option("-o,--out-dir", arguments->out_dir, "Directory of the two .npy files; an earlier result is replaced")
       ->required();
   command->add_option("--storage-type", arguments->storage_type, "Type of the weights")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
+      ->check(oneOf({"float32", "float16", "bfloat16"}))
       ->capture_default_str();
   command->add_flag("--verbose", arguments->verbose, "Say more");
   command->footer(kFooter);

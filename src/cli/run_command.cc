@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "chorus/executor.h"
 #include "cli/backend_flags.h"
+#include "cli/flag_values.h"
 #include "cli/output_files.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
@@ -40,7 +43,29 @@ struct Row {
   std::vector<float> log_probs;  // of the generated tokens
   float cum_log_prob = 0;
   std::string error;
+  ErrorCode error_code = ErrorCode::kInternal;  // of `error`
 };
+
+ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
+  using Code = executor::ResponseErrorCode;
+  switch (code) {
+    case Code::kINVALID_ARGUMENT:
+      return ErrorCode::kInvalidArgument;
+    case Code::kUNSUPPORTED:
+      return ErrorCode::kUnsupported;
+    case Code::kNOT_FOUND:
+      return ErrorCode::kNotFound;
+    case Code::kCORRUPT:
+      return ErrorCode::kCorrupt;
+    case Code::kEXHAUSTED:
+      return ErrorCode::kExhausted;
+    case Code::kCONFLICT:
+      return ErrorCode::kConflict;
+    case Code::kINTERNAL:
+      break;
+  }
+  return ErrorCode::kInternal;
+}
 
 std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_codec) {
   std::vector<Row> rows;
@@ -99,6 +124,24 @@ std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Ex
   return adapters;
 }
 
+// Loads the adapters that prompts use, by a request of one token for each. All prompts then begin in one step, whereas
+// those for the base would be steps ahead by the time that the adapters of the others are loaded. An adapter that
+// cannot be loaded is told of by the prompts that need it.
+void loadAdapters(const RunArgs& args, executor::Executor& executor,
+                  const std::vector<executor::LoraConfig>& adapters) {
+  std::set<int> used(args.lora_task_uids.begin(), args.lora_task_uids.end());
+  used.erase(-1);
+  std::vector<executor::Request> requests;
+  for (const int uid : used) {
+    executor::Request request({0}, 1);
+    request.setLoraConfig(adapters[static_cast<size_t>(uid)]);
+    requests.push_back(std::move(request));
+  }
+  if (requests.empty()) return;
+  executor.awaitResponses(executor.enqueueRequests(requests));
+  executor.getLatestIterationStats();  // these steps are no part of what is reported
+}
+
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
                               const std::vector<executor::LoraConfig>& adapters, const server::TextCodec* text_codec) {
   executor::OutputConfig output;
@@ -123,6 +166,7 @@ void collect(executor::Executor& executor, const std::vector<executor::IdType>& 
       for (const executor::Response& response : executor.awaitResponses(ids[i])) {
         if (response.hasError()) {
           rows[i].error = response.getErrorMsg();
+          rows[i].error_code = errorCodeOf(response.getErrorCode());
           done = true;
           continue;
         }
@@ -198,6 +242,7 @@ void runRun(const RunArgs& args) {
   for (size_t i = 0; i < rows.size(); ++i) {
     requests.push_back(makeRequest(args, rows[i], i, end_ids, adapters, text_codec.get()));
   }
+  loadAdapters(args, executor, adapters);
   collect(executor, executor.enqueueRequests(requests), rows);
   report(rows, text_codec.get(), executor);
 
@@ -217,7 +262,7 @@ void runRun(const RunArgs& args) {
   if (!args.output_log_probs_npy.empty()) writeLogProbsNpy(args.output_log_probs_npy, log_probs, args.max_output_len);
   if (!args.output_cum_log_probs_npy.empty()) writeCumLogProbsNpy(args.output_cum_log_probs_npy, cum_log_probs);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].error.empty()) fail(ErrorCode::kInvalidArgument, "prompt {}: {}", i, rows[i].error);
+    if (!rows[i].error.empty()) fail(rows[i].error_code, "prompt {}: {}", i, rows[i].error);
   }
 }
 }  // namespace
@@ -228,13 +273,13 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--engine_dir", args->engine_dir, "Engine directory")->capture_default_str();
   run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
       ->required()
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(inRange(1, 1 << 24));
   run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json or tokenizer.model");
   run->add_option("--input_text", args->input_text, "Prompts");
   run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
   run->add_option("--input_file", args->input_file, "Token ids: csv, one prompt a line, or npy int32 [n, longest]");
   run->add_option("--max_input_length", args->max_input_length, "Keep this many last tokens of a prompt; 0: all")
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(inRange(0, 1 << 24));
   run->add_option("--output_npy", args->output_npy, "Generated tokens, int32 [n, 1, max_output_len], -1 after the end");
   run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
   run->add_option("--output_logits_npy", args->output_logits_npy,
@@ -242,13 +287,15 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--lora_dir", args->lora_dirs, "Adapters: PEFT directories, or those of lora-convert");
   run->add_option("--lora_ckpt_source", args->lora_ckpt_source, "hf; NeMo adapters are not served")
       ->capture_default_str();
-  run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base");
-  run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's");
+  run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base")
+      ->check(inRange(-1, 1 << 20));
+  run->add_option("--end_id", args->end_id, "End token; -1: none. Default: the tokenizer's and generation_config's")
+      ->check(inRange(-1, 1 << 30));
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,
                   "Log probabilities of the generated tokens, float32 [n, 1, max_output_len], 0 after the end");
   run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
   args->sampling.addTo(*run);
-  run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
   addBackendFlags(*run, args->backend, args->isa);
   run->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   run->callback([args] { runRun(*args); });

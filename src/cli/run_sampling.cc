@@ -1,8 +1,11 @@
 #include "cli/run_sampling.h"
 
+#include <limits>
 #include <list>
+#include <type_traits>
 
 #include "base/error.h"
+#include "cli/flag_values.h"
 
 namespace chorus {
 namespace {
@@ -16,23 +19,30 @@ std::list<executor::VecTokens> tokensOf(const std::vector<std::string>& words, c
 }  // namespace
 
 void RunSampling::addTo(CLI::App& command) {
-  const auto number = [&](const char* name, auto& value, const char* help) {
-    command.add_option(name, value, help)->capture_default_str();
+  const auto number = [&](const char* name, auto& value, auto least, auto most, const char* help) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    command.add_option(name, value, help)
+        ->check(inRange(static_cast<Value>(least), static_cast<Value>(most)))
+        ->capture_default_str();
   };
-  number("--num_beams", num_beams, "Beams; 1 is served");
-  number("--temperature", temperature, "Softmax temperature; 0: greedy");
-  number("--top_k", top_k, "1: greedy; 0: no limit");
-  number("--top_p", top_p, "Nucleus; 0: off");
-  number("--min_p", min_p, "Share of the best token's probability; 0: off");
-  number("--random_seed", random_seed, "Seed of sampling");
-  number("--repetition_penalty", repetition_penalty, "Divides the logits of tokens of prompt and answer; 1: off");
-  number("--presence_penalty", presence_penalty, "Subtracted from the logits of tokens of prompt and answer");
-  number("--frequency_penalty", frequency_penalty, "The same times how often the token occurred");
-  number("--no_repeat_ngram_size", no_repeat_ngram_size, "No sequence of this many tokens comes twice; 0: off");
-  number("--min_tokens", min_tokens, "No end token before this many tokens");
-  number("--length_penalty", length_penalty, "Of beams; nothing to one");
-  number("--beam_search_diversity_rate", beam_search_diversity_rate, "Of beams; nothing to one");
-  number("--early_stopping", early_stopping, "Of beams; nothing to one");
+  constexpr int32_t kMost = 1 << 24;
+  number("--num_beams", num_beams, 1, 1024, "Beams; 1 is served");
+  number("--temperature", temperature, 0, 1e6, "Softmax temperature; 0: greedy");
+  number("--top_k", top_k, 0, kMost, "1: greedy; 0: no limit");
+  number("--top_p", top_p, 0, 1, "Nucleus; 0: off");
+  number("--min_p", min_p, 0, 1, "Share of the best token's probability; 0: off");
+  number("--random_seed", random_seed, 0, std::numeric_limits<uint64_t>::max(), "Seed of sampling");
+  number("--repetition_penalty", repetition_penalty, 0, 1e6,
+         "Divides the logits of tokens of prompt and answer; 1: off");
+  number("--presence_penalty", presence_penalty, -1e6, 1e6,
+         "Subtracted from the logits of tokens of prompt and answer");
+  number("--frequency_penalty", frequency_penalty, -1e6, 1e6, "The same times how often the token occurred");
+  number("--no_repeat_ngram_size", no_repeat_ngram_size, 0, kMost,
+         "No sequence of this many tokens comes twice; 0: off");
+  number("--min_tokens", min_tokens, 0, kMost, "No end token before this many tokens");
+  number("--length_penalty", length_penalty, 0, 1e6, "Of beams; nothing to one");
+  number("--beam_search_diversity_rate", beam_search_diversity_rate, 0, 1e6, "Of beams; nothing to one");
+  number("--early_stopping", early_stopping, 0, kMost, "Of beams; nothing to one");
   command.add_option("--stop_words", stop_words, "Texts that end an answer");
   command.add_option("--bad_words", bad_words, "Texts that no answer completes");
 }

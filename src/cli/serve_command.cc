@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/backend_flags.h"
+#include "cli/flag_values.h"
 #include "server/serve.h"
 
 namespace chorus {
@@ -15,8 +15,19 @@ namespace {
 
 struct ServeArgs {
   server::ServeOptions options;
+  std::vector<std::string> lora_modules;
   std::string logLevel = "info";
 };
+
+CLI::Validator namedDirectory() {
+  return CLI::Validator(
+      [](std::string& input) -> std::string {
+        const size_t equals = input.find('=');
+        if (equals != std::string::npos && equals > 0 && equals + 1 < input.size()) return "";
+        return fmt::format("{} has no name; use NAME=DIRECTORY", input);
+      },
+      "NAME=DIRECTORY");
+}
 
 // NIM writes its levels in capitals and has two more.
 std::string logLevelName(std::string level) {
@@ -33,6 +44,7 @@ void runServe(ServeArgs& args) {
   if (options.modelDirectory.empty() == options.engineDirectory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a Hugging Face directory or --engine_dir with --tokenizer_dir");
   }
+  options.loraDirectories.insert(options.loraDirectories.end(), args.lora_modules.begin(), args.lora_modules.end());
   // NIM_SERVED_MODEL_NAME may list several; the first is the one that answers carry.
   options.modelName = options.modelName.substr(0, options.modelName.find(','));
   server::serve(options);
@@ -43,22 +55,22 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
   serve
       .add_option("--max_connections", options.max_connections,
                   "Most connections; beyond them idle ones are closed, and 32 more may ask for the server's health")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(inRange(1, 1 << 20))
       ->capture_default_str();
   serve
       .add_option("--max_connections_per_client", options.max_connections_per_client,
                   "Most connections of one client: an IPv4 address or an IPv6 /64 prefix; not of trusted proxies")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(inRange(1, 1 << 20))
       ->capture_default_str();
   serve
       .add_option("--http_memory", options.http_memory_mib,
                   "MiB for request bodies, parsed requests and unread answers; one client may hold a quarter of it")
-      ->check(CLI::Range(16, 1 << 20))
+      ->check(inRange(16, 1 << 20))
       ->capture_default_str();
   serve
       .add_option("--min_read_rate", options.min_read_rate,
                   "Bytes a second in which a client must read a waiting answer, on average after 30 s; 0: any")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->check(inRange(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   serve
       .add_option("--cors_origins", options.cors_origins,
@@ -71,18 +83,18 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
   serve
       .add_option("--intake_threads", options.intake_threads,
                   "Threads that prepare requests; one of several takes only requests of up to 64 KiB")
-      ->check(CLI::Range(1, 256))
+      ->check(inRange(1, 256))
       ->capture_default_str();
   serve
       .add_option("--intake_timeout", options.intake_timeout_seconds,
                   "Seconds that the preparation of a request may take: JSON, chat template, tokenizing")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(inRange(0.001, 1e6))
       ->capture_default_str();
   serve
       .add_option(
           "--intake_work_limit", options.intake_work_limit,
           "Most work for the preparation of a request, in bytes: what a plain pass over a text of so many costs")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 60))
+      ->check(inRange(int64_t{1}, int64_t{1} << 60))
       ->capture_default_str();
   serve.add_flag("--trust_request_templates", options.trust_request_templates,
                  "Take chat templates from requests; without it a request may only name one of the model's");
@@ -94,7 +106,7 @@ void addServeCommand(CLI::App& app) {
   auto args = std::make_shared<ServeArgs>();
   server::ServeOptions& options = args->options;
   CLI::App* serve = app.add_subcommand("serve", "Serve a model and its adapters over the OpenAI HTTP API");
-  const CLI::Range positive(1, 1 << 28);
+  const CLI::Validator positive = inRange(1, 1 << 28);
 
   serve->add_option("hf_dir", options.modelDirectory,
                     "Hugging Face model directory; converted and built into a cache at the first start");
@@ -104,54 +116,62 @@ void addServeCommand(CLI::App& app) {
 
   serve->add_option("--host", options.host, "Address to listen on, IPv4 or IPv6")->capture_default_str();
   serve->add_option("--port", options.port, "Port to listen on; 0: any free one, printed at start")
+      ->check(inRange(0, 65535))
       ->envname("NIM_SERVER_PORT")
       ->capture_default_str();
   serve->add_option("--model_name", options.modelName, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
   serve
-      ->add_option("--lora_dir", options.loraDirectory,
-                   "Directory of adapters: each subdirectory with an adapter_config.json is served by its name")
+      ->add_option("--lora_dir", options.loraDirectories,
+                   "Directory of adapters: each subdirectory with an adapter_config.json is served by its name. Or one "
+                   "adapter: its directory, served by the directory's name, or NAME=DIRECTORY. May be given several "
+                   "times")
+      ->allow_extra_args(false)
       ->envname("NIM_PEFT_SOURCE");
+  serve
+      ->add_option("--lora_modules", args->lora_modules,
+                   "Adapters in vLLM's way, NAME=DIRECTORY ...: the same as a --lora_dir for each")
+      ->check(namedDirectory());
   serve
       ->add_option("--lora_refresh_interval", options.loraRefreshSeconds,
                    "Seconds between looks for new adapters; 0: only at start")
       ->envname("NIM_PEFT_REFRESH_INTERVAL")
-      ->check(CLI::Range(0, 1 << 24))
+      ->check(inRange(0, 1 << 24))
       ->capture_default_str();
   serve
       ->add_option("--lora_refresh", options.loraRefresh,
                    "Such looks end adapters whose directory was removed; sync: and drop their weights, add: keep their "
                    "weights while there is room, in case the directory comes back")
-      ->check(CLI::IsMember({"add", "sync"}))
+      ->check(oneOf({"add", "sync"}))
       ->capture_default_str();
   serve
       ->add_option("--lora_dir_links", options.loraDirLinks,
                    "Where links in --lora_dir may lead; inside: to other files of the same adapter, follow: anywhere")
-      ->check(CLI::IsMember({"inside", "follow"}))
+      ->check(oneOf({"inside", "follow"}))
       ->capture_default_str();
   serve
       ->add_option("--trust_adapter_text", options.trustAdapterText,
                    "Whether adapters may bring a tokenizer or chat template of their own; off refuses such adapters, "
                    "unless the files are the base model's")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}))
+      ->check(oneOf({"on", "off"}))
       ->default_str("on");
   serve
       ->add_option("--adapter_text_memory", options.adapterTextMemoryMiB,
                    "MiB that the tokenizers and templates of all adapters may take; default: 1024, an eighth of the "
                    "free memory at most")
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(inRange(0, 1 << 24));
 
   serve->add_option("--dtype", options.dtype, "Type of the weights of an engine built from a Hugging Face directory")
-      ->check(CLI::IsMember({"auto", "float32", "float16", "bfloat16"}))
+      ->check(oneOf({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
   CLI::Option* quantize =
       serve->add_option("--quantize", options.quantize, "Quantise the weights of such an engine, round to nearest")
-          ->check(CLI::IsMember({"int8", "int4"}));
+          ->check(oneOf({"int8", "int4"}));
   serve
       ->add_option("--group_size", options.groupSize,
                    "With --quantize, inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output; "
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
-      ->check(CLI::IsMember({-1, 0, 32, 64, 128}))
+      ->check(oneOf({-1, 0, 32, 64, 128}))
       ->needs(quantize);
   serve
       ->add_option("--max_seq_len", options.maxSeqLen,
@@ -159,7 +179,7 @@ void addServeCommand(CLI::App& app) {
       ->check(positive);
   serve->add_option("--max_lora_rank", options.maxLoraRank, "Largest adapter rank of such an engine")
       ->envname("NIM_MAX_LORA_RANK")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(inRange(1, 1 << 16))
       ->capture_default_str();
   serve
       ->add_option("--max_cpu_loras", options.maxCpuLoras,
@@ -177,16 +197,16 @@ void addServeCommand(CLI::App& app) {
                     "~/.cache/chorus");
 
   serve->add_option("--max_batch_size", options.maxBatchSize, "Most requests in one step; default: 64 or the engine's")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(inRange(1, 1 << 20));
   serve->add_option("--max_num_tokens", options.maxNumTokens, "Most tokens in one step; default: 2048 or the engine's")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(inRange(1, 1 << 20));
   serve->add_option("--kv_cache_max_tokens", options.kvCacheMaxTokens, "Tokens the KV cache holds")->check(positive);
   serve
       ->add_option("--kv_cache_free_memory_fraction", options.kvCacheFreeMemoryFraction,
                    "KV cache as a share of the free memory, unless its tokens are given; default: 0.5")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(inRange(0.0, 1.0));
   serve->add_option("--threads", options.threads, "Threads that compute; 0: all cores this process may use")
-      ->check(CLI::Range(0, 1 << 12))
+      ->check(inRange(0, 1 << 12))
       ->capture_default_str();
   addBackendFlags(*serve, options.backend, options.isa);
 
@@ -200,23 +220,23 @@ void addServeCommand(CLI::App& app) {
       ->add_option("--max_choices", options.maxChoices,
                    "Most choices of one request: n, best_of, and either times its prompts; further ones are refused "
                    "(400). Prompts with one choice each may be 1024")
-      ->check(CLI::Range(1, 1024))
+      ->check(inRange(1, 1024))
       ->capture_default_str();
   serve
       ->add_option("--kv_reuse_scope", options.kvReuseScope,
                    "Which requests may take over KV blocks that others computed: those of one client; of one adapter, "
                    "and without an adapter of one client; or all. default: client where there are API keys, else all")
-      ->check(CLI::IsMember({"client", "adapter", "all"}));
+      ->check(oneOf({"client", "adapter", "all"}));
   serve->add_option("--request_timeout", options.requestTimeoutSeconds, "Seconds a request may take; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   serve
       ->add_option("--drain_timeout", options.drainTimeoutSeconds,
                    "Seconds that running requests may take after SIGTERM or SIGINT")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   addClientLimits(*serve, options);
-  serve->add_option("--log_level", args->logLevel, "trace, debug, info, warning, error or off")
+  serve->add_option("--log_level", args->logLevel, "trace, debug, info, warning, error or off; NIM's names too")
       ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();
   serve->footer("Variables in brackets stand in for flags that are not given.");

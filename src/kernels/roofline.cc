@@ -18,36 +18,42 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Reads `bytes` (a multiple of 64 * kStreams) as kStreams sequential streams; the sum keeps the loads alive.
+// Reads `bytes` (a multiple of 64 * kStreams) as kStreams sequential streams. What is read is combined as integers: any
+// bytes then take the same time, whereas some processors take a hundred cycles for a floating-point operation on a
+// subnormal number.
 template <int kStreams, bool kPrefetch>
 float readStreams(const std::byte* data, size_t bytes) {
   constexpr size_t kLine = 64;
   constexpr size_t kAhead = 4096;
-  const Floats d;
+  const hn::RebindToUnsigned<Floats> d;
+  using Words = hn::Vec<decltype(d)>;
   const size_t length = bytes / kStreams;
-  FloatVec sums[kStreams];
-  for (FloatVec& sum : sums) sum = hn::Zero(d);
+  Words sums[kStreams];
+  for (Words& sum : sums) sum = hn::Zero(d);
   for (size_t at = 0; at < length; at += kLine) {
     for (int s = 0; s < kStreams; ++s) {
       const std::byte* line = data + s * length + at;
       if (kPrefetch) __builtin_prefetch(line + kAhead);
       for (size_t i = 0; i < kLine; i += kFloatLanes * sizeof(float)) {
-        sums[s] = hn::Add(sums[s], hn::LoadU(d, reinterpret_cast<const float*>(line + i)));
+        sums[s] = hn::Xor(sums[s], hn::LoadU(d, reinterpret_cast<const uint32_t*>(line + i)));
       }
     }
   }
-  float total = 0;
-  for (const FloatVec& sum : sums) total += hn::GetLane(hn::SumOfLanes(d, sum));
-  return total;
+  Words total = sums[0];
+  for (int s = 1; s < kStreams; ++s) total = hn::Xor(total, sums[s]);
+  return static_cast<float>(hn::GetLane(hn::SumOfLanes(d, total)));
 }
 
-// `rounds` rounds of kChains independent multiply-adds.
+// `rounds` rounds of kChains independent multiply-adds, enough to hide the latency of two units. Each chain halves its
+// distance from `start` in a round, so its values are normal numbers in [start, start + kChains) however long it runs.
+// A chain that decays to zero or grows without bound would leave the normal numbers, and a subnormal operand makes a
+// multiply-add a hundred times slower on Intel's processors, though not on AMD's.
 constexpr int kChains = 12;
 float multiplyAddChains(int64_t rounds, float start) {
   const Floats d;
   FloatVec sums[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(d, start + static_cast<float>(i));
-  const FloatVec a = hn::Set(d, 0.999f + start), b = hn::Set(d, start);
+  const FloatVec a = hn::Set(d, 0.5f), b = hn::Set(d, 0.5f * start);
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(sums[i], a, b);
@@ -125,8 +131,11 @@ double readOnce(ThreadPool& pool, float (*read)(const std::byte*, size_t), const
 }
 }  // namespace
 
+const ReadKernels& readKernelsOf(Isa isa) { return selectKernel(readTable(), isa).kernel; }
+const ProductLoop& productLoopOf(Isa isa) { return selectKernel(productTable(), isa).kernel; }
+
 double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
-  const ReadKernels& kernels = selectKernel(readTable(), availableIsas().back()).kernel;
+  const ReadKernels& kernels = readKernelsOf(availableIsas().back());
   double best = 0;
   for (const bool huge : {false, true}) {
     const Pages pages(bytes, huge, pool);
@@ -139,12 +148,12 @@ double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
 
 double measureMatmulPeak(ThreadPool& pool, Isa isa, int64_t rounds) {
   constexpr int kPasses = 12;
-  const ProductLoop& loop = selectKernel(productTable(), isa).kernel;
+  const ProductLoop& loop = productLoopOf(isa);
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
     const auto start = std::chrono::steady_clock::now();
     pool.run(pool.size(), [&](int64_t part, int) {
-      sink.store(loop.run(rounds, static_cast<float>(part)), std::memory_order_relaxed);
+      sink.store(loop.run(rounds, static_cast<float>(1 + part)), std::memory_order_relaxed);
     });
     best = std::max(best, loop.flops_per_round * static_cast<double>(rounds) * pool.size() / secondsSince(start));
   }

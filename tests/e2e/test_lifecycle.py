@@ -4,6 +4,7 @@ import concurrent.futures
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -75,8 +76,20 @@ class Start(unittest.TestCase):
                           [setting.demo / "base", *cache, "--isa", "z80"]):
             with self.subTest(arguments=arguments):
                 code, line = error_line(arguments)
-                self.assertEqual(code, 1)
+                self.assertEqual(code, 2)
                 self.assertTrue(line.startswith("chorus: error: "), line)
+
+    def test_exit_codes_tell_wrong_use_from_a_failure(self):
+        cache = ["--cache_dir", setting.scratch() / "cache", "--dtype", "float32"]
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = subprocess.run([setting.chorus, "serve", setting.demo / "base", *map(str, cache), "--port", str(port)],
+                                  capture_output=True, text=True, timeout=120 * TIME_SCALE)
+        self.assertEqual(done.returncode, 1, "the port may be free later")
+        self.assertIn(f"port {port}", done.stderr)
+        code, line = error_line([setting.demo / "base", *cache, "--lora-dri", "x"])
+        self.assertEqual(code, 2)
+        self.assertIn("--lora-dri: no flag of chorus serve; did you mean --lora_dir?", line)
 
 
 class Adapters(unittest.TestCase):
@@ -102,6 +115,22 @@ class Adapters(unittest.TestCase):
             row = next(row for row in setting.expected() if row["adapter"] == names[2])
             answer = setting.client(server).chat.completions.create(
                 model="late", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
+            self.assertEqual(answer.choices[0].message.content, row["text"])
+
+    def test_named_and_single_adapters(self):
+        """--lora_dir NAME=DIRECTORY, a directory that is an adapter itself, and one without any adapter."""
+        adapters, empty = setting.demo / "adapters", setting.scratch() / "no-adapters"
+        empty.mkdir()
+        arguments = [setting.demo / "base", "--cache_dir", setting.scratch() / "cache", "--dtype", "float32",
+                     "--lora-dir", f"loud={adapters / 'shout'}", "--lora_dir", adapters / "roman",
+                     "--lora_dir", empty, "--lora-modules", f"a={adapters / 'sum'}", f"b={adapters / 'json'}"]
+        with ServerProcess(setting.chorus, arguments) as server:
+            self.assertEqual({model["id"] for model in server.request("GET", "/v1/models")[2]["data"]},
+                             {"base", "loud", "roman", "a", "b"})
+            self.assertIn(f"{empty}: no adapter in it", server.log)
+            row = next(row for row in setting.expected() if row["adapter"] == "shout")
+            answer = setting.client(server).chat.completions.create(
+                model="loud", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
             self.assertEqual(answer.choices[0].message.content, row["text"])
 
     def test_removed_ones_end(self):

@@ -17,7 +17,7 @@ class Refused(Exception):
 def call(*command):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
     lines = done.stderr.strip().splitlines()
-    if done.returncode not in (0, 1) or done.returncode == 1 and len(lines) != 1:
+    if done.returncode not in (0, 2) or done.returncode == 2 and len(lines) != 1:
         sys.exit(f"{' '.join(map(str, command))}\nstatus {done.returncode}: {done.stderr}")
     if done.returncode:
         raise Refused(lines[0])

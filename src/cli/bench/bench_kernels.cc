@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "cli/backend_flags.h"
+#include "cli/flag_values.h"
 #include "kernels/registry.h"
 #include "kernels/roofline.h"
 
@@ -147,18 +148,18 @@ void addBenchKernels(CLI::App& bench) {
   auto args = std::make_shared<BenchKernelsArgs>();
   CLI::App* kernels = bench.add_subcommand("kernels", "Every variant of every op: time, bytes and operations a second");
   addIsaFlag(*kernels, args->isa);
-  kernels->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 1024));
+  kernels->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
   kernels->add_option("--filter", args->filter, "Only rows with this text, e.g. \"linear avx2 bfloat16\"");
   kernels->add_flag("--small", args->small, "Only the smallest shape of each op");
   kernels->add_option("--min_time", args->min_time, "Seconds of each row")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(inRange(0.0, 3600.0));
   kernels->add_option("--cold_mib", args->cold_mib, "Memory over which a row's weights or cache are spread")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(inRange(1, 1 << 20));
   kernels->add_option("--roof_mib", args->roof_mib, "Memory that the read roof is measured on")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(inRange(1, 1 << 20));
   kernels->add_option("--json", args->json, "Write the figures here");
   kernels->callback([args] { runBenchKernels(*args); });
 }

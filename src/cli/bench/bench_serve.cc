@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/bench/serve/serve_report.h"
+#include "cli/flag_values.h"
 #include "server/http/shutdown_signal.h"
 
 namespace chorus {
@@ -116,7 +118,7 @@ void runBenchServe(const BenchServeArgs& args) {
                            : args.title;
     writeFileAtomically(args.svg, serveSvg(result, title));
   }
-  if (summary.complete == 0 && !result.stopped) fail(ErrorCode::kNotFound, "no request was answered in full");
+  if (summary.complete == 0 && !result.stopped) fail(ErrorCode::kConflict, "no request was answered in full");
 }
 
 }  // namespace
@@ -133,36 +135,40 @@ void addBenchServe(CLI::App& bench) {
       ->delimiter(',');
   serve->add_option("--adapters", args->adapters, "Adapters to ask besides; all: of /v1/models all but the first")
       ->delimiter(',');
-  serve->add_option("--rate", args->rate, "Arrivals a second")->capture_default_str()->check(CLI::Range(1e-6, 1e6));
+  serve->add_option("--rate", args->rate, "Arrivals a second")->capture_default_str()->check(inRange(1e-6, 1e6));
   serve->add_option("--arrival", args->arrival, "poisson|constant")
       ->capture_default_str()
-      ->check(CLI::IsMember({"poisson", "constant"}));
+      ->check(oneOf({"poisson", "constant"}));
   serve->add_option("--requests", args->requests, "How many at most; without this and --duration 100")
-      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
-  serve->add_option("--duration", args->duration, "Seconds in which they arrive")->check(CLI::Range(1e-3, 1e6));
+      ->check(inRange(int64_t{1}, int64_t{10'000'000}));
+  serve->add_option("--duration", args->duration, "Seconds in which they arrive")->check(inRange(1e-3, 1e6));
   serve->add_option("--prompt", args->prompt, "Tokens of each prompt, or a range: 64:256")->capture_default_str();
   serve->add_option("--output", args->output, "Tokens of each answer, or a range")->capture_default_str();
   serve->add_option("--shared_prefix", args->shared_prefix, "First tokens of a prompt that are the model's own")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(inRange(0, 1 << 20));
   serve->add_option("--vocabulary", args->vocabulary, "Prompts are random token ids below this")
       ->capture_default_str()
-      ->check(CLI::Range(2, 1 << 24));
+      ->check(inRange(2, 1 << 24));
   serve->add_option("--zipf", args->skew, "Skew of the models' popularity, as 1 / rank^ZIPF; 0: all alike")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 10.0));
+      ->check(inRange(0.0, 10.0));
   serve->add_option("--churn", args->churn, "Every so many seconds other models are the popular ones; 0: never")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
-  serve->add_option("--temperature", args->temperature)->capture_default_str()->check(CLI::Range(0.0, 2.0));
-  serve->add_option("--seed", args->seed, "Of arrivals, models, lengths and prompts")->capture_default_str();
+      ->check(inRange(0.0, 1e6));
+  serve->add_option("--temperature", args->temperature, "Softmax temperature of the requests; 0: greedy")
+      ->capture_default_str()
+      ->check(inRange(0.0, 2.0));
+  serve->add_option("--seed", args->seed, "Of arrivals, models, lengths and prompts")
+      ->check(inRange(uint64_t{0}, std::numeric_limits<uint64_t>::max()))
+      ->capture_default_str();
   serve->add_option("--timeout_s", args->timeout, "Of a whole request")
       ->capture_default_str()
-      ->check(CLI::Range(1e-3, 1e6));
+      ->check(inRange(1e-3, 1e6));
   serve->add_option("--slo_ttft_ms", args->slo_first_ms, "Goodput counts requests whose first token came within this")
-      ->check(CLI::Range(1e-3, 1e9));
+      ->check(inRange(1e-3, 1e9));
   serve->add_option("--slo_itl_ms", args->slo_gap_ms, "... and whose later tokens took this each on average")
-      ->check(CLI::Range(1e-3, 1e9));
+      ->check(inRange(1e-3, 1e9));
   serve->add_option("--api_key_env", args->api_key_env, "Environment variable that holds the API key");
   serve->add_option("--json", args->json, "Write the figures here");
   serve->add_option("--svg", args->svg, "Plot the latencies' cumulative curves here");

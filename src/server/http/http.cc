@@ -90,7 +90,8 @@ void HttpServer::Impl::start() {
   }
   const auto check = [&](const char* what) {
     if (!error) return;
-    fail(ErrorCode::kInvalidArgument, "cannot {} {} port {}: {}; choose another --host or --port", what, options_.host,
+    // The port may be free, or the address there, later.
+    fail(ErrorCode::kConflict, "cannot {} {} port {}: {}; choose another --host or --port", what, options_.host,
          options_.port, error.message());
   };
   acceptor_.open(endpoint.protocol(), error);

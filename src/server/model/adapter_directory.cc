@@ -1,7 +1,5 @@
 #include "server/model/adapter_directory.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,8 +18,6 @@
 namespace chorus::server {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.bin"};
 constexpr const char* kTemplates = "additional_chat_templates";
@@ -34,20 +30,6 @@ constexpr std::chrono::seconds kMaxTime{20};
 struct Unchanged {};
 
 }  // namespace
-
-bool isServableName(std::string_view name) {
-  if (name.empty() || name.size() > 255 || name.front() == '.') return false;
-  size_t at = 0;
-  while (at < name.size()) {
-    utf8proc_int32_t codepoint = 0;
-    const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(name.data() + at),
-                                         static_cast<utf8proc_ssize_t>(name.size() - at), &codepoint);
-    if (length <= 0 || codepoint < 0x20 || (codepoint >= 0x7f && codepoint < 0xa0)) return false;
-    if (codepoint == '/' || codepoint == '\\') return false;
-    at += static_cast<size_t>(length);
-  }
-  return true;
-}
 
 // Ends with the first content that the engine tells of; what it tells later was found by a load.
 struct AdapterDirectory::Registration {
@@ -76,26 +58,19 @@ class AdapterDirectory::Warnings {
   size_t count_ = 0;
 };
 
-AdapterDirectory::AdapterDirectory(fs::path directory, ModelCatalog& catalog, EngineClient& engine, LoadText loadText,
-                                   const AdapterDirectoryOptions& options)
-    : catalog_(catalog), engine_(engine), loadText_(std::move(loadText)), options_(options) {
-  std::error_code error;
-  const fs::path canonical = fs::canonical(directory, error);
-  if (error || !fs::is_directory(canonical)) {
-    fail(ErrorCode::kNotFound, "--lora_dir {}: {}", directory.string(), error ? error.message() : "not a directory");
-  }
-  root_ = Directory::open(canonical, options_.links == Links::kFollow ? Links::kFollow : Links::kNone);
-}
+AdapterDirectory::AdapterDirectory(const std::vector<std::string>& places, ModelCatalog& catalog, EngineClient& engine,
+                                   LoadText loadText, const AdapterDirectoryOptions& options)
+    : roots_(places, options.links),
+      catalog_(catalog),
+      engine_(engine),
+      loadText_(std::move(loadText)),
+      options_(options) {}
 
 std::shared_ptr<AdapterDirectory::Adapter> AdapterDirectory::adapterOf(const std::string& name) {
   const std::lock_guard lock(mutex_);
   auto& adapter = adapters_[name];
   if (adapter == nullptr) adapter = std::make_shared<Adapter>();
   return adapter;
-}
-
-std::shared_ptr<const Directory> AdapterDirectory::open(const std::string& name) const {
-  return root_->openDirectory(name, options_.links);
 }
 
 AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) const {
@@ -142,7 +117,7 @@ AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) co
 
 bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
   try {
-    const auto directory = open(name);
+    const auto directory = roots_.open(name);
     if (!with_files) return false;
     return !directory->hasName(kConfig) ||
            std::ranges::none_of(kWeights, [&](const char* weights) { return directory->hasName(weights); });
@@ -172,7 +147,7 @@ void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forge
 }
 
 bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter) {
-  const auto directory = open(name);
+  const auto directory = roots_.open(name);
   const State state = stateOf(*directory);
   if (state.refusal) throw Error(*state.refusal);
   if (name == catalog_.base().name) {
@@ -193,12 +168,12 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   const auto registration = std::make_shared<Registration>();
   executor::AdapterFiles files;
   files.path = directory->path();
-  files.open = [this, name] { return open(name); };
+  files.open = [this, name] { return roots_.open(name); };
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
   files.onContent = [&, this, name, adapter, registration, text](const std::string& hash) {
     if (registration->done.exchange(true)) return changedAtLoad(name, adapter, text);
-    if (stateOf(*open(name)).digest != state.digest) {
-      fail(ErrorCode::kConflict, "{}: its files change while they are read", root_->pathOf(name).string());
+    if (stateOf(*roots_.open(name)).digest != state.digest) {
+      fail(ErrorCode::kConflict, "{}: its files change while they are read", roots_.pathOf(name).string());
     }
     content_hash = hash;
     if (same_text && hash == adapter->content_hash) throw Unchanged();
@@ -242,7 +217,7 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     adapter->missing = false;
     State state;
     try {
-      state = stateOf(*open(name));
+      state = stateOf(*roots_.open(name));
     } catch (const Error& e) {
       state.digest = e.what();
     }
@@ -251,7 +226,7 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     if (!adapter->state.empty() && quietIn(state.newest_change_ns).count() > 0) return false;
     refused = std::move(state.digest);
     if (!isServableName(name)) {
-      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", root_->pathOf(name).string());
+      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", roots_.pathOf(name).string());
     }
     const bool changed = take(name, adapter);
     if (!listed) {
@@ -270,7 +245,7 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
 void AdapterDirectory::changedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                                      const std::shared_ptr<const TextCodec>& text) {
   const std::lock_guard lock(adapter->mutex);
-  if (adapter->state != stateOf(*open(name)).digest) take(name, adapter);
+  if (adapter->state != stateOf(*roots_.open(name)).digest) take(name, adapter);
   if (adapter->text == text) return;
   fail(ErrorCode::kConflict, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
 }
@@ -298,16 +273,12 @@ std::vector<std::string> AdapterDirectory::namesToLookAt() {
       rest.insert(name);
     }
   }
-  try {
-    const Directory::Names there = root_->directoryNames(kMaxAdapters);
-    for (const std::string& name : there.names) {
-      if (!name.starts_with('.') && !std::ranges::binary_search(names, name)) rest.insert(name);
-    }
-    if (!there.complete) {
-      log::warn("{}: more than {} subdirectories; not all are looked at", root_->path().string(), kMaxAdapters);
-    }
-  } catch (const Error& e) {
-    log::warn("cannot read the adapter directory: {}", e.what());
+  const AdapterRoots::Names there = roots_.names(kMaxAdapters);
+  for (const std::string& name : there.names) {
+    if (!std::ranges::binary_search(names, name)) rest.insert(name);
+  }
+  if (!there.complete) {
+    log::warn("{}: more than {} subdirectories; not all are looked at", roots_.text(), kMaxAdapters);
   }
   names.insert(names.end(), rest.begin(), rest.end());
   return names;

@@ -1,28 +1,23 @@
-// Adapters served by name from one directory, NIM's PEFT source: each subdirectory with an adapter_config.json is an
-// adapter, and its name is the model's name. The subdirectories belong to tenants that are not trusted: everything is
-// opened beneath the root by descriptor (base/directory.h).
+// Adapters served by name from directories, NIM's PEFT source among them: each subdirectory with an adapter_config.json
+// is an adapter, and its name is the model's name. The subdirectories belong to tenants that are not trusted:
+// everything is opened beneath the roots by descriptor (base/directory.h).
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/directory.h"
 #include "base/work_meter.h"
 #include "chorus/types.h"
+#include "server/model/adapter_roots.h"
 #include "server/model/engine_client.h"
 #include "server/model/model_catalog.h"
 
 namespace chorus::server {
-
-// A name that may be served: valid UTF-8 without control characters, 1 to 255 bytes, not beginning with a dot, and
-// without slashes or backslashes.
-bool isServableName(std::string_view name);
 
 struct AdapterDirectoryOptions {
   // kInside: a subdirectory is no link, and links in it stay in it. kFollow: links lead anywhere.
@@ -40,9 +35,9 @@ class AdapterDirectory {
   // meter for what it reads. Throws Error.
   using LoadText = std::function<std::shared_ptr<const TextCodec>(const Directory& directory, WorkMeter& meter)>;
 
-  // Throws Error when the directory can't be read. Catalog, engine and what loadText refers to outlive the object.
-  AdapterDirectory(std::filesystem::path directory, ModelCatalog& catalog, EngineClient& engine, LoadText loadText,
-                   const AdapterDirectoryOptions& options = {});
+  // places: as of AdapterRoots, whose Errors it throws. Catalog, engine and what loadText refers to outlive the object.
+  AdapterDirectory(const std::vector<std::string>& places, ModelCatalog& catalog, EngineClient& engine,
+                   LoadText loadText, const AdapterDirectoryOptions& options = {});
 
   // Beyond these, subdirectories are not looked at and a subdirectory is refused.
   static constexpr size_t kMaxAdapters = size_t{1} << 16;
@@ -82,7 +77,6 @@ class AdapterDirectory {
   // Forgets names that are neither there nor served.
   void forgetEnded();
   std::shared_ptr<Adapter> adapterOf(const std::string& name);
-  std::shared_ptr<const Directory> open(const std::string& name) const;
   State stateOf(const Directory& directory) const;
   bool isGone(const std::string& name, bool with_files) const;
   // Of these the adapter's mutex is held.
@@ -99,7 +93,7 @@ class AdapterDirectory {
   // A loader found no directory or no files.
   void goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter);
 
-  std::shared_ptr<const Directory> root_;
+  const AdapterRoots roots_;
   ModelCatalog& catalog_;
   EngineClient& engine_;
   LoadText loadText_;

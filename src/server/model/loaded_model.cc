@@ -80,7 +80,7 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
-      options.loraDirectory.empty() ? 0 : adapterTextBytes(options);  // before the caches take theirs
+      options.loraDirectories.empty() ? 0 : adapterTextBytes(options);  // before the caches take theirs
   auto text = loadTextCodec(engine.tokenizerDirectory);
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
@@ -92,14 +92,14 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.created = std::time(nullptr);
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
-  if (!options.loraDirectory.empty()) {
+  if (!options.loraDirectories.empty()) {
     texts_ = std::make_unique<AdapterTexts>(
         text, engine.tokenizerDirectory, client_->vocabSize(),
         AdapterTextOptions{.trusted = options.trustAdapterText, .memory_bytes = text_bytes});
     const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
     const AdapterDirectoryOptions how{.links = options.loraDirLinks == "follow" ? Links::kFollow : Links::kInside,
                                       .sync = options.loraRefresh == "sync"};
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectory, *models_, *client_, loadText, how);
+    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectories, *models_, *client_, loadText, how);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(

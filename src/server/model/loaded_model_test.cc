@@ -22,7 +22,7 @@ class LoadedModelTest : public ::testing::Test {
     cache = mkdtemp(pattern.data());
     ServeOptions options;
     options.modelDirectory = (demo() / "base").string();
-    options.loraDirectory = (demo() / "adapters").string();
+    options.loraDirectories = {(demo() / "adapters").string()};
     options.cacheDirectory = cache.string();
     options.dtype = "float32";
     options.kvCacheMaxTokens = 32768;

@@ -196,7 +196,7 @@ class Fetch : public CallHandler {
   }
   std::string take(const std::string& path) {
     if (const auto problem = done_.get_future().get()) {
-      fail(ErrorCode::kNotFound, "--url: {} was not answered: {}", path, problem->empty() ? "time is up" : *problem);
+      fail(ErrorCode::kConflict, "--url: {} was not answered: {}", path, problem->empty() ? "time is up" : *problem);
     }
     return std::move(body_);
   }

@@ -1,0 +1,27 @@
+// The words of a command line, brought into the spelling that the parser knows.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chorus {
+
+// Returns the words, without the program's name, with every flag and command in the spelling of its definition: dashes
+// and underscores are the same in both. Values, and whatever follows "--", stay as they are. Throws
+// Error(kInvalidArgument), one line that names the word, for
+//   - a command or flag that is not defined, with the nearest one that is,
+//   - a command that is missing,
+//   - a flag without its value, also where the next word is another flag of the command,
+//   - a flag of one value that is given twice.
+std::vector<std::string> spelledAsDefined(const CLI::App& app, std::vector<std::string> words);
+
+// The name nearest to `word` by edit distance (a swap of neighbours is one edit), or one that `word` begins; empty when
+// none is near. Dashes and underscores are the same.
+std::string nearestName(std::string_view word, const std::vector<std::string>& names);
+
+// A command as it is called, e.g. "chorus bench serve".
+std::string calledAs(const CLI::App& command);
+
+}  // namespace chorus

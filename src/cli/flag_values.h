@@ -1,0 +1,53 @@
+// Which values a flag takes: checks that say so in --help, in docs/flags.md and in their error line.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorus {
+
+// A number from least to most.
+template <typename T>
+CLI::Validator inRange(T least, T most) {
+  const auto text = [](T value) {
+    if constexpr (std::is_floating_point_v<T>) return fmt::format("{:.9g}", value);
+    return fmt::format("{}", value);
+  };
+  const std::string range = text(least) + " to " + text(most);
+  return CLI::Validator(
+      [least, most, range](std::string& input) -> std::string {
+        T value{};
+        const bool number = CLI::detail::lexical_cast(input, value);
+        if (number && value >= least && value <= most) return "";
+        const char* kind = std::is_floating_point_v<T> ? "not a number" : "not a whole number";
+        return fmt::format("{} is {}; use {}", input, number ? "out of range" : kind, range);
+      },
+      range);
+}
+
+// A word, or a number, out of a list.
+template <typename T>
+CLI::Validator oneOf(std::vector<T> values) {
+  std::vector<std::string> words;
+  for (const T& value : values) words.push_back(fmt::format("{}", value));
+  std::string choice = fmt::format("{}", fmt::join(words, "|"));
+  return CLI::Validator(
+      [words, choice](std::string& input) -> std::string {
+        if (std::find(words.begin(), words.end(), input) != words.end()) return "";
+        return fmt::format("{} is none of its values; use {}", input, choice);
+      },
+      choice);
+}
+template <typename T>
+CLI::Validator oneOf(std::initializer_list<T> values) {
+  return oneOf(std::vector<T>(values));
+}
+
+}  // namespace chorus

@@ -1,0 +1,155 @@
+#include "cli/flags_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/build_flags.h"
+
+namespace chorus {
+namespace {
+
+// Variables that stand in for no flag: what reads them, and what they are.
+constexpr const char* kOtherVariables[][3] = {
+    {"CHORUS_CACHE_DIR", "chorus serve",
+     "Where engines of Hugging Face directories are kept, unless --cache_dir is given"},
+    {"XDG_CACHE_HOME", "chorus serve",
+     "Its subdirectory chorus is the place of these engines where neither of the two is given"},
+    {"HOME", "chorus serve",
+     "Its subdirectory .cache/chorus is the place of these engines where none of the three is given"},
+};
+
+constexpr const char* kIntroduction = R"(# Flags and variables
+
+This page is written by `chorus flags` from the definitions that the program parses, and a test compares the two. After a
+change of a flag: `build/release/bin/chorus flags > docs/flags.md`.
+
+Dashes and underscores are the same: `--lora-dir` is `--lora_dir`, `chorus lora_convert` is `chorus lora-convert`. A flag
+without values in its row takes none; one of several values (`...`) takes the words up to the next flag, and may be given
+several times. `--` ends flags. A variable stands in for a flag that is not given.
+
+| exit status | means |
+|---|---|
+| 0 | done |
+| 1 | a failure: memory, disk, a port that is taken, a server that does not answer. The same command may succeed later |
+| 2 | wrong use, or a file that is not what it should be. The same command is refused again: a supervisor need not restart it (systemd: `RestartPreventExitStatus=2`) |
+)";
+
+// Text for a cell of a table.
+std::string cell(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '|') {
+      safe += "\\|";
+    } else {
+      safe += c == '\n' ? ' ' : c;
+    }
+  }
+  return safe;
+}
+std::string code(const std::string& text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
+
+std::string namesOf(const CLI::Option& option) {
+  std::string names;
+  const auto add = [&](const std::string& name) { names += (names.empty() ? "" : ", ") + code(name); };
+  for (const std::string& name : option.get_snames()) add("-" + name);
+  for (const std::string& name : option.get_lnames()) add("--" + name);
+  if (names.empty()) add(option.get_name(true));
+  return names;
+}
+
+// What it takes: the range or list of its checks, or else the type. CLI11 joins them as TYPE:CHECK.
+std::string valuesOf(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "";
+  const std::string type = option.get_type_name();
+  const size_t colon = type.find(':');
+  const std::string kind = type.substr(0, colon);
+  std::string values = colon != std::string::npos        ? type.substr(colon + 1)
+                       : kind == "INT" || kind == "UINT" ? "whole number"
+                       : kind == "FLOAT"                 ? "number"
+                                                         : "text";
+  if (option.get_items_expected_max() > 1) values += option.get_allow_extra_args() ? " ..." : ", again for each";
+  return values;
+}
+
+std::string rowOf(const CLI::Option& option) {
+  const std::string preset = option.get_required() ? "required" : code(option.get_default_str());
+  return fmt::format("| {} | {} | {} | {} | {} |\n", namesOf(option), cell(valuesOf(option)), preset,
+                     code(option.get_envname()), cell(option.get_description()));
+}
+
+void addCommand(CLI::App& command, std::string& page) {
+  if (command.get_group().empty()) return;
+  for (CLI::App* sub : command.get_subcommands(nullptr)) addCommand(*sub, page);
+  if (!command.get_subcommands(nullptr).empty()) return;
+  page += fmt::format("\n## {}\n\n{}.\n\n| flag | values | default | variable | |\n|---|---|---|---|---|\n",
+                      calledAs(command), cell(command.get_description()));
+  for (const CLI::Option* option : command.get_options()) {
+    if (option == command.get_help_ptr() || option->get_group().empty()) continue;
+    page += rowOf(*option);
+  }
+}
+
+// trtllm-build's flags that have no effect of their own: build takes them by their own table.
+void addBuildFlags(std::string& page) {
+  page +=
+      "\n### Further flags of trtllm-build\n\n"
+      "chorus build takes them too. *Recorded*: the value is checked and stored in the engine's configuration. "
+      "*Refused*: an error.\n\n| flag | values | | |\n|---|---|---|---|\n";
+  for (const BuildFlag& flag : buildFlags()) {
+    page += fmt::format("| {} | {} | {} | {} |\n", code("--" + std::string(flag.name)), cell(std::string(flag.values)),
+                        flag.fate == FlagFate::kRecorded ? "recorded" : "refused", cell(std::string(flag.note)));
+  }
+}
+
+struct Variable {
+  std::string name, commands, flags, description;
+};
+
+// Those of all commands, in the order in which they come first.
+void addVariables(const CLI::App& command, std::vector<Variable>& variables) {
+  for (const CLI::App* sub : command.get_subcommands(nullptr)) addVariables(*sub, variables);
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_envname();
+    if (name.empty()) continue;
+    const auto known =
+        std::find_if(variables.begin(), variables.end(), [&](const Variable& v) { return v.name == name; });
+    if (known == variables.end()) {
+      variables.push_back({name, calledAs(command), namesOf(*option), option->get_description()});
+    } else {
+      known->commands += ", " + calledAs(command);
+    }
+  }
+}
+
+}  // namespace
+
+std::string flagsPage(CLI::App& app) {
+  std::string page = kIntroduction;
+  page += "\n## Variables\n\n| variable | read by | stands in for | |\n|---|---|---|---|\n";
+  std::vector<Variable> variables;
+  addVariables(app, variables);
+  for (const auto& [name, command, description] : kOtherVariables)
+    variables.push_back({name, command, "", description});
+  for (const Variable& variable : variables) {
+    page += fmt::format("| {} | {} | {} | {} |\n", code(variable.name), variable.commands, variable.flags,
+                        cell(variable.description));
+  }
+  for (CLI::App* command : app.get_subcommands(nullptr)) {
+    addCommand(*command, page);
+    if (command->get_name() == "build") addBuildFlags(page);
+  }
+  return page;
+}
+
+void addFlagsCommand(CLI::App& app) {
+  app.add_subcommand("flags", "Write docs/flags.md to standard output")->group("")->callback([&app] {
+    const std::string page = flagsPage(app);
+    std::fwrite(page.data(), 1, page.size(), stdout);
+  });
+}
+
+}  // namespace chorus

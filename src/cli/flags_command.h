@@ -1,0 +1,15 @@
+// chorus flags: docs/flags.md, the table of every flag and variable, from the parser's own definitions.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace chorus {
+
+// The page for all commands of `app`. The same on every machine.
+std::string flagsPage(CLI::App& app);
+
+// Adds the subcommand, which --help does not list: it is for who works on the program.
+void addFlagsCommand(CLI::App& app);
+
+}  // namespace chorus

@@ -1,0 +1,37 @@
+#include "cli/flags_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "cli/commands.h"
+
+namespace chorus {
+namespace {
+
+using testing::HasSubstr;
+
+std::string page() {
+  CLI::App app;
+  addCommands(app);
+  return flagsPage(app);
+}
+
+TEST(FlagsPageTest, AllVariablesAndFlagsAreInOneGeneratedTableThatIsNotStale) {
+  const std::string written = readFile(CHORUS_SOURCE_DIR "/docs/flags.md", size_t{1} << 20);
+  EXPECT_TRUE(written == page()) << "docs/flags.md is not what the program's definitions say; write it again:\n"
+                                    "  build/release/bin/chorus flags > docs/flags.md";
+}
+
+TEST(FlagsPageTest, SaysNamesValuesDefaultVariableAndPurpose) {
+  const std::string text = page();
+  EXPECT_THAT(text, HasSubstr("| `--port` | 0 to 65535 | `8000` | `NIM_SERVER_PORT` | Port to listen on"));
+  EXPECT_THAT(text, HasSubstr("| `NIM_PEFT_SOURCE` | chorus serve | `--lora_dir` |"));
+  EXPECT_THAT(text, HasSubstr("| `-i`, `--in-file` | text | required |"));
+  EXPECT_THAT(text, HasSubstr("## chorus bench serve\n"));
+  EXPECT_THAT(text, HasSubstr("| `--gemm_plugin` |")) << "flags that build takes by a table";
+  EXPECT_THAT(text, HasSubstr("| `CHORUS_CACHE_DIR` |"));
+}
+
+}  // namespace
+}  // namespace chorus

@@ -1,0 +1,141 @@
+#include "server/model/adapter_roots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error_of.h"
+#include "base/log.h"
+
+namespace chorus::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Strings = std::vector<std::string>;
+
+class AdapterRootsTest : public ::testing::Test {
+ protected:
+  AdapterRootsTest() : before_(spdlog::default_logger()) {
+    std::string pattern = (fs::temp_directory_path() / "chorus-roots-XXXXXX").string();
+    root_ = fs::canonical(mkdtemp(pattern.data()));
+    spdlog::set_default_logger(makeLogger(std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+  ~AdapterRootsTest() override {
+    spdlog::set_default_logger(before_);
+    fs::remove_all(root_);
+  }
+  // Returns the path of a directory that holds the file.
+  std::string holding(const std::string& directory, const std::string& file) {
+    fs::create_directories(root_ / directory);
+    std::ofstream(root_ / directory / file) << "{}";
+    return (root_ / directory).string();
+  }
+  std::string adapter(const std::string& directory) { return holding(directory, "adapter_config.json"); }
+  std::string path(const std::string& name) { return (root_ / name).string(); }
+  static Strings namesOf(const Strings& places) { return AdapterRoots(places, Links::kInside).names(100).names; }
+  static std::string refusalOf(const Strings& places) {
+    return errorOf([&] { AdapterRoots(places, Links::kInside); });
+  }
+
+  fs::path root_;
+  std::ostringstream log_;
+
+ private:
+  std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(AdapterRootsTest, EachSubdirectoryIsAnAdapter) {
+  adapter("served/b");
+  adapter("served/a");
+  adapter("served/.hidden");
+  const AdapterRoots roots({path("served")}, Links::kInside);
+  EXPECT_EQ(roots.names(100).names, (Strings{"a", "b"}));
+  EXPECT_TRUE(roots.open("a")->hasName("adapter_config.json"));
+  EXPECT_EQ(roots.pathOf("b"), root_ / "served/b");
+  EXPECT_EQ(roots.text(), path("served"));
+  EXPECT_FALSE(roots.names(1).complete);
+  EXPECT_EQ(log_.str(), "");
+}
+
+TEST_F(AdapterRootsTest, NamePathWorksForLoraDir) {
+  const std::string one = adapter("adapters/one"), two = adapter("adapters/two");
+  const AdapterRoots roots({"math=" + one, "law=" + two}, Links::kInside);
+  EXPECT_EQ(roots.names(100).names, (Strings{"law", "math"}));
+  EXPECT_TRUE(roots.open("math")->hasName("adapter_config.json"));
+  EXPECT_EQ(roots.pathOf("law"), two);
+  EXPECT_THROW(roots.open("one"), Error) << "it has another name";
+  EXPECT_EQ(namesOf({path("adapters"), "math=" + one}), (Strings{"math", "one", "two"}))
+      << "beside a directory of them";
+}
+
+TEST_F(AdapterRootsTest, APathThatExistsAsItIsWrittenIsAPath) {
+  adapter("run=3/one");
+  const fs::path before = fs::current_path();
+  fs::current_path(root_);
+  EXPECT_EQ(namesOf({"run=3"}), Strings{"one"});
+  EXPECT_EQ(namesOf({"name=run=3/one"}), Strings{"name"});
+  fs::current_path(before);
+  EXPECT_EQ(namesOf({path("run=3")}), Strings{"one"}) << "a slash before the sign ends no name";
+}
+
+TEST_F(AdapterRootsTest, ADirectoryThatIsItselfAnAdapterIsServedAsOne) {
+  EXPECT_EQ(namesOf({adapter("mine")}), Strings{"mine"});
+  EXPECT_EQ(namesOf({path("mine") + "/"}), Strings{"mine"});
+  EXPECT_EQ(namesOf({holding("nemo", "weights.nemo")}), Strings{"nemo"});
+  EXPECT_EQ(namesOf({holding("tensors", "model.lora_weights.npy")}), Strings{"tensors"});
+}
+
+TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
+  fs::create_directories(root_ / "empty/sub");
+  EXPECT_EQ(namesOf({path("empty")}), Strings{"sub"});
+  EXPECT_THAT(log_.str(), HasSubstr(path("empty") + ": no adapter in it"));
+  const std::string log = log_.str();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
+}
+
+TEST_F(AdapterRootsTest, WhatIsNoDirectoryOrNoNameIsRefused) {
+  EXPECT_THAT(refusalOf({path("nowhere")}), HasSubstr("--lora_dir " + path("nowhere")));
+  EXPECT_THAT(refusalOf({"math=" + path("nowhere")}), HasSubstr("No such file"));
+  const std::string one = adapter("one");
+  EXPECT_THAT(refusalOf({"=" + one}), HasSubstr("not a name"));
+  EXPECT_THAT(refusalOf({".x=" + one}), HasSubstr("not a name"));
+  EXPECT_THAT(refusalOf({one, "one=" + one}), HasSubstr("another adapter of the name 'one'"));
+}
+
+TEST_F(AdapterRootsTest, OfOneNameInSeveralDirectoriesTheFirstIsServedAndALineSaysSo) {
+  adapter("first/same");
+  adapter("second/same");
+  adapter("second/other");
+  const AdapterRoots roots({path("first"), path("second")}, Links::kInside);
+  EXPECT_EQ(roots.names(100).names, (Strings{"other", "same"}));
+  EXPECT_EQ(roots.pathOf("same"), root_ / "first/same");
+  EXPECT_EQ(roots.pathOf("other"), root_ / "second/other");
+  EXPECT_THAT(log_.str(), HasSubstr("same is not served from there"));
+}
+
+TEST_F(AdapterRootsTest, NoLinkTakesTheAdaptersPlace) {
+  const std::string one = adapter("adapters/one");
+  const AdapterRoots roots({"math=" + one}, Links::kInside);
+  fs::rename(one, path("away"));
+  EXPECT_TRUE(roots.names(100).names.empty());
+  fs::create_directory_symlink(path("away"), one);
+  EXPECT_THROW(roots.open("math"), Error);
+}
+
+TEST(ServableName, Rules) {
+  EXPECT_TRUE(isServableName("llama3-8b_math.v1"));
+  EXPECT_TRUE(isServableName("grün"));
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string(".."), std::string(".x"), std::string("a/b"), std::string("a\\b"),
+        std::string("a\nb"), std::string("a\0b", 3), std::string("\xff"), std::string(256, 'a')}) {
+    EXPECT_FALSE(isServableName(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace chorus::server
