@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <span>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,6 +19,7 @@
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
 #include "cli/text_commands.h"
+#include "cli/variable_names.h"
 
 namespace {
 
@@ -61,9 +63,9 @@ int runCommand(int argc, char** argv) {
     if (argc > 1 && app.get_subcommands().empty()) {
       return report(fmt::format("{}: no such command or flag; chorus --help lists them", argv[1]).c_str());
     }
-    return report(e.what());
+    return report(chorus::withVariableNames(e.what(), app, std::span(argv, static_cast<size_t>(argc))).c_str());
   } catch (const std::exception& e) {
-    return report(e.what());
+    return report(chorus::withVariableNames(e.what(), app, std::span(argv, static_cast<size_t>(argc))).c_str());
   }
   return 0;
 }

@@ -25,6 +25,10 @@ class EngineCache {
   explicit EngineCache(std::filesystem::path root);
   ~EngineCache();
 
+  const std::filesystem::path& root() const { return root_; }
+  // Whether an engine of this model directory is kept here; it may be one of other weights or options.
+  bool mayHold(const std::filesystem::path& source) const;
+
   // Names everything an engine depends on: content of config.json and of every weight file, what the weights
   // become (dtype and quantisation, in words), build limits, packing version and the program itself. Throws Error when
   // modelDirectory is not one.
