@@ -45,6 +45,10 @@ struct AdapterFiles {
   std::function<std::shared_ptr<const chorus::Directory>()> open;
   std::function<void(const std::string& contentHash)> onContent;  // as of registerAdapter; may be null
   std::function<void()> onGone;  // a load found the directory or its files missing; may be null
+  // Registers what adapter_config.json and the header of adapter_model.safetensors say and leaves the values to the
+  // first load: it checks them, and calls onContent with their hash, or onRefused with what is wrong with them.
+  bool deferContent = false;
+  std::function<void(const std::string& reason)> onRefused;  // of the first load alone; may be null
 };
 
 class Executor {
@@ -101,7 +105,7 @@ class Executor {
   // again is a new generation: requests that run keep the old weights.
   // A directory that was rewritten meanwhile is loaded as it is then, and nothing that was cached of the old content
   // is used for it. onContent is told the SHA-256 of the content: now, and on a worker whenever other content is found;
-  // what it throws refuses it.
+  // what it throws refuses it. AdapterFiles::deferContent leaves the content to the first load.
   using AdapterContentCallback = std::function<void(const std::string& contentHash)>;
   void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
                        AdapterContentCallback onContent = nullptr);

@@ -13,6 +13,7 @@
 
 #include "base/amx.h"
 #include "base/error.h"
+#include "base/free_memory.h"
 
 namespace chorus {
 namespace {
@@ -111,23 +112,7 @@ int availableCores() {
   return std::max(cores, 1);
 }
 
-size_t availableMemory() {
-  size_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  size_t kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib && std::getline(meminfo, unit)) {
-    if (key == "MemAvailable:") available = kib * 1024;
-  }
-  const std::string limit = cgroupValue("memory.max");
-  if (!limit.empty() && limit != "max") {
-    const size_t used = std::strtoull(cgroupValue("memory.current").c_str(), nullptr, 10);
-    const size_t max = std::strtoull(limit.c_str(), nullptr, 10);
-    available = std::min(available, max > used ? max - used : 0);
-  }
-  return available;
-}
+size_t availableMemory() { return freeMemory(); }
 
 size_t residentMemory() {
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

@@ -52,14 +52,37 @@ void Directory::refuse(const std::string& name, int reason) const {
 }
 
 std::shared_ptr<const Directory> Directory::openDirectory(const std::string& name, Links links) const {
-  Descriptor fd(openBeneath(fd_.get(), name, O_RDONLY | O_DIRECTORY, links_));
+  Descriptor fd(openName(name, O_RDONLY | O_DIRECTORY));
   if (!fd) refuse(name, errno);
-  return std::shared_ptr<const Directory>(new Directory(std::move(fd), pathOf(name), links));
+  Bounds bounds;
+  if (bounds_.above != nullptr && links == Links::kInside) bounds = {bounds_.above, bounds_.prefix + name + "/"};
+  return std::shared_ptr<const Directory>(new Directory(std::move(fd), pathOf(name), links, std::move(bounds)));
+}
+
+std::shared_ptr<const Directory> Directory::openWithin(const std::string& name) const {
+  Descriptor fd(openName(name, O_RDONLY | O_DIRECTORY));
+  if (!fd) refuse(name, errno);
+  Bounds bounds;
+  if (links_ != Links::kFollow) {
+    auto above = bounds_.above;
+    if (above == nullptr) {
+      Descriptor own(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+      if (!own) refuse(name, errno);
+      above = std::make_shared<const Descriptor>(std::move(own));
+    }
+    bounds = {std::move(above), bounds_.prefix + name + "/"};
+  }
+  return std::shared_ptr<const Directory>(new Directory(std::move(fd), pathOf(name), links_, std::move(bounds)));
+}
+
+int Directory::openName(const std::string& name, int flags) const {
+  if (bounds_.above == nullptr) return openBeneath(fd_.get(), name, flags, links_);
+  return openBeneath(bounds_.above->get(), bounds_.prefix + name, flags, links_);
 }
 
 Descriptor Directory::openFile(const std::string& name) const {
   // O_NONBLOCK: a FIFO is refused, not waited for.
-  Descriptor fd(openBeneath(fd_.get(), name, O_RDONLY | O_NONBLOCK | O_NOCTTY, links_));
+  Descriptor fd(openName(name, O_RDONLY | O_NONBLOCK | O_NOCTTY));
   // A socket and some devices can't be opened at all.
   if (!fd && errno == ENXIO) fail(ErrorCode::kCorrupt, "{}: not a regular file", pathOf(name).string());
   if (!fd) refuse(name, errno);
@@ -74,7 +97,7 @@ std::string Directory::readFile(const std::string& name, size_t max_bytes) const
 }
 
 std::optional<FileStamp> Directory::stampOf(const std::string& name) const {
-  const Descriptor fd(openBeneath(fd_.get(), name, O_PATH, links_));
+  const Descriptor fd(openName(name, O_PATH));
   if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     refuse(name, errno);
@@ -85,7 +108,7 @@ std::optional<FileStamp> Directory::stampOf(const std::string& name) const {
 }
 
 bool Directory::isDirectory(const std::string& name) const {
-  return static_cast<bool>(Descriptor(openBeneath(fd_.get(), name, O_PATH | O_DIRECTORY, links_)));
+  return static_cast<bool>(Descriptor(openName(name, O_PATH | O_DIRECTORY)));
 }
 
 bool Directory::hasName(const std::string& name) const {

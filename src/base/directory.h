@@ -26,6 +26,9 @@ class Directory {
   // The directory `name` beneath this one, which may be named by links as this one allows; `links` is for names beneath
   // the new one. Throws Error as openFile.
   std::shared_ptr<const Directory> openDirectory(const std::string& name, Links links) const;
+  // The directory `name`, whose links may lead to what lies beneath this one, where this one's own links may
+  // (Links::kInside); it is named by this one's rule too. Throws Error as openFile.
+  std::shared_ptr<const Directory> openWithin(const std::string& name) const;
 
   // A regular file for reading. Throws Error: kNotFound, also where a component is not a directory; kCorrupt for a
   // FIFO, a device or a directory, which is never waited for; kInvalidArgument for a link that the rule refuses.
@@ -54,8 +57,15 @@ class Directory {
   std::filesystem::path pathOf(const std::string& name) const { return path_ / name; }
 
  private:
-  Directory(Descriptor fd, std::filesystem::path path, Links links)
-      : fd_(std::move(fd)), path_(std::move(path)), links_(links) {}
+  // What confines the links of a directory when it is another directory above it.
+  struct Bounds {
+    std::shared_ptr<const Descriptor> above;
+    std::string prefix;  // from there to this directory, with a slash at its end
+  };
+  Directory(Descriptor fd, std::filesystem::path path, Links links, Bounds bounds = {})
+      : fd_(std::move(fd)), path_(std::move(path)), links_(links), bounds_(std::move(bounds)) {}
+  // openBeneath of a name by this directory's rule.
+  int openName(const std::string& name, int flags) const;
   Names readNames(size_t most, bool directories_only) const;
   // Throws Error that names the file and errno's reason.
   [[noreturn]] void refuse(const std::string& name, int reason) const;
@@ -63,6 +73,7 @@ class Directory {
   Descriptor fd_;
   std::filesystem::path path_;
   Links links_;
+  Bounds bounds_;
 };
 
 // Opens a directory anew for each reading of its files: another one may have taken its name meanwhile. Any thread.

@@ -53,6 +53,23 @@ class DirectoryTest : public testing::Test {
   fs::path top_;
 };
 
+TEST_F(DirectoryTest, LinksOfADirectoryWithinAnotherMayLeadToWhatLiesThere) {
+  link("../file", "sub/up");
+  link("../../other/file", "sub/out");
+  link("../up", "sub/deep/chain");
+  const auto sub = tenant(Links::kInside)->openWithin("sub");
+  EXPECT_EQ(contents(sub->openFile("up")), "mine");
+  EXPECT_EQ(contents(sub->openFile("file")), "mine");
+  EXPECT_TRUE(sub->stampOf("up") && sub->hasName("up") && !sub->hasName("upwards"));
+  EXPECT_EQ(sub->names(10).names, (std::vector<std::string>{"deep", "file", "out", "up"}));
+  EXPECT_EQ(contents(sub->openDirectory("deep", Links::kInside)->openFile("chain")), "mine");
+  EXPECT_THROW(sub->openFile("out"), Error);
+  EXPECT_THROW(sub->stampOf("out"), Error);
+  EXPECT_THROW(tenant(Links::kNone)->openWithin("sub")->openFile("up"), Error);
+  EXPECT_THROW(tenant(Links::kInside)->openDirectory("sub", Links::kInside)->openFile("up"), Error);
+  EXPECT_EQ(contents(tenant(Links::kFollow)->openWithin("sub")->openFile("out")), "theirs");
+}
+
 struct Case {
   std::string name;
   std::string inside;  // what Links::kInside reads, or the name of its errno

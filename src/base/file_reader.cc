@@ -41,6 +41,10 @@ const std::optional<FileStamp>& FileReader::see(const std::string& name) {
 bool FileReader::exists(const std::string& name) { return see(name).has_value() || directory_->hasName(name); }
 
 std::shared_ptr<const FileContents> FileReader::read(const std::string& name, size_t max_bytes) {
+  return readHead(name, max_bytes, max_bytes).contents;
+}
+
+FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes) {
   const std::optional<FileStamp> stamp = see(name);
   if (stamp) {
     const int64_t settles_in = kFileClockTickNs - ageNs(*stamp);
@@ -51,10 +55,11 @@ std::shared_ptr<const FileContents> FileReader::read(const std::string& name, si
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
   if (stampOfStatus(status) != stamp) changed_ = true;
-  const auto size = static_cast<size_t>(status.st_size);
-  if (size > max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path, size, max_bytes);
+  const auto file_size = static_cast<size_t>(status.st_size);
+  if (file_size > max_file_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path, file_size, max_file_bytes);
   }
+  const size_t size = std::min(file_size, bytes);
   AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {
@@ -65,7 +70,7 @@ std::shared_ptr<const FileContents> FileReader::read(const std::string& name, si
     done += static_cast<size_t>(n);
     worked(static_cast<size_t>(n));
   }
-  return std::make_shared<const FileContents>(std::move(memory), done);
+  return {std::make_shared<const FileContents>(std::move(memory), done), file_size};
 }
 
 bool FileReader::unchanged() const {

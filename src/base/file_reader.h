@@ -43,6 +43,12 @@ class FileReader {
   // Throws Error: those of Directory::openFile; kCorrupt when the file is larger than max_bytes. A file that changed
   // within the last tick of the file system's clock is waited for, so that a further change shows.
   std::shared_ptr<const FileContents> read(const std::string& name, size_t max_bytes);
+  struct Head {
+    std::shared_ptr<const FileContents> contents;
+    size_t file_size = 0;
+  };
+  // The same of the file's first bytes alone: `bytes` of them, fewer where the file has fewer.
+  Head readHead(const std::string& name, size_t bytes, size_t max_file_bytes);
   // Whether something is there, be it only a link that leads nowhere.
   bool exists(const std::string& name);
   // Whether everything is still as it was seen: then all that was read is of one state.

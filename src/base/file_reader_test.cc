@@ -39,6 +39,17 @@ TEST_F(FileReaderTest, WhatWasReadStaysWhenTheFileIsCut) {
   EXPECT_EQ(reader().read("a", 0)->bytes().size(), 0u) << "an empty file is one";
 }
 
+TEST_F(FileReaderTest, AHeadIsTheFirstBytesAndTheSize) {
+  write("a", "0123456789");
+  FileReader files = reader();
+  const auto head = files.readHead("a", 4, 10);
+  EXPECT_EQ(head.contents->text(), "0123");
+  EXPECT_EQ(head.file_size, 10u);
+  EXPECT_EQ(files.readHead("a", 100, 10).contents->text(), "0123456789");
+  EXPECT_TRUE(files.unchanged());
+  EXPECT_NE(errorOf([&] { reader().readHead("a", 4, 9); }).find("more than the limit"), std::string::npos);
+}
+
 // Two writes within a tick of the file system's clock leave the same stamp.
 TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
   const fs::path path = write("fresh", "x");

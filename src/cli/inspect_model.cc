@@ -9,6 +9,7 @@
 #include "engine/engine_layout.h"
 #include "engine/session.h"
 #include "models/architecture.h"
+#include "runtime/memory_needs.h"
 #include "server/model/generation_defaults.h"
 #include "server/model/text_codec.h"
 
@@ -53,19 +54,27 @@ int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
   return count;
 }
 
-uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
-  uint64_t bytes = 0;
-  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config))
-    bytes += tensorBytes(tensor);
-  return bytes;
+// Whether one sequence of max_seq_len tokens fits into the memory that is free now.
+void describeFit(const ModelConfig& config, BuildConfig build, int64_t max_seq_len, uint64_t weights,
+                 Inspection& found) {
+  build.max_seq_len = static_cast<int32_t>(std::clamp<int64_t>(max_seq_len, 1, 1 << 28));
+  const MemoryNeeds needs = leastMemory(config, build, static_cast<int64_t>(weights), {}, executor::PeftCacheConfig());
+  const size_t available = availableMemory();
+  const bool fits = needs.fit(static_cast<int64_t>(available));
+  found.add(
+      "memory to serve it", {{"needs", needs.total()}, {"free", available}, {"fits", fits}},
+      fmt::format("{}; {} here: {} are free", needs.text(), fits ? "fits" : "does not fit", bytesText(available)));
 }
 
-// What each rank of an engine of this model keeps in memory.
-void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, Inspection& found) {
+// What an engine of this model, with these limits, keeps in memory.
+void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, const BuildConfig& build,
+                  Inspection& found) {
   found.add("parameters", parameterCount(table, config));
-  uint64_t weights = 0;
+  uint64_t weights = 0, all_weights = 0;
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
-    weights = std::max(weights, packedWeightBytes(table, config, rank));
+    const uint64_t of_rank = packedWeightBytes(table, config, rank);
+    weights = std::max(weights, of_rank);
+    all_weights += of_rank;
   }
   const BuildConfig defaults;
   const auto kv = static_cast<uint64_t>(Session::kvBlockBytes(config, defaults.tokens_per_block)) /
@@ -73,6 +82,14 @@ void describeCost(const WeightTable& table, const ModelConfig& config, int64_t m
   found.addBytes("weights in memory", weights, config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.addBytes("KV cache per token", kv);
   found.addBytes("KV cache of a longest sequence", kv * static_cast<uint64_t>(max_seq_len));
+  describeFit(config, build, max_seq_len, all_weights, found);
+}
+
+// As serve builds an engine of a Hugging Face directory.
+BuildConfig servedBuild() {
+  BuildConfig build;
+  build.lora_plugin = build.dora_plugin = true;
+  return build;
 }
 
 // With generation_config.json, whose end tokens must be the model's.
@@ -97,7 +114,7 @@ void inspectHuggingFace(const fs::path& dir, Inspection& found) {
   found.setKind("Hugging Face model");
   const HuggingFaceModel model = openHuggingFace(dir, {});
   describeConfig(model.config, found);
-  describeCost(model.table, model.config, model.config.max_position_embeddings, found);
+  describeCost(model.table, model.config, model.config.max_position_embeddings, servedBuild(), found);
   if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) {
     describeTokenizer(dir, found, model.config.vocab_size);
   } else {
@@ -111,7 +128,7 @@ void inspectCheckpoint(const fs::path& dir, Inspection& found) {
   const ModelConfig& config = checkpoint.config();
   describeConfig(config, found);
   const WeightTable table = architectureOf(config, (dir / "config.json").string()).weightTable(config);
-  describeCost(table, config, config.max_position_embeddings, found);
+  describeCost(table, config, config.max_position_embeddings, servedBuild(), found);
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) checkpoint.rank(rank, table);
 }
 
@@ -121,7 +138,7 @@ void inspectEngine(const fs::path& dir, Inspection& found) {
   const ModelConfig& config = engine->config();
   const BuildConfig& build = engine->buildConfig();
   describeConfig(config, found);
-  describeCost(engine->architecture().weightTable(config), config, build.max_seq_len, found);
+  describeCost(engine->architecture().weightTable(config), config, build.max_seq_len, build, found);
   found.add("limits",
             {{"max_batch_size", build.max_batch_size},
              {"max_num_tokens", build.max_num_tokens},

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/variable_names.h"
 
 namespace chorus {
 namespace {
@@ -43,7 +45,7 @@ int runCommand(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help and --version
     return app.exit(e);
   } catch (const std::exception& e) {
-    return report(e.what(), exitCodeOf(e));
+    return report(withVariableNames(e.what(), app, std::span(argv, static_cast<size_t>(argc))), exitCodeOf(e));
   }
   return static_cast<int>(ExitCode::kDone);
 }

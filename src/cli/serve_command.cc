@@ -37,6 +37,14 @@ std::string logLevelName(std::string level) {
   return level;
 }
 
+// NIM's default interval is written None.
+std::string neverAsZero(std::string interval) {
+  const std::string_view none = "none";
+  const bool never = std::equal(interval.begin(), interval.end(), none.begin(), none.end(),
+                                [](unsigned char a, char b) { return std::tolower(a) == b; });
+  return never ? "0" : interval;
+}
+
 void runServe(ServeArgs& args) {
   initLogging(logLevelName(args.logLevel));
   server::ServeOptions& options = args.options;
@@ -134,8 +142,9 @@ void addServeCommand(CLI::App& app) {
       ->check(namedDirectory());
   serve
       ->add_option("--lora_refresh_interval", options.loraRefreshSeconds,
-                   "Seconds between looks for new adapters; 0: only at start")
+                   "Seconds between looks for new adapters; 0 or None: only at start")
       ->envname("NIM_PEFT_REFRESH_INTERVAL")
+      ->transform(neverAsZero)
       ->check(inRange(0, 1 << 24))
       ->capture_default_str();
   serve
@@ -177,10 +186,12 @@ void addServeCommand(CLI::App& app) {
       ->add_option("--max_seq_len", options.maxSeqLen,
                    "Longest prompt plus answer of such an engine; default: the model's")
       ->check(positive);
-  serve->add_option("--max_lora_rank", options.maxLoraRank, "Largest adapter rank of such an engine")
+  serve
+      ->add_option("--max_lora_rank", options.maxLoraRank,
+                   "Largest adapter rank of such an engine, by default 64; with --engine_dir at most the engine's own. "
+                   "Adapters of this rank are the unit of the two flags below")
       ->envname("NIM_MAX_LORA_RANK")
-      ->check(inRange(1, 1 << 16))
-      ->capture_default_str();
+      ->check(inRange(1, 1 << 16));
   serve
       ->add_option("--max_cpu_loras", options.maxCpuLoras,
                    "Adapters of the largest rank that are kept in memory, on every module that the engine allows; of "
@@ -192,9 +203,11 @@ void addServeCommand(CLI::App& app) {
                    "Such adapters that requests running at once may use; default: all that are kept")
       ->envname("NIM_MAX_GPU_LORAS")
       ->check(positive);
-  serve->add_option("--cache_dir", options.cacheDirectory,
-                    "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
-                    "~/.cache/chorus");
+  serve
+      ->add_option("--cache_dir", options.cacheDirectory,
+                   "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
+                   "~/.cache/chorus")
+      ->envname("NIM_CACHE_PATH");
 
   serve->add_option("--max_batch_size", options.maxBatchSize, "Most requests in one step; default: 64 or the engine's")
       ->check(inRange(1, 1 << 20));

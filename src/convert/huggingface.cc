@@ -156,6 +156,16 @@ void copyAll(const std::vector<Job>& jobs, const ModelConfig& config, const Tens
 }
 }  // namespace
 
+void checkHuggingFaceConfig(const std::filesystem::path& model_dir) {
+  const auto config_path = model_dir / "config.json";
+  if (!std::filesystem::is_regular_file(config_path)) {
+    fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json", model_dir.string());
+  }
+  const std::string source = config_path.string();
+  const Json json = readJsonFile(config_path);
+  findArchitecture(architectureOf(json, source));
+}
+
 ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
                                 const ConvertOptions& options) {
   const auto config_path = model_dir / "config.json";
@@ -181,6 +191,7 @@ ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const Te
 }
 
 HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options) {
+  checkHuggingFaceConfig(model_dir);
   HuggingFaceModel model = {.tensors = TensorSource::open(model_dir), .config = {}, .table = {}};
   model.config = configOfHuggingFace(model_dir, model.tensors, options);
   const Architecture& architecture = findArchitecture(model.config.architecture);

@@ -39,6 +39,10 @@ struct HuggingFaceModel {
   ModelConfig config;  // of the checkpoint that it becomes
   WeightTable table;   // of config
 };
+// Reads config.json alone, without a look at the weights. Throws Error when it is not there, not readable, or names an
+// architecture that is not known.
+void checkHuggingFaceConfig(const std::filesystem::path& model_dir);
+
 // Opens model_dir and checks that its tensors are those its config.json asks for. Throws Error that names the tensor
 // which is missing, not expected, of another shape or of an unusable dtype.
 HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options);

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kBuildAgain = "run `chorus build` again";
 }  // namespace
 
-std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int32_t rank) {
+EngineConfig readEngineConfig(const std::filesystem::path& dir) {
   const auto config_path = dir / "config.json";
   const Json config = readJsonFile(config_path);
   const std::string source = config_path.string();
@@ -19,17 +19,26 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
          source,
          config.contains("architecture") ? "this is a checkpoint or model: run `chorus build` first" : kBuildAgain);
   }
-  auto engine = std::make_shared<Engine>();
-  engine->build_ = BuildConfig::fromJson(config["build_config"], source + ": build_config");
-  if (engine->build_.packing_version != kPackingVersion) {
+  EngineConfig engine;
+  engine.build = BuildConfig::fromJson(config["build_config"], source + ": build_config");
+  if (engine.build.packing_version != kPackingVersion) {
     fail(ErrorCode::kUnsupported, "{}: packing version {}, this build reads {}; {}", source,
-         engine->build_.packing_version, kPackingVersion, kBuildAgain);
+         engine.build.packing_version, kPackingVersion, kBuildAgain);
   }
-  if (engine->build_.backend != "cpu") {
+  if (engine.build.backend != "cpu") {
     fail(ErrorCode::kUnsupported, "{}: built for backend '{}', this program runs 'cpu'; {}", source,
-         engine->build_.backend, kBuildAgain);
+         engine.build.backend, kBuildAgain);
   }
-  engine->config_ = ModelConfig::fromJson(config["pretrained_config"], source + ": pretrained_config");
+  engine.model = ModelConfig::fromJson(config["pretrained_config"], source + ": pretrained_config");
+  return engine;
+}
+
+std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int32_t rank) {
+  const std::string source = (dir / "config.json").string();
+  EngineConfig config = readEngineConfig(dir);
+  auto engine = std::make_shared<Engine>();
+  engine->build_ = std::move(config.build);
+  engine->config_ = std::move(config.model);
   engine->architecture_ = &architectureOf(engine->config_, source + ": pretrained_config");
   if (rank < 0 || rank >= engine->config_.mapping.worldSize()) {
     fail(ErrorCode::kInvalidArgument, "{}: rank {} of an engine with {} ranks", source, rank,

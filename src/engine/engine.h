@@ -16,6 +16,14 @@
 namespace chorus {
 
 // Immutable and shared. Weights stay in the mapped file.
+// What an engine directory's config.json says.
+struct EngineConfig {
+  ModelConfig model;
+  BuildConfig build;
+};
+// Reads it alone. Throws Error when it is none of this program's.
+EngineConfig readEngineConfig(const std::filesystem::path& dir);
+
 class Engine {
  public:
   // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file, one

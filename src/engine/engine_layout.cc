@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace chorus {
@@ -106,6 +107,14 @@ std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, 
     add("lm_head", EngineTensorKind::kLinear, embedding->dtype, vocabularyShare(config), config.hidden_size);
   }
   return result;
+}
+
+uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
+  uint64_t bytes = 0;
+  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config)) {
+    bytes = checkedAdd(bytes, tensorBytes(tensor), "the engine");
+  }
+  return bytes;
 }
 
 std::optional<LinearPlace> linearPlace(const WeightRow& row, int64_t rank_rows) {

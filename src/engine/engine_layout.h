@@ -37,6 +37,9 @@ TiedHead tiedHead(const ModelConfig& config, int32_t rank);
 // when the parts of one engine tensor are quantised differently.
 std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config);
 
+// Bytes of one rank's tensors in an engine of this model.
+uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank);
+
 // The runtime linear that a table row feeds, for rows that adapters target: nullopt for others.
 struct LinearPlace {
   LinearId linear = LinearId::kQkv;

@@ -1,5 +1,6 @@
 // RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "base/error.h"
@@ -55,6 +56,7 @@ void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* cons
 }  // namespace
 
 std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter) const {
+  assert(!adapter.only_shapes);
   checkServable(adapter, engine().buildConfig());
   const ModelConfig& config = engine().config();
   auto prepared = std::make_shared<PreparedAdapter>();
@@ -92,7 +94,7 @@ int64_t RankGroup::preparedBytes(const Adapter& adapter) const {
   int64_t bytes = 0;
   for (int32_t rank = 0; rank < size(); ++rank) {
     Adapter part = shardAdapter(adapter, engine().config(), table_, rank);
-    session(rank).dropCopiesOfBase(part);
+    if (!part.only_shapes) session(rank).dropCopiesOfBase(part);
     bytes += session(rank).packedBytes(part);
   }
   return bytes;

@@ -134,8 +134,7 @@ void roundTo(DType dtype, std::span<float> values) {
 }
 
 // Options with the engine's limits where none are given.
-SessionOptions resolved(const Engine& engine, SessionOptions options) {
-  const BuildConfig& build = engine.buildConfig();
+SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
   if (options.max_batch_size == 0) options.max_batch_size = build.max_batch_size;
   if (options.max_num_tokens == 0) options.max_num_tokens = build.max_num_tokens;
   if (options.tokens_per_block == 0) options.tokens_per_block = build.tokens_per_block;
@@ -202,7 +201,7 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
       table_(engine_->architecture().weightTable(engine_->config())),
       backend_(std::move(backend)),
       adapter_memory_(std::make_shared<AdapterMemory>(*backend_)),
-      options_(resolved(*engine_, options)) {
+      options_(resolved(engine_->buildConfig(), options)) {
   if (options_.kv_blocks <= 0) fail(ErrorCode::kInvalidArgument, "the KV cache needs at least one block");
   state_ = std::make_unique<State>(*engine_, *backend_, options_, links);
 }
@@ -213,19 +212,25 @@ int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_bloc
   return ::chorus::kvBlockBytes(kvLayer(config, tokens_per_block)) * config.num_hidden_layers * config.mapping.tp_size;
 }
 
-SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& given) {
-  const SessionOptions options = resolved(engine, given);
-  const ModelConfig& config = engine.config();
-  const bool last_stage = config.mapping.ppRank(engine.rank()) + 1 == config.mapping.pp_size;
+SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& options) {
+  return memoryNeeds(engine.config(), engine.buildConfig(), engine.rank(), static_cast<int64_t>(engine.weightBytes()),
+                     options);
+}
+
+SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
+                                   int64_t weight_bytes, const SessionOptions& given) {
+  const SessionOptions options = resolved(build, given);
+  const int32_t stage = config.mapping.ppRank(rank);
+  const bool last_stage = stage + 1 == config.mapping.pp_size;
+  const int64_t layers = stageLayers(config.num_hidden_layers, config.mapping, stage).count();
   SessionMemory memory;
-  memory.weights = static_cast<int64_t>(engine.weightBytes());
-  memory.kv_cache =
-      ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * engine.layers().count() * options.kv_blocks;
+  memory.weights = weight_bytes;
+  memory.kv_cache = ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * layers * options.kv_blocks;
   constexpr int64_t kFloat = sizeof(float);
   memory.activations = DecoderActivations::bytes(rankShape(config, options.max_added_tokens), config.mapping.tp_size,
                                                  last_stage, options.max_num_tokens, options.max_batch_size);
-  memory.activations += 2 * engine.buildConfig().max_seq_len * (config.rotary_embedding_dim / 2) * kFloat;
-  if (holdsLogits(config, engine.rank())) {
+  memory.activations += 2 * build.max_seq_len * (config.rotary_embedding_dim / 2) * kFloat;
+  if (holdsLogits(config, rank)) {
     memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;
   }
   return memory;

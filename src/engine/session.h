@@ -50,6 +50,9 @@ class Session {
 
   // What a session with these options takes.
   static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
+  // The same of a rank of an engine that is not built yet, whose rank file will have weight_bytes.
+  static SessionMemory memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
+                                   int64_t weight_bytes, const SessionOptions& options);
 
   // Runs this rank's share of one step: embeds, writes keys and values, and computes the logits of input.logits_rows.
   // The result, [logits_rows, logitsWidth(input, vocab_size)] float32 in host memory, is valid until the next run; it

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/zero_memory.h"
 
 namespace chorus {
 namespace {
@@ -183,6 +184,11 @@ class HeaderReader final : public JsonEvents {
   std::string dtype_name_, metadata_key_;
 };
 
+// The JSON text of a header that begins with its size.
+std::string_view textOf(std::span<const std::byte> header) {
+  return {reinterpret_cast<const char*>(header.data()) + kPrefixBytes, header.size() - kPrefixBytes};
+}
+
 void checkNames(const std::vector<ParsedTensor>& tensors, std::string_view source) {
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
@@ -208,31 +214,30 @@ void checkContiguous(const std::vector<ParsedTensor>& sorted, uint64_t data_byte
 }
 }  // namespace
 
-Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_view source) {
-  if (bytes.size() < kPrefixBytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", source, bytes.size());
+size_t Safetensors::headerBytes(std::span<const std::byte> first, uint64_t file_bytes, std::string_view source) {
+  if (first.size() < kPrefixBytes || file_bytes < kPrefixBytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", source, first.size());
   }
-  const uint64_t header_bytes = littleEndian64(bytes);
-  if (header_bytes > bytes.size() - kPrefixBytes) {
+  const uint64_t header_bytes = littleEndian64(first);
+  if (header_bytes > file_bytes - kPrefixBytes) {
     fail(ErrorCode::kCorrupt, "{}: header of {} bytes in a file of {}; not a safetensors file, or a truncated one",
-         source, header_bytes, bytes.size());
+         source, header_bytes, file_bytes);
   }
   if (header_bytes > kMaxHeaderBytes) {
     fail(ErrorCode::kUnsupported, "{}: a safetensors header of {} bytes, more than the limit of {}", source,
          header_bytes, kMaxHeaderBytes);
   }
-  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kPrefixBytes, header_bytes);
+  return kPrefixBytes + static_cast<size_t>(header_bytes);
+}
+
+void Safetensors::read(std::string_view header, std::span<const std::byte> data, std::string_view source) {
   if (header.empty() || header.front() != '{') {
     fail(ErrorCode::kCorrupt, "{}: the safetensors header does not begin with '{{'", source);
   }
-  const auto data = bytes.subspan(kPrefixBytes + header_bytes);
   HeaderReader reader(data.size(), source);
   parseJsonEvents(header, source, {.max_bytes = kMaxHeaderBytes, .max_depth = 4}, reader);
-
-  Safetensors result;
-  result.source_ = source;
-  result.file_ = bytes;
-  result.metadata_ = std::move(reader.metadata);
+  source_ = source;
+  metadata_ = std::move(reader.metadata);
   std::vector<ParsedTensor>& tensors = reader.tensors;
   checkNames(tensors, source);
   std::sort(tensors.begin(), tensors.end(), [](const ParsedTensor& a, const ParsedTensor& b) {
@@ -241,8 +246,32 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
   checkContiguous(tensors, data.size(), source);
   for (ParsedTensor& tensor : tensors) {
     const auto bytes_of = data.subspan(tensor.begin, tensor.end - tensor.begin);
-    result.add(std::move(tensor.name), {tensor.dtype, std::move(tensor.shape), bytes_of});
+    add(std::move(tensor.name), {tensor.dtype, std::move(tensor.shape), bytes_of});
   }
+}
+
+Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_view source) {
+  const size_t header_bytes = headerBytes(bytes, bytes.size(), source);
+  Safetensors result;
+  result.file_ = bytes;
+  result.read(textOf(bytes.first(header_bytes)), bytes.subspan(header_bytes), source);
+  return result;
+}
+
+Safetensors Safetensors::parseHeader(std::span<const std::byte> head, uint64_t file_bytes, std::string_view source) {
+  const size_t header_bytes = headerBytes(head, file_bytes, source);
+  if (head.size() < header_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: cut to {} bytes while it was read", source, head.size());
+  }
+  const uint64_t data_bytes = file_bytes - header_bytes;
+  // Half-precision values take twice their size as float32. A page for a file without data.
+  constexpr uint64_t kPage = 4096;
+  const auto zeros =
+      std::make_shared<const ZeroMemory>(checkedAdd(checkedMul(data_bytes, 2, "the file"), kPage, "the file"));
+  Safetensors result;
+  result.zeros_ = zeros->bytes();
+  result.keep(zeros);
+  result.read(textOf(head.first(header_bytes)), zeros->bytes().first(data_bytes), source);
   return result;
 }
 

@@ -31,10 +31,20 @@ class Safetensors : public TensorFile {
   // Parses bytes that the caller keeps alive; source names them in errors.
   static Safetensors parse(std::span<const std::byte> bytes, std::string_view source);
 
+  // Size of the header with the eight bytes before it. first: the file's first eight bytes or more; file_bytes: its
+  // size. Throws Error as parse.
+  static size_t headerBytes(std::span<const std::byte> first, uint64_t file_bytes, std::string_view source);
+  // Parses the header alone, the first headerBytes of a file of file_bytes: a TensorFile without values. Throws Error
+  // as parse.
+  static Safetensors parseHeader(std::span<const std::byte> head, uint64_t file_bytes, std::string_view source);
+
   // The header's __metadata__.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
+  // header: the JSON text; data: what follows it.
+  void read(std::string_view header, std::span<const std::byte> data, std::string_view source);
+
   std::map<std::string, std::string> metadata_;
 };
 

@@ -41,6 +41,32 @@ std::string refusal(const std::string& header, const std::string& data) {
   return errorOf([&] { parse(fileOf(header, data)); });
 }
 
+TEST(SafetensorsTest, AHeaderAloneHasNamesTypesAndShapes) {
+  const std::string header = R"({"a":{"dtype":"F16","shape":[1024,1024],"data_offsets":[0,2097152]},)"
+                             R"("b":{"dtype":"F32","shape":[2],"data_offsets":[2097152,2097160]}})";
+  const std::string head = fileOf(header, "");
+  const auto bytes = std::as_bytes(std::span(head));
+  const uint64_t file_bytes = head.size() + 2097160;
+  EXPECT_EQ(Safetensors::headerBytes(bytes.first(8), file_bytes, "x"), head.size());
+  const Safetensors file = Safetensors::parseHeader(bytes, file_bytes, "x");
+  EXPECT_FALSE(file.hasValues());
+  EXPECT_TRUE(file.fileBytes().empty());
+  EXPECT_THAT(file.names(), ElementsAre("a", "b"));
+  EXPECT_THAT(file.find("a")->shape, ElementsAre(1024, 1024));
+  EXPECT_EQ(file.find("b")->bytes.size(), 8u);
+  EXPECT_EQ(file.find("b")->bytes[7], std::byte{0});
+  EXPECT_GE(file.zeros().size(), size_t{1024} * 1024 * 4) << "as float32";
+
+  const auto refused = [&](std::span<const std::byte> of, uint64_t size) {
+    return errorOf([&] { Safetensors::parseHeader(of, size, "x"); });
+  };
+  EXPECT_THAT(refused(bytes, file_bytes - 1), HasSubstr("truncated or damaged"));
+  EXPECT_THAT(refused(bytes, file_bytes + 1), HasSubstr("1 bytes follow the last tensor"));
+  EXPECT_THAT(refused(bytes, 20), HasSubstr("in a file of 20"));
+  EXPECT_THAT(refused(bytes.first(30), file_bytes), HasSubstr("cut to 30 bytes"));
+  EXPECT_THAT(refused(bytes.first(7), file_bytes), HasSubstr("too few"));
+}
+
 TEST(SafetensorsTest, ReadsTensorsInOrderOfBytes) {
   const std::string bytes = fileOf(
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"I8","shape":[],"data_offsets":[8,9]},)"

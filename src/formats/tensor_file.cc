@@ -40,6 +40,11 @@ TensorFile openTensorFile(const std::filesystem::path& path) {
   return asTensorFile(TorchFile::open(path));
 }
 
+TensorFile parseSafetensorsHeader(std::span<const std::byte> head, uint64_t file_bytes,
+                                  const std::filesystem::path& path) {
+  return asTensorFile(Safetensors::parseHeader(head, file_bytes, path.string()));
+}
+
 TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
                            std::shared_ptr<const void> owner) {
   if (bytes.empty()) fail(ErrorCode::kCorrupt, "{}: the file is empty", path.string());

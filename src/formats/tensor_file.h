@@ -41,8 +41,12 @@ class TensorFile {
   std::shared_ptr<const void> keepAlive() const { return memory_; }
   // Keeps what the bytes given to parse() lie in too.
   void keep(std::shared_ptr<const void> owner);
-  // The whole file, header included.
+  // The whole file, header included; empty when the values were not read.
   std::span<const std::byte> fileBytes() const { return file_; }
+  // False: only names, types and shapes were read. Every view has zeros for its values.
+  bool hasValues() const { return zeros_.empty(); }
+  // Page-aligned, as long as any tensor is in its own type and in float32; empty when the values were read.
+  std::span<const std::byte> zeros() const { return zeros_; }
 
  protected:
   TensorFile() = default;
@@ -52,6 +56,7 @@ class TensorFile {
   std::string source_;
   std::shared_ptr<const void> memory_;  // of views and fileBytes(); empty when the caller of parse() owns it
   std::span<const std::byte> file_;
+  std::span<const std::byte> zeros_;
 
  private:
   std::vector<std::string> names_;
@@ -63,5 +68,8 @@ TensorFile openTensorFile(const std::filesystem::path& path);
 // Parses bytes that were read from PATH; the result keeps their owner.
 TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
                            std::shared_ptr<const void> owner);
+// Safetensors::parseHeader as a TensorFile.
+TensorFile parseSafetensorsHeader(std::span<const std::byte> head, uint64_t file_bytes,
+                                  const std::filesystem::path& path);
 
 }  // namespace chorus

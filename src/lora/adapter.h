@@ -66,7 +66,9 @@ struct Adapter {
   int64_t input_vocab_size = 0;
   int64_t max_rank = 0;
   bool uses_dora = false;
-  bool adapts_parameters = false;                    // by name: PEFT's target_parameters
+  bool adapts_parameters = false;  // by name: PEFT's target_parameters
+  // The values were not read: a, b and data point to zeros, and content_hash is empty. It serves to know sizes.
+  bool only_shapes = false;
   std::string content_hash;                          // SHA-256 of everything read: equal hashes mean equal adapters
   std::vector<std::shared_ptr<const void>> storage;  // what a and b point into; shared by copies
 };

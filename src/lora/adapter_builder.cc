@@ -122,6 +122,7 @@ std::vector<float> toFloats(const TensorView& tensor) {
 }
 
 const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
+  if (takesShapesOnly()) return zeros_;
   const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtypeSize(tensor.dtype) == 0;
   if (aligned && tensor.dtype == dtype) return tensor.bytes.data();
   const auto count = static_cast<size_t>(tensor.elements());

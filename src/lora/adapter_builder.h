@@ -43,6 +43,14 @@ class AdapterBuilder {
  public:
   explicit AdapterBuilder(std::string name) { adapter_.name = std::move(name); }
 
+  // Instead of their values, tensors that are added from now on have these zeros, which are aligned and as long as any
+  // of them: their shapes alone count.
+  void takeShapesOnly(const std::byte* zeros) {
+    zeros_ = zeros;
+    adapter_.only_shapes = true;
+  }
+  bool takesShapesOnly() const { return adapter_.only_shapes; }
+
   // Adds a module. a and b stay where they are when they are of one dtype that adapters keep and aligned, else they
   // are copied (float64 and mixed types as float32). Both are of adapter dtypes and of the module's shapes.
   void add(AdapterModule module, const TensorView& a, const TensorView& b);
@@ -58,6 +66,7 @@ class AdapterBuilder {
  private:
   const std::byte* place(const TensorView& tensor, DType dtype);
   Adapter adapter_;
+  const std::byte* zeros_ = nullptr;
 };
 
 }  // namespace chorus

@@ -4,7 +4,7 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
-#include "base/file_reader.h"
+#include "base/sha256.h"
 #include "formats/safetensors.h"
 #include "lora/peft_config.h"
 
@@ -20,16 +20,31 @@ struct RawFiles {
   std::shared_ptr<const FileContents> config, weights;
   fs::path config_path, weights_path;
   std::vector<FileStamp> stamps;
+  size_t weights_bytes = 0;  // of the whole file
 };
 
-RawFiles readRaw(size_t max_bytes, FileReader& files) {
+// Two reads at most: most headers lie within the first.
+FileReader::Head readHeader(FileReader& files, const char* name, size_t max_bytes) {
+  constexpr size_t kFirst = size_t{64} << 10;
+  auto head = files.readHead(name, kFirst, max_bytes);
+  if (head.contents->bytes().empty()) return head;
+  const std::string source = files.directory().pathOf(name).string();
+  const size_t needed = Safetensors::headerBytes(head.contents->bytes(), head.file_size, source);
+  return needed <= kFirst ? head : files.readHead(name, needed, max_bytes);
+}
+
+RawFiles readRaw(size_t max_bytes, bool headers_only, FileReader& files) {
   RawFiles raw;
   raw.config = files.read(kConfig, kMaxPeftConfigBytes);
   raw.config_path = files.directory().pathOf(kConfig);
   for (const char* name : kWeights) {
     if (!files.exists(name)) continue;
     raw.weights_path = files.directory().pathOf(name);
-    raw.weights = files.read(name, max_bytes);
+    const bool has_header = raw.weights_path.extension() == ".safetensors";
+    const auto head =
+        headers_only && has_header ? readHeader(files, name, max_bytes) : files.readHead(name, max_bytes, max_bytes);
+    raw.weights = head.contents;
+    raw.weights_bytes = head.file_size;
     raw.stamps = files.stamps();
     return raw;
   }
@@ -61,9 +76,33 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 }
 
 PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes) {
-  const RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, files); });
+  const RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, false, files); });
   return {std::string(raw.config->text()), raw.config_path.string(),
           parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights), raw.stamps};
+}
+
+bool PeftHeaders::headerOnly() const { return weights_path.extension() == ".safetensors" && weights_bytes > 0; }
+
+std::string PeftHeaders::digest() const {
+  const size_t header = Safetensors::headerBytes(weights->bytes(), weights_bytes, weights_path.string());
+  Sha256 hash;
+  hash.update(fmt::format("{} {} {} ", config.size(), header, weights_bytes));
+  hash.update(config);
+  hash.update(weights->bytes().first(std::min(header, weights->bytes().size())));
+  return hash.hex();
+}
+
+PeftFiles PeftHeaders::parse() const {
+  return {config, config_source,
+          headerOnly() ? parseSafetensorsHeader(weights->bytes(), weights_bytes, weights_path)
+                       : parseTensorFile(weights->bytes(), weights_path, weights),
+          stamps};
+}
+
+PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes) {
+  RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, true, files); });
+  return {std::string(raw.config->text()), raw.config_path.string(), std::move(raw.weights),
+          std::move(raw.weights_path),     raw.weights_bytes,        std::move(raw.stamps)};
 }
 
 int64_t newestPeftChangeNs(const OpenDirectory& open) {
@@ -74,7 +113,7 @@ int64_t newestPeftChangeNs(const OpenDirectory& open) {
 }
 
 TensorFile openPeftWeights(const fs::path& dir) {
-  const auto read = [&](FileReader& files) { return readRaw(availableMemory(), files); };
+  const auto read = [&](FileReader& files) { return readRaw(availableMemory(), false, files); };
   const RawFiles raw = readUnchanged(openerOf(dir), read);
   return parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights);
 }

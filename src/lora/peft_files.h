@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/file_reader.h"
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
 
@@ -28,6 +30,25 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 // are of one state of it (FileReader), and nothing is mapped. Throws Error: those of open, kNotFound, kCorrupt,
 // kConflict when it changes all the time, and those of the formats.
 PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes);
+
+// The same without the values of adapter_model.safetensors, of which the header alone is read. adapter_model.bin has no
+// such header and is read whole.
+struct PeftHeaders {
+  std::string config;
+  std::string config_source;
+  std::shared_ptr<const FileContents> weights;  // the file's first bytes, the header at least; or all of it
+  std::filesystem::path weights_path;
+  size_t weights_bytes = 0;  // size of the file
+  std::vector<FileStamp> stamps;
+
+  // Whether the values are missing.
+  bool headerOnly() const;
+  // SHA-256 of configuration, header and size of the file: equal for adapters that differ in their values alone.
+  std::string digest() const;
+  // Without values (TensorFile::hasValues) of a safetensors file. Throws Error of the format.
+  PeftFiles parse() const;
+};
+PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes);
 
 // When the youngest of the files last changed (FileStamp::changed_ns); 0 when there are none.
 int64_t newestPeftChangeNs(const OpenDirectory& open);

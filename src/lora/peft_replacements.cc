@@ -46,7 +46,8 @@ const TensorView& checkedTensor(const TensorFile& weights, const std::string& na
   if (!isAdapterDType(tensor.dtype)) {
     refuse(fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
   }
-  if (!allFinite(tensor.bytes, tensor.dtype)) refuse("holds values that are not finite; train or save it again");
+  if (weights.hasValues() && !allFinite(tensor.bytes, tensor.dtype))
+    refuse("holds values that are not finite; train or save it again");
   return tensor;
 }
 
@@ -54,6 +55,10 @@ TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t 
   const size_t row_bytes = static_cast<size_t>(tensor.shape.size() > 1 ? tensor.shape[1] : 1) * dtypeSize(tensor.dtype);
   TensorView part = {tensor.dtype, tensor.shape, {}};
   part.shape[0] = count;
+  if (builder.takesShapesOnly()) {
+    part.bytes = tensor.bytes.first(static_cast<size_t>(count) * row_bytes);
+    return part;
+  }
   if (rows.block == 0) {
     part.bytes =
         tensor.bytes.subspan(static_cast<size_t>(rows.begin) * row_bytes, static_cast<size_t>(count) * row_bytes);

@@ -69,24 +69,27 @@ int64_t rowsOf(const std::vector<RowRun>& runs) {
 }
 
 void cutOutputs(AdapterModule& module, const std::vector<RowRun>& runs, Adapter& into) {
-  module.b = store(into, takeRows(module.b, module.rank, module.dtype, runs));
+  if (!into.only_shapes) module.b = store(into, takeRows(module.b, module.rank, module.dtype, runs));
   module.magnitude = takeValues(module.magnitude, runs);
   module.bias = takeValues(module.bias, runs);
   module.out = rowsOf(runs);
 }
 
 void cutInputs(AdapterModule& module, int64_t begin, int64_t count, Adapter& into) {
-  module.a = store(into, takeColumns(module.a, module.rank, module.in, begin, count, module.dtype));
+  if (!into.only_shapes)
+    module.a = store(into, takeColumns(module.a, module.rank, module.in, begin, count, module.dtype));
   module.in = count;
 }
 
 void cutRows(AdapterWeight& weight, const std::vector<RowRun>& runs, Adapter& into) {
-  weight.data = store(into, takeRows(weight.data, weight.cols, weight.dtype, runs));
+  if (!into.only_shapes) weight.data = store(into, takeRows(weight.data, weight.cols, weight.dtype, runs));
   weight.rows = rowsOf(runs);
 }
 
 void cutColumns(AdapterWeight& weight, int64_t begin, int64_t count, Adapter& into) {
-  weight.data = store(into, takeColumns(weight.data, weight.rows, weight.cols, begin, count, weight.dtype));
+  if (!into.only_shapes) {
+    weight.data = store(into, takeColumns(weight.data, weight.rows, weight.cols, begin, count, weight.dtype));
+  }
   weight.cols = count;
 }
 

@@ -226,6 +226,10 @@ class PeftReader {
     // Of the table as a matrix [tokens, hidden] the two stand the other way round.
     const TensorView& of_tokens = checked(tensors.b, {module.in, rank});
     const TensorView& of_hidden = checked(tensors.a, {rank, module.out});
+    if (builder.takesShapesOnly()) {
+      builder.add(std::move(module), of_tokens, of_hidden);
+      return;
+    }
     const auto a = transposed(of_tokens);
     const auto b = transposed(of_hidden);
     builder.keep(a);
@@ -304,6 +308,7 @@ Adapter readTensors(std::string_view config_text, std::string_view config_source
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name));
   builder.keep(weights.keepAlive());
+  if (!weights.hasValues()) builder.takeShapesOnly(weights.zeros().data());
   builder.adapter().adapts_parameters = config.modules.targetsParameters();
   PeftReader(config, weights, config_source, target).read(builder);
   return builder.finish(std::move(content_hash));
@@ -331,8 +336,10 @@ Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, cons
 Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known) {
   const bool is_known = !known.stamps.empty() && files.stamps == known.stamps;
-  return readTensors(files.config, files.config_source, files.weights, std::move(name), target,
-                     is_known ? known.content_hash : contentHash(files.config, files.weights));
+  const std::string hash = !files.weights.hasValues() ? ""
+                           : is_known                 ? known.content_hash
+                                                      : contentHash(files.config, files.weights);
+  return readTensors(files.config, files.config_source, files.weights, std::move(name), target, hash);
 }
 
 }  // namespace chorus

@@ -33,7 +33,8 @@ struct KnownPeftContent {
   std::string content_hash;
 };
 
-// Of files in the known state the hash is taken over, not computed again.
+// Of files in the known state the hash is taken over, not computed again. Of files whose values were not read
+// (readPeftHeaders) the adapter has shapes alone, and nothing about values is checked.
 Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known = {});
 

@@ -36,6 +36,17 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
+// What the files held when they were registered, or else when they were first loaded.
+LearnedContent::Content knownOf(const AdapterSource& source) {
+  if (source.learned != nullptr) return source.learned->get();
+  return {source.stamps, source.content_hash};
+}
+
+// Whether it is about the files, not about the state of this process.
+bool refusesFiles(ErrorCode code) {
+  return code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument || code == ErrorCode::kUnsupported;
+}
+
 }  // namespace
 
 EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace)
@@ -43,13 +54,16 @@ EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()
       pace_(std::move(pace)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
-Adapter EngineAdapters::read(const AdapterSource& source) const {
+Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>& stamps) const {
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   if (source.reloadable()) {
     const PeftFiles files =
         readPeftFiles(source.open, largestPeftWeights(target.config, target.table, target.max_rank));
-    return readPeftAdapter(files, source.directory.filename().string(), target, {source.stamps, source.content_hash});
+    const LearnedContent::Content known = knownOf(source);
+    Adapter adapter = readPeftAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
+    stamps = files.stamps;
+    return adapter;
   }
   const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
@@ -64,6 +78,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
 
 std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::AdapterFiles files_of) const {
   constexpr std::chrono::milliseconds kHeavy{500};
+  constexpr size_t kHeavyBytes = size_t{256} << 20;  // what takes so long to read and check
   const auto begin = std::chrono::steady_clock::now();
   Pace pace(pace_());
   const PaceScope scope(pace);
@@ -75,40 +90,80 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
   source->newest_change_ns = newestPeftChangeNs(source->open);
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
-  const PeftFiles files = readPeftFiles(source->open, largestPeftWeights(target.config, target.table, target.max_rank));
-  const Adapter adapter = readPeftAdapter(files, source->directory.filename().string(), target);
-  source->heavy = std::chrono::steady_clock::now() - begin > kHeavy;
-  source->stamps = files.stamps;
-  source->content_hash = adapter.content_hash;
-  if (files_of.onContent) files_of.onContent(adapter.content_hash);
+  const size_t most_bytes = largestPeftWeights(target.config, target.table, target.max_rank);
+  const std::string name = source->directory.filename().string();
+  bool large = false;
+  if (files_of.deferContent) {
+    const PeftHeaders headers = readPeftHeaders(source->open, most_bytes);
+    const Shapes shapes = shapesOf(headers, name, target);
+    source->bytes = shapes.bytes;
+    source->elements = shapes.elements;
+    source->size_at_most = shapes.at_most;
+    source->learned = std::make_shared<LearnedContent>();
+    source->on_refused = std::move(files_of.onRefused);
+    large = headers.weights_bytes > kHeavyBytes;
+  } else {
+    const PeftFiles files = readPeftFiles(source->open, most_bytes);
+    const Adapter adapter = readPeftAdapter(files, name, target);
+    source->stamps = files.stamps;
+    source->content_hash = adapter.content_hash;
+    if (files_of.onContent) files_of.onContent(adapter.content_hash);
+    source->bytes = ranks_.preparedBytes(adapter);
+    source->elements = adapterElements(adapter);
+  }
+  source->heavy = large || std::chrono::steady_clock::now() - begin > kHeavy;
   source->on_content = std::move(files_of.onContent);
   source->on_gone = std::move(files_of.onGone);
-  source->bytes = ranks_.preparedBytes(adapter);
-  source->elements = adapterElements(adapter);
   return source;
 }
 
+EngineAdapters::Shapes EngineAdapters::shapesOf(const PeftHeaders& headers, const std::string& name,
+                                                const AdapterTarget& target) const {
+  constexpr size_t kMostKnown = 256;
+  const auto read = [&] {
+    const Adapter adapter = readPeftAdapter(headers.parse(), name, target);
+    return Shapes{ranks_.preparedBytes(adapter), adapterElements(adapter), !adapter.weights.empty()};
+  };
+  if (!headers.headerOnly()) return read();
+  const std::string digest = headers.digest();
+  {
+    const std::lock_guard lock(shapes_mutex_);
+    if (const auto known = shapes_.find(digest); known != shapes_.end()) return known->second;
+  }
+  const Shapes shapes = read();
+  const std::lock_guard lock(shapes_mutex_);
+  if (shapes_.size() == kMostKnown) shapes_.clear();
+  shapes_[digest] = shapes;
+  return shapes;
+}
+
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {
+  try {
+    return prepare(source);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::kNotFound && source.on_gone) source.on_gone();
+    const bool first = source.learned != nullptr && source.learned->get().hash.empty();
+    if (first && refusesFiles(e.code()) && source.on_refused) source.on_refused(e.what());
+    throw;
+  }
+}
+
+std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSource& source) const {
   Pace pace(pace_());
   const PaceScope scope(pace);
-  const auto read_settled = [&] {
-    if (source.reloadable()) {
-      const int64_t newest = newestPeftChangeNs(source.open);
-      const auto wait = quietIn(newest);
-      if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
-    }
-    return read(source);
-  };
-  const Adapter adapter = [&] {
-    try {
-      return read_settled();
-    } catch (const Error& e) {
-      if (e.code() == ErrorCode::kNotFound && source.on_gone) source.on_gone();
-      throw;
-    }
-  }();
-  if (source.on_content && adapter.content_hash != source.content_hash) source.on_content(adapter.content_hash);
-  return ranks_.prepareAdapter(adapter);
+  if (source.reloadable()) {
+    const int64_t newest = newestPeftChangeNs(source.open);
+    const auto wait = quietIn(newest);
+    if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
+  }
+  const LearnedContent::Content known = knownOf(source);
+  LearnedContent::Content found;
+  const Adapter adapter = read(source, found.stamps);
+  found.hash = adapter.content_hash;
+  if (source.on_content && found.hash != known.hash) source.on_content(found.hash);
+  auto prepared = ranks_.prepareAdapter(adapter);
+  if (source.learned != nullptr && known.hash.empty()) source.learned->set(std::move(found));
+  return prepared;
 }
 
 }  // namespace chorus

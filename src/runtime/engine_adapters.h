@@ -3,12 +3,17 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "base/pace.h"
 #include "checkpoint/weight_table.h"
 #include "chorus/executor.h"
 #include "engine/rank_group.h"
+#include "lora/source_peft.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
 namespace chorus {
@@ -20,8 +25,8 @@ class EngineAdapters {
   // pace: the clock of the thread that calls it, for each load; called from any thread.
   EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace);
 
-  // Reads and checks a PEFT directory, which `files` opens. Throws Error that names what is wrong, and what onContent
-  // throws.
+  // Reads and checks a PEFT directory, which `files` opens, or its headers alone (AdapterFiles::deferContent). Throws
+  // Error that names what is wrong, and what onContent throws.
   std::shared_ptr<const AdapterSource> peftSource(executor::AdapterFiles files) const;
   // The same for a path that is trusted.
   std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
@@ -31,11 +36,22 @@ class EngineAdapters {
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
-  Adapter read(const AdapterSource& source) const;
+  // What an adapter takes; at_most: values that were not read may be the base's own and then take nothing.
+  struct Shapes {
+    int64_t bytes = 0, elements = 0;
+    bool at_most = false;
+  };
+  // Checks headers against the model. Many adapters have the same ones, which are checked once.
+  Shapes shapesOf(const PeftHeaders& headers, const std::string& name, const AdapterTarget& target) const;
+  std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
+  // stamps: of the files that were read, if any were.
+  Adapter read(const AdapterSource& source, std::vector<FileStamp>& stamps) const;
 
   const RankGroup& ranks_;
   std::function<PaceClock()> pace_;
   WeightTable table_;
+  mutable std::mutex shapes_mutex_;
+  mutable std::map<std::string, Shapes> shapes_;  // of headers that are in order, by PeftHeaders::digest
 };
 
 }  // namespace chorus

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "base/directory.h"
@@ -130,6 +131,94 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   EXPECT_GT(loading.slices.size(), 2u);
   EXPECT_LE(registering.longest(), Pace::kSlice);
   EXPECT_LE(loading.longest(), Pace::kSlice);
+}
+
+// Bytes that this process has taken from files by read().
+uint64_t bytesRead() {
+  std::ifstream io("/proc/self/io");
+  std::string key;
+  uint64_t value = 0;
+  while (io >> key >> value) {
+    if (key == "rchar:") return value;
+  }
+  return 0;
+}
+
+TEST_F(EngineAdaptersTest, ADeferredRegistrationReadsConfigurationAndHeaderAlone) {
+  const fs::path dir = directory_ / "large";
+  const uint64_t bytes = fs::file_size(dir / "adapter_model.safetensors");
+  Recorder recorder;
+  const EngineAdapters adapters(*ranks_, [&] { return recorder.clock(); });
+  std::vector<std::string> told, refused;
+  const auto deferred = [&] {
+    return adapters.peftSource({.path = dir,
+                                .open = openerOf(dir),
+                                .onContent = [&](const std::string& hash) { told.push_back(hash); },
+                                .onGone = nullptr,
+                                .deferContent = true,
+                                .onRefused = [&](const std::string& reason) { refused.push_back(reason); }});
+  };
+  const uint64_t before = bytesRead();
+  const auto source = deferred();
+  EXPECT_LT(bytesRead() - before, bytes / 16);
+  EXPECT_LT(recorder.bytes, bytes / 16);
+  EXPECT_TRUE(told.empty() && source->content_hash.empty());
+  const auto whole = adapters.peftSource(dir);
+  EXPECT_EQ(source->bytes, whole->bytes);
+  EXPECT_EQ(source->elements, whole->elements);
+  EXPECT_TRUE(source->sizeIsExact());
+
+  // The first load tells the content, further ones know it without hashing.
+  EXPECT_EQ(adapters.load(*source)->content_hash, whole->content_hash);
+  EXPECT_EQ(told, std::vector<std::string>{whole->content_hash});
+  recorder.bytes = 0;
+  adapters.load(*whole);
+  const size_t without_hash = recorder.bytes;
+  recorder.bytes = 0;
+  EXPECT_EQ(adapters.load(*source)->content_hash, whole->content_hash);
+  EXPECT_EQ(recorder.bytes, without_hash);
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_TRUE(refused.empty());
+}
+
+TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
+  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  std::vector<std::string> told, refused;
+  bool busy = false;
+  const auto register_deferred = [&](const fs::path& dir) {
+    return adapters.peftSource({.path = dir,
+                                .open = openerOf(dir),
+                                .onContent =
+                                    [&](const std::string& hash) {
+                                      if (busy) fail(ErrorCode::kExhausted, "busy");
+                                      told.push_back(hash);
+                                    },
+                                .onGone = nullptr,
+                                .deferContent = true,
+                                .onRefused = [&](const std::string& reason) { refused.push_back(reason); }});
+  };
+  writeAdapter(directory_ / "nan", std::numeric_limits<float>::quiet_NaN());
+  const auto bad = register_deferred(directory_ / "nan");
+  const auto refusal = [&](const AdapterSource& source) { return errorOf([&] { loadQuiet(adapters, source); }); };
+  const std::string why = refusal(*bad);
+  EXPECT_NE(why.find("not finite"), std::string::npos) << why;
+  EXPECT_EQ(refused, std::vector<std::string>{why});
+  EXPECT_TRUE(told.empty());
+
+  // What is no fault of the files is not; nor is what was loaded once.
+  writeAdapter(directory_ / "once", 1.0f);
+  const auto once = register_deferred(directory_ / "once");
+  busy = true;
+  EXPECT_EQ(refusal(*once), "busy");
+  busy = false;
+  loadQuiet(adapters, *once);
+  writeAdapter(directory_ / "once", std::numeric_limits<float>::infinity());
+  EXPECT_NE(refusal(*once), "");
+  EXPECT_EQ(refused.size(), 1u);
+
+  // A header that contradicts the model or its file is refused at once.
+  fs::resize_file(directory_ / "once/adapter_model.safetensors", 100'000);
+  EXPECT_NE(errorOf([&] { register_deferred(directory_ / "once"); }).find("truncated"), std::string::npos);
 }
 
 TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {

@@ -14,6 +14,7 @@
 #include "runtime/executor_core.h"
 #include "runtime/kv_cache/kv_budget.h"
 #include "runtime/lora_prefetch.h"
+#include "runtime/memory_needs.h"
 #include "runtime/memory_plan.h"
 
 namespace chorus::executor {
@@ -51,6 +52,12 @@ BackendOptions backendOptions(const ExecutorConfig& config) {
   if (config.getIsa()) options.isa = requireIsa(*config.getIsa());
   options.import_in_background = config.getImportWeightsInBackground();
   return options;
+}
+
+int64_t weightBytes(std::span<const std::shared_ptr<const Engine>> engines) {
+  int64_t bytes = 0;
+  for (const auto& engine : engines) bytes += static_cast<int64_t>(engine->weightBytes());
+  return bytes;
 }
 
 // The engine's limits and the configuration's, as far as they do not depend on memory.
@@ -159,7 +166,11 @@ class Executor::Impl {
     const auto free_bytes = static_cast<int64_t>(availableMemory());
     const PeftCacheConfig peft = config.getPeftCacheConfig().value_or(PeftCacheConfig());
     const int64_t free_for_caches = free_bytes - planMemory(engines, session, 0, free_bytes).total();
-    const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_caches);
+    const MemoryNeeds needs = leastMemory(engine.config(), engine.buildConfig(), weightBytes(engines), session, peft);
+    needs.check(free_bytes);
+    // A cache that nobody sized takes a quarter of this, and leaves one sequence its KV blocks.
+    const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
+    const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
     options.adapter_host_capacity = adapters.host;
     options.scheduler.adapter_budget = adapters.device;
     options.adapter_workers = peft.getNumPutWorkers();

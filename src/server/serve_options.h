@@ -30,10 +30,10 @@ struct ServeOptions {
   std::string quantize;              // int8 or int4; empty: not
   std::optional<int32_t> groupSize;  // of quantize; default: see served_engine.cc
   std::optional<int32_t> maxSeqLen;
-  int32_t maxLoraRank = 64;
-  std::optional<int32_t> maxCpuLoras, maxGpuLoras;  // of the largest rank
-  std::string cacheDirectory;                       // empty: defaultCacheDirectory()
+  std::string cacheDirectory;  // empty: defaultCacheDirectory()
   // Of that engine, or lower limits for a given one.
+  std::optional<int32_t> maxLoraRank;               // default: 64, or the given engine's
+  std::optional<int32_t> maxCpuLoras, maxGpuLoras;  // adapters of this rank
   std::optional<int32_t> maxBatchSize;
   std::optional<int32_t> maxNumTokens;
 

@@ -32,12 +32,13 @@ def main():
     import test_lifecycle
     import test_refusals
     import test_sampling
+    import test_starting
     import test_streams
     import test_templates
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
     for module in (test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition,
-                   test_refusals, test_lifecycle, test_bench):
+                   test_refusals, test_lifecycle, test_starting, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

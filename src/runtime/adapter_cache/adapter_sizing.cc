@@ -67,14 +67,12 @@ void checkHoldsOne(const AdapterSize& capacity, const AdapterSize& largest, cons
 
 }  // namespace
 
-AdapterSizing::AdapterSizing(const Engine& engine)
-    : layers_(engine.config().num_hidden_layers),
-      dtype_(engine.config().dtype),
-      dora_(engine.buildConfig().dora_plugin) {
-  const int32_t tp_size = engine.config().mapping.tp_size;
-  for (const WeightRow& row : engine.architecture().weightTable(engine.config())) {
+AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build)
+    : layers_(config.num_hidden_layers), dtype_(config.dtype), dora_(build.dora_plugin) {
+  const int32_t tp_size = config.mapping.tp_size;
+  for (const WeightRow& row : findArchitecture(config.architecture).weightTable(config)) {
     if (row.stage != Stage::kEveryLayer) continue;
-    for (const LoraTarget& target : largestTargets(engine.buildConfig(), row)) {
+    for (const LoraTarget& target : largestTargets(build, row)) {
       Module module{.in = row.shape[1], .out = target.rows, .ranks = {}};
       for (int32_t tp_rank = 0; tp_rank < tp_size; ++tp_rank) {
         int64_t in = module.in, out = module.out;
@@ -122,9 +120,14 @@ int64_t AdapterSizing::bytesFor(int64_t elements, int32_t from, int32_t to) cons
 }
 
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const Engine& engine, int64_t free_bytes) {
+  return adapterCapacity(config, engine.config(), engine.buildConfig(), free_bytes);
+}
+
+AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const ModelConfig& model,
+                                const BuildConfig& build, int64_t free_bytes) {
   check(config);
-  const AdapterSizing sizing(engine);
-  const int32_t max_rank = std::min(config.getMaxAdapterSize(), engine.buildConfig().max_lora_rank);
+  const AdapterSizing sizing(model, build);
+  const int32_t max_rank = std::min(config.getMaxAdapterSize(), build.max_lora_rank);
   const int32_t optimal_rank = std::min(config.getOptimalAdapterSize(), max_rank);
   const AdapterSize largest = sizing.fullAdapter(max_rank);
   // 0: the level is not sized in elements.
@@ -152,7 +155,7 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const E
     const auto share = static_cast<double>(std::max<int64_t>(free_bytes, 0)) * *config.getDeviceCachePercent();
     capacity.device.bytes = std::min(static_cast<int64_t>(share), capacity.host.bytes);
   }
-  if (engine.buildConfig().lora_plugin) {
+  if (build.lora_plugin) {
     checkHoldsOne(capacity.host, largest, "host");
     checkHoldsOne(capacity.device, largest, "device");
   }

@@ -10,7 +10,8 @@ namespace chorus {
 // What adapters of one rank take of an engine when they adapt every linear that it allows (lora_target_modules).
 class AdapterSizing {
  public:
-  explicit AdapterSizing(const Engine& engine);
+  explicit AdapterSizing(const Engine& engine) : AdapterSizing(engine.config(), engine.buildConfig()) {}
+  AdapterSizing(const ModelConfig& config, const BuildConfig& build);
 
   // On every linear of every layer, with DoRA where the engine was built for it.
   AdapterSize fullAdapter(int32_t rank) const;
@@ -39,5 +40,8 @@ class AdapterSizing {
 // level holds, so unless asked for less it holds as much. Throws Error when a setting is out of range, or a level does
 // not hold one adapter of maxAdapterSize (at most the engine's max_lora_rank) on every module.
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const Engine& engine, int64_t free_bytes);
+// The same of an engine that is not built yet.
+AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const ModelConfig& model,
+                                const BuildConfig& build, int64_t free_bytes);
 
 }  // namespace chorus

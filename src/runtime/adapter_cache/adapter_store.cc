@@ -128,8 +128,8 @@ std::shared_ptr<AdapterComposition> AdapterStore::compositionOf(std::vector<std:
 AdapterSize AdapterStore::sizeOf(const AdapterMember& member) const {
   if (member.parts != nullptr) return sizeOfParts(*member.parts);
   AdapterSize size = member.source->size();
-  if (member.source->reloadable()) return size;
-  // Tensors may take less than they could: loading will tell.
+  if (member.source->sizeIsExact()) return size;
+  // It may take less than it could: loading will tell.
   const AdapterSize& capacity = cache_.host().capacity();
   return {std::min(size.bytes, capacity.bytes), std::min(size.elements, capacity.elements)};
 }

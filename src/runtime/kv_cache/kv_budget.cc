@@ -29,12 +29,15 @@ int32_t kvBlocks(const KvBudget& budget) {
     return static_cast<int32_t>(std::min(blocks, most));
   }
   const auto share = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(budget.free_bytes, 0)) * fraction);
-  const int64_t blocks = share / budget.block_bytes;
+  int64_t blocks = share / budget.block_bytes;
+  if (!budget.fraction && blocks < per_sequence && budget.free_bytes / budget.block_bytes >= per_sequence) {
+    blocks = per_sequence;
+  }
   if (blocks < per_sequence) {
     fail(ErrorCode::kExhausted,
          "the KV cache needs {:.1f} MiB for one sequence of max_seq_len {}, but its share of the free memory "
          "is {:.1f} "
-         "MiB: lower max_seq_len or hostCacheSize, or raise freeGpuMemoryFraction",
+         "MiB: lower max_seq_len or hostCacheSize, or raise freeGpuMemoryFraction (--kv_cache_free_memory_fraction)",
          static_cast<double>(per_sequence * budget.block_bytes) / kMiB, budget.max_seq_len,
          static_cast<double>(share) / kMiB);
   }

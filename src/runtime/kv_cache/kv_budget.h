@@ -12,8 +12,9 @@ struct KvBudget {
   int32_t max_batch_size = 0;
   int32_t max_seq_len = 0;
   std::optional<int32_t> max_tokens;  // KvCacheConfig::maxTokens; wins over the fraction
-  std::optional<float> fraction;      // KvCacheConfig::freeGpuMemoryFraction; unset: half
-  int64_t free_bytes = 0;             // what the engine and the adapter cache leave
+  // KvCacheConfig::freeGpuMemoryFraction; unset: half, or more where that is less than one sequence
+  std::optional<float> fraction;
+  int64_t free_bytes = 0;  // what the engine and the adapter cache leave
 };
 
 // At most what max_batch_size sequences of max_seq_len fill. Throws Error when that is less than one sequence

@@ -42,8 +42,13 @@ TEST(KvBudget, HoldsOneSequenceOrFails) {
   budget.max_tokens = 112;
   EXPECT_EQ(kvBlocks(budget), 7);
   budget = small();
-  budget.free_bytes = 13999;
+  budget.free_bytes = 6999;
   EXPECT_THROW(kvBlocks(budget), Error);
+  budget.free_bytes = 13999;
+  EXPECT_EQ(kvBlocks(budget), 7) << "more than half, where nobody asked for a share";
+  budget.fraction = 0.5f;
+  EXPECT_THROW(kvBlocks(budget), Error);
+  budget.fraction.reset();
   budget.free_bytes = -5;
   EXPECT_THROW(kvBlocks(budget), Error);
   budget = small();

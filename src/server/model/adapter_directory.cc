@@ -64,7 +64,9 @@ AdapterDirectory::AdapterDirectory(const std::vector<std::string>& places, Model
       catalog_(catalog),
       engine_(engine),
       loadText_(std::move(loadText)),
-      options_(options) {}
+      options_(options) {
+  roots_.warnOfNames();
+}
 
 std::shared_ptr<AdapterDirectory::Adapter> AdapterDirectory::adapterOf(const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -127,9 +129,11 @@ bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
 }
 
 void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
+  // Until the content is known, the state of the files stands for it; answers name what they ran with.
+  const std::string& identity = adapter.content_hash.empty() ? adapter.state : adapter.content_hash;
   catalog_.putAdapter({.name = name,
                        .adapterId = adapter.id,
-                       .fingerprint = "fp_" + adapter.content_hash.substr(0, 12),
+                       .fingerprint = "fp_" + identity.substr(0, 12),
                        .created = adapter.created,
                        .text = adapter.text});
   adapter.listed = true;
@@ -143,6 +147,7 @@ void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forge
   engine_.unregisterAdapter(adapter.id);
   adapter.state.clear();
   adapter.content_hash.clear();
+  adapter.registration.reset();
   adapter.text.reset();
 }
 
@@ -170,8 +175,13 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   files.path = directory->path();
   files.open = [this, name] { return roots_.open(name); };
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
+  // What was loaded before is compared by content; nothing is cached of what was not.
+  files.deferContent = adapter->content_hash.empty();
+  files.onRefused = [this, name, adapter, registration](const std::string& reason) {
+    refusedAtLoad(name, adapter, registration, reason);
+  };
   files.onContent = [&, this, name, adapter, registration, text](const std::string& hash) {
-    if (registration->done.exchange(true)) return changedAtLoad(name, adapter, text);
+    if (registration->done.exchange(true)) return contentAtLoad(name, adapter, registration, text, hash);
     if (stateOf(*roots_.open(name)).digest != state.digest) {
       fail(ErrorCode::kConflict, "{}: its files change while they are read", roots_.pathOf(name).string());
     }
@@ -179,6 +189,8 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
     if (same_text && hash == adapter->content_hash) throw Unchanged();
   };
   bool changed = true;
+  // A change from here on shows at the first load: the state is of before the headers were read.
+  if (files.deferContent) registration->done = true;
   try {
     engine_.registerAdapter(id, std::move(files));
   } catch (const Unchanged&) {
@@ -190,6 +202,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   }
   adapter->state = state.digest;
   adapter->content_hash = std::move(content_hash);
+  if (changed) adapter->registration = registration;
   adapter->text = text;
   adapter->id = id;
   if (changed) adapter->created = std::time(nullptr);
@@ -242,12 +255,28 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
   return true;
 }
 
-void AdapterDirectory::changedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
-                                     const std::shared_ptr<const TextCodec>& text) {
+void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
+                                     const std::shared_ptr<Registration>& registration,
+                                     const std::shared_ptr<const TextCodec>& text, const std::string& hash) {
   const std::lock_guard lock(adapter->mutex);
-  if (adapter->state != stateOf(*roots_.open(name)).digest) take(name, adapter);
+  if (adapter->state != stateOf(*roots_.open(name)).digest) {
+    take(name, adapter);
+  } else if (adapter->registration == registration && adapter->content_hash.empty()) {
+    adapter->content_hash = hash;
+    if (adapter->listed) put(name, *adapter);
+  }
   if (adapter->text == text) return;
   fail(ErrorCode::kConflict, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
+}
+
+void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
+                                     const std::shared_ptr<Registration>& registration, const std::string& reason) {
+  const std::lock_guard lock(adapter->mutex);
+  if (!adapter->listed || adapter->registration != registration) return;
+  log::warn("adapter left out: {}", reason);
+  std::string state = adapter->state;
+  end(name, *adapter, true);
+  adapter->refused = std::move(state);
 }
 
 void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter) {

@@ -49,18 +49,22 @@ class AdapterDirectory {
     std::vector<std::string> added, replaced, removed;
   };
   // Registers what is new, and what is known by its name and has other content than before, once its files have been
-  // left alone for a second: with its new tokenizer and template, for later requests. A subdirectory that can't be
+  // left alone for a second: with its new tokenizer and template, for later requests. Of an adapter that was not loaded
+  // yet, adapter_config.json and the header of its weights are read; its first load checks the values, and ends it with
+  // one line in the log when they can't be served. A subdirectory that can't be
   // served is logged in one line, keeps its old state, if it has one, and is tried again by a later scan once something
   // in it has changed. An adapter whose directory is missing twice, 0.6 s apart, ends (AdapterDirectoryOptions::sync);
   // one whose files a load finds missing ends at once. One caller at a time; stop: whether to end early.
   Found scan(const std::function<bool()>& stop = nullptr);
 
  private:
+  struct Registration;
   // What is known of a name.
   struct Adapter {
-    std::mutex mutex;   // of all below; held while the files are read
-    std::string state;  // of the files that it was read from; empty when it is not known to the engine
-    std::string content_hash;
+    std::mutex mutex;          // of all below; held while the files are read
+    std::string state;         // of the files that it was read from; empty when it is not known to the engine
+    std::string content_hash;  // empty until it was loaded, or read whole
+    std::shared_ptr<Registration> registration;  // the latest
     std::shared_ptr<const TextCodec> text;
     executor::IdType id = 0;
     int64_t created = 0;
@@ -68,7 +72,6 @@ class AdapterDirectory {
     bool missing = false;  // the last look found no directory
     std::string refused;   // state of the files when they were refused
   };
-  struct Registration;
   struct State;
   class Warnings;
 
@@ -87,9 +90,14 @@ class AdapterDirectory {
 
   // One of a scan. False when it must be looked at again: it is being rewritten, or seems to be gone.
   bool look(const std::string& name, Found& found, Warnings& warnings);
-  // A loader found other content than was registered with this text. Throws Error unless it goes with that text.
-  void changedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
-                     const std::shared_ptr<const TextCodec>& text);
+  // A loader found content that is not known: the first of this registration, or another than was registered with this
+  // text. Throws Error unless it goes with that text.
+  void contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
+                     const std::shared_ptr<Registration>& registration, const std::shared_ptr<const TextCodec>& text,
+                     const std::string& hash);
+  // The first load of a registration refused its files.
+  void refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
+                     const std::shared_ptr<Registration>& registration, const std::string& reason);
   // A loader found no directory or no files.
   void goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter);
 

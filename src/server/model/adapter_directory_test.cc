@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the weights of what is registered as the engine would: their text stands for the content's hash.
+// Reads the weights of what is registered as the engine would, at once or when it is loaded: their text stands for the
+// content's hash.
 class RegisteringEngine : public EngineClient {
  public:
   executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
@@ -30,19 +31,32 @@ class RegisteringEngine : public EngineClient {
   void registerAdapter(executor::IdType id, executor::AdapterFiles files) override {
     if (files.path.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", files.path.string());
     if (whileReading) std::exchange(whileReading, nullptr)();
-    files.onContent(content(files.open()));
+    const auto known = std::make_shared<std::string>();
+    if (!files.deferContent) {
+      *known = content(files.open());
+      files.onContent(*known);
+    }
     registered[id] = files.path.filename().string();
-    loads[id] = [files] {
+    loads[id] = [files, known, this] {
       std::string found;
       try {
         found = content(files.open());
+        ++reads;
+        if (found.starts_with("NaN")) fail(ErrorCode::kCorrupt, "{}: not finite", files.path.string());
       } catch (const Error& e) {
         if (e.code() == ErrorCode::kNotFound) files.onGone();
+        if (e.code() == ErrorCode::kCorrupt && files.deferContent && known->empty()) files.onRefused(e.what());
         throw;
       }
-      files.onContent(found);
+      if (found != *known) files.onContent(found);
+      if (known->empty()) *known = found;
     };
     ++registrations;
+  }
+  // A first request to each.
+  void loadAll() {
+    const auto now = loads;
+    for (const auto& [id, load] : now) load();
   }
   void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
   int32_t maxInputLen() const override { return 200; }
@@ -58,6 +72,7 @@ class RegisteringEngine : public EngineClient {
   std::map<executor::IdType, std::string> registered;
   std::map<executor::IdType, std::function<void()>> loads;  // what a loader does that finds other content
   int registrations = 0;
+  int reads = 0;  // of whole weights, by loads
 };
 
 class AdapterDirectoryTest : public ::testing::Test {
@@ -156,6 +171,7 @@ TEST_F(AdapterDirectoryTest, NewContentOfAKnownName) {
   adapter("a", root / "served");
   auto directory = open();
   directory->scan();
+  engine.loadAll();
   const auto before = catalog.find("a");
   EXPECT_TRUE(directory->scan().replaced.empty());
   write("a", "weights of a");
@@ -225,6 +241,7 @@ TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
   adapter("a", root / "served");
   auto directory = open();
   directory->scan();
+  engine.loadAll();
   const auto before = catalog.find("a");
   const auto load = engine.loads.at(1);
   write("a", "other weights");
@@ -244,11 +261,150 @@ TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
 
 TEST_F(AdapterDirectoryTest, FilesThatChangeBetweenTokenizerAndWeightsAreNotTaken) {
   adapter("a", root / "served");
-  engine.whileReading = [&] { std::ofstream(root / "served" / "a" / "tokenizer.json") << "{}"; };
   auto directory = open();
-  EXPECT_TRUE(directory->scan().added.empty());
-  EXPECT_TRUE(engine.registered.empty());
+  directory->scan();
+  engine.loadAll();
+  write("a", "better weights");
+  engine.whileReading = [&] { std::ofstream(root / "served" / "a" / "tokenizer.json") << "{}"; };
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  EXPECT_EQ(engine.registrations, 1);
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
+}
+
+TEST_F(AdapterDirectoryTest, ATokenizerThatComesAfterTheHeadersIsSeenByTheFirstLoad) {
+  adapter("a", root / "served");
+  engine.whileReading = [&] {
+    speaking = "a";
+    std::ofstream(root / "served" / "a" / "tokenizer.json") << "{}";
+  };
+  auto directory = open();
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
+  EXPECT_EQ(errorOf(engine.loads.at(1)), "adapter 'a' was replaced, and its tokenizer too; send the request again");
+  EXPECT_EQ(catalog.find("a")->text, own);
+  EXPECT_EQ(errorOf(engine.loads.at(2)), "");
+}
+
+TEST_F(AdapterDirectoryTest, StartingReadsNoAdapterWhole) {
+  for (const char* name : {"a", "b", "c"}) adapter(name, root / "served");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added.size(), 3u);
+  EXPECT_EQ(engine.reads, 0);
+  const auto before = catalog.find("a");
+  engine.loads.at(1)();
+  EXPECT_EQ(engine.reads, 1);
+  EXPECT_EQ(catalog.find("a")->fingerprint, "fp_weights of a") << "by content, once that is known";
+  EXPECT_EQ(catalog.find("a")->adapterId, before->adapterId);
+  EXPECT_EQ(catalog.find("a")->created, before->created);
+  EXPECT_NE(before->fingerprint, catalog.find("b")->fingerprint);
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  EXPECT_EQ(engine.registrations, 3);
+}
+
+TEST_F(AdapterDirectoryTest, FilesReplacedBeforeTheFirstLoadAreTakenAsTheyAre) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto load = engine.loads.at(1);
+  write("a", "other weights");
+  load();
+  EXPECT_EQ(engine.registrations, 2) << "by the headers that are there now";
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  engine.loads.at(1)();
+  EXPECT_EQ(catalog.find("a")->fingerprint, "fp_other weight");
+}
+
+TEST_F(AdapterDirectoryTest, InvalidContentIsRefusedAtItsFirstUseInOneLine) {
+  adapter("bad", root / "served");
+  adapter("good", root / "served");
+  write("bad", "NaN");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added.size(), 2u);
+  std::ostringstream out;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(makeLogger(std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
+  EXPECT_NE(errorOf(engine.loads.at(1)).find("not finite"), std::string::npos);
+  EXPECT_NE(errorOf(engine.loads.at(1)), "") << "of a request that came before";
+  EXPECT_TRUE(directory->scan().added.empty()) << "unchanged files are not tried again";
+  spdlog::set_default_logger(before);
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  EXPECT_NE(text.find("adapter left out"), std::string::npos) << text;
+  EXPECT_EQ(catalog.find("bad"), nullptr);
+  EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{2, "good"}}));
+  EXPECT_EQ(errorOf(engine.loads.at(2)), "") << "others are undisturbed";
+  write("bad", "mended");
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"bad"});
+}
+
+// huggingface_hub's layout.
+class HubCacheTest : public AdapterDirectoryTest {
+ protected:
+  fs::path repository(const std::string& name, const std::string& weights) {
+    const fs::path dir = root / "served" / name;
+    fs::create_directories(dir / "blobs");
+    fs::create_directories(dir / "refs");
+    std::ofstream(dir / "blobs/1111") << "{}";
+    std::ofstream(dir / "blobs/2222") << weights;
+    std::ofstream(dir / "refs/main") << "abcd";
+    snapshot(dir, "abcd");
+    return dir;
+  }
+  static void snapshot(const fs::path& dir, const std::string& revision) {
+    fs::create_directories(dir / "snapshots" / revision);
+    fs::create_symlink("../../blobs/1111", dir / "snapshots" / revision / "adapter_config.json");
+    fs::create_symlink("../../blobs/2222", dir / "snapshots" / revision / "adapter_model.safetensors");
+  }
+};
+
+TEST_F(HubCacheTest, LinksThatStayWithinACachesBlobsAreFollowed) {
+  const fs::path dir = repository("models--org--math", "weights of math");
+  snapshot(dir, "old");
+  adapter("plain", root / "served");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"models--org--math", "plain"}));
+  engine.loadAll();
+  EXPECT_EQ(catalog.find("models--org--math")->fingerprint, "fp_weights of m");
+  // A download of a newer revision.
+  std::ofstream(dir / "blobs/3333") << "newer weights";
+  fs::create_directories(dir / "snapshots/efgh");
+  fs::create_symlink("../../blobs/1111", dir / "snapshots/efgh/adapter_config.json");
+  fs::create_symlink("../../blobs/3333", dir / "snapshots/efgh/adapter_model.safetensors");
+  std::ofstream(dir / "refs/main") << "efgh\n";
+  EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"models--org--math"});
+}
+
+TEST_F(HubCacheTest, ACachesLinksDoNotLeaveTheirRepository) {
+  adapter("secret", root / "served");
+  std::ofstream(root / "outside") << "weights of somebody";
+  const fs::path one = repository("models--org--one", "weights");
+  repository("models--org--two", "weights of two");
+  int id = 0;
+  for (const char* target :
+       {"../../../secret/adapter_model.safetensors", "../../../models--org--two/blobs/2222", "../../../../outside"}) {
+    fs::remove(one / "snapshots/abcd/adapter_model.safetensors");
+    fs::create_symlink(target, one / "snapshots/abcd/adapter_model.safetensors");
+    EXPECT_EQ(open()->scan().added, (std::vector<std::string>{"models--org--two", "secret"})) << target << ++id;
+  }
+  fs::remove(one / "snapshots/abcd/adapter_model.safetensors");
+  fs::create_symlink((root / "outside").string(), one / "blobs/4444");
+  fs::create_symlink("../../blobs/4444", one / "snapshots/abcd/adapter_model.safetensors");
+  EXPECT_EQ(open()->scan().added, (std::vector<std::string>{"models--org--two", "secret"})) << "a blob that is a link";
+  for (const char* main : {"../../models--org--two/snapshots/abcd", "..", "", "none"}) {
+    std::ofstream(one / "refs/main") << main;
+    EXPECT_EQ(open()->scan().added, (std::vector<std::string>{"models--org--two", "secret"})) << main;
+  }
+}
+
+TEST_F(HubCacheTest, SnapshotsOfOneRepositoryCanBeTheDirectory) {
+  const fs::path dir = repository("models--org--math", "weights of math");
+  const auto load_text = [this](const Directory&, WorkMeter&) { return catalog.base().text; };
+  AdapterDirectory directory(dir / "snapshots", catalog, engine, load_text);
+  EXPECT_EQ(directory.scan().added, std::vector<std::string>{"abcd"});
+  EXPECT_EQ(errorOf(engine.loads.at(1)), "");
+  fs::remove(dir / "refs/main");
+  EXPECT_EQ(open()->scan().added, std::vector<std::string>{"models--org--math"}) << "its only snapshot";
+  snapshot(dir, "second");
+  EXPECT_TRUE(open()->scan().added.empty()) << "which of the two is not said";
 }
 
 TEST_F(AdapterDirectoryTest, LinksOutAreRefused) {
@@ -282,11 +438,13 @@ TEST_F(AdapterDirectoryTest, ARemovedOneEnds) {
   for (const bool sync : {false, true}) {
     SCOPED_TRACE(sync);
     engine.registered.clear();
+    engine.loads.clear();
     engine.registrations = 0;
     adapter("a", root / "served");
     adapter("b", root / "served");
     auto directory = open({.sync = sync});
     directory->scan();
+    engine.loadAll();
     fs::rename(root / "served/a", root / "kept");
     const auto request = catalog.find("a");
     EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"a"});
@@ -318,6 +476,21 @@ TEST_F(AdapterDirectoryTest, ARemovedOneGivesItsTextBack) {
     EXPECT_LT(own.use_count(), held);
     EXPECT_TRUE(engine.registered.empty());
   }
+}
+
+TEST_F(AdapterDirectoryTest, AnAdapterThatVanishedBeforeItsFirstUseLeavesTheList) {
+  adapter("a", root / "served");
+  adapter("b", root / "served");
+  auto directory = open();
+  directory->scan();
+  fs::remove_all(root / "served/a");
+  EXPECT_NE(errorOf(engine.loads.at(1)), "");
+  EXPECT_EQ(catalog.find("a"), nullptr);
+  EXPECT_EQ(catalog.list().size(), 2u);
+  EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{2, "b"}}));
+  fs::remove_all(root / "served/b");
+  EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"b"});
+  EXPECT_EQ(catalog.list().size(), 1u);
 }
 
 TEST_F(AdapterDirectoryTest, ALoadThatFindsNoFilesEndsTheName) {

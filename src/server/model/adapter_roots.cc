@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "convert/lora_convert.h"
+#include "server/model/hub_cache.h"
 
 namespace chorus::server {
 namespace {
@@ -70,13 +71,16 @@ AdapterRoots::Root AdapterRoots::rootOf(const std::string& place) const {
   }
   // The operator names the path, tenants what is beneath it: no link of theirs takes the place of an adapter.
   const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
-  if (!given.name && !holdsAdapter(*Directory::open(path, links_))) return {Directory::open(path, of_names), "", ""};
+  const auto parent = Directory::open(path.parent_path(), of_names);
+  const bool is_adapter = given.name || isHubRepository(*parent, path.filename().string()) ||
+                          holdsAdapter(*Directory::open(path, links_));
+  if (!is_adapter) return {Directory::open(path, of_names), "", ""};
   std::string name = given.name.value_or(path.filename().string());
   if (!isServableName(name)) {
     fail(ErrorCode::kInvalidArgument, "--lora_dir {}: '{}' is not a name that can be served; give NAME={}", place, name,
          given.path.string());
   }
-  return {Directory::open(path.parent_path(), of_names), std::move(name), path.filename().string()};
+  return {parent, std::move(name), path.filename().string()};
 }
 
 AdapterRoots::AdapterRoots(const std::vector<std::string>& places, Links links) : links_(links) {
@@ -91,7 +95,6 @@ AdapterRoots::AdapterRoots(const std::vector<std::string>& places, Links links) 
     roots_.push_back(std::move(root));
   }
   if (roots_.empty()) fail(ErrorCode::kInvalidArgument, "--lora_dir names no directory");
-  warnOfNames();
 }
 
 void AdapterRoots::warnOfNames() const {
@@ -106,7 +109,7 @@ void AdapterRoots::warnOfNames() const {
     for (const std::string& name : root.directory->directoryNames(kMaxSubdirectories).names) {
       if (isHidden(name)) continue;
       try {
-        any = any || root.directory->openDirectory(name, links_)->hasName(kConfig);
+        any = any || open(name)->hasName(kConfig);
       } catch (const Error&) {
         // One that cannot be opened is told of when it is looked at.
       }
@@ -158,7 +161,10 @@ std::pair<const AdapterRoots::Root*, std::string> AdapterRoots::find(const std::
 
 std::shared_ptr<const Directory> AdapterRoots::open(const std::string& name) const {
   const auto [root, subdirectory] = find(name);
-  return root->directory->openDirectory(subdirectory, links_);
+  const Directory& parent = *root->directory;
+  if (isSnapshotsFolder(parent.path())) return openSnapshot(parent.path(), subdirectory, links_);
+  if (isHubRepository(parent, subdirectory)) return openHubSnapshot(parent, subdirectory, links_);
+  return parent.openDirectory(subdirectory, links_);
 }
 
 fs::path AdapterRoots::pathOf(const std::string& name) const {

@@ -21,13 +21,16 @@ class AdapterRoots {
  public:
   // Each place is one of
   //   DIRECTORY         of adapters: each of its subdirectories is one, under the subdirectory's name
-  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors)
+  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors), or the
+  //                     repository of one in a Hugging Face cache (hub_cache.h)
   //   NAME=DIRECTORY    an adapter under another name; a path that exists as it is written is a DIRECTORY
   // links: what links of adapters may do. A given name hides subdirectories of that name, and a subdirectory hides
-  // those of later places. Throws Error that
-  // names --lora_dir: a place that is no directory, a name that cannot be served, or one that is given twice. Warns of
-  // a directory that holds no adapter, and of subdirectories that are hidden.
+  // those of later places. Throws Error that names --lora_dir: a place that is no directory, a name that cannot be
+  // served, or one that is given twice.
   AdapterRoots(const std::vector<std::string>& places, Links links);
+
+  // Warns of a directory that holds no adapter, and of subdirectories that are hidden.
+  void warnOfNames() const;
 
   struct Names {
     std::vector<std::string> names;  // sorted
@@ -49,7 +52,6 @@ class AdapterRoots {
     bool isAdapter() const { return !name.empty(); }
   };
   Root rootOf(const std::string& place) const;
-  void warnOfNames() const;
   // Where an adapter of this name is: what has the name from --lora_dir, else the first directory that holds it, else
   // the first directory. And what the adapter's own directory is called there. Throws Error(kNotFound) where there is
   // no directory of adapters.

@@ -59,6 +59,7 @@ TEST_F(AdapterRootsTest, EachSubdirectoryIsAnAdapter) {
   EXPECT_EQ(roots.pathOf("b"), root_ / "served/b");
   EXPECT_EQ(roots.text(), path("served"));
   EXPECT_FALSE(roots.names(1).complete);
+  roots.warnOfNames();
   EXPECT_EQ(log_.str(), "");
 }
 
@@ -93,6 +94,7 @@ TEST_F(AdapterRootsTest, ADirectoryThatIsItselfAnAdapterIsServedAsOne) {
 TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
   fs::create_directories(root_ / "empty/sub");
   EXPECT_EQ(namesOf({path("empty")}), Strings{"sub"});
+  AdapterRoots({path("empty")}, Links::kInside).warnOfNames();
   EXPECT_THAT(log_.str(), HasSubstr(path("empty") + ": no adapter in it"));
   const std::string log = log_.str();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
@@ -115,6 +117,7 @@ TEST_F(AdapterRootsTest, OfOneNameInSeveralDirectoriesTheFirstIsServedAndALineSa
   EXPECT_EQ(roots.names(100).names, (Strings{"other", "same"}));
   EXPECT_EQ(roots.pathOf("same"), root_ / "first/same");
   EXPECT_EQ(roots.pathOf("other"), root_ / "second/other");
+  roots.warnOfNames();
   EXPECT_THAT(log_.str(), HasSubstr("same is not served from there"));
 }
 

@@ -177,6 +177,21 @@ fs::path EngineCache::withLimits(const std::string& key, const BuildConfig& limi
   return directory;
 }
 
+bool EngineCache::mayHold(const fs::path& source) const {
+  const std::string name = fs::absolute(source).lexically_normal().string();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root_, ignored)) {
+    const fs::path manifest = entry.path() / "manifest.json";
+    if (!fs::exists(manifest, ignored)) continue;
+    try {
+      if (jsonGet<std::string>(readJsonFile(manifest), "source", manifest.string()) == name) return true;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return false;
+}
+
 void EngineCache::discard(const std::string& key) {
   const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
   removeQuietly(root_ / key);

@@ -26,6 +26,10 @@ class EngineCache {
   explicit EngineCache(std::filesystem::path root);
   ~EngineCache();
 
+  const std::filesystem::path& root() const { return root_; }
+  // Whether an engine of this model directory is kept here; it may be one of other weights.
+  bool mayHold(const std::filesystem::path& source) const;
+
   // Names everything that packed weights depend on: content of config.json and of every weight file, what the weights
   // become (dtype and quantisation, in words), and the packing version. Throws Error when modelDirectory is not one.
   std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights);

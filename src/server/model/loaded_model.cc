@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/names.h"
 #include "server/model/file_digests.h"
+#include "server/model/start_checks.h"
 
 namespace chorus::server {
 namespace {
@@ -17,9 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kMiB = 1024.0 * 1024.0;
-
-// One more than one: an adapter that loads slowly delays no small one (adapter_loader.h).
-constexpr int32_t kAdapterLoaders = 2;
 
 // What the tokenizers and templates of adapters may take.
 size_t adapterTextBytes(const ServeOptions& options) {
@@ -41,11 +39,7 @@ executor::KvReuseScope reuseScope(const ServeOptions& options) {
 
 executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
-  executor::PeftCacheConfig adapters;
-  adapters.setMaxHostAdapters(options.maxCpuLoras);
-  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
-  adapters.setNumPutWorkers(kAdapterLoaders);
-  config.setPeftCacheConfig(adapters);
+  config.setPeftCacheConfig(adapterCacheConfig(options));
   config.setMaxBatchSize(options.maxBatchSize);
   config.setMaxNumTokens(options.maxNumTokens);
   config.setMaxQueueSize(options.maxQueueSize);
@@ -81,7 +75,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
       options.loraDirectories.empty() ? 0 : adapterTextBytes(options);  // before the caches take theirs
-  auto text = loadTextCodec(engine.tokenizerDirectory);
+  const auto& text = engine.text;
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
   client_ = makeEngineClient(*executor_);
@@ -102,16 +96,8 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectories, *models_, *client_, loadText, how);
     adapters_->scan();
   }
-  context_ = std::make_shared<ApiContext>(
-      ApiContext{*client_, *models_, intake_, delivery_, readGenerationDefaults(engine.tokenizerDirectory, *text), {}});
+  context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
-  for (const int32_t id : context_->defaults.endIds) {
-    if (id < client_->vocabSize()) continue;
-    fail(ErrorCode::kInvalidArgument,
-         "{}: end token {} is not in the engine's vocabulary of {}; is the tokenizer "
-         "that of this model?",
-         engine.tokenizerDirectory.string(), id, client_->vocabSize());
-  }
   context_->maxChoices = options.maxChoices;
   if (options.requestTimeoutSeconds > 0) {
     context_->requestTimeout =

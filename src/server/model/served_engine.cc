@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
+#include "engine/engine.h"
 #include "server/model/engine_cache.h"
+#include "server/model/start_checks.h"
 
 namespace chorus::server {
 namespace {
@@ -23,11 +25,11 @@ BuildConfig buildConfigFor(const ServeOptions& options) {
   build.max_input_len = 1 << 28;  // buildEngine cuts it to max_seq_len
   build.lora_plugin = true;
   build.dora_plugin = true;
-  build.max_lora_rank = options.maxLoraRank;
+  build.max_lora_rank = options.maxLoraRank.value_or(build.max_lora_rank);
   return build;
 }
 
-void checkGivenEngine(const ServeOptions& options) {
+EngineConfig checkGivenEngine(const ServeOptions& options) {
   const auto refuse = [](bool given, const char* flag) {
     if (given) {
       fail(ErrorCode::kInvalidArgument,
@@ -42,6 +44,15 @@ void checkGivenEngine(const ServeOptions& options) {
   if (options.tokenizerDirectory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
   }
+  checkLoraDirectories(options);
+  const EngineConfig engine = readEngineConfig(options.engineDirectory);
+  if (options.maxLoraRank && *options.maxLoraRank > engine.build.max_lora_rank) {
+    fail(ErrorCode::kInvalidArgument,
+         "--max_lora_rank {}: the engine {} was built for ranks of at most {}; lower it, or let chorus build "
+         "make an engine for higher ranks",
+         *options.maxLoraRank, options.engineDirectory, engine.build.max_lora_rank);
+  }
+  return engine;
 }
 
 // The group size that serves the model best where none is asked for: integers of 8 bits need no groups, those of 4 do.
@@ -62,11 +73,14 @@ int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const C
 
 ServedEngine locateEngine(const ServeOptions& options) {
   if (!options.engineDirectory.empty()) {
-    checkGivenEngine(options);
-    return {options.engineDirectory, options.tokenizerDirectory, nullptr};
+    const EngineConfig engine = checkGivenEngine(options);
+    TokenizerDirectory text = checkTokenizer(options.tokenizerDirectory, engine.model.vocab_size);
+    return {options.engineDirectory, options.tokenizerDirectory, text.codec, text.defaults, nullptr};
   }
   const fs::path model = options.modelDirectory;
   const fs::path tokenizer = options.tokenizerDirectory.empty() ? model : fs::path(options.tokenizerDirectory);
+  checkHuggingFaceConfig(model);
+  checkLoraDirectories(options);
   ConvertOptions convert;
   if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
   const BuildConfig build = buildConfigFor(options);
@@ -78,9 +92,19 @@ ServedEngine locateEngine(const ServeOptions& options) {
     convert.quantise = {.bits = options.quantize == "int4" ? 4 : 8, .group_size = group};
     weights += fmt::format(" {} group {}", options.quantize, group);
   }
+  TokenizerDirectory text;
+  uint64_t disk_bytes = 0;
+  {
+    const HuggingFaceModel source = openHuggingFace(model, convert);
+    text = checkTokenizer(tokenizer, source.config.vocab_size);
+    checkMemory(options, source.table, source.config, build);
+    disk_bytes = preparationBytes(source.table, source.config);
+  }
+  if (!cache->mayHold(model)) checkDiskSpace(cache->root(), disk_bytes);
   const std::string key = cache->keyFor(model, weights);
   const auto ensure = [=] {
     cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
+      checkDiskSpace(cache->root(), disk_bytes);
       const auto begin = std::chrono::steady_clock::now();
       log::info("preparing {} for its first start", model.string());
       convertHuggingFace(model, work / "checkpoint", convert);
@@ -91,7 +115,7 @@ ServedEngine locateEngine(const ServeOptions& options) {
     return cache->withLimits(key, build);
   };
   const fs::path engine = ensure();
-  return {engine, tokenizer, [=] {
+  return {engine, tokenizer, text.codec, text.defaults, [=] {
             cache->discard(key);
             ensure();
           }};

@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+
+#include <fstream>
 
 #include "base/error_of.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "server/model/start_checks.h"
 
 namespace chorus::server {
 namespace {
@@ -76,6 +81,90 @@ TEST_F(ServedEngineTest, AnEngineThatIsBuiltAnewHasTheLimitsToo) {
   fs::remove_all(served.engineDirectory);
   served.rebuild();
   EXPECT_EQ(Engine::load(served.engineDirectory)->buildConfig().max_batch_size, 7);
+}
+
+// A Hugging Face directory of 141 GB, all of it holes.
+fs::path sparseModel(const fs::path& dir, const Json& config) {
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << config;
+  for (int i = 0; i < 30; ++i) {
+    const fs::path shard = dir / fmt::format("model-{:05}-of-00030.safetensors", i + 1);
+    std::ofstream(shard).put('\0');
+    fs::resize_file(shard, uint64_t{4'700'000'000});
+  }
+  return dir;
+}
+
+// Bytes taken from files since the start, by read() and, at most, by touching maps.
+uint64_t bytesTouched() {
+  std::ifstream io("/proc/self/io");
+  std::string key;
+  uint64_t value = 0;
+  while (io >> key >> value && key != "rchar:") continue;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  constexpr uint64_t kFaultAround = 64 << 10;
+  return value + static_cast<uint64_t>(usage.ru_minflt + usage.ru_majflt) * kFaultAround;
+}
+
+TEST_F(ServedEngineTest, AnUnknownArchitectureIsRefusedWithoutReadingTheWeights) {
+  options.modelDirectory = sparseModel(cache / "huge", {{"architectures", {"UnheardOfForCausalLM"}}}).string();
+  const uint64_t before = bytesTouched();
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("UnheardOfForCausalLM"));
+  EXPECT_LT(bytesTouched() - before, uint64_t{64} << 20);
+  EXPECT_FALSE(fs::exists(cache / "engines/digests.json"));
+}
+
+TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
+  const fs::path demo = options.modelDirectory;
+  const fs::path model = cache / "model";
+  fs::copy(demo, model);
+  options.modelDirectory = model.string();
+  const auto refused = [&](std::string_view why) {
+    const std::string error = errorOf([&] { locateEngine(options); });
+    EXPECT_THAT(error, HasSubstr(why));
+    EXPECT_FALSE(fs::exists(cache / "engines/digests.json")) << error;
+  };
+  options.loraDirectories = {(cache / "nowhere").string()};
+  refused("--lora_dir");
+  options.loraDirectories.clear();
+
+  writeFileAtomically(model / "generation_config.json", R"({"eos_token_id": 99999999})");
+  refused("end token 99999999");
+  fs::remove(model / "generation_config.json");
+  const std::string tokenizer = readFile(model / "tokenizer.json", size_t{64} << 20);
+  writeFileAtomically(model / "tokenizer.json", "{");
+  refused("tokenizer.json");
+  writeFileAtomically(model / "tokenizer.json", tokenizer);
+  Json config = readJsonFile(model / "tokenizer_config.json");
+  config["chat_template"] = "{% if %}";
+  writeFileAtomically(model / "tokenizer_config.json", config.dump());
+  refused("template");
+  fs::copy_file(demo / "tokenizer_config.json", model / "tokenizer_config.json", fs::copy_options::overwrite_existing);
+
+  options.maxSeqLen = 1 << 28;
+  options.maxCpuLoras = 1 << 20;
+  refused("the model does not fit");
+  options.maxSeqLen.reset();
+  options.maxCpuLoras.reset();
+  fs::resize_file(model / "model.safetensors", 1000);
+  refused("model.safetensors");
+  EXPECT_THAT(errorOf([&] { checkDiskSpace(cache, uint64_t{1} << 60); }), HasSubstr("choose another --cache_dir"));
+  EXPECT_EQ(errorOf([&] { checkDiskSpace(cache, 1); }), "");
+}
+
+TEST_F(ServedEngineTest, TheLargestRankOfAReadyEngineIsItsOwn) {
+  const fs::path model = options.modelDirectory;
+  options.maxLoraRank = 16;
+  options.engineDirectory = locateEngine(options).engineDirectory.string();
+  options.tokenizerDirectory = model.string();
+  options.modelDirectory.clear();
+  EXPECT_EQ(errorOf([&] { locateEngine(options); }), "");
+  options.maxLoraRank = 8;
+  EXPECT_EQ(errorOf([&] { locateEngine(options); }), "");
+  EXPECT_EQ(adapterCacheConfig(options).getMaxAdapterSize(), 8);
+  options.maxLoraRank = 17;
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--max_lora_rank 17: the engine"));
 }
 
 TEST_F(ServedEngineTest, AReadyEngineIsNotQuantised) {

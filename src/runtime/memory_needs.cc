@@ -1,0 +1,48 @@
+#include "runtime/memory_needs.h"
+
+#include "base/error.h"
+#include "runtime/adapter_cache/adapter_sizing.h"
+
+namespace chorus {
+namespace {
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+}  // namespace
+
+std::string MemoryNeeds::text() const {
+  return fmt::format(
+      "{:.1f} MiB (weights {:.1f}, KV cache of one sequence of {} tokens {:.1f}, activations {:.1f}, adapters {:.1f})",
+      mebibytes(total()), mebibytes(weights), max_seq_len, mebibytes(kv_sequence), mebibytes(activations),
+      mebibytes(adapters));
+}
+
+void MemoryNeeds::check(int64_t available) const {
+  if (fit(available)) return;
+  fail(ErrorCode::kExhausted,
+       "the model does not fit: it needs {}, and {:.1f} MiB of memory are free; lower --max_seq_len (KV cache), "
+       "--max_num_tokens or --max_batch_size (activations), --max_lora_rank or --max_cpu_loras (adapters), or quantise "
+       "the weights (serve --quantize, convert --use_weight_only)",
+       text(), mebibytes(available));
+}
+
+MemoryNeeds leastMemory(const ModelConfig& model, const BuildConfig& build, int64_t weight_bytes,
+                        const SessionOptions& options, const executor::PeftCacheConfig& adapters) {
+  MemoryNeeds needs;
+  needs.weights = weight_bytes;
+  needs.max_seq_len = build.max_seq_len;
+  for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
+    const SessionMemory of_rank = Session::memoryNeeds(model, build, rank, 0, options);
+    needs.activations += of_rank.activations + of_rank.host;
+  }
+  const int32_t per_block = options.tokens_per_block > 0 ? options.tokens_per_block : build.tokens_per_block;
+  const int64_t blocks = (int64_t{build.max_seq_len} + per_block - 1) / per_block;
+  needs.kv_sequence = blocks * Session::kvBlockBytes(model, per_block);
+  if (!build.lora_plugin) return needs;
+  executor::PeftCacheConfig sized = adapters;
+  sized.setDeviceCachePercent(std::nullopt);  // a share of memory that is not divided yet
+  needs.adapters = adapterCapacity(sized, model, build, 0).host.bytes;
+  return needs;
+}
+
+}  // namespace chorus

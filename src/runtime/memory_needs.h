@@ -1,0 +1,33 @@
+// What a model takes at the least to be served: known from configurations alone, before anything is built or loaded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "chorus/executor_config.h"
+#include "engine/session.h"
+
+namespace chorus {
+
+// Bytes of all ranks together.
+struct MemoryNeeds {
+  int64_t weights = 0;
+  int64_t kv_sequence = 0;  // KV cache of one sequence of max_seq_len tokens
+  int64_t activations = 0;  // with logits on the host
+  int64_t adapters = 0;     // the adapter cache: what was asked for, else one adapter of the largest rank
+  int32_t max_seq_len = 0;
+
+  int64_t total() const { return weights + kv_sequence + activations + adapters; }
+  bool fit(int64_t available) const { return total() <= available; }
+  // "9000.0 MiB (weights 8000.0, KV cache of one sequence of 4096 tokens 500.0, activations 300.0, adapters 200.0)".
+  std::string text() const;
+  // Throws Error(kExhausted) when they do not fit: one sentence with these numbers, what is free and which flags change
+  // it.
+  void check(int64_t available) const;
+};
+
+// build: with a max_seq_len. weight_bytes: of all ranks' files. Throws Error for a cache that is out of range.
+MemoryNeeds leastMemory(const ModelConfig& model, const BuildConfig& build, int64_t weight_bytes,
+                        const SessionOptions& options, const executor::PeftCacheConfig& adapters);
+
+}  // namespace chorus

@@ -1,0 +1,93 @@
+#include "server/model/start_checks.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "checkpoint/shard.h"
+#include "engine/engine_layout.h"
+#include "runtime/memory_needs.h"
+#include "server/model/adapter_roots.h"
+
+namespace chorus::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// One more than one: an adapter that loads slowly delays no small one (adapter_loader.h).
+constexpr int32_t kAdapterLoaders = 2;
+
+uint64_t engineBytes(const WeightTable& table, const ModelConfig& config) {
+  uint64_t bytes = 0;
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
+    bytes = checkedAdd(bytes, packedWeightBytes(table, config, rank), "the engine");
+  }
+  return bytes;
+}
+
+uint64_t checkpointBytes(const WeightTable& table, const ModelConfig& config) {
+  uint64_t bytes = 0;
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
+    for (const RankTensor& tensor : rankTensors(table, config, rank)) {
+      const uint64_t elements = checkedElementCount(tensor.shape, "the checkpoint");
+      bytes = checkedAdd(bytes, checkedMul(elements, dtypeSize(tensor.dtype), "the checkpoint"), "the checkpoint");
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
+  executor::PeftCacheConfig adapters;
+  adapters.setMaxHostAdapters(options.maxCpuLoras);
+  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
+  adapters.setNumPutWorkers(kAdapterLoaders);
+  if (options.maxLoraRank) adapters.setMaxAdapterSize(*options.maxLoraRank);
+  return adapters;
+}
+
+void checkLoraDirectories(const ServeOptions& options) {
+  if (options.loraDirectories.empty()) return;
+  AdapterRoots(options.loraDirectories, options.loraDirLinks == "follow" ? Links::kFollow : Links::kInside);
+}
+
+TokenizerDirectory checkTokenizer(const fs::path& dir, int64_t vocabulary) {
+  TokenizerDirectory text;
+  text.codec = loadTextCodec(dir);
+  text.defaults = readGenerationDefaults(dir, *text.codec);
+  for (const int32_t id : text.defaults.endIds) {
+    if (id < vocabulary) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "{}: end token {} is not in the engine's vocabulary of {}; is the tokenizer that of this model?", dir.string(),
+         id, vocabulary);
+  }
+  return text;
+}
+
+void checkMemory(const ServeOptions& options, const WeightTable& table, const ModelConfig& config, BuildConfig build) {
+  if (build.max_seq_len == 0) {
+    build.max_seq_len = static_cast<int32_t>(std::min<int64_t>(config.max_position_embeddings, 1 << 28));
+  }
+  const auto weights = static_cast<int64_t>(engineBytes(table, config));
+  leastMemory(config, build, weights, {}, adapterCacheConfig(options)).check(static_cast<int64_t>(availableMemory()));
+}
+
+uint64_t preparationBytes(const WeightTable& table, const ModelConfig& config) {
+  return checkedAdd(checkpointBytes(table, config), engineBytes(table, config), "the engine");
+}
+
+void checkDiskSpace(const fs::path& dir, uint64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(dir, error);
+  if (error || space.available >= bytes) return;
+  fail(ErrorCode::kExhausted,
+       "--cache_dir {}: preparing this model takes {:.1f} MiB there, and {:.1f} MiB are free; free space or choose "
+       "another --cache_dir",
+       dir.string(), static_cast<double>(bytes) / kMiB, static_cast<double>(space.available) / kMiB);
+}
+
+}  // namespace chorus::server

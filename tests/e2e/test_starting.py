@@ -1,0 +1,197 @@
+"""Starting: what is refused at once, what is read, and adapters before their first use."""
+
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import unittest
+
+import setting
+from server_process import TIME_SCALE, ServerProcess
+from test_lifecycle import copy_of_base, error_line
+
+ARGUMENTS = ("--dtype", "float32")
+
+
+def serve_arguments(*more):
+    return [setting.demo / "base", *ARGUMENTS, "--cache_dir", setting.scratch() / "cache", *more]
+
+
+def served(server):
+    return [model["id"] for model in server.request("GET", "/v1/models")[2]["data"]]
+
+
+def ask(server, name):
+    return server.request("POST", "/v1/completions", {"model": name, "prompt": "a", "max_tokens": 1})
+
+
+def bytes_read(server):
+    with open(f"/proc/{server.process.pid}/io", encoding="ascii") as lines:
+        return int(next(line for line in lines if line.startswith("rchar:")).split()[1])
+
+
+def spoil_values(weights):
+    """Every value of a safetensors file becomes NaN; the header stays."""
+    data = bytearray(weights.read_bytes())
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    data[begin:] = b"\xff" * (len(data) - begin)
+    weights.write_bytes(data)
+
+
+def hub_copy(source, repository, revision="0123abcd"):
+    """An adapter as huggingface_hub keeps it."""
+    snapshot = repository / "snapshots" / revision
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text(revision)
+    for number, file in enumerate(sorted(source.iterdir())):
+        shutil.copy(file, repository / "blobs" / str(number))
+        (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+
+
+class AtOnce(unittest.TestCase):
+    def test_a_port_that_is_taken_is_reported_before_anything_is_prepared(self):
+        cache = setting.scratch() / "port"
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = subprocess.run([setting.chorus, "serve", setting.demo / "base", "--cache_dir", cache, "--port",
+                                   str(port)], capture_output=True, text=True, timeout=60 * TIME_SCALE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"port {port}", done.stderr)
+        self.assertIn("choose another --host or --port", done.stderr)
+        self.assertFalse((cache / "engines").exists())
+
+    def test_an_unknown_architecture_of_141_gb_is_refused_at_once(self):
+        model = setting.scratch() / "huge"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps({"architectures": ["UnheardOfForCausalLM"]}))
+        for shard in range(30):
+            with open(model / f"model-{shard:05}.safetensors", "wb") as file:
+                file.truncate(4_700_000_000)
+        begun = time.monotonic()
+        code, line = error_line([model, "--cache_dir", setting.scratch() / "huge-cache"])
+        self.assertNotEqual(code, 0)
+        self.assertIn("UnheardOfForCausalLM", line)
+        self.assertLess(time.monotonic() - begun, 5 * TIME_SCALE, "hashing it takes minutes")
+
+    def test_a_model_that_does_not_fit_is_one_sentence(self):
+        code, line = error_line(serve_arguments("--max_seq_len", 1 << 28, "--max_cpu_loras", 1 << 20))
+        self.assertNotEqual(code, 0)
+        for part in ("the model does not fit", "weights", "KV cache of one sequence", "activations", "adapters", "free",
+                     "--max_seq_len", "--quantize"):
+            self.assertIn(part, line)
+
+    def test_inspect_says_whether_it_fits_here(self):
+        def inspect(model):
+            done = subprocess.run([setting.chorus, "inspect", model], capture_output=True, text=True, check=True,
+                                  timeout=60 * TIME_SCALE)
+            return next(line for line in done.stdout.splitlines() if "memory to serve it" in line)
+        self.assertIn("fits here", inspect(setting.demo / "base"))
+        large = copy_of_base("long")
+        config = json.loads((large / "config.json").read_text())
+        (large / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 27}))
+        self.assertIn("does not fit here", inspect(large))
+
+
+class Variables(unittest.TestCase):
+    def refusal(self, **variables):
+        done = subprocess.run(
+            [setting.chorus, "serve", *map(str, serve_arguments("--port", "0"))], capture_output=True, text=True,
+            env=variables, timeout=60 * TIME_SCALE)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr.splitlines()[-1]
+
+    def test_errors_from_variables_name_the_variable(self):
+        line = self.refusal(NIM_PEFT_REFRESH_INTERVAL="often")
+        self.assertIn("NIM_PEFT_REFRESH_INTERVAL", line)
+        self.assertNotIn("--lora_refresh_interval", line)
+        line = self.refusal(NIM_PEFT_SOURCE="/nowhere")
+        self.assertIn("NIM_PEFT_SOURCE /nowhere", line)
+        self.assertIn("NIM_MAX_LORA_RANK", self.refusal(NIM_MAX_LORA_RANK="0"))
+
+    def test_none_is_no_refresh_and_the_cache_path_acts(self):
+        cache = setting.scratch() / "nim-cache"
+        environment = {"NIM_PEFT_SOURCE": str(setting.demo / "adapters"), "NIM_PEFT_REFRESH_INTERVAL": "None",
+                       "NIM_CACHE_PATH": str(cache)}
+        with ServerProcess(setting.chorus, [setting.demo / "base", *ARGUMENTS], env=environment) as server:
+            self.assertEqual(served(server), ["base", *setting.adapter_names()])
+        self.assertEqual(len([path for path in (cache / "engines").iterdir() if path.is_dir()]), 1)
+        engine = next((cache / "engines").glob("*/engine"))
+        arguments = ["--engine_dir", engine, "--tokenizer_dir", setting.demo / "base", "--port", 0]
+        done = subprocess.run([setting.chorus, "serve", *map(str, arguments)], capture_output=True, text=True,
+                              env={"NIM_MAX_LORA_RANK": "1024"}, timeout=60 * TIME_SCALE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("NIM_MAX_LORA_RANK 1024: the engine", done.stderr)
+
+
+class AdaptersBeforeTheirFirstUse(unittest.TestCase):
+    def folder(self, name, *adapters):
+        source = setting.scratch() / name
+        source.mkdir()
+        names = setting.adapter_names()
+        for number, adapter in enumerate(adapters):
+            shutil.copytree(setting.demo / "adapters" / names[number], source / adapter)
+        return source
+
+    def test_an_adapter_that_vanished_leaves_the_list(self):
+        source = self.folder("vanishing", "stays", "vanishes")
+        with ServerProcess(setting.chorus, serve_arguments("--lora_dir", source)) as server:
+            self.assertEqual(served(server), ["base", "stays", "vanishes"])
+            shutil.rmtree(source / "vanishes")
+            self.assertNotEqual(ask(server, "vanishes")[0], 200)
+            self.assertEqual(served(server), ["base", "stays"])
+            self.assertEqual(ask(server, "vanishes")[0], 404)
+            self.assertEqual(ask(server, "stays")[0], 200)
+
+    def test_invalid_content_is_refused_at_first_use_in_one_line(self):
+        source = self.folder("spoilt", "good", "spoilt")
+        spoil_values(source / "spoilt" / "adapter_model.safetensors")
+        with ServerProcess(setting.chorus, serve_arguments("--lora_dir", source)) as server:
+            status, _, body = ask(server, "spoilt")
+            self.assertNotEqual(status, 200)
+            self.assertIn("error", body)
+            self.assertEqual(served(server), ["base", "good"])
+            self.assertEqual(ask(server, "spoilt")[0], 404)
+            self.assertEqual(ask(server, "good")[0], 200)
+            lines = [line for line in server.log_lines if "adapter left out" in line]
+            self.assertEqual(len(lines), 1, lines)
+            self.assertIn("not finite", lines[0])
+
+    def test_links_within_a_hugging_face_cache_are_followed(self):
+        source = setting.scratch() / "hub"
+        source.mkdir()
+        name = setting.adapter_names()[0]
+        hub_copy(setting.demo / "adapters" / name, source / "models--org--one")
+        hub_copy(setting.demo / "adapters" / name, source / "models--org--thief")
+        weights = source / "models--org--thief/snapshots/0123abcd/adapter_model.safetensors"
+        weights.unlink()
+        weights.symlink_to("../../../models--org--one/snapshots/0123abcd/adapter_model.safetensors")
+        row = next(row for row in setting.expected() if row["adapter"] == name)
+        with ServerProcess(setting.chorus, serve_arguments("--lora_dir", source)) as server:
+            self.assertEqual(served(server), ["base", "models--org--one"])
+            answer = setting.client(server).chat.completions.create(
+                model="models--org--one", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
+            self.assertEqual(answer.choices[0].message.content, row["text"])
+
+    def test_starting_reads_no_adapter_whole(self):
+        source = setting.scratch() / "many"
+        source.mkdir()
+        original = setting.demo / "adapters" / setting.adapter_names()[0]
+        size = (original / "adapter_model.safetensors").stat().st_size
+        count = 60
+        read = {}
+        for adapters in (0, count):
+            for number in range(adapters):
+                shutil.copytree(original, source / f"adapter{number:03}")
+            with ServerProcess(setting.chorus, serve_arguments("--lora_dir", source)) as server:
+                self.assertEqual(len(served(server)), 1 + adapters)
+                read[adapters] = bytes_read(server)
+                if adapters:
+                    self.assertEqual(ask(server, "adapter000")[0], 200)
+        header = 128 * 1024 + 64 * 1024
+        each = (read[count] - read[0]) / count
+        self.assertLess(each, min(size, header), f"of {size} bytes")
