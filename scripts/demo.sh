@@ -26,7 +26,8 @@ echo "== One prompt, the base and five adapters, one mixed batch =="
 prompt="eleven wolves and four birds"
 $chorus run --engine_dir "$work/engine" --tokenizer_dir $demo/base --apply_chat_template --max_output_len 48 \
   --input_text "$prompt" "$prompt" "$prompt" "$prompt" "$prompt" "$prompt" \
-  --lora_dir $demo/adapters/{shout,roman,json,sum,german} --lora_task_uids -1 0 1 2 3 4 | grep -v '^Input'
+  --lora_dir $demo/adapters/{shout,roman,json,sum,german} --lora_task_uids -1 0 1 2 3 4 | grep -v '^Input' | tee "$work/answers"
+grep -q '^Largest batch: 6 requests with 5 adapters' "$work/answers"
 
 echo
 echo "== The server: twelve requests at once for six models =="
