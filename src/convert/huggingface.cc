@@ -163,7 +163,7 @@ void checkHuggingFaceConfig(const std::filesystem::path& model_dir) {
   }
   const std::string source = config_path.string();
   const Json json = readJsonFile(config_path);
-  findArchitecture(architectureOf(json, source));
+  findArchitecture(classNameOf(json, source));
 }
 
 ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
