@@ -98,10 +98,10 @@ def page(args, data, load, config):
     lines = [
         "# Benchmarks", "",
         f"Written by `bench/compare.py{' --quick' if args.quick else ''}` on {datetime.date.today()}. Figures are tokens a "
-        "second over all sequences and hold for this machine and run alone; use the ratios. Each engine was warmed by "
-        f"{args.warmup} discarded pass{'es' if args.warmup != 1 else ''}, then measured {passes} "
-        f"time{'s' if passes != 1 else ''}, in turn with the others; medians are shown, and of ours the spread, "
-        "(largest - least) / median." +
+        "second, all sequences together. They hold for this machine and this run only; the ratios say more. Each engine "
+        f"was warmed by {args.warmup} discarded pass{'es' if args.warmup != 1 else ''} and then measured {passes} "
+        f"time{'s' if passes != 1 else ''}, in turn with the others. The tables show medians, and for Chorus also the "
+        "spread, (largest - least) / median." +
         (" **A quick run: it shows that the comparison works, not how fast anything is.**" if args.quick else ""), "",
         *machine_lines(args, load),
         f"- Chorus {version}, instruction set {data['roofs'][0]['isa']}; " +
@@ -121,10 +121,16 @@ def page(args, data, load, config):
         lines += table(data, width, "context_tokens_per_s", "Context", "of the product roof", context_share)
     lines += chorus_alone.path_lines(data["paths"], WEIGHTS, number, share)
     lines += chorus_alone.thread_lines(data["threads"], args.threads, number)
-    lines += ["The read roof is the best of several kernels that only read, measured before and after each row in the same "
-              "process; shares are of the passes in which it moved by less than a tenth, where there are any; a generation step reads the weights without the embedding table, the adapters in use and the keys "
-              "and values. A context's share counts the products of the layers alone. vLLM is stepped by its engine and timed "
-              "from the step in which the last sequence got its first token; the others are timed token by token or report it "
-              "themselves. With 8-bit weights vLLM multiplies 8-bit inputs, which Chorus does not: weight-only "
-              "quantisation leaves them 16.", ""]
+    lines += ["How to read the tables:", "",
+              "- *Generation* is the time after the first token, *context* the time for the prompts.",
+              "- The *read roof* is the speed of the best of several kernels that only read memory, measured before and "
+              "after each row in the same process. The share counts the bytes that a generation step must read: the weights "
+              "without the embedding table, the adapters in use, and the keys and values. It is taken from the passes in "
+              "which the roof moved by less than a tenth, or from all if there are none.",
+              "- The *product roof* is the speed of the bfloat16 product above. The share counts the products of the layers "
+              "only.",
+              "- vLLM is stepped by its engine and timed from the step in which the last sequence got its first token. The "
+              "others are timed token by token or report their times themselves.",
+              "- With 8-bit weights vLLM rounds inputs to 8 bits too. Chorus does not: its quantisation is weight-only, and "
+              "inputs keep 16 bits.", ""]
     return "\n".join(lines)

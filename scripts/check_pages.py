@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Checks the pages for users: every link between them leads somewhere, and every message that docs/troubleshooting.md
+quotes is a message of the program."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
+# Messages of other programs: the compiler, the kernel, the system's library.
+FOREIGN = ("Killed", "Killed signal terminated program cc1plus", "Permission denied", "Connection refused",
+           "Address already in use", "Cannot assign requested address", "No such file or directory")
+
+
+def anchors(page):
+    """GitHub's anchors of a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    names = re.findall(r"^#+ (.*)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", name.strip().lower()).replace(" ", "-") for name in names}
+
+
+def broken_links():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            other = (page.parent / path).resolve() if path else page
+            if not other.exists():
+                yield f"{page.relative_to(ROOT)}: link to {target}, which is not there"
+            elif anchor and anchor not in anchors(other):
+                yield f"{page.relative_to(ROOT)}: link to {target}, which has no such heading"
+
+
+def program_text():
+    """The sources with adjacent string literals joined and NUL in place of each placeholder."""
+    texts = []
+    for source in sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("scripts/*.sh")):
+        if source.name.endswith(("_test.cc", "_fuzz.cc")):
+            continue
+        text = re.sub(r'"\s*\n\s*"', "", source.read_text())
+        texts.append(text.replace('\\"', '"'))
+    return re.sub(r"\{[^{}\s]*\}", "\0", "\n".join(texts))
+
+
+def occurs(piece, program):
+    """A word of a message may be what a placeholder stands for."""
+    words = [rf"(?:{re.escape(word)}|[^ \n]*\0[^ \n]*)" for word in piece.split()]
+    return piece in program or re.search(" ".join(words), program) is not None
+
+
+def unknown_messages():
+    program = program_text()
+    page = ROOT / "docs/troubleshooting.md"
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        cells = line.split(" | ")
+        if not line.startswith("| `"):
+            continue
+        for quoted in re.findall(r"``?\s?(.+?)\s?``?(?=[,;:.| ]|$)", cells[0].lstrip("| ")):
+            if quoted in FOREIGN:
+                continue
+            # Capital letters and numbers stand for what changes from case to case.
+            pieces = re.split(r"\.\.\.|\b[A-Z][A-Z]*\b|\b\d+\b|`|'[^' ]*'", quoted)
+            for piece in pieces:
+                piece = piece.strip(" .,;:()")
+                known = any(piece.endswith(foreign) for foreign in FOREIGN)
+                if len(piece) > 8 and not known and not occurs(piece, program):
+                    yield f"{page.relative_to(ROOT)}:{number}: no message of the program has '{piece}'"
+
+
+def main():
+    faults = list(broken_links()) + list(unknown_messages())
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
