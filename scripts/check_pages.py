@@ -2,15 +2,17 @@
 """Checks the pages for users: every link between them leads somewhere, and every message that docs/troubleshooting.md
 quotes is a message of the program."""
 
+import itertools
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
-# Messages of other programs: the compiler, the kernel, the system's library.
+# Messages of other programs: the compiler, the kernel, the system's library. And one that the program puts together from
+# words of its own.
 FOREIGN = ("Killed", "Killed signal terminated program cc1plus", "Permission denied", "Connection refused",
-           "Address already in use", "Cannot assign requested address", "No such file or directory")
+           "Address already in use", "Cannot assign requested address", "No such file or directory", "cannot bind to")
 
 
 def anchors(page):
@@ -36,7 +38,7 @@ def broken_links():
 def program_text():
     """The sources with adjacent string literals joined and NUL in place of each placeholder."""
     texts = []
-    for source in sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("scripts/*.sh")):
+    for source in sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("src/**/*.h")) + sorted(ROOT.glob("scripts/*.sh")):
         if source.name.endswith(("_test.cc", "_fuzz.cc")):
             continue
         text = re.sub(r'"\s*\n\s*"', "", source.read_text())
@@ -45,9 +47,18 @@ def program_text():
 
 
 def occurs(piece, program):
-    """A word of a message may be what a placeholder stands for."""
-    words = [rf"(?:{re.escape(word)}|[^ \n]*\0[^ \n]*)" for word in piece.split()]
-    return piece in program or re.search(" ".join(words), program) is not None
+    """Up to two words of a message may be what placeholders stand for."""
+    if piece in program:
+        return True
+    words = piece.split()
+    if len(words) < 3:
+        return any("\0" + word in program or word + "\0" in program for word in words)
+    for count in (1, 2):
+        for open_words in itertools.combinations(range(len(words)), count):
+            pattern = " ".join(r"[^ \n]*\0[^ \n]*" if i in open_words else re.escape(word) for i, word in enumerate(words))
+            if len(words) > count + 1 and re.search(pattern, program):
+                return True
+    return False
 
 
 def unknown_messages():

@@ -72,8 +72,8 @@ AdapterRoots::Root AdapterRoots::rootOf(const std::string& place) const {
   // The operator names the path, tenants what is beneath it: no link of theirs takes the place of an adapter.
   const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
   const auto parent = Directory::open(path.parent_path(), of_names);
-  const bool is_adapter = given.name || isHubRepository(*parent, path.filename().string()) ||
-                          holdsAdapter(*Directory::open(path, links_));
+  const bool is_adapter =
+      given.name || isHubRepository(*parent, path.filename().string()) || holdsAdapter(*Directory::open(path, links_));
   if (!is_adapter) return {Directory::open(path, of_names), "", ""};
   std::string name = given.name.value_or(path.filename().string());
   if (!isServableName(name)) {

@@ -21,7 +21,8 @@ class AdapterRoots {
  public:
   // Each place is one of
   //   DIRECTORY         of adapters: each of its subdirectories is one, under the subdirectory's name
-  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors), or the
+  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors), or
+  //   the
   //                     repository of one in a Hugging Face cache (hub_cache.h)
   //   NAME=DIRECTORY    an adapter under another name; a path that exists as it is written is a DIRECTORY
   // links: what links of adapters may do. A given name hides subdirectories of that name, and a subdirectory hides

@@ -102,16 +102,16 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
     if (context_.engine.maxInputLen() < context_length - 1) {
       message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
     }
-    message += fmt::format(". However, your {} has {} tokens. Please reduce its length.", job_.promptField, length);
+    message += fmt::format(". However, your request has {} input tokens. Please reduce the length of the {}.", length,
+                           job_.promptField);
     throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
   }
   if (const auto asked = job_.options.maxTokens) {
     if (*asked <= room) return std::max(*asked, 1);
     throw ApiError::invalid(
-        fmt::format("'{}' is too large: {}. This model's maximum context length is {} tokens and your {} has {} "
-                    "({} > {} - {}).",
-                    job_.options.maxTokensField, *asked, context_length, job_.promptField, length, *asked,
-                    context_length, length),
+        fmt::format("'{}' is too large: {}. This model's maximum context length is {} tokens and your request has {} "
+                    "input tokens ({} > {} - {}).",
+                    job_.options.maxTokensField, *asked, context_length, length, *asked, context_length, length),
         job_.options.maxTokensField, "context_length_exceeded");
   }
   // A default is not the client's wish: it takes what room there is.

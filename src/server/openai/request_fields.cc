@@ -311,8 +311,10 @@ bool asksForNothing(const RequestField& field, const OrderedJson& value, const F
 }
 
 [[noreturn]] void refuse(const RequestField& field, const std::string& name) {
-  const std::string why = field.instead.empty() ? " with this value; leave it out" : fmt::format(": {}", field.instead);
-  throw ApiError::invalid(fmt::format("'{}' is not supported{}.", name, why), name, "unsupported_parameter");
+  std::string message = field.instead.empty()
+                            ? fmt::format("'{}' is not supported with this value; leave it out.", name)
+                            : fmt::format("'{}' is not supported: {}.", name, field.instead);
+  throw ApiError::invalid(std::move(message), name, "unsupported_parameter");
 }
 
 // Members of an object within the request that earlier rows do not name.

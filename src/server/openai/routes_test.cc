@@ -529,9 +529,10 @@ TEST_F(RoutesTest, AnOverlongMaxTokensIsAnErrorInMaxTokens) {
     EXPECT_EQ(json["error"]["code"], "context_length_exceeded");
     return json["error"]["message"].get<std::string>();
   };
-  EXPECT_EQ(refused(completion(R"("prompt":[97],"max_tokens":256)", 400), "max_tokens"),
-            "'max_tokens' is too large: 256. This model's maximum context length is 256 tokens and your prompt has 1 "
-            "(256 > 256 - 1).");
+  EXPECT_EQ(
+      refused(completion(R"("prompt":[97],"max_tokens":256)", 400), "max_tokens"),
+      "'max_tokens' is too large: 256. This model's maximum context length is 256 tokens and your request has 1 input "
+      "tokens (256 > 256 - 1).");
   const std::string messages = R"("messages":[{"role":"user","content":"hi"}])";
   refused(chat(messages + R"(,"max_tokens":250)", 400), "max_tokens");
   refused(chat(messages + R"(,"max_tokens":5,"max_completion_tokens":250)", 400), "max_completion_tokens");
@@ -542,8 +543,8 @@ TEST_F(RoutesTest, AnOverlongMaxTokensIsAnErrorInMaxTokens) {
   for (int i = 0; i < 200; ++i) ids += ",97";
   EXPECT_EQ(
       refused(completion(R"("prompt":[)" + ids + R"(],"max_tokens":1000)", 400), "prompt"),
-      "This model's maximum context length is 256 tokens, of which the prompt may take 200. However, your prompt has "
-      "201 tokens. Please reduce its length.");
+      "This model's maximum context length is 256 tokens, of which the prompt may take 200. However, your request has "
+      "201 input tokens. Please reduce the length of the prompt.");
 }
 
 TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
