@@ -31,7 +31,7 @@ bool mayBeDirectory(int dir, const dirent& entry) {
 }  // namespace
 
 std::shared_ptr<const Directory> Directory::open(const std::filesystem::path& path, Links links) {
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   return std::shared_ptr<const Directory>(new Directory(std::move(fd), path, links));
 }
@@ -111,9 +111,12 @@ bool Directory::isDirectory(const std::string& name) const {
   return static_cast<bool>(Descriptor(openName(name, O_PATH | O_DIRECTORY)));
 }
 
-bool Directory::hasName(const std::string& name) const {
+Directory::Kind Directory::kindOf(const std::string& name) const {
   struct stat info{};
-  return ::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  if (::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Kind::kNothing;
+  if (S_ISREG(info.st_mode)) return Kind::kFile;
+  if (S_ISDIR(info.st_mode)) return Kind::kDirectory;
+  return S_ISLNK(info.st_mode) ? Kind::kLink : Kind::kOther;
 }
 
 Directory::Names Directory::names(size_t most) const { return readNames(most, false); }

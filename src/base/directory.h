@@ -19,8 +19,8 @@ namespace chorus {
 // Immutable; used by any number of threads. The descriptor keeps the directory although it is renamed or removed.
 class Directory {
  public:
-  // path is trusted: links on the way to it are followed. links: what names beneath it may do. Throws Error(kNotFound)
-  // when there is no such directory.
+  // path is trusted: links on the way to it are followed. links: what names beneath it may do. The directory itself
+  // need not be readable, unless its names are asked for. Throws Error(kNotFound) when there is no such directory.
   static std::shared_ptr<const Directory> open(const std::filesystem::path& path, Links links = Links::kFollow);
 
   // The directory `name` beneath this one, which may be named by links as this one allows; `links` is for names beneath
@@ -40,7 +40,10 @@ class Directory {
   std::optional<FileStamp> stampOf(const std::string& name) const;
   bool isDirectory(const std::string& name) const;
   // Whether something has this name, be it only a link that leads nowhere or may not be followed.
-  bool hasName(const std::string& name) const;
+  bool hasName(const std::string& name) const { return kindOf(name) != Kind::kNothing; }
+  // What has this name; a link is a link, wherever it leads.
+  enum class Kind { kNothing, kFile, kDirectory, kLink, kOther };
+  Kind kindOf(const std::string& name) const;
 
   struct Names {
     std::vector<std::string> names;  // sorted, without "." and ".."

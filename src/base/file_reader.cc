@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/cpu_features.h"
 #include "base/pace.h"
 #include "base/system_error.h"
 
@@ -60,6 +61,12 @@ FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, siz
     fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path, file_size, max_file_bytes);
   }
   const size_t size = std::min(file_size, bytes);
+  if (size > kMostKept) {
+    const size_t available = availableMemory();
+    if (size > available) {
+      fail(ErrorCode::kExhausted, "{}: {} bytes to read, and only {} bytes of memory are free", path, size, available);
+    }
+  }
   AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {

@@ -23,7 +23,7 @@ struct PeftFiles {
 };
 
 // More than an adapter of the model can take, with every weight in float64 and a rank of max_rank (0: of any): a larger
-// file is refused unread. At most the memory that is free.
+// file is refused unread.
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
 // Weights of more than max_bytes are refused. The directory that `open` opens may be rewritten meanwhile: both files

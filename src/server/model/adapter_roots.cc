@@ -22,13 +22,21 @@ constexpr const char* kConfig = "adapter_config.json";
 constexpr size_t kMaxFiles = 1024;
 constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 
-// The files of any kind of adapter, also of those that are refused later by a line that says why.
-bool holdsAdapter(const Directory& directory) {
-  if (directory.hasName(kConfig) || directory.hasName(kLoraConfigFile) || directory.hasName(kLoraWeightsFile)) {
-    return true;
-  }
+// Whether it has the files of any kind of adapter, also of those that are refused later by a line that says why. Only
+// regular files count: in a directory of adapters every other entry may be a tenant's.
+bool holdsAdapterFiles(const Directory& directory) {
+  const auto is_file = [&](const std::string& name) { return directory.kindOf(name) == Directory::Kind::kFile; };
+  if (is_file(kConfig) || is_file(kLoraConfigFile) || is_file(kLoraWeightsFile)) return true;
   const Directory::Names files = directory.names(kMaxFiles);
-  return std::ranges::any_of(files.names, [](const std::string& name) { return name.ends_with(".nemo"); });
+  return std::ranges::any_of(files.names,
+                             [&](const std::string& name) { return name.ends_with(".nemo") && is_file(name); });
+}
+
+bool hasAdapterSubdirectory(const Directory& directory) {
+  const Directory::Names names = directory.directoryNames(kMaxSubdirectories);
+  return std::ranges::any_of(names.names, [&](const std::string& name) {
+    return directory.kindOf(name + "/" + kConfig) != Directory::Kind::kNothing;
+  });
 }
 
 bool isHidden(const std::string& name) { return name.starts_with('.'); }
@@ -63,24 +71,39 @@ bool isServableName(std::string_view name) {
 }
 
 AdapterRoots::Root AdapterRoots::rootOf(const std::string& place) const {
-  NamedPath given = parsePlace(place);
+  const NamedPath given = parsePlace(place);
   std::error_code error;
   const fs::path path = fs::canonical(given.path, error);
   if (error || !fs::is_directory(path)) {
     fail(ErrorCode::kNotFound, "--lora_dir {}: {}", place, error ? error.message() : "not a directory");
   }
-  // The operator names the path, tenants what is beneath it: no link of theirs takes the place of an adapter.
-  const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
-  const auto parent = Directory::open(path.parent_path(), of_names);
-  const bool is_adapter =
-      given.name || isHubRepository(*parent, path.filename().string()) || holdsAdapter(*Directory::open(path, links_));
-  if (!is_adapter) return {Directory::open(path, of_names), "", ""};
-  std::string name = given.name.value_or(path.filename().string());
-  if (!isServableName(name)) {
-    fail(ErrorCode::kInvalidArgument, "--lora_dir {}: '{}' is not a name that can be served; give NAME={}", place, name,
-         given.path.string());
+  fs::path named = fs::absolute(given.path).lexically_normal();
+  if (named.filename().empty()) named = named.parent_path();
+  Root root;
+  root.name = given.name.value_or("");
+  if (const auto hub = hubPathOf(path)) {
+    root.directory = Directory::open(hub->repository, links_);
+    root.beneath = hub->beneath;
+    root.is_hub = true;
+    const bool is_snapshots_folder = !hub->beneath.empty() && hub->beneath.find('/') == std::string::npos;
+    if (!given.name && !is_snapshots_folder) root.name = named.filename().string();
+  } else {
+    // The operator names the path, tenants what is beneath it: no link of theirs takes the place of an adapter.
+    const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
+    root.directory = Directory::open(path, of_names);
+    const bool holds_files = holdsAdapterFiles(*root.directory);
+    const bool is_directory_of_adapters = !given.name && (!holds_files || hasAdapterSubdirectory(*root.directory));
+    if (is_directory_of_adapters) return root;
+    if (!given.name) root.name = named.filename().string();
+    const fs::path& held = links_ == Links::kFollow ? named : path;
+    root.directory = Directory::open(held.parent_path(), of_names);
+    root.beneath = held.filename().string();
   }
-  return {parent, std::move(name), path.filename().string()};
+  if ((given.name || root.isAdapter()) && !isServableName(root.name)) {
+    fail(ErrorCode::kInvalidArgument, "--lora_dir {}: '{}' is not a name that can be served; give NAME={}", place,
+         root.name, given.path.string());
+  }
+  return root;
 }
 
 AdapterRoots::AdapterRoots(const std::vector<std::string>& places, Links links) : links_(links) {
@@ -104,23 +127,34 @@ void AdapterRoots::warnOfNames() const {
   }
   for (const Root& root : roots_) {
     if (root.isAdapter()) continue;
-    const std::string path = root.directory->path().string();
+    const std::string path = root.path().string();
+    const auto folder = folderOf(root);
     bool any = false;
-    for (const std::string& name : root.directory->directoryNames(kMaxSubdirectories).names) {
+    for (const std::string& name : folder->directoryNames(kMaxSubdirectories).names) {
       if (isHidden(name)) continue;
       try {
-        any = any || open(name)->hasName(kConfig);
+        any = any || openIn(root, name)->hasName(kConfig);
       } catch (const Error&) {
         // One that cannot be opened is told of when it is looked at.
       }
       const auto [other, is_first] = first.emplace(name, &root);
       if (!is_first) {
         log::warn("--lora_dir {}: {} is not served from there: {} has the name too", path, name,
-                  other->second->directory->path().string());
+                  other->second->path().string());
       }
     }
     if (!any) log::warn("--lora_dir {}: no adapter in it: no subdirectory has an {}", path, kConfig);
+    if (any && holdsAdapterFiles(*folder)) {
+      log::warn(
+          "--lora_dir {}: has an adapter's files itself, which are not served: its subdirectories are; "
+          "NAME={} serves them",
+          path, path);
+    }
   }
+}
+
+std::shared_ptr<const Directory> AdapterRoots::folderOf(const Root& root) {
+  return root.beneath.empty() ? root.directory : root.directory->openWithin(root.beneath);
 }
 
 AdapterRoots::Names AdapterRoots::names(size_t most) const {
@@ -128,11 +162,11 @@ AdapterRoots::Names AdapterRoots::names(size_t most) const {
   Names found;
   for (const Root& root : roots_) {
     if (root.isAdapter()) {
-      if (root.directory->hasName(root.subdirectory)) all.insert(root.name);
+      if (root.beneath.empty() || root.directory->hasName(root.beneath)) all.insert(root.name);
       continue;
     }
     try {
-      Directory::Names there = root.directory->directoryNames(most);
+      Directory::Names there = folderOf(root)->directoryNames(most);
       found.complete = found.complete && there.complete;
       for (std::string& name : there.names) {
         if (!isHidden(name)) all.insert(std::move(name));
@@ -145,38 +179,45 @@ AdapterRoots::Names AdapterRoots::names(size_t most) const {
   return found;
 }
 
-std::pair<const AdapterRoots::Root*, std::string> AdapterRoots::find(const std::string& name) const {
+const AdapterRoots::Root& AdapterRoots::find(const std::string& name) const {
   for (const Root& root : roots_) {
-    if (root.isAdapter() && root.name == name) return {&root, root.subdirectory};
+    if (root.isAdapter() && root.name == name) return root;
   }
   const Root* first = nullptr;  // whose error says that the name is not there
   for (const Root& root : roots_) {
     if (root.isAdapter()) continue;
     if (first == nullptr) first = &root;
-    if (root.directory->hasName(name)) return {&root, name};
+    const Directory::Kind kind =
+        root.directory->kindOf(root.beneath.empty() ? name : fmt::format("{}/{}", root.beneath, name));
+    if (kind == Directory::Kind::kDirectory || kind == Directory::Kind::kLink) return root;
   }
   if (first == nullptr) fail(ErrorCode::kNotFound, "--lora_dir has no adapter of the name '{}'", name);
-  return {first, name};
+  return *first;
 }
 
-std::shared_ptr<const Directory> AdapterRoots::open(const std::string& name) const {
-  const auto [root, subdirectory] = find(name);
-  const Directory& parent = *root->directory;
-  if (isSnapshotsFolder(parent.path())) return openSnapshot(parent.path(), subdirectory, links_);
-  if (isHubRepository(parent, subdirectory)) return openHubSnapshot(parent, subdirectory, links_);
-  return parent.openDirectory(subdirectory, links_);
+std::shared_ptr<const Directory> AdapterRoots::openIn(const Root& root, const std::string& name) const {
+  const Directory& directory = *root.directory;
+  if (root.is_hub) {
+    if (!root.isAdapter()) return directory.openWithin(fmt::format("{}/{}", root.beneath, name));
+    return root.beneath.empty() ? openHubSnapshot(directory) : directory.openWithin(root.beneath);
+  }
+  if (root.isAdapter()) return directory.openDirectory(root.beneath, links_);
+  return isHubRepository(directory, name) ? openHubSnapshot(directory, name, links_)
+                                          : directory.openDirectory(name, links_);
 }
+
+std::shared_ptr<const Directory> AdapterRoots::open(const std::string& name) const { return openIn(find(name), name); }
 
 fs::path AdapterRoots::pathOf(const std::string& name) const {
-  const auto [root, subdirectory] = find(name);
-  return root->directory->pathOf(subdirectory);
+  const Root& root = find(name);
+  return root.isAdapter() ? root.path() : root.path() / name;
 }
 
 std::string AdapterRoots::text() const {
   std::string text;
   for (const Root& root : roots_) {
     if (!text.empty()) text += ", ";
-    text += (root.isAdapter() ? root.directory->pathOf(root.subdirectory) : root.directory->path()).string();
+    text += root.path().string();
   }
   return text;
 }

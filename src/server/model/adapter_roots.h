@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/directory.h"
@@ -21,11 +20,13 @@ class AdapterRoots {
  public:
   // Each place is one of
   //   DIRECTORY         of adapters: each of its subdirectories is one, under the subdirectory's name
-  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors), or
-  //   the
-  //                     repository of one in a Hugging Face cache (hub_cache.h)
+  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors) and
+  //   has
+  //                     no subdirectory that is one; or an adapter's repository, or one of its snapshots, in a Hugging
+  //                     Face cache (hub_cache.h)
   //   NAME=DIRECTORY    an adapter under another name; a path that exists as it is written is a DIRECTORY
-  // links: what links of adapters may do. A given name hides subdirectories of that name, and a subdirectory hides
+  // links: what links of adapters may do; with kFollow links in the places themselves are followed anew each time, else
+  // only now. A given name hides subdirectories of that name, and a subdirectory hides
   // those of later places. Throws Error that names --lora_dir: a place that is no directory, a name that cannot be
   // served, or one that is given twice.
   AdapterRoots(const std::vector<std::string>& places, Links links);
@@ -48,15 +49,22 @@ class AdapterRoots {
 
  private:
   struct Root {
+    // Held open, so that nobody who may rename what is around it can put something else there.
     std::shared_ptr<const Directory> directory;
-    std::string name, subdirectory;  // of a place that is one adapter; empty: all subdirectories are
+    std::string name;     // of a place that is one adapter; empty: all subdirectories are
+    std::string beneath;  // the adapter, or the directory of adapters, from `directory` on; empty: itself
+    bool is_hub = false;  // `directory` is a repository of a Hugging Face cache, within which links lead
     bool isAdapter() const { return !name.empty(); }
+    std::filesystem::path path() const { return beneath.empty() ? directory->path() : directory->pathOf(beneath); }
   };
   Root rootOf(const std::string& place) const;
-  // Where an adapter of this name is: what has the name from --lora_dir, else the first directory that holds it, else
-  // the first directory. And what the adapter's own directory is called there. Throws Error(kNotFound) where there is
-  // no directory of adapters.
-  std::pair<const Root*, std::string> find(const std::string& name) const;
+  // Opens the directory of adapters.
+  static std::shared_ptr<const Directory> folderOf(const Root& root);
+  // Opens an adapter of this place. name: one of its names.
+  std::shared_ptr<const Directory> openIn(const Root& root, const std::string& name) const;
+  // The place of an adapter: what has the name from --lora_dir, else the first directory that holds it, else the first
+  // directory. Throws Error(kNotFound) where there is no directory of adapters.
+  const Root& find(const std::string& name) const;
 
   Links links_;
   std::vector<Root> roots_;  // at least one

@@ -91,6 +91,59 @@ TEST_F(AdapterRootsTest, ADirectoryThatIsItselfAnAdapterIsServedAsOne) {
   EXPECT_EQ(namesOf({holding("tensors", "model.lora_weights.npy")}), Strings{"tensors"});
 }
 
+// Whoever may make entries in a directory of adapters may give them any name.
+TEST_F(AdapterRootsTest, NoEntryOfATenantMakesOneAdapterOfAll) {
+  adapter("served/a");
+  fs::create_directories(root_ / "served/acme.nemo");
+  fs::create_symlink("a/adapter_config.json", root_ / "served/model.lora_weights.npy");
+  EXPECT_EQ(namesOf({path("served")}), (Strings{"a", "acme.nemo", "model.lora_weights.npy"}));
+  holding("served", "adapter_config.json");
+  const AdapterRoots roots({path("served")}, Links::kInside);
+  EXPECT_THAT(roots.names(100).names, testing::Contains("a"));
+  roots.warnOfNames();
+  EXPECT_THAT(log_.str(), HasSubstr("has an adapter's files itself"));
+}
+
+TEST_F(AdapterRootsTest, AFileHidesNoAdapterOfALaterDirectory) {
+  holding("first", "same");
+  adapter("second/same");
+  const AdapterRoots roots({path("first"), path("second")}, Links::kInside);
+  EXPECT_EQ(roots.pathOf("same"), root_ / "second/same");
+  EXPECT_TRUE(roots.open("same")->hasName("adapter_config.json"));
+}
+
+TEST_F(AdapterRootsTest, ALinkNamesTheAdapterAndIsFollowedAnewWhereLinksAre) {
+  adapter("releases/v7");
+  adapter("releases/v8");
+  fs::create_symlink("releases/v7", root_ / "support");
+  EXPECT_EQ(namesOf({path("support")}), Strings{"support"});
+  const AdapterRoots inside({path("support")}, Links::kInside), follow({path("support")}, Links::kFollow);
+  fs::remove(root_ / "support");
+  fs::create_symlink("releases/v8", root_ / "support");
+  std::ofstream(root_ / "releases/v8/new") << "";
+  EXPECT_FALSE(inside.open("support")->hasName("new"));
+  EXPECT_TRUE(follow.open("support")->hasName("new"));
+}
+
+TEST_F(AdapterRootsTest, ARepositoryOfAHuggingFaceCacheIsHeldOpen) {
+  holding("cache/models--t--a/blobs", "1234");
+  holding("cache/victim", "adapter_config.json");
+  fs::create_directories(root_ / "cache/models--t--a/snapshots/rev");
+  fs::create_symlink("../../blobs/1234", root_ / "cache/models--t--a/snapshots/rev/adapter_config.json");
+  const std::string repository = path("cache/models--t--a");
+  EXPECT_EQ(namesOf({repository}), Strings{"models--t--a"});
+  EXPECT_EQ(namesOf({repository + "/snapshots"}), Strings{"rev"});
+  const AdapterRoots roots({repository + "/snapshots/rev"}, Links::kInside);
+  EXPECT_EQ(roots.open("rev")->readFile("adapter_config.json", 10), "{}");
+  // Somebody puts another directory into the repository's place, whose links reach a neighbour.
+  fs::rename(repository, root_ / "cache/moved");
+  fs::create_directory_symlink(".", repository);
+  fs::create_directories(root_ / "cache/snapshots/rev");
+  fs::create_symlink("../../victim/adapter_config.json", root_ / "cache/snapshots/rev/adapter_config.json");
+  std::ofstream(root_ / "cache/victim/adapter_config.json") << "secret";
+  EXPECT_EQ(roots.open("rev")->readFile("adapter_config.json", 10), "{}");
+}
+
 TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
   fs::create_directories(root_ / "empty/sub");
   EXPECT_EQ(namesOf({path("empty")}), Strings{"sub"});

@@ -1,6 +1,7 @@
 #include "server/model/hub_cache.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -52,16 +53,27 @@ bool isHubRepository(const Directory& root, const std::string& name) {
 }
 
 std::shared_ptr<const Directory> openHubSnapshot(const Directory& root, const std::string& name, Links links) {
-  const auto repository = root.openDirectory(name, links);
-  return repository->openWithin(fmt::format("{}/{}", kSnapshots, revisionOf(*repository)));
+  return openHubSnapshot(*root.openDirectory(name, links));
 }
 
-bool isSnapshotsFolder(const fs::path& path) {
-  return path.filename() == kSnapshots && path.parent_path().filename().string().starts_with(kRepository);
+std::shared_ptr<const Directory> openHubSnapshot(const Directory& repository) {
+  return repository.openWithin(fmt::format("{}/{}", kSnapshots, revisionOf(repository)));
 }
 
-std::shared_ptr<const Directory> openSnapshot(const fs::path& snapshots, const std::string& revision, Links links) {
-  return Directory::open(snapshots.parent_path(), links)->openWithin(fmt::format("{}/{}", kSnapshots, revision));
+std::optional<HubPath> hubPathOf(const fs::path& path) {
+  fs::path repository = path;
+  std::string beneath;
+  // The path itself, its parent and the parent of that.
+  for (int above = 0; above <= 2; ++above) {
+    if (repository.filename().string().starts_with(kRepository)) {
+      const bool is_its = beneath.empty() ? fs::is_directory(repository / kSnapshots)
+                                          : beneath == kSnapshots || beneath.starts_with(std::string(kSnapshots) + "/");
+      if (is_its) return HubPath{repository, beneath};
+    }
+    beneath = beneath.empty() ? repository.filename().string() : repository.filename().string() + "/" + beneath;
+    repository = repository.parent_path();
+  }
+  return std::nullopt;
 }
 
 }  // namespace chorus::server

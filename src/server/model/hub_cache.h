@@ -5,8 +5,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/directory.h"
 
@@ -20,10 +20,15 @@ bool isHubRepository(const Directory& root, const std::string& name);
 // several and refs/main names none of them.
 std::shared_ptr<const Directory> openHubSnapshot(const Directory& root, const std::string& name, Links links);
 
-// Whether a path is the folder of a repository's snapshots.
-bool isSnapshotsFolder(const std::filesystem::path& path);
-// One of the snapshots in it. Throws Error as Directory::openDirectory.
-std::shared_ptr<const Directory> openSnapshot(const std::filesystem::path& snapshots, const std::string& revision,
-                                              Links links);
+// The same of a repository that is open.
+std::shared_ptr<const Directory> openHubSnapshot(const Directory& repository);
+
+// The repository that a path is, or lies in as its folder of snapshots or as one of these: where the repository is, and
+// what the path is called beneath it (empty for the repository itself). nullopt for every other path.
+struct HubPath {
+  std::filesystem::path repository;
+  std::string beneath;
+};
+std::optional<HubPath> hubPathOf(const std::filesystem::path& path);
 
 }  // namespace chorus::server
