@@ -72,7 +72,7 @@ class HostileServer:
 
     def plan_mib(self):
         """What the table that the server printed at its start adds up to."""
-        rows = re.findall(r"^(?:[\d:.]+ info)? {2,}(\S.*?) {2,}([\d.]+) MiB", self.run.log, re.M)
+        rows = re.findall(r"^(?:[\dTZ:.+ -]+ info)? {2,}(\S.*?) {2,}([\d.]+) MiB", self.run.log, re.M)
         return sum(float(size) for name, size in dict(rows).items() if name not in ("total", "available"))
 
     def open_files(self):
