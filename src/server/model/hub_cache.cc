@@ -66,11 +66,13 @@ std::optional<HubPath> hubPathOf(const fs::path& path) {
   // The path itself, its parent and the parent of that.
   for (int above = 0; above <= 2; ++above) {
     if (repository.filename().string().starts_with(kRepository)) {
-      const bool is_its = beneath.empty() ? fs::is_directory(repository / kSnapshots)
-                                          : beneath == kSnapshots || beneath.starts_with(std::string(kSnapshots) + "/");
+      const bool is_its = beneath.empty()
+                              ? fs::is_directory(repository / kSnapshots)
+                              : beneath == kSnapshots || beneath.starts_with(fmt::format("{}/", kSnapshots));
       if (is_its) return HubPath{repository, beneath};
     }
-    beneath = beneath.empty() ? repository.filename().string() : repository.filename().string() + "/" + beneath;
+    const std::string name = repository.filename().string();
+    beneath = beneath.empty() ? name : fmt::format("{}/{}", name, beneath);
     repository = repository.parent_path();
   }
   return std::nullopt;
