@@ -24,6 +24,7 @@ function(chorus_layer name)
   add_library(chorus_${name} STATIC ${sources})
   chorus_check_flags(${name} ${sources})
   chorus_precompiled(chorus_${name} chorus_headers)
+  chorus_unity(${name})
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -56,6 +57,18 @@ endfunction()
 function(chorus_precompiled target headers)
   if(CHORUS_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} REUSE_FROM ${headers})
+  endif()
+endfunction()
+
+# Each source instantiates the same templates of fmt, JSON and the standard library again; sources that are compiled
+# together do so once. The kernels are left out: their sources have compile options and instruction sets of their own.
+function(chorus_unity name)
+  if(CHORUS_UNITY AND NOT name STREQUAL kernels)
+    set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    # GCC 12 then warns, wrongly, about code that it inlines from the standard library and fmt, and about types of
+    # anonymous namespaces, which it takes for a header's.
+    target_compile_options(chorus_${name} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds
+                                                  -Wno-subobject-linkage)
   endif()
 endfunction()
 

@@ -3,6 +3,7 @@
 
   layers   a source includes its own layer and the layers before it in LADDER, never a later one
   sizes    a source over 800 lines is refused
+  types    no two types of the program have one name in one namespace: the linker would merge their functions in silence
   tests    no skipped or disabled test, no test that cannot fail
   words    no TODO, no commented-out include, no conflict left by a merge
   docs     every file and directory that a page of documentation names in backticks exists
@@ -66,6 +67,27 @@ def check_source(path):
             complain(path, number, "commented-out code")
 
 
+types = {}  # qualified name -> where it is defined
+
+
+def collect_types(path):
+    """Types at namespace scope. A namespace ends with the comment that clang-format writes; those of SIMD code are left
+    out, because each instruction set compiles them once more."""
+    namespaces = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        opened = re.match(r"(?:inline )?namespace ?([\w:]*) ?\{$", line)
+        if opened:
+            namespaces.append(opened.group(1))
+        elif re.match(r"\}  // namespace", line) and namespaces:
+            namespaces.pop()
+        defined = re.match(r"(?:class|struct|enum class|union) (?:alignas\(\w+\) )?([\w:]+)[^;:]*(?: : [^;]*)?\{", line)
+        if defined and "" not in namespaces and "HWY_NAMESPACE" not in namespaces:
+            name = "::".join([*namespaces, defined.group(1)])
+            first = types.setdefault(name, f"{path.relative_to(root)}:{number}")
+            if first != f"{path.relative_to(root)}:{number}":
+                complain(path, number, f"defines {name}, which {first} defines too")
+
+
 def check_docs(path):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         for name in re.findall(r"`((?:src|include|tests|scripts|examples|docs|bench|cmake)/[\w./-]*)`", line):
@@ -103,6 +125,8 @@ for file in files:
         check_fuzz_target(file)
     if file.suffix in {".cc", ".h", ".cu", ".cuh"}:
         check_source(file)
+        if file.relative_to(root).parts[0] == "src" and not re.search(r"(_test|_fuzz|^test)\.cc$", file.name):
+            collect_types(file)
     if file.parent == root / "tests/fuzz/planted":
         check_planted_bug(file)
 for file in files:

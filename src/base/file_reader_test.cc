@@ -50,6 +50,19 @@ TEST_F(FileReaderTest, AHeadIsTheFirstBytesAndTheSize) {
   EXPECT_NE(errorOf([&] { reader().readHead("a", 4, 9); }).find("more than the limit"), std::string::npos);
 }
 
+TEST_F(FileReaderTest, AFileThatExceedsTheFreeMemoryIsExhaustionAndNotCorruption) {
+  const fs::path path = write("huge", "x");
+  constexpr size_t kHuge = size_t{1} << 43;  // a hole, far beyond any machine's memory
+  fs::resize_file(path, kHuge);
+  try {
+    reader().read("huge", kHuge);
+    FAIL() << "8 TiB were read";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kExhausted);
+    EXPECT_NE(std::string(e.what()).find("bytes of memory are free"), std::string::npos) << e.what();
+  }
+}
+
 // Two writes within a tick of the file system's clock leave the same stamp.
 TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
   const fs::path path = write("fresh", "x");

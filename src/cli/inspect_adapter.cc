@@ -16,6 +16,7 @@
 #include "formats/npy.h"
 #include "lora/module_ids.h"
 #include "lora/peft_config.h"
+#include "lora/peft_files.h"
 #include "lora/shard.h"
 #include "lora/source_peft.h"
 #include "lora/source_tensors.h"
@@ -164,7 +165,7 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
 
 void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& found) {
   found.setKind("PEFT adapter");
-  const auto config_path = dir / "adapter_config.json";
+  const auto config_path = dir / kPeftConfigFile;
   const PeftConfig config = PeftConfig::parse(readFile(config_path, kMaxPeftConfigBytes), config_path.string());
   found.add("kind", config.use_dora ? "DoRA" : config.use_rslora ? "rsLoRA" : "LoRA");
   found.add("r", config.r);

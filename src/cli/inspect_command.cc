@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
+#include "lora/peft_files.h"
 #include "runtime/lora_files.h"
 
 namespace chorus {
@@ -64,7 +65,7 @@ void runInspect(const InspectArgs& args) {
 }  // namespace
 
 DirectoryKind directoryKind(const fs::path& dir) {
-  if (fs::exists(dir / "adapter_config.json")) return DirectoryKind::kAdapter;
+  if (fs::exists(dir / kPeftConfigFile)) return DirectoryKind::kAdapter;
   if (holdsLoraFiles(dir)) return DirectoryKind::kLoraTensors;
   const auto config_path = dir / "config.json";
   if (fs::exists(config_path)) {

@@ -15,7 +15,7 @@ namespace {
 
 struct ServeArgs {
   server::ServeOptions options;
-  std::vector<std::string> lora_modules;
+  std::vector<std::string> lora_dirs, lora_modules;
   std::string logLevel = "info";
 };
 
@@ -52,7 +52,8 @@ void runServe(ServeArgs& args) {
   if (options.modelDirectory.empty() == options.engineDirectory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a Hugging Face directory or --engine_dir with --tokenizer_dir");
   }
-  options.loraDirectories.insert(options.loraDirectories.end(), args.lora_modules.begin(), args.lora_modules.end());
+  for (std::string& place : args.lora_dirs) options.loraDirectories.emplace_back(std::move(place), "--lora_dir");
+  for (std::string& place : args.lora_modules) options.loraDirectories.emplace_back(std::move(place), "--lora_modules");
   // NIM_SERVED_MODEL_NAME may list several; the first is the one that answers carry.
   options.modelName = options.modelName.substr(0, options.modelName.find(','));
   server::serve(options);
@@ -130,7 +131,7 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--model_name", options.modelName, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
   serve
-      ->add_option("--lora_dir", options.loraDirectories,
+      ->add_option("--lora_dir", args->lora_dirs,
                    "Directory of adapters: each subdirectory with an adapter_config.json is served by its name. Or one "
                    "adapter: its directory, served by the directory's name, or NAME=DIRECTORY. May be given several "
                    "times")

@@ -15,13 +15,13 @@
 #include "formats/safetensors.h"
 #include "formats/tensor_source.h"
 #include "lora/adapter_builder.h"
+#include "lora/peft_files.h"
 
 namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 
 class BaseWeights {
@@ -124,14 +124,14 @@ std::vector<float> normalised(const PeftModule& module, const TensorView& base, 
 
 // What has these files but neither the mark nor this very configuration is an adapter as it was trained, perhaps the
 // only copy.
-bool isEarlierResult(const fs::path& dir, const Json& config) {
+bool isNormalisedAdapter(const fs::path& dir, const Json& config) {
   const bool only_its_files =
       std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
         const std::string name = entry.path().filename().string();
-        return name == kConfigFile || name == kWeightsFile;
+        return name == kPeftConfigFile || name == kWeightsFile;
       });
-  if (!only_its_files || !fs::exists(dir / kConfigFile)) return false;
-  const Json earlier = readJsonFile(dir / kConfigFile);
+  if (!only_its_files || !fs::exists(dir / kPeftConfigFile)) return false;
+  const Json earlier = readJsonFile(dir / kPeftConfigFile);
   return earlier == config || (earlier.is_object() && earlier.value(kNormalisedField, Json()) == true);
 }
 
@@ -161,7 +161,7 @@ DoraNormalisation normaliseDora(const fs::path& adapter_dir, const fs::path& bas
   PeftModules adapter = readPeftModules(adapter_dir);
   if (adapter.is_normalised) {
     fail(ErrorCode::kInvalidArgument, "{}: its magnitudes are normalised already; give the adapter as it was trained",
-         (adapter_dir / kConfigFile).string());
+         (adapter_dir / kPeftConfigFile).string());
   }
   const bool transposed = adapter.config.value("fan_in_fan_out", false);
   const BaseWeights base(base_dir, transposed);
@@ -170,8 +170,8 @@ DoraNormalisation normaliseDora(const fs::path& adapter_dir, const fs::path& bas
   if (adapter.uses_dora && strip) adapter.config["use_dora"] = false;
 
   StagedDirectory staged(output_dir, "a normalised adapter",
-                         [&](const fs::path& dir) { return isEarlierResult(dir, adapter.config); });
-  writeFileAtomically(staged.path() / kConfigFile, adapter.config.dump(2) + "\n");
+                         [&](const fs::path& dir) { return isNormalisedAdapter(dir, adapter.config); });
+  writeFileAtomically(staged.path() / kPeftConfigFile, adapter.config.dump(2) + "\n");
   writeWeights(adapter, base, transposed, with_magnitudes, staged.path() / kWeightsFile);
   staged.publish();
   return {std::ssize(adapter.modules), adapter.uses_dora};

@@ -152,7 +152,7 @@ class RowWriter {
   size_t used_ = 0;
 };
 
-bool isEarlierResult(const fs::path& dir) {
+bool isLoraTensors(const fs::path& dir) {
   return std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
     return name == kLoraConfigFile || name == kLoraWeightsFile;
@@ -171,7 +171,7 @@ LoraConversion convertLora(const fs::path& adapter_dir, const fs::path& output_d
                                  row.first().magnitude != nullptr ? 1 : 0});
   }
 
-  StagedDirectory staged(output_dir, "converted LoRA tensors", isEarlierResult);
+  StagedDirectory staged(output_dir, "converted LoRA tensors", isLoraTensors);
   const int64_t config_shape[] = {1, std::ssize(rows), 4};
   NpyWriter config_file(staged.path() / kLoraConfigFile, DType::kInt32, config_shape);
   config_file.append(std::as_bytes(std::span(config)));

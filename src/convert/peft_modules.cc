@@ -166,7 +166,7 @@ class ModuleReader {
 }  // namespace
 
 PeftModules readPeftModules(const fs::path& dir) {
-  const fs::path config_path = dir / "adapter_config.json";
+  const fs::path config_path = dir / kPeftConfigFile;
   OrderedJson json = readConfig(config_path);
   const PeftConfig config = PeftConfig::parse(json.dump(), config_path.string());
   TensorFile weights = openPeftWeights(dir);

@@ -23,12 +23,12 @@ constexpr Descr kDescrs[] = {{"b1", DType::kBool},    {"u1", DType::kUint8},   {
 
 // NumPy itself reads no longer ones from strangers.
 constexpr size_t kMaxHeaderBytes = 10000;
-constexpr size_t kMaxRank = 8;
+constexpr size_t kMaxNpyRank = 8;
 
 // The header is the repr of a Python dict with three known keys: read exactly that, not Python.
-class HeaderReader {
+class NpyHeaderReader {
  public:
-  HeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+  NpyHeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
 
   void read(NpyArray& array) {
     if (!text_.starts_with('{')) corrupt();
@@ -109,7 +109,8 @@ class HeaderReader {
       const char* begin = text_.data() + at_;
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
       // Python's integers neither begin with a zero nor does NumPy take a negative one.
-      if (error != std::errc() || *begin == '-' || (*begin == '0' && end - begin > 1) || extents.size() >= kMaxRank) {
+      if (error != std::errc() || *begin == '-' || (*begin == '0' && end - begin > 1) ||
+          extents.size() >= kMaxNpyRank) {
         corrupt();
       }
       at_ += static_cast<size_t>(end - begin);
@@ -148,7 +149,7 @@ NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
   if (header_size > text.size() - prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
 
   NpyArray array;
-  HeaderReader(text.substr(prefix, header_size), source).read(array);
+  NpyHeaderReader(text.substr(prefix, header_size), source).read(array);
   array.data = bytes.subspan(prefix + header_size);
   const std::string name(source);
   const uint64_t need =

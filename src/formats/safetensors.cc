@@ -13,7 +13,6 @@ namespace chorus {
 namespace {
 
 constexpr size_t kPrefixBytes = 8;
-constexpr size_t kMaxRank = 16;
 
 struct DTypeName {
   std::string_view name;
@@ -106,7 +105,7 @@ class HeaderReader final : public JsonEvents {
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ != Place::kNumbers) refuseValue();
     if (field_ == Field::kShape) {
-      if (numbers_ == kMaxRank) refuse(fmt::format("shape must be a list of at most {} sizes", kMaxRank));
+      if (numbers_ == kMaxTensorRank) refuse(fmt::format("shape must be a list of at most {} sizes", kMaxTensorRank));
       if (value > static_cast<uint64_t>(INT64_MAX)) refuse("shape must hold sizes of at least 0");
       tensor_.shape.push_back(static_cast<int64_t>(value));
     } else {

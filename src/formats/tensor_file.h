@@ -26,6 +26,9 @@ struct TensorView {
   int64_t elements() const { return static_cast<int64_t>(bytes.size() / dtypeSize(dtype)); }
 };
 
+// Tensors of more dimensions are refused.
+inline constexpr size_t kMaxTensorRank = 16;
+
 // "[2, 3]", for error lines.
 std::string shapeText(std::span<const int64_t> shape);
 

@@ -5,11 +5,11 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "formats/tensor_file.h"
 
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxRank = 16;
 constexpr size_t kMaxTensors = 100'000;
 constexpr size_t kMaxKeyBytes = 256;
 // Bytes and items that calls may look at in all; a short pickle can call with one long value again and again.
@@ -205,7 +205,7 @@ std::vector<int64_t> TorchObjects::extents(const PickleHeap& heap, const PickleV
   if (!value.is(PickleKind::kTuple) && !value.is(PickleKind::kList)) corrupt("a shape is no tuple");
   const std::span<const PickleValue> items =
       value.is(PickleKind::kTuple) ? heap.tuple(value) : std::span<const PickleValue>(heap.items(value));
-  if (items.size() > kMaxRank) corrupt(fmt::format("a shape of {} dimensions", items.size()));
+  if (items.size() > kMaxTensorRank) corrupt(fmt::format("a shape of {} dimensions", items.size()));
   std::vector<int64_t> result;
   for (const PickleValue& item : items) {
     if (!item.is(PickleKind::kInt) || item.integer < 0) corrupt("a shape holds other things than sizes");

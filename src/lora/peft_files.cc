@@ -13,9 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "adapter_config.json";
-constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.bin"};
-
 struct RawFiles {
   std::shared_ptr<const FileContents> config, weights;
   fs::path config_path, weights_path;
@@ -35,9 +32,9 @@ FileReader::Head readHeader(FileReader& files, const char* name, size_t max_byte
 
 RawFiles readRaw(size_t max_bytes, bool headers_only, FileReader& files) {
   RawFiles raw;
-  raw.config = files.read(kConfig, kMaxPeftConfigBytes);
-  raw.config_path = files.directory().pathOf(kConfig);
-  for (const char* name : kWeights) {
+  raw.config = files.read(kPeftConfigFile, kMaxPeftConfigBytes);
+  raw.config_path = files.directory().pathOf(kPeftConfigFile);
+  for (const char* name : kPeftWeightFiles) {
     if (!files.exists(name)) continue;
     raw.weights_path = files.directory().pathOf(name);
     const bool has_header = raw.weights_path.extension() == ".safetensors";
@@ -108,8 +105,8 @@ PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes) {
 
 int64_t newestPeftChangeNs(const OpenDirectory& open) {
   FileReader files(open());
-  files.exists(kConfig);
-  for (const char* name : kWeights) files.exists(name);
+  files.exists(kPeftConfigFile);
+  for (const char* name : kPeftWeightFiles) files.exists(name);
   return files.newestChangeNs();
 }
 

@@ -15,6 +15,10 @@
 
 namespace chorus {
 
+inline constexpr const char* kPeftConfigFile = "adapter_config.json";
+// The first of them that is there counts.
+inline constexpr const char* kPeftWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin"};
+
 struct PeftFiles {
   std::string config;             // adapter_config.json
   std::string config_source;      // its path, for error lines

@@ -209,13 +209,17 @@ TEST_F(ExecutorAdapterRandomTest, AnswersAndCountsAreThoseOfAPlainModel) {
     return plain_load(source);
   };
   Seen seen;
-  for (unsigned seed = 1; seed <= 60; ++seed) {
+  // Whether a request meets an adapter that is gone depends on the threads' timing, so seeds are drawn until enough
+  // have.
+  constexpr unsigned kLeastSeeds = 60, kMostSeeds = 600;
+  constexpr int kGone = 10;
+  for (unsigned seed = 1; seed <= kLeastSeeds || (seed <= kMostSeeds && seen.gone <= kGone); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     play(seed, seen);
     if (HasFailure()) return;
   }
   EXPECT_GT(seen.answers, 2000);
-  EXPECT_GT(seen.gone, 0);  // how many depends on how threads take turns
+  EXPECT_GT(seen.gone, kGone);
   EXPECT_GT(seen.failed, 20);
   EXPECT_GT(seen.loads, 800);
   EXPECT_GT(seen.host_evictions, 500);

@@ -1,15 +1,10 @@
 #include "runtime/memory_needs.h"
 
 #include "base/error.h"
+#include "base/units.h"
 #include "runtime/adapter_cache/adapter_sizing.h"
 
 namespace chorus {
-namespace {
-
-double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
-
-}  // namespace
-
 std::string MemoryNeeds::text() const {
   return fmt::format(
       "{:.1f} MiB (weights {:.1f}, KV cache of one sequence of {} tokens {:.1f}, activations {:.1f}, adapters {:.1f})",

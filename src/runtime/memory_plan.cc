@@ -3,13 +3,10 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace chorus {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024.0;
-
-double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
 
 int64_t sumOf(const std::vector<SessionMemory>& ranks, const std::function<int64_t(const SessionMemory&)>& part) {
   int64_t sum = 0;

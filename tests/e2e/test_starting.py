@@ -98,10 +98,10 @@ class AtOnce(unittest.TestCase):
 
 
 class Variables(unittest.TestCase):
-    def refusal(self, **variables):
+    def refusal(self, *arguments, **variables):
         done = subprocess.run(
-            [setting.chorus, "serve", *map(str, serve_arguments("--port", "0"))], capture_output=True, text=True,
-            env=variables, timeout=60 * TIME_SCALE)
+            [setting.chorus, "serve", *map(str, serve_arguments("--port", "0", *arguments))], capture_output=True,
+            text=True, env=variables, timeout=60 * TIME_SCALE)
         self.assertNotEqual(done.returncode, 0)
         return done.stderr.splitlines()[-1]
 
@@ -111,6 +111,8 @@ class Variables(unittest.TestCase):
         self.assertNotIn("--lora_refresh_interval", line)
         line = self.refusal(NIM_PEFT_SOURCE="/nowhere")
         self.assertIn("NIM_PEFT_SOURCE /nowhere", line)
+        line = self.refusal("--lora_modules", "x=/nowhere", NIM_PEFT_SOURCE=str(setting.demo / "adapters"))
+        self.assertIn("--lora_modules x=/nowhere", line)
         self.assertIn("NIM_MAX_LORA_RANK", self.refusal(NIM_MAX_LORA_RANK="0"))
 
     def test_none_is_no_refresh_and_the_cache_path_acts(self):

@@ -277,7 +277,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
   const int64_t most_queries = int64_t{attentionRowsPerItem(group)} * group;
   ItemMemory memory;
   const size_t bytes = memory.lay(call, most_queries, nullptr);
-  for (Scratch& scratch : workspace.thread) scratch.reserve<std::byte>(bytes);
+  for (ScratchMemory& scratch : workspace.thread) scratch.reserve<std::byte>(bytes);
 
   workspace.pool.run(std::ssize(plan.items) * kv_heads, [&](int64_t task, int thread) {
     const AttentionItem& item = plan.items[static_cast<size_t>(task / kv_heads)];

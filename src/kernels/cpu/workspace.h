@@ -15,7 +15,7 @@ namespace chorus {
 
 // Memory that keeps its size between calls, so that a warm step allocates nothing. Contents do not survive
 // growth.
-class Scratch {
+class ScratchMemory {
  public:
   template <typename T>
   T* reserve(size_t count) {
@@ -57,8 +57,8 @@ struct CpuWorkspace {
   ThreadPool& pool;
   Isa isa;
   VariantRecord used;
-  Scratch shared[2];
-  std::vector<Scratch> thread;
+  ScratchMemory shared[2];
+  std::vector<ScratchMemory> thread;
 };
 
 }  // namespace chorus

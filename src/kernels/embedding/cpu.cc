@@ -77,7 +77,7 @@ void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace) {
       floats = std::max(floats, kMaxTileRows * part.b.in + tileSize(kMaxTileRows, part.b.in));
     }
   }
-  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(static_cast<size_t>(floats));
+  for (ScratchMemory& scratch : workspace.thread) scratch.reserve<float>(static_cast<size_t>(floats));
   workspace.forEachPiece(std::ssize(args.tokens), args.out.cols, [&](int64_t begin, int64_t end, int thread) {
     lookUpRows(args, begin, end);
     auto* scratch = workspace.thread[static_cast<size_t>(thread)].reserve<float>(0);

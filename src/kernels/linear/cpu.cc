@@ -221,7 +221,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
   call.x = workspace.shared[0].reserve<std::byte>(static_cast<size_t>(plan.x_bytes));
   call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
   const auto tile_floats = static_cast<size_t>(tileSize(kMaxTileRows, args.x.cols));
-  for (Scratch& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
+  for (ScratchMemory& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
 
   // Packing a few rows costs less than waking the other threads.
   constexpr int64_t kPackAlone = 8192;

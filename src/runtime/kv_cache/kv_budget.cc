@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace chorus {
 
@@ -17,7 +18,6 @@ int32_t kvBlocks(const KvBudget& budget) {
   }
   const int64_t per_sequence = (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
   const int64_t most = std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
-  constexpr double kMiB = 1024.0 * 1024.0;
   if (budget.max_tokens) {
     const int64_t blocks = *budget.max_tokens / budget.tokens_per_block;
     if (blocks < per_sequence) {
@@ -38,8 +38,7 @@ int32_t kvBlocks(const KvBudget& budget) {
          "the KV cache needs {:.1f} MiB for one sequence of max_seq_len {}, but its share of the free memory "
          "is {:.1f} "
          "MiB: lower max_seq_len or hostCacheSize, or raise freeGpuMemoryFraction (--kv_cache_free_memory_fraction)",
-         static_cast<double>(per_sequence * budget.block_bytes) / kMiB, budget.max_seq_len,
-         static_cast<double>(share) / kMiB);
+         mebibytes(per_sequence * budget.block_bytes), budget.max_seq_len, mebibytes(share));
   }
   return static_cast<int32_t>(std::min(blocks, most));
 }

@@ -4,13 +4,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
+
+#include "runtime/sampling/numerics.h"
 
 namespace chorus {
 namespace {
-
-constexpr size_t kLanes = 16;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // exp(x) for x <= 0, to about one part in 10^7, 0 below -87. Written out so that loops over it use vectors
 // and give the same bits on every instruction set.

@@ -5,11 +5,12 @@
 #include <cassert>
 #include <limits>
 
+#include "runtime/sampling/numerics.h"
+
 namespace chorus {
 namespace {
 
 constexpr float kLargest = std::numeric_limits<float>::max();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Penalties and biases of any size leave numbers that can be compared and subtracted.
 float atMostLargest(float x) { return std::min(x, kLargest); }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <random>
 
+#include "runtime/sampling/numerics.h"
+
 namespace chorus {
 namespace {
 
@@ -20,16 +22,8 @@ uint64_t add(uint64_t a, uint64_t b) {
   return sum >= kPrime ? sum - kPrime : sum;
 }
 
-uint64_t mix(uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9u;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 uint64_t valueOf(int32_t token) { return uint64_t{static_cast<uint32_t>(token)} + 1; }
-uint64_t keyOf(uint64_t gram, int32_t token) { return mix(gram + valueOf(token) * 0x9e3779b97f4a7c15u); }
+uint64_t keyOf(uint64_t gram, int32_t token) { return mixBits(gram + valueOf(token) * 0x9e3779b97f4a7c15u); }
 
 }  // namespace
 
@@ -53,7 +47,7 @@ NgramIndex::NgramIndex(int32_t size, size_t capacity) : begun_(static_cast<size_
   known_.assign(heads_.size(), -1);
 }
 
-uint64_t NgramIndex::gram() const { return mix(mix(hashes_[0]) + hashes_[1]); }
+uint64_t NgramIndex::gram() const { return mixBits(mixBits(hashes_[0]) + hashes_[1]); }
 
 int32_t NgramIndex::headOf(uint64_t gram) const {
   if (heads_.empty()) return -1;

@@ -4,16 +4,15 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <new>
+
+#include "runtime/sampling/numerics.h"
 
 namespace chorus {
 namespace {
 
-constexpr size_t kLanes = 16;
 // Logits whose largest is found together. What a rule touches costs the blocks that hold it a second look.
 constexpr size_t kBlock = 1024;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The largest of value(i) for i in [begin, end).
 template <typename Value>
@@ -41,19 +40,11 @@ bool holdsNan(std::span<const float> x) {
   return std::any_of(nan.begin(), nan.end(), [](int32_t bad) { return bad != 0; });
 }
 
-uint64_t mix(uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9u;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 double uniformAt(uint64_t seed, uint64_t position) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
-  const uint64_t bits = mix(mix(seed + kGolden) + (position + 1) * kGolden);
+  const uint64_t bits = mixBits(mixBits(seed + kGolden) + (position + 1) * kGolden);
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 

@@ -14,12 +14,11 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/sha256.h"
+#include "lora/peft_files.h"
 
 namespace chorus::server {
 namespace {
 
-constexpr const char* kConfig = "adapter_config.json";
-constexpr const char* kWeights[] = {"adapter_model.safetensors", "adapter_model.bin"};
 constexpr const char* kTemplates = "additional_chat_templates";
 
 // What one subdirectory may cost a scan: tokenizers of 32 MB take a second or two.
@@ -58,7 +57,7 @@ class AdapterDirectory::Warnings {
   size_t count_ = 0;
 };
 
-AdapterDirectory::AdapterDirectory(const std::vector<std::string>& places, ModelCatalog& catalog, EngineClient& engine,
+AdapterDirectory::AdapterDirectory(const std::vector<AdapterPlace>& places, ModelCatalog& catalog, EngineClient& engine,
                                    LoadText loadText, const AdapterDirectoryOptions& options)
     : roots_(places, options.links),
       catalog_(catalog),
@@ -105,7 +104,7 @@ AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) co
   add(directory);
   if (directory.isDirectory(kTemplates)) add(*directory.openDirectory(kTemplates, directory.links()));
   state.digest = hash.hex();
-  if (state.refusal || directory.hasName(kConfig)) return state;
+  if (state.refusal || directory.hasName(kPeftConfigFile)) return state;
   for (const std::string& name : directory.names(kMaxFiles).names) {
     if (!name.ends_with(".nemo")) continue;
     state.refusal = Error(ErrorCode::kUnsupported,
@@ -113,7 +112,8 @@ AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) co
                                       directory.pathOf(name).string()));
     return state;
   }
-  state.refusal = Error(ErrorCode::kNotFound, fmt::format("{}: it has no {}", directory.path().string(), kConfig));
+  state.refusal =
+      Error(ErrorCode::kNotFound, fmt::format("{}: it has no {}", directory.path().string(), kPeftConfigFile));
   return state;
 }
 
@@ -121,8 +121,8 @@ bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
   try {
     const auto directory = roots_.open(name);
     if (!with_files) return false;
-    return !directory->hasName(kConfig) ||
-           std::ranges::none_of(kWeights, [&](const char* weights) { return directory->hasName(weights); });
+    return !directory->hasName(kPeftConfigFile) ||
+           std::ranges::none_of(kPeftWeightFiles, [&](const char* weights) { return directory->hasName(weights); });
   } catch (const Error& e) {
     return e.code() == ErrorCode::kNotFound;
   }

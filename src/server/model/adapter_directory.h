@@ -36,7 +36,7 @@ class AdapterDirectory {
   using LoadText = std::function<std::shared_ptr<const TextCodec>(const Directory& directory, WorkMeter& meter)>;
 
   // places: as of AdapterRoots, whose Errors it throws. Catalog, engine and what loadText refers to outlive the object.
-  AdapterDirectory(const std::vector<std::string>& places, ModelCatalog& catalog, EngineClient& engine,
+  AdapterDirectory(const std::vector<AdapterPlace>& places, ModelCatalog& catalog, EngineClient& engine,
                    LoadText loadText, const AdapterDirectoryOptions& options = {});
 
   // Beyond these, subdirectories are not looked at and a subdirectory is refused.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "convert/lora_convert.h"
+#include "lora/peft_files.h"
 #include "server/model/hub_cache.h"
 
 namespace chorus::server {
@@ -18,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "adapter_config.json";
 constexpr size_t kMaxFiles = 1024;
 constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 
@@ -26,7 +26,7 @@ constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 // regular files count: in a directory of adapters every other entry may be a tenant's.
 bool holdsAdapterFiles(const Directory& directory) {
   const auto is_file = [&](const std::string& name) { return directory.kindOf(name) == Directory::Kind::kFile; };
-  if (is_file(kConfig) || is_file(kLoraConfigFile) || is_file(kLoraWeightsFile)) return true;
+  if (is_file(kPeftConfigFile) || is_file(kLoraConfigFile) || is_file(kLoraWeightsFile)) return true;
   const Directory::Names files = directory.names(kMaxFiles);
   return std::ranges::any_of(files.names,
                              [&](const std::string& name) { return name.ends_with(".nemo") && is_file(name); });
@@ -35,7 +35,7 @@ bool holdsAdapterFiles(const Directory& directory) {
 bool hasAdapterSubdirectory(const Directory& directory) {
   const Directory::Names names = directory.directoryNames(kMaxSubdirectories);
   return std::ranges::any_of(names.names, [&](const std::string& name) {
-    return directory.kindOf(name + "/" + kConfig) != Directory::Kind::kNothing;
+    return directory.kindOf(name + "/" + kPeftConfigFile) != Directory::Kind::kNothing;
   });
 }
 
@@ -70,16 +70,17 @@ bool isServableName(std::string_view name) {
   return true;
 }
 
-AdapterRoots::Root AdapterRoots::rootOf(const std::string& place) const {
-  const NamedPath given = parsePlace(place);
+AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
+  const NamedPath given = parsePlace(place.text);
   std::error_code error;
   const fs::path path = fs::canonical(given.path, error);
   if (error || !fs::is_directory(path)) {
-    fail(ErrorCode::kNotFound, "--lora_dir {}: {}", place, error ? error.message() : "not a directory");
+    fail(ErrorCode::kNotFound, "{} {}: {}", place.flag, place.text, error ? error.message() : "not a directory");
   }
   fs::path named = fs::absolute(given.path).lexically_normal();
   if (named.filename().empty()) named = named.parent_path();
   Root root;
+  root.flag = place.flag;
   root.name = given.name.value_or("");
   if (const auto hub = hubPathOf(path)) {
     root.directory = Directory::open(hub->repository, links_);
@@ -100,19 +101,19 @@ AdapterRoots::Root AdapterRoots::rootOf(const std::string& place) const {
     root.beneath = held.filename().string();
   }
   if ((given.name || root.isAdapter()) && !isServableName(root.name)) {
-    fail(ErrorCode::kInvalidArgument, "--lora_dir {}: '{}' is not a name that can be served; give NAME={}", place,
-         root.name, given.path.string());
+    fail(ErrorCode::kInvalidArgument, "{} {}: '{}' is not a name that can be served; give NAME={}", place.flag,
+         place.text, root.name, given.path.string());
   }
   return root;
 }
 
-AdapterRoots::AdapterRoots(const std::vector<std::string>& places, Links links) : links_(links) {
+AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links) : links_(links) {
   std::set<std::string> names;
-  for (const std::string& place : places) {
+  for (const AdapterPlace& place : places) {
     Root root = rootOf(place);
     if (root.isAdapter() && !names.insert(root.name).second) {
       fail(ErrorCode::kInvalidArgument,
-           "--lora_dir {}: there is another adapter of the name '{}'; give it another, NAME=DIRECTORY", place,
+           "{} {}: there is another adapter of the name '{}'; give it another, NAME=DIRECTORY", place.flag, place.text,
            root.name);
     }
     roots_.push_back(std::move(root));
@@ -133,22 +134,22 @@ void AdapterRoots::warnOfNames() const {
     for (const std::string& name : folder->directoryNames(kMaxSubdirectories).names) {
       if (isHidden(name)) continue;
       try {
-        any = any || openIn(root, name)->hasName(kConfig);
+        any = any || openIn(root, name)->hasName(kPeftConfigFile);
       } catch (const Error&) {
         // One that cannot be opened is told of when it is looked at.
       }
       const auto [other, is_first] = first.emplace(name, &root);
       if (!is_first) {
-        log::warn("--lora_dir {}: {} is not served from there: {} has the name too", path, name,
+        log::warn("{} {}: {} is not served from there: {} has the name too", root.flag, path, name,
                   other->second->path().string());
       }
     }
-    if (!any) log::warn("--lora_dir {}: no adapter in it: no subdirectory has an {}", path, kConfig);
+    if (!any) log::warn("{} {}: no adapter in it: no subdirectory has an {}", root.flag, path, kPeftConfigFile);
     if (any && holdsAdapterFiles(*folder)) {
       log::warn(
-          "--lora_dir {}: has an adapter's files itself, which are not served: its subdirectories are; "
+          "{} {}: has an adapter's files itself, which are not served: its subdirectories are; "
           "NAME={} serves them",
-          path, path);
+          root.flag, path, path);
     }
   }
 }

@@ -37,8 +37,9 @@ class AdapterRootsTest : public ::testing::Test {
   }
   std::string adapter(const std::string& directory) { return holding(directory, "adapter_config.json"); }
   std::string path(const std::string& name) { return (root_ / name).string(); }
-  static Strings namesOf(const Strings& places) { return AdapterRoots(places, Links::kInside).names(100).names; }
-  static std::string refusalOf(const Strings& places) {
+  using Places = std::vector<AdapterPlace>;
+  static Strings namesOf(const Places& places) { return AdapterRoots(places, Links::kInside).names(100).names; }
+  static std::string refusalOf(const Places& places) {
     return errorOf([&] { AdapterRoots(places, Links::kInside); });
   }
 
@@ -151,6 +152,12 @@ TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
   EXPECT_THAT(log_.str(), HasSubstr(path("empty") + ": no adapter in it"));
   const std::string log = log_.str();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
+}
+
+TEST_F(AdapterRootsTest, ARefusalNamesTheFlagThatGaveThePlace) {
+  EXPECT_THAT(refusalOf({AdapterPlace("math=" + path("nowhere"), "--lora_modules")}),
+              testing::StartsWith("--lora_modules math="));
+  EXPECT_THAT(refusalOf({path("nowhere")}), testing::StartsWith("--lora_dir "));
 }
 
 TEST_F(AdapterRootsTest, WhatIsNoDirectoryOrNoNameIsRefused) {

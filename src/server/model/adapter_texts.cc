@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024.0;
 
 // A codec and what it has taken of the budget.
 struct ChargedCodec {
@@ -75,8 +74,7 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
     fail(ErrorCode::kExhausted,
          "{}: its tokenizer and templates take {:.0f} MiB to read and to keep, those of all adapters may take {:.0f} "
          "and {:.0f} are taken; raise --adapter_text_memory",
-         path, static_cast<double>(bytes) / kMiB, static_cast<double>(budget_->limit()) / kMiB,
-         static_cast<double>(budget_->used()) / kMiB);
+         path, mebibytes(bytes), mebibytes(budget_->limit()), mebibytes(budget_->used()));
   };
   take(keptBytes(files) + keptBytes(base) + parsingBytes(files) + parsingBytes(base));
   meter.charge(base.bytes());

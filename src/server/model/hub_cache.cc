@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "lora/peft_files.h"
 
 namespace chorus::server {
 namespace {
@@ -46,7 +47,7 @@ bool isHubRepository(const Directory& root, const std::string& name) {
   if (!name.starts_with(kRepository)) return false;
   try {
     const auto repository = root.openDirectory(name, Links::kInside);
-    return repository->isDirectory(kSnapshots) && !repository->hasName("adapter_config.json");
+    return repository->isDirectory(kSnapshots) && !repository->hasName(kPeftConfigFile);
   } catch (const Error&) {
     return false;
   }

@@ -8,6 +8,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "checkpoint/names.h"
 #include "server/model/file_digests.h"
 #include "server/model/start_checks.h"
@@ -16,8 +17,6 @@ namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kMiB = 1024.0 * 1024.0;
 
 // What the tokenizers and templates of adapters may take.
 size_t adapterTextBytes(const ServeOptions& options) {
@@ -160,7 +159,7 @@ std::string LoadedModel::summary() const {
   if (!text.ends_with('\n')) text += '\n';
   if (texts_) {
     text += fmt::format("  {:<12}{:>12.1f} MiB  tokenizers and templates of adapters, at most; {:.1f} taken\n", "text",
-                        static_cast<double>(texts_->limit()) / kMiB, static_cast<double>(texts_->used()) / kMiB);
+                        mebibytes(texts_->limit()), mebibytes(texts_->used()));
   }
   return text +
          fmt::format("  {:<17}{:>7.1f} MiB  at most, of which one client {:.1f}: bodies, requests, unread answers",

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "checkpoint/shard.h"
 #include "engine/engine_layout.h"
 #include "runtime/memory_needs.h"
@@ -14,8 +15,6 @@ namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kMiB = 1024.0 * 1024.0;
 
 // One more than one: an adapter that loads slowly delays no small one (adapter_loader.h).
 constexpr int32_t kAdapterLoaders = 2;
@@ -87,7 +86,7 @@ void checkDiskSpace(const fs::path& dir, uint64_t bytes) {
   fail(ErrorCode::kExhausted,
        "--cache_dir {}: preparing this model takes {:.1f} MiB there, and {:.1f} MiB are free; free space or choose "
        "another --cache_dir",
-       dir.string(), static_cast<double>(bytes) / kMiB, static_cast<double>(space.available) / kMiB);
+       dir.string(), mebibytes(bytes), mebibytes(space.available));
 }
 
 }  // namespace chorus::server

@@ -14,8 +14,6 @@
 namespace chorus::tmpl {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 [[noreturn]] void syntaxError(std::string message, int line) { throw TemplateSyntaxError{std::move(message), line}; }
 
 size_t spaceEnd(std::string_view text, size_t at) {
@@ -69,7 +67,7 @@ bool matchWord(std::string_view text, size_t& at, std::string_view word) {
 
 Lexer::Lexer(std::string_view source, Arena& arena, WorkMeter& meter) : arena_(arena), meter_(meter) {
   meter_.charge(4 * source.size());
-  const bool plain = source.find('\r') == kNone && isUtf8(source);
+  const bool plain = source.find('\r') == kNotFound && isUtf8(source);
   if (source.ends_with('\n') && plain) source.remove_suffix(1);
   text_ = arena_.copy(plain ? source : std::string_view(normalizeLines(toValidUtf8(source))));
 }
@@ -109,7 +107,7 @@ size_t Lexer::findTag(size_t from) const {
     const char next = i + 1 < text_.size() ? text_[i + 1] : '\0';
     if (next == '%' || next == '{' || next == '#') return i;
   }
-  return kNone;
+  return kNotFound;
 }
 
 // What remains of data before a tag with the given sign; is_variable tags keep the white space of their line.
@@ -117,7 +115,7 @@ std::string_view Lexer::stripBeforeTag(std::string_view data, char sign, bool is
   if (sign == '-') return data.substr(0, trailingSpaceBegin(data));
   if (sign == '+' || is_variable) return data;
   const size_t newline = data.rfind('\n');
-  const size_t line = newline == kNone ? 0 : newline + 1;
+  const size_t line = newline == kNotFound ? 0 : newline + 1;
   if ((line > 0 || line_starting_) && line < data.size() && spaceEnd(data, line) == data.size()) {
     return data.substr(0, line);
   }
@@ -126,7 +124,7 @@ std::string_view Lexer::stripBeforeTag(std::string_view data, char sign, bool is
 
 void Lexer::lexData() {
   const size_t tag = findTag(at_);
-  if (tag == kNone) {
+  if (tag == kNotFound) {
     add(TokenKind::kData, text_.substr(at_));
     advanceTo(text_.size());
     return;
@@ -235,7 +233,7 @@ size_t Lexer::digitsEnd(size_t at) const {
 
 // The end of a float that begins before digits_end; npos when it is an integer.
 size_t Lexer::fractionEnd(size_t digits_end) const {
-  size_t end = kNone, at = digits_end;
+  size_t end = kNotFound, at = digits_end;
   if (at + 1 < text_.size() && text_[at] == '.' && isDigit(text_[at + 1])) end = at = digitsEnd(at + 1);
   if (at >= text_.size() || (text_[at] | 0x20) != 'e') return end;
   ++at;
@@ -246,8 +244,8 @@ size_t Lexer::fractionEnd(size_t digits_end) const {
 void Lexer::lexNumber() {
   size_t end = digitsEnd(at_);
   const bool after_dot = at_ > 0 && text_[at_ - 1] == '.';
-  const size_t float_end = after_dot ? kNone : fractionEnd(end);
-  const bool is_float = float_end != kNone;
+  const size_t float_end = after_dot ? kNotFound : fractionEnd(end);
+  const bool is_float = float_end != kNotFound;
   if (is_float) end = float_end;
   std::string digits(text_.substr(at_, end - at_));
   int base = 10;
@@ -292,7 +290,7 @@ void Lexer::lexString(char quote) {
 }
 
 std::string_view Lexer::unescaped(std::string_view raw) {
-  if (raw.find('\\') == kNone) return raw;
+  if (raw.find('\\') == kNotFound) return raw;
   std::string out;
   for (size_t i = 0; i < raw.size(); ++i) {
     if (raw[i] != '\\' || i + 1 >= raw.size()) {
@@ -301,7 +299,7 @@ std::string_view Lexer::unescaped(std::string_view raw) {
     }
     const char c = raw[++i];
     constexpr std::string_view kFrom = "\\'\"abfnrtv", kTo = "\\'\"\a\b\f\n\r\t\v";
-    if (const size_t k = kFrom.find(c); k != kNone) {
+    if (const size_t k = kFrom.find(c); k != kNotFound) {
       out.push_back(kTo[k]);
     } else if (c == '\n') {
       continue;
@@ -341,7 +339,7 @@ void Lexer::lexOperator() {
     }
   }
   const char c = peek();
-  if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == kNone) {
+  if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == kNotFound) {
     syntaxError(fmt::format("unexpected char '{}'", printable(text_.substr(at_, static_cast<size_t>(utf8Length(c))))),
                 line_);
   }

@@ -9,8 +9,6 @@
 namespace chorus::tmpl {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 // The bytes of text[start:end] with Python's rules for negative bounds; not valid when the range lies outside.
 struct Window {
   std::string_view text;
@@ -38,7 +36,7 @@ int64_t findIn(Runtime& rt, const Value& self, CallArgs& args, bool last) {
   if (!w.valid) return -1;
   TextFinder finder(rt, a.textOr(0, ""));
   const size_t at = last ? finder.findLast(w.text) : finder.find(w.text);
-  if (at == kNone) return -1;
+  if (at == kNotFound) return -1;
   return w.start + static_cast<int64_t>(countOf(rt, w.text.substr(0, at)));
 }
 
@@ -55,7 +53,7 @@ Value countMethod(Runtime& rt, const Value& self, CallArgs& args) {
   if (sub.empty()) return Value(static_cast<int64_t>(countOf(rt, w.text)) + 1);
   const TextFinder finder(rt, sub);
   int64_t n = 0;
-  for (size_t at = 0; (at = finder.find(w.text, at)) != kNone; at += sub.size()) ++n;
+  for (size_t at = 0; (at = finder.find(w.text, at)) != kNotFound; at += sub.size()) ++n;
   return Value(n);
 }
 
@@ -95,7 +93,7 @@ Value replaceMethod(Runtime& rt, const Value& self, CallArgs& args) {
     }
   } else {
     const TextFinder finder(rt, old);
-    for (size_t next; count != 0 && (next = finder.find(text, at)) != kNone; at = next + old.size()) {
+    for (size_t next; count != 0 && (next = finder.find(text, at)) != kNotFound; at = next + old.size()) {
       out.append(text.substr(at, next - at));
       out.append(fresh);
       if (count > 0) --count;
@@ -163,7 +161,7 @@ Value partition(Runtime& rt, const Value& self, CallArgs& args, bool last) {
   const size_t at = last ? finder.findLast(text) : finder.find(text);
   const std::span<Value> parts = rt.newValues(3);
   parts[0] = parts[1] = parts[2] = Value::ofText("");
-  if (at == kNone) {
+  if (at == kNotFound) {
     parts[last ? 2 : 0] = self;
   } else {
     parts[0] = Value::ofText(text.substr(0, at));
@@ -241,20 +239,20 @@ Value formatMethod(Runtime& rt, const Value& self, CallArgs& args) {
       i += c == '{' || c == '}' ? 1 : 0;
       continue;
     }
-    const size_t close = c == '{' ? format.find('}', i) : kNone;
-    if (close == kNone) raise("Single '{}' encountered in format string", c);
+    const size_t close = c == '{' ? format.find('}', i) : kNotFound;
+    if (close == kNotFound) raise("Single '{}' encountered in format string", c);
     const std::string_view field = format.substr(i + 1, close - i - 1);
     rt.charge(4 * field.size());
     i = close;
     const Value* value = nullptr;
-    const bool digits = field.find_first_not_of("0123456789") == kNone;
+    const bool digits = field.find_first_not_of("0123456789") == kNotFound;
     if (digits && field.size() < 4) {
       size_t index = field.empty() ? automatic++ : 0;
       for (const char digit : field) index = index * 10 + static_cast<size_t>(digit - '0');
       if (index >= args.positional.size()) raise("Replacement index {} out of range for positional args tuple", index);
       value = &args.positional[index];
     } else {
-      if (field.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") != kNone) {
+      if (field.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") != kNotFound) {
         raise("the format field '{}' is not supported; only names and numbers are", printable(field));
       }
       for (const auto& [name, named] : args.named) {

@@ -8,7 +8,6 @@
 namespace chorus::tmpl {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
 // Searches look at so much text between two looks at the clock.
 constexpr size_t kWindow = size_t{64} << 10;
 
@@ -83,7 +82,7 @@ bool Characters::next() {
 }
 
 size_t TextFinder::find(std::string_view text, size_t from) const {
-  if (needle_.empty()) return from <= text.size() ? from : kNone;
+  if (needle_.empty()) return from <= text.size() ? from : kNotFound;
   const size_t window = std::max(kWindow, 4 * needle_.size());
   for (size_t at = from; at + needle_.size() <= text.size();) {
     const size_t size = std::min(window, text.size() - at);
@@ -96,13 +95,13 @@ size_t TextFinder::find(std::string_view text, size_t from) const {
     rt_.charge(size + needle_.size());
     at += size - (needle_.size() - 1);
   }
-  return kNone;
+  return kNotFound;
 }
 
 size_t TextFinder::findLast(std::string_view text) {
   const size_t size = needle_.size();
   if (size == 0) return text.size();
-  if (size > text.size()) return kNone;
+  if (size > text.size()) return kNotFound;
   // Both are read from their ends: character i of the needle is needle[size - 1 - i].
   const auto pattern = [&](size_t i) { return needle_[size - 1 - i]; };
   if (borders_.empty()) {
@@ -126,9 +125,9 @@ size_t TextFinder::findLast(std::string_view text) {
     matched += text[i] == pattern(matched) ? 1 : 0;
     if (matched < size && i > 0) continue;
     rt_.charge((charged - i) * kCost);
-    return matched == size ? i : kNone;
+    return matched == size ? i : kNotFound;
   }
-  return kNone;
+  return kNotFound;
 }
 
 bool Lines::next(std::string_view& line, bool keep_end) {

@@ -9,6 +9,9 @@
 
 namespace chorus::tmpl {
 
+// What a search returns that finds nothing, as std::string_view::find does.
+inline constexpr size_t kNotFound = std::string_view::npos;
+
 // The characters of a text, one by one.
 class Characters {
  public:

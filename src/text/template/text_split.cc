@@ -7,8 +7,6 @@
 namespace chorus::tmpl {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 struct TextSpan {
   size_t begin, end;
 };
@@ -44,7 +42,7 @@ Value splitAt(Runtime& rt, std::string_view text, std::string_view separator, in
   ValueBuffer parts(rt);
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
     const size_t at = from_right ? finder.findLast(text) : finder.find(text);
-    if (at == kNone) break;
+    if (at == kNotFound) break;
     const std::string_view before = text.substr(0, at), after = text.substr(at + separator.size());
     parts.push(Value::ofText(from_right ? after : before));
     text = from_right ? before : after;

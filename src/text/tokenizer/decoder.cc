@@ -12,7 +12,7 @@ namespace chorus {
 namespace {
 
 // Stages work within each other, so their number bounds the stack.
-constexpr size_t kMaxStages = 32;
+constexpr size_t kMaxDecoders = 32;
 // What one call may cost, in work beside so much for each byte: of the token, or when it flushes of all
 // tokens.
 constexpr uint64_t kDecodeWork = uint64_t{1} << 20;
@@ -212,18 +212,18 @@ Utf8Text oneCharacter(const Json& json, const char* key, const std::string& sour
 }
 }  // namespace
 
-Decoder::Decoder(const Json& json, const std::string& source) {
+TokenDecoder::TokenDecoder(const Json& json, const std::string& source) {
   if (json.is_null())
     stages_.push_back([] { return std::make_unique<JoinStage>(); });
   else
     append(json, source);
 }
 
-void Decoder::append(const Json& json, const std::string& source) {
+void TokenDecoder::append(const Json& json, const std::string& source) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
-  if (stages_.size() >= kMaxStages) {
-    fail(ErrorCode::kUnsupported, "{}: more than {} decoders in a row", source, kMaxStages);
+  if (stages_.size() >= kMaxDecoders) {
+    fail(ErrorCode::kUnsupported, "{}: more than {} decoders in a row", source, kMaxDecoders);
   }
   const auto add = [&](Factory make) {
     if (!fused_) return stages_.push_back(std::move(make));
@@ -265,7 +265,7 @@ void Decoder::append(const Json& json, const std::string& source) {
   }
 }
 
-std::vector<std::unique_ptr<DecoderStage>> Decoder::start() const {
+std::vector<std::unique_ptr<DecoderStage>> TokenDecoder::start() const {
   std::vector<std::unique_ptr<DecoderStage>> stages;
   stages.reserve(stages_.size());
   for (const Factory& make : stages_) stages.push_back(make());

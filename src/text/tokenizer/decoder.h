@@ -24,11 +24,11 @@ class DecoderStage {
 };
 
 // Immutable description of a chain.
-class Decoder {
+class TokenDecoder {
  public:
   // json null gives the decoder that joins tokens with spaces. Throws Error(kUnsupported) that names source and a
   // component that is not known.
-  Decoder(const Json& json, const std::string& source);
+  TokenDecoder(const Json& json, const std::string& source);
 
   std::vector<std::unique_ptr<DecoderStage>> start() const;
   size_t memoryBytes() const { return bytes_; }
@@ -45,7 +45,7 @@ class Decoder {
 // A chain at work. Texts that it gives are valid UTF-8 and end at a character's end.
 class DecodeStream {
  public:
-  explicit DecodeStream(const Decoder& decoder) : stages_(decoder.start()) {}
+  explicit DecodeStream(const TokenDecoder& decoder) : stages_(decoder.start()) {}
   // Throws Error when the decoder costs too much work or memory for the tokens seen so far.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();

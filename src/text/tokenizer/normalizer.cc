@@ -13,7 +13,7 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kMaxStages = 64;
+constexpr size_t kMaxNormalizers = 64;
 
 class FormStage final : public NormalizerStage {
  public:
@@ -113,7 +113,8 @@ class ByteLevelStage final : public NormalizerStage {
   void normalize(Utf8View text, EncodeWork&, ScratchText& out) const override { appendByteLevel(text.bytes(), out); }
 };
 
-std::unique_ptr<const NormalizerStage> makeStage(const std::string& type, const Json& json, const std::string& here) {
+std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, const Json& json,
+                                                      const std::string& here) {
   if (type == "NFC") return std::make_unique<FormStage>(UnicodeForm{.compose = true});
   if (type == "NFD") return std::make_unique<FormStage>(UnicodeForm{});
   if (type == "NFKC") return std::make_unique<FormStage>(UnicodeForm{.compatibility = true, .compose = true});
@@ -153,8 +154,9 @@ void appendStages(const Json& json, const std::string& source,
     }
     return;
   }
-  if (stages.size() == kMaxStages) fail(ErrorCode::kUnsupported, "{}: more than {} normalizers", source, kMaxStages);
-  auto stage = makeStage(type, json, here);
+  if (stages.size() == kMaxNormalizers)
+    fail(ErrorCode::kUnsupported, "{}: more than {} normalizers", source, kMaxNormalizers);
+  auto stage = makeNormalizer(type, json, here);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the normalizer '{}' is not supported", source, printable(type));
   stages.push_back(std::move(stage));
 }

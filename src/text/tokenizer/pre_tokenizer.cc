@@ -10,7 +10,7 @@ namespace chorus {
 namespace {
 
 // Stages work within each other, so their number bounds the stack.
-constexpr size_t kMaxStages = 32;
+constexpr size_t kMaxPreTokenizers = 32;
 constexpr uint64_t kWorkPerCharacter = 8;
 
 void givePart(const Piece& piece, size_t begin, size_t end, PieceSink sink) {
@@ -173,7 +173,8 @@ std::unique_ptr<const PreTokenizerStage> makeMetaspace(const Json& json, const s
   return std::make_unique<Metaspace>(std::move(replacement), prepend, jsonGetOr<bool>(json, "split", true, source));
 }
 
-std::unique_ptr<const PreTokenizerStage> makeStage(const std::string& type, const Json& json, const std::string& here) {
+std::unique_ptr<const PreTokenizerStage> makePreTokenizer(const std::string& type, const Json& json,
+                                                          const std::string& here) {
   if (type == "ByteLevel") {
     // trim_offsets moves offsets only, never ids.
     return std::make_unique<ByteLevel>(jsonGet<bool>(json, "add_prefix_space", here),
@@ -218,8 +219,9 @@ void appendStages(const Json& json, const std::string& source,
     }
     return;
   }
-  if (stages.size() == kMaxStages) fail(ErrorCode::kUnsupported, "{}: more than {} pre-tokenizers", source, kMaxStages);
-  auto stage = makeStage(type, json, here);
+  if (stages.size() == kMaxPreTokenizers)
+    fail(ErrorCode::kUnsupported, "{}: more than {} pre-tokenizers", source, kMaxPreTokenizers);
+  auto stage = makePreTokenizer(type, json, here);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the pre-tokenizer '{}' is not supported", source, printable(type));
   stages.push_back(std::move(stage));
 }

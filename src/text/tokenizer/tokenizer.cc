@@ -74,7 +74,7 @@ struct Tokenizer::State {
   std::unique_ptr<const PreTokenizer> pre_tokenizer;
   std::unique_ptr<const TokenModel> model;
   SpecialTokens special;
-  std::unique_ptr<const Decoder> decoder;
+  std::unique_ptr<const TokenDecoder> decoder;
   AddedVocabulary added;
   std::map<std::string, std::string> special_tokens;
   std::map<std::string, std::string> chat_templates;
@@ -174,7 +174,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
   state->model = makeTokenModel(*model, source + ": model");
   state->special = readPostProcessor(part("post_processor"), source + ": post_processor");
-  state->decoder = std::make_unique<const Decoder>(part("decoder"), source + ": decoder");
+  state->decoder = std::make_unique<const TokenDecoder>(part("decoder"), source + ": decoder");
   state->readAddedTokens(tokenizer, source);
   state->addConfigTokens(config, source);
   state->special_tokens = readSpecialTokens(config);
@@ -273,7 +273,7 @@ std::optional<int32_t> Tokenizer::specialId(const char* name) const {
 
 const std::map<std::string, std::string>& Tokenizer::specialTokens() const { return state_->special_tokens; }
 const std::map<std::string, std::string>& Tokenizer::chatTemplates() const { return state_->chat_templates; }
-const Decoder& Tokenizer::decoder() const { return *state_->decoder; }
+const TokenDecoder& Tokenizer::decoder() const { return *state_->decoder; }
 
 size_t Tokenizer::memoryBytes() const {
   constexpr size_t kMapNode = 128;

@@ -18,7 +18,7 @@
 
 namespace chorus {
 
-class Decoder;
+class TokenDecoder;
 
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
@@ -64,7 +64,7 @@ class Tokenizer {
   // Texts of the chat templates by name; the only or usual one is "default". Empty when the model has none.
   const std::map<std::string, std::string>& chatTemplates() const;
 
-  const Decoder& decoder() const;
+  const TokenDecoder& decoder() const;
 
   // An estimate of the memory that the tokenizer holds, caches at their largest included.
   size_t memoryBytes() const;
