@@ -1,7 +1,7 @@
 # chorus_layer(NAME [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
 #
-# One static library of every source under src/NAME and one GoogleTest program of every test beside them. Sources are
-# found by name, so none can be left out of a target:
+# Creates a static library from all sources under src/NAME and a GoogleTest program from all tests there. Sources are
+# found by file name, so none can be forgotten:
 #   *_test.cc, test.cc    tests          main.cc    the program
 #   *_fuzz.cc             fuzz targets
 function(chorus_layer name)
@@ -59,7 +59,7 @@ function(chorus_precompiled target headers)
   endif()
 endfunction()
 
-# The owner of precompiled headers: a library of nothing else. Each header must be one whose macros no source sets.
+# Creates a library that only holds precompiled headers. Sources must not define macros that configure these headers.
 function(chorus_precompiled_owner target)
   cmake_parse_arguments(ARG "" "" "HEADERS;LIBS" ${ARGN})
   if(CHORUS_PRECOMPILED_HEADERS)
@@ -70,9 +70,9 @@ function(chorus_precompiled_owner target)
   endif()
 endfunction()
 
-# Flags of the checking builds. UBSan makes Boost.Beast and Asio, and SIMD code that is compiled for every instruction
-# set, several times as slow to compile and finds nothing there: those sources are left out of it. libFuzzer and
-# coverage see every layer but the kernels, which parse nothing.
+# Sets compile flags of the checking builds. UBSan is off for sources that include Boost.Beast or Asio, or SIMD code
+# that is compiled for every instruction set: there it multiplies the compile time and finds nothing. Instrumentation
+# for libFuzzer and for coverage excludes the kernels, because they parse no input.
 function(chorus_check_flags name)
   if(CHORUS_SANITIZE MATCHES undefined)
     foreach(source ${ARGN})
