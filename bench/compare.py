@@ -119,7 +119,7 @@ def load_peers(args, width):
     for kind, model in wanted:
         if args.verbose:
             print(f"loading {benchmark_page.NAMES[kind]} {width}", flush=True)
-        # The base alone is measured by a process that knows of no adapters: peers pay for those they loaded.
+        # Work without adapters is measured in a process without adapters: peers are slower if any are loaded.
         plain = Peer(kind, args, model, largest)
         peers.append((kind, plain, Peer(kind, args, model, largest, mixed) if mixed else plain))
     return peers

@@ -108,7 +108,7 @@ class Vllm:
             for output in self.engine.step():
                 made[output.request_id] = len(output.outputs[0].token_ids)
             if first is None and all(made.values()):
-                # Some may be further than their first token by now.
+                # Some sequences may already be beyond their first token.
                 first, early = time.perf_counter(), sum(made.values()) - batch
         end = time.perf_counter()
         if sum(made.values()) != batch * (new + 1):
@@ -204,7 +204,7 @@ def main():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--batch", type=int, default=1)
     args = parser.parse_args()
-    # Libraries print where they like; answers alone go to the first standard output.
+    # Libraries may print to stdout, so it is redirected to stderr, and only answers go to the original stdout.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,7 +1,7 @@
 # chorus_layer(NAME [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
 #
-# One static library of every source under src/NAME and one GoogleTest program of every test beside them. Sources are
-# found by name, so none can be left out of a target:
+# Creates a static library from all sources under src/NAME and a GoogleTest program from all tests there. Sources are
+# found by file name, so none can be forgotten:
 #   *_test.cc, test.cc    tests          main.cc    the program
 #   *_fuzz.cc             fuzz targets
 function(chorus_layer name)
@@ -60,19 +60,19 @@ function(chorus_precompiled target headers)
   endif()
 endfunction()
 
-# Each source instantiates the same templates of fmt, JSON and the standard library again; sources that are compiled
-# together do so once. The kernels are left out: their sources have compile options and instruction sets of their own.
+# A unity build instantiates the templates of fmt, JSON and the standard library once for several sources of a layer. The
+# kernels are left out because their sources have compile options and instruction sets of their own.
 function(chorus_unity name)
   if(CHORUS_UNITY AND NOT name STREQUAL kernels)
     set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    # GCC 12 then warns, wrongly, about code that it inlines from the standard library and fmt, and about types of
-    # anonymous namespaces, which it takes for a header's.
+    # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
+    # types of anonymous namespaces.
     target_compile_options(chorus_${name} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds
                                                   -Wno-subobject-linkage)
   endif()
 endfunction()
 
-# The owner of precompiled headers: a library of nothing else. Each header must be one whose macros no source sets.
+# Creates a library that only holds precompiled headers. Sources must not define macros that configure these headers.
 function(chorus_precompiled_owner target)
   cmake_parse_arguments(ARG "" "" "HEADERS;LIBS" ${ARGN})
   if(CHORUS_PRECOMPILED_HEADERS)
@@ -83,9 +83,9 @@ function(chorus_precompiled_owner target)
   endif()
 endfunction()
 
-# Flags of the checking builds. UBSan makes Boost.Beast and Asio, and SIMD code that is compiled for every instruction
-# set, several times as slow to compile and finds nothing there: those sources are left out of it. libFuzzer and
-# coverage see every layer but the kernels, which parse nothing.
+# Sets compile flags of the checking builds. UBSan is off for sources that include Boost.Beast or Asio, or SIMD code
+# that is compiled for every instruction set: there it multiplies the compile time and finds nothing. Instrumentation
+# for libFuzzer and for coverage excludes the kernels, because they parse no input.
 function(chorus_check_flags name)
   if(CHORUS_SANITIZE MATCHES undefined)
     foreach(source ${ARGN})

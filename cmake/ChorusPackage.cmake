@@ -3,8 +3,8 @@
 #   include/chorus             the public API
 #   libchorus.a                chorus::chorus: the layers up to the runtime
 #   libchorus_program.a        chorus::program: the rest of the program, main() included
-#   include/chorus-sources     chorus::architecture: the headers that a further architecture is written with
-# Whoever builds the program has built all of it.
+#   include/chorus-sources     chorus::architecture: the headers for writing a new architecture
+# Building the target chorus builds all of these.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -23,7 +23,7 @@ function(chorus_archive name)
   endif()
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.mri CONTENT "${script}SAVE\nEND\n")
   list(TRANSFORM ARG_LAYERS PREPEND chorus_ OUTPUT_VARIABLE targets)
-  # Symbols for debuggers would make it ten times as large.
+  # Debug symbols are stripped, because they would make the archive ten times as large.
   add_custom_command(
     OUTPUT ${library}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${library}

@@ -4,7 +4,7 @@ set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 
-# Not CMAKE_SYSROOT: the C library comes with the compiler.
+# CMAKE_SYSROOT is not used, because the C library comes with the compiler.
 set(root ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64/packages)
 get_filename_component(root ${root} ABSOLUTE)
 set(libraries ${root}/usr/lib/aarch64-linux-gnu)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Lists the files that changed since REVISION, those changed last first; by default since the branch left origin/main, on main
-# itself within the last 5 first-parent commits: scripts/changed_sources.sh [REVISION [PATTERN...]]
+# Usage: scripts/changed_sources.sh [REVISION [PATTERN...]]
+# Lists the files that changed since REVISION, most recently changed first. REVISION defaults to the merge base with
+# origin/main or, on main itself, to the commit 5 first-parent commits ago.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-}

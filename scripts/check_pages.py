@@ -71,7 +71,7 @@ def unknown_messages():
         for quoted in re.findall(r"``?\s?(.+?)\s?``?(?=[,;:.| ]|$)", cells[0].lstrip("| ")):
             if quoted in FOREIGN:
                 continue
-            # Capital letters and numbers stand for what changes from case to case.
+            # Capital letters and numbers in a quoted message are placeholders for its variable parts.
             pieces = re.split(r"\.\.\.|\b[A-Z][A-Z]*\b|\b\d+\b|`|'[^' ]*'", quoted)
             for piece in pieces:
                 piece = piece.strip(" .,;:()")

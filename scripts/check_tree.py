@@ -18,7 +18,7 @@ import sys
 
 LADDER = ["base", "formats", "text", "kernels", "comm", "checkpoint", "lora", "models", "engine", "convert", "runtime",
           "server", "cli"]
-API_FROM = "checkpoint"  # include/chorus is open to this layer and every later one
+API_FROM = "checkpoint"  # this layer and all later ones may include headers of include/chorus
 MAX_LINES = 800
 MAX_MIB = {"tests/goldens": 10, "tests/fuzz": 3, "examples/demo": 16}
 
@@ -44,7 +44,7 @@ def check_source(path):
         complain(path, len(lines), f"{len(lines)} lines, more than {MAX_LINES}")
     parts = path.relative_to(root).parts
     layer = parts[1] if parts[0] == "src" else None
-    # Tests and fuzz targets beside the sources use what tests/ has for all layers.
+    # Tests and fuzz targets in src/ may also include the shared headers in tests/fuzz and tests/support.
     for_tests = {"fuzz", "support"} if re.search(r"(_test|_fuzz|^test)\.cc$", path.name) else set()
     for number, line in enumerate(lines, 1):
         include = re.match(r'\s*#include "([a-z_]+)/', line)

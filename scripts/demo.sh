@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The main job on a fresh Debian 12 machine: builds Chorus, converts and builds the demo model, answers one prompt by
-# the base and five adapters in one mixed batch, and asks a running server the same.
+# Shows the main use of Chorus on a fresh Debian 12 machine: builds Chorus, converts the demo model and builds its
+# engine, answers one prompt by the base model and by five adapters in one mixed batch, and then queries a running
+# server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build.sh --target chorus

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every source as .clang-format lays it out: lists those that are not and fails; with --fix rewrites them.
+# Checks the format of every C++ and CUDA source against .clang-format: lists the sources that differ and fails. With
+# --fix it reformats them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(--dry-run)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Mutated files against the reference readers: scripts/mutations.sh [COUNT] [further arguments of tests/mutations/mutations.py]
+# Usage: scripts/mutations.sh [COUNT] [further arguments of tests/mutations/mutations.py]
+# Builds Chorus and compares how it and the reference readers read mutated files. COUNT: mutations per kind of file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 count=${1:-10000}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Cross-compiles base and the kernels for 64-bit Arm and runs their tests under qemu, so that NEON is tested on any machine. The
-# arm64 libraries are unpacked under build/, beside those of the system. --if-available ends in peace where the package
+# Cross-compiles base and the kernels for 64-bit Arm and runs their tests under qemu, so that NEON can be tested on any
+# machine. The arm64 libraries are unpacked under build/ and do not touch the system. With --if-available, the script
+# succeeds without testing if the compiler, qemu or the arm64 packages cannot be fetched, such as when the package
 # mirror has no arm64. Further arguments go to the kernels' test.
 set -euo pipefail
 cd "$(dirname "$0")/.."

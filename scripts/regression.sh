@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What a step does, held against bench/regression/: its list of ops exactly, its instructions on the AVX2 path within
-# 2 %, as callgrind counts them, so that a busy machine changes nothing; that an engine with adapters enabled and none
-# used does exactly what one without them does; and that no step that ran before allocates. --update writes the files
-# anew.
+# Compares the work of fixed model steps with the files in bench/regression/, which --update rewrites:
+#   the list of ops must be equal
+#   the instructions on the AVX2 path must agree within 2 %; callgrind counts them, so other load does not matter
+#   an engine with adapters enabled but unused must do exactly the same work as an engine without adapters
+#   a repeated step must not allocate memory
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake --preset release >/dev/null

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What takes long and changes little, run before a release and not at every change; several hours on two cores. Each step
-# prints its time and its last line; all run even where one fails. scripts/release_checks.sh [MINUTES_OF_FUZZING]
+# Runs the checks that take long and rarely change their result: before a release, not for every change. They take
+# several hours on two cores. Each step prints its time and the last line of its output; all run even if one fails.
+# Usage: scripts/release_checks.sh [MINUTES_OF_FUZZING]
 # (60 for each target).
 set -uo pipefail
 cd "$(dirname "$0")/.."

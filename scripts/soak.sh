@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# For releases, never in CI: many more adapters than the cache holds, then adapters replaced under load over HTTP.
+# Soak tests for releases, not for CI. The first uses many more adapters than the cache holds; the second replaces
+# adapters over HTTP under load.
 #   scripts/soak.sh [MINUTES]    of the second (60)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# clang-tidy over changed sources, with the compile commands of the dev preset. scripts/tidy.sh [--most N] [--all | REVISION]:
-# changed since REVISION; by default since the branch left origin/main, on main itself within the last 5 first-parent
-# commits. A changed header is checked through the sources of its folder that include it. --most: at most N sources, those
+# Usage: scripts/tidy.sh [--most N] [--all | REVISION]
+# Runs clang-tidy on all sources or on those changed since REVISION, with the compile commands of the dev preset.
+# REVISION defaults to the merge base with origin/main or, on main itself, to the commit 5 first-parent commits ago. A
+# changed header is checked through the sources of its directory that include it. --most: at most N sources, those
 # changed last first (a source takes 10 s, and CI an hour in all).
 set -euo pipefail
 cd "$(dirname "$0")/.."

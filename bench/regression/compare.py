@@ -36,7 +36,7 @@ def instructions(path):
             if name:
                 names[number] = name
             own_object = "chorus_step_probe" in names.get(number, number)
-        elif line.startswith("cob="):  # of a called function; only names it
+        elif line.startswith("cob="):  # of a called function; used only to learn its name
             number, _, name = line[4:].partition(" ")
             if name:
                 names[number] = name

@@ -8,7 +8,8 @@ namespace {
 constexpr int32_t kContext = 64;
 constexpr int32_t kBlocksOfASequence = 8;
 
-// Sequence `slot` with `rows` tokens from `first` on; the last one's logits are wanted.
+// Adds a sequence with `rows` tokens at the positions from `first` on, in the KV blocks of `slot`. Requests the logits
+// of its last token.
 void addSequence(FixedStep& step, int32_t slot, int32_t first, int32_t rows, int32_t vocab) {
   std::vector<int32_t> table(kBlocksOfASequence);
   std::iota(table.begin(), table.end(), slot * kBlocksOfASequence);

@@ -1,4 +1,4 @@
-// Steps that never change, so that what they cost can be compared from commit to commit.
+// Fixed model steps whose cost can be compared between commits.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,13 @@ struct FixedStep {
 
 inline constexpr int32_t kFixedBlockTokens = 16;
 inline constexpr int64_t kFixedBlocks = 96;
-inline constexpr int32_t kFixedRows = 128;  // the most in a step
+inline constexpr int32_t kFixedRows = 128;  // maximum rows in a step
 
-// Context of 64 tokens, generation of 1 and 8 sequences at position 64, and a step of both; with adapters (at least
-// three) also a generation of 8 sequences over three of them and none, and a context over two. Keys and values before
-// them may be anything: what a step costs does not depend on them.
+// Returns these steps:
+//   prefill of 64 tokens; decode of 1 and of 8 sequences at position 64; prefill and decode in one batch
+//   with adapters (none or at least three): decode of 8 sequences that use three adapters or none, and prefill of two
+//   sequences with two adapters
+// Keys and values at earlier positions are arbitrary, because a step's cost does not depend on them.
 std::vector<FixedStep> fixedSteps(int32_t vocab, const std::vector<std::shared_ptr<const PreparedAdapter>>& adapters);
 
 }  // namespace chorus

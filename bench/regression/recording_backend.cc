@@ -29,7 +29,7 @@ std::string groupText(const Group& group) {
   return text;
 }
 
-// An op's arguments are described by the names that the contracts share, so that a new op needs nothing here.
+// Describes an op's arguments by the field names that all argument structs share, so a new op needs no code here.
 template <typename Args>
 std::string describe(std::string_view name, const Args& args) {
   std::string text(name);

@@ -1,5 +1,5 @@
-// A backend that has another one compute and writes down every op: its name, the shapes of what it reads and writes,
-// and the rows and ranks of adapters in it.
+// A backend that forwards every op to another backend and records a line about it: the op's name, the shapes of its
+// inputs and outputs, and the rows and ranks of its adapters.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class RecordingBackend final : public Backend {
  public:
   explicit RecordingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
 
-  // One line an op since the last call.
+  // Returns one line per op since the last call.
   std::vector<std::string> take() { return std::exchange(lines_, {}); }
 
   std::string_view name() const override { return inner_->name(); }
@@ -38,14 +38,14 @@ class RecordingBackend final : public Backend {
 #undef CHORUS_OP
 
  private:
-  // Buffers are the inner backend's.
+  // Does nothing: buffers are allocated, and freed, by the inner backend.
   void free(void*, size_t) override {}
 
   std::unique_ptr<Backend> inner_;
   std::vector<std::string> lines_;
 };
 
-// The lines with what repeats written once: "6 x {", the lines, "}".
+// The lines with consecutive repeats written once: "6 x {", the repeated lines, "}".
 std::vector<std::string> folded(const std::vector<std::string>& lines);
 
 }  // namespace chorus

@@ -1,10 +1,11 @@
 // chorus_step_probe make DIR
 // chorus_step_probe ops|count ISA ENGINE_DIR [ADAPTERS_DIR]
 //
-// make: writes a small random model to DIR/base and adapters to DIR/adapters, always the same. ops: prints the ops of
-// each fixed step. count: runs each step within chorusMeasuredStep, after which it passes through chorusStepDone; for
-// callgrind, which counts the one and dumps at the other. Both print the steps' names in order. Without ADAPTERS_DIR no
-// adapter is loaded and the steps that use them are left out.
+// make:  writes a small random model to DIR/base and adapters to DIR/adapters, the same in every run
+// ops:   prints the ops of each fixed step
+// count: runs each step in chorusMeasuredStep, whose instructions callgrind counts, and then calls chorusStepDone, at
+//        which callgrind dumps the counts
+// ops and count print the names of the steps in order. Without ADAPTERS_DIR the steps that use adapters are left out.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -36,7 +37,7 @@ extern "C" {
 namespace chorus {
 namespace {
 
-// Large enough that kernels, not what surrounds them, are most of a step; small enough for a simulated processor.
+// The model is large enough that kernels take most of a step, and small enough to run under callgrind.
 void makeModel(const std::filesystem::path& dir) {
   test::RandomLlama model{
       .layers = 2, .hidden = 256, .heads = 8, .kv_heads = 4, .head_size = 32, .mlp = 704, .vocab = 512};
@@ -79,7 +80,7 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
   const auto steps = fixedSteps(engines.front()->config().vocab_size, adapters);
   if (mode == "count") {
     for (const FixedStep& step : steps) {
-      ranks.run(step.input);  // what is made at the first use of anything
+      ranks.run(step.input);  // unmeasured, so that one-time initialisation is not counted
       chorusMeasuredStep(ranks, step.input);
       chorusStepDone();
       std::printf("%s\n", step.name.c_str());

@@ -1,4 +1,4 @@
-// Page-aligned anonymous memory, zero until touched.
+// Page-aligned anonymous memory; the kernel allocates zeroed pages on first touch.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace chorus {
 
-// Owns size bytes aligned to 4096. Move-only. Throws Error(kExhausted).
+// Owns `size` bytes aligned to 4096. Move-only. The constructor throws Error(kExhausted).
 class AlignedBuffer {
  public:
-  // kHuge: where it is large and they can be had, which is worth it for what is read often: the system may take
-  // milliseconds to make one.
+  // kHuge requests huge pages for large buffers. Use it for memory that is read often: the kernel may take
+  // milliseconds to create one huge page.
   enum class Pages { kHuge, kSmall };
 
   AlignedBuffer() = default;

@@ -1,20 +1,20 @@
-// Whether this process may use AMX: what the processor and the kernel say, and the permission that the kernel wants to
-// be asked for.
+// Whether this process may use AMX: the processor and the kernel must support it, and the kernel must grant permission
+// on request.
 #pragma once
 
 #include <cstdint>
 
 namespace chorus {
 
-// Whether CPUID leaf 7's EDX has tiles and their products of bfloat16 and of int8, and XCR0 says that the kernel saves
-// both their parts.
+// True when EDX of CPUID leaf 7 reports AMX tiles, AMX bfloat16 and AMX int8, and XCR0 shows that the kernel saves both
+// AMX state components (tile configuration and tile data).
 bool amxReported(uint32_t leaf7_edx, uint64_t xcr0);
 
-// Asks the kernel to let this process use tile registers, and says whether it does. A refusal is logged as a warning:
-// what is computed without them is right and slower. The answer holds for every thread of the process.
+// Requests permission from the kernel to use the tile registers; returns whether it was granted. A refusal is logged as
+// a warning: results stay correct but are computed more slowly. The permission applies to every thread of the process.
 bool requestAmx();
 
-// Both, for this machine.
+// True when this machine reports AMX (amxReported) and the kernel permits it (requestAmx).
 bool amxAvailable();
 
 }  // namespace chorus

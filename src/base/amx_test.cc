@@ -21,7 +21,8 @@ TEST(AmxTest, TilesTheirProductsAndBothPartsOfTheirStateMustBeThere) {
   for (const uint64_t bit : {1u << 17, 1u << 18}) EXPECT_FALSE(amxReported(~0u, ~bit));
 }
 
-// Asked again the kernel answers as it did; what it refuses is logged and not listed.
+// A second request gets the same answer from the kernel. If the kernel refuses AMX, a warning is logged and
+// availableIsas() does not list it.
 TEST(AmxTest, ARefusalIsLoggedAndTheSetNotListed) {
   const auto& isas = availableIsas();
   const bool listed = std::find(isas.begin(), isas.end(), Isa::kAmx) != isas.end();

@@ -20,10 +20,10 @@
 namespace chorus {
 namespace {
 
-constexpr int kMaxLinks = 40;  // as the kernel's
-// Directories that a walk keeps open. The kernel's own walk keeps none.
+constexpr int kMaxLinks = 40;  // the kernel's limit
+// Limit on directories that one walk keeps open. openat2(2) needs no such limit: it keeps none open.
 constexpr size_t kMaxDepth = 64;
-// A directory may be moved while the kernel or this file looks for a name in it: then the search begins anew.
+// If a directory is moved during a lookup, the lookup is retried up to this many times.
 constexpr int kTries = 64;
 
 int openAt(int dir, const std::string& name, int flags) {
@@ -53,7 +53,7 @@ class Walk {
       }
       if (left_.empty()) {
         const int fd = openLast(component);
-        // ENOTDIR: a link, where flags_ asks for a directory.
+        // ENOTDIR may mean that the component is a link and flags_ contains O_DIRECTORY.
         if (fd >= 0 || (errno != ELOOP && errno != ENOTDIR)) return fd;
       }
       if (!enter(component)) return -1;
@@ -72,7 +72,7 @@ class Walk {
   }
   int here() const { return above_.empty() ? root_ : above_.back().get(); }
 
-  // Puts the components of a name in front of those that are left.
+  // Prepends the components of `name` to left_, the components that remain to be walked.
   bool push(std::string_view name) {
     if (name.starts_with('/')) return refuse(EXDEV);
     std::vector<std::string> components;
@@ -82,14 +82,14 @@ class Walk {
       if (!component.empty()) components.emplace_back(component);
       if (slash == std::string_view::npos) break;
       name.remove_prefix(slash + 1);
-      // A trailing slash asks for a directory.
+      // With a trailing slash the path must name a directory.
       if (name.empty()) components.emplace_back(".");
     }
     left_.insert(left_.begin(), components.begin(), components.end());
     return true;
   }
 
-  // ELOOP when it is a link.
+  // Fails with ELOOP when the component is a link.
   int openLast(const std::string& component) const {
     if ((flags_ & O_PATH) == 0) return openAt(here(), component, flags_ | O_NOFOLLOW);
     const int fd = openAt(here(), component, flags_ | O_NOFOLLOW);
@@ -99,13 +99,13 @@ class Walk {
     return failWith(ELOOP);
   }
 
-  // Goes into a directory, or puts a link's target in front.
+  // Enters a directory, or prepends the target of a link to left_.
   bool enter(const std::string& component) {
     Descriptor next(openAt(here(), component, O_PATH | O_NOFOLLOW));
     struct stat info{};
     if (!next || ::fstat(next.get(), &info) != 0) return false;
     if (!S_ISLNK(info.st_mode)) {
-      // What was a link just now may be a file by now.
+      // EAGAIN: openLast found a link here, but it has been replaced by a file since then.
       if (!S_ISDIR(info.st_mode)) return refuse(left_.empty() && (flags_ & O_DIRECTORY) == 0 ? EAGAIN : ENOTDIR);
       if (above_.size() == kMaxDepth) return refuse(ENAMETOOLONG);
       above_.push_back(std::move(next));
@@ -125,7 +125,7 @@ class Walk {
 
   int root_, flags_;
   Links links_;
-  std::vector<Descriptor> above_;  // directories on the way from the root, the last is where the walk is
+  std::vector<Descriptor> above_;  // directories from the root (exclusive) down to the current one
   std::deque<std::string> left_;
   int links_seen_ = 0;
 };
@@ -149,7 +149,7 @@ int openBeneath(int dir, const std::string& name, int flags, Links links) {
   for (int i = 0; i < kTries; ++i) {
     const auto fd = static_cast<int>(::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how));
     if (fd >= 0) return fd;
-    // EPERM: a sandbox that knows no such call.
+    // EPERM: a sandbox blocks openat2.
     if (errno == ENOSYS || errno == EPERM) return openBeneathByComponents(dir, name, flags, links);
     if (errno != EAGAIN && errno != EINTR) return -1;
   }

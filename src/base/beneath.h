@@ -1,26 +1,27 @@
-// Opens files by relative names so that no link leads out of a directory, whatever others do to the directory
-// meanwhile.
+// Opens files by relative names so that no symbolic link leads out of a directory, even if other processes change the
+// directory at the same time.
 #pragma once
 
 #include <string>
 
 namespace chorus {
 
-// What the links on the way to a file may do.
+// Which symbolic links are allowed on the path to a file.
 enum class Links {
-  kFollow,  // lead anywhere
-  kInside,  // lead to what lies beneath the directory, by a relative target
-  kNone,    // nothing: a link is refused
+  kFollow,  // links may lead anywhere
+  kInside,  // links must have a relative target that lies beneath the directory
+  kNone,    // every link is refused
 };
 
-// openat(2) of `name`, which is relative, beneath the directory `dir`. Returns a descriptor with O_CLOEXEC, which the
-// caller closes, or -1 with errno: EXDEV for a way out of the directory (a link, an absolute name or too many `..`),
-// ELOOP for a link where there may be none, too many links, or a magic link of /proc. With Links::kFollow it is openat
-// as it is. flags: as of openat, without O_CREAT.
+// Opens the relative path `name` beneath the directory `dir`, like openat(2). Returns a descriptor with O_CLOEXEC that
+// the caller closes, or -1 with errno:
+//   EXDEV  the path leaves the directory (by a link, an absolute name or too many `..`)
+//   ELOOP  a link that `links` forbids, too many links, or a magic link of /proc
+// With Links::kFollow this is plain openat. flags: the flags of openat, without O_CREAT.
 int openBeneath(int dir, const std::string& name, int flags, Links links);
 
-// The same without openat2(2), for kernels before 5.6 and sandboxes that forbid it: walks the components and resolves
-// links itself. links: kInside or kNone.
+// Same contract without openat2(2), for kernels before 5.6 and sandboxes that forbid that call: walks the path
+// components and resolves links itself. links: kInside or kNone.
 int openBeneathByComponents(int dir, const std::string& name, int flags, Links links);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Overflow-safe size arithmetic for sizes that come from foreign bytes.
+// Overflow-safe size arithmetic for sizes that come from untrusted bytes. Throws Error(kCorrupt) on overflow.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline uint64_t checkedAdd(uint64_t a, uint64_t b, const char* what) {
   return out;
 }
 
-// Product of a shape's extents; every extent must be non-negative.
+// Product of a shape's extents. Throws Error(kCorrupt) when an extent is negative.
 inline uint64_t checkedElementCount(std::span<const int64_t> shape, const char* what) {
   uint64_t count = 1;
   for (const int64_t extent : shape) {

@@ -24,7 +24,7 @@ std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::kScalar};
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // All that the compiler may use in code for the set; hypervisors can hide any of them.
+  // Each set requires every feature that the compiler may use in its code, since a hypervisor can hide any of them.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (!avx2) return isas;
@@ -45,7 +45,7 @@ std::vector<Isa> detect() {
   return isas;
 }
 
-// First word of a cgroup v2 control file, or empty.
+// First line of a control file of this process's cgroup (v2); empty when the file is missing.
 std::string cgroupValue(const char* file) {
   std::ifstream self("/proc/self/cgroup");
   std::string line, dir;
@@ -123,7 +123,7 @@ size_t residentMemory() {
   if (length <= 0) return 0;
   text[length] = '\0';
   char* resident = nullptr;
-  std::strtoull(text, &resident, 10);  // the total comes first
+  std::strtoull(text, &resident, 10);  // skips the first field, the total program size
   return std::strtoull(resident, nullptr, 10) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 

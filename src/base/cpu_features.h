@@ -1,4 +1,4 @@
-// What this machine can run: instruction sets, cores, memory.
+// Instruction sets, cores and memory of this machine.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,26 @@
 
 namespace chorus {
 
-// Ordered: a later set has the earlier ones of its architecture.
+// Ordered: a machine that has one set also has the earlier sets of the same architecture.
 enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kNeon };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);
-// Whether code for `part` runs where `whole` is chosen. AMX has AVX-512 BF16 and does not include it: where there are
-// tiles, dot products are slower than the multiply-adds that they would displace.
+// Whether kernels for `part` are used when the set `whole` is chosen. kAmx does not include kAvx512Bf16 although every
+// AMX machine has it: beside tiles, its dot products are slower than the multiply-adds that they would replace.
 bool includes(Isa whole, Isa part);
-// The sets this machine runs, least first; kScalar is always there.
+// The sets that this machine runs, in ascending order. Always contains kScalar.
 const std::vector<Isa>& availableIsas();
-// Their names, "scalar, avx2".
+// Names of availableIsas(), e.g. "scalar, avx2".
 std::string availableIsaNames();
-// The set of that name if this machine runs it. Throws Error(kInvalidArgument) that lists those it runs.
+// The set called `name`. Throws Error(kInvalidArgument), listing the available sets, when this machine does not run it.
 Isa requireIsa(std::string_view name);
 
 // min(cores this process may run on, cgroup CPU quota rounded up), at least 1.
 int availableCores();
-// What the cgroup and the machine leave for new allocations, in bytes.
+// Bytes that new allocations may take, limited by the machine and by its control groups (base/free_memory.h).
 size_t availableMemory();
-// Bytes of this process that are in memory; 0 where the system does not say.
+// Resident set size of this process in bytes; 0 when the system does not report it.
 size_t residentMemory();
 
 }  // namespace chorus

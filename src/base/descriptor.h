@@ -10,7 +10,7 @@ namespace chorus {
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}  // -1: none
+  explicit Descriptor(int fd) : fd_(fd) {}  // takes ownership; -1: no descriptor
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }

@@ -15,12 +15,12 @@
 namespace chorus {
 namespace {
 
-// fdopendir takes its descriptor over.
+// closedir also closes the descriptor that fdopendir was given.
 struct CloseDirectory {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
 
-// A directory, or a link, which may lead to one.
+// True for a directory and for a link, since a link may lead to a directory.
 bool mayBeDirectory(int dir, const dirent& entry) {
   if (entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR || entry.d_type == DT_LNK;
   struct stat info{};
@@ -81,9 +81,9 @@ int Directory::openName(const std::string& name, int flags) const {
 }
 
 Descriptor Directory::openFile(const std::string& name) const {
-  // O_NONBLOCK: a FIFO is refused, not waited for.
+  // O_NONBLOCK: opening a FIFO must not block; it is refused below.
   Descriptor fd(openName(name, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-  // A socket and some devices can't be opened at all.
+  // Opening a socket and some devices fails with ENXIO.
   if (!fd && errno == ENXIO) fail(ErrorCode::kCorrupt, "{}: not a regular file", pathOf(name).string());
   if (!fd) refuse(name, errno);
   struct stat info{};
@@ -123,7 +123,7 @@ Directory::Names Directory::names(size_t most) const { return readNames(most, fa
 Directory::Names Directory::directoryNames(size_t most) const { return readNames(most, true); }
 
 Directory::Names Directory::readNames(size_t most, bool directories_only) const {
-  // A descriptor of its own: the position in the list is the descriptor's.
+  // Opens a new descriptor: the read position belongs to the descriptor, and fd_ is shared by threads.
   const int fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, CloseDirectory> dir(fd >= 0 ? ::fdopendir(fd) : nullptr);
   if (dir == nullptr) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// root/tenant is opened; root/other belongs to somebody else, and outside/ to nobody in root.
+// Tests open root/tenant. root/other belongs to another tenant, and outside/ lies outside root.
 class DirectoryTest : public testing::Test {
  protected:
   DirectoryTest() {
@@ -72,8 +72,8 @@ TEST_F(DirectoryTest, LinksOfADirectoryWithinAnotherMayLeadToWhatLiesThere) {
 
 struct Case {
   std::string name;
-  std::string inside;  // what Links::kInside reads, or the name of its errno
-  std::string none;    // what Links::kNone does
+  std::string inside;  // contents that Links::kInside reads, or the name of the errno
+  std::string none;    // likewise with Links::kNone
 };
 
 TEST_F(DirectoryTest, LinksLeadNowhereElse) {
@@ -95,7 +95,7 @@ TEST_F(DirectoryTest, LinksLeadNowhereElse) {
   link("nowhere", "dangling");
   link("/proc/self/root", "proc_root");
   link("/proc/self/cwd", "proc_cwd");
-  link("file", "sub/beside");  // sub/file
+  link("file", "sub/beside");  // leads to sub/file
   link("../../../outside/secret", "sub/out");
   link("..", "sub/parent");
   const Case cases[] = {
@@ -153,7 +153,7 @@ TEST_F(DirectoryTest, LinksLeadNowhereElse) {
   EXPECT_EQ(result(openBeneath, "absolute_out", Links::kFollow), "secret");
 }
 
-// The links of /proc that are no names but objects, beneath a root that holds them.
+// Magic links of /proc refer to kernel objects, not to paths. They are refused even when the root contains them.
 TEST_F(DirectoryTest, MagicLinksAreRefused) {
   const Descriptor dir(::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const auto open : {openBeneath, openBeneathByComponents}) {
@@ -233,7 +233,7 @@ TEST_F(DirectoryTest, ADirectoryIsTheSameOneWhateverBecomesOfItsPath) {
   EXPECT_EQ(contents(dir->openFile("file")), "mine");
 }
 
-// A tenant swaps its files, and a directory on the way to one, for links that lead out while they are read.
+// While files are read, the tenant replaces them, and a directory on the path to one, with links that lead out.
 TEST_F(DirectoryTest, NoSwapLetsAReaderOut) {
   const fs::path tenant_dir = top_ / "root/tenant";
   write("outside/file", "secret");

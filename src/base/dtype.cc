@@ -81,8 +81,8 @@ f16 toF16(float x) {
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
-  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds above 65504
-  if (magnitude < 0x38800000u) {  // subnormal result: the addition below rounds to a multiple of 2^-24
+  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // at least 65520: rounds to infinity
+  if (magnitude < 0x38800000u) {  // subnormal result: adding 0.5 rounds to a multiple of 2^-24
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3f000000u))};
   }

@@ -21,10 +21,10 @@ enum class DType : uint8_t {
   kInt64,
   kBool,
   kFloat8E4M3,
-  kInt4  // signed, two to a byte: of packed weights only, no tensor file has it
+  kInt4  // signed, two per byte; only in packed weights, never in a tensor file
 };
 
-// Bytes of an element; 0 for int4, whose elements have no bytes of their own.
+// Bytes per element; 0 for kInt4, which packs two elements into a byte.
 size_t dtypeSize(DType dtype);
 // The names of Hugging Face and TensorRT-LLM configs: "float32", "bfloat16", ...
 std::string_view dtypeName(DType dtype);
@@ -41,7 +41,7 @@ inline float toFloat(float x) { return x; }
 inline float toFloat(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 float toFloat(f16 x);
 
-// Round to nearest even, NaN kept a NaN: the one rounding used everywhere in the project.
+// Rounds to nearest even and keeps NaN a NaN. The whole project uses this rounding.
 inline bf16 toBf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};

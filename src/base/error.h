@@ -16,15 +16,15 @@ namespace chorus {
 enum class ErrorCode {
   kInvalidArgument,  // a flag, field or value that the caller must change
   kNotFound,         // a file, tensor, model or adapter that is not there
-  kUnsupported,      // well-formed, but asks for what this build does not do
-  kCorrupt,          // foreign bytes that contradict themselves or their format
+  kUnsupported,      // well-formed, but needs a feature that this build does not have
+  kCorrupt,          // input bytes that contradict themselves or violate their format
   kExhausted,        // memory, disk, queue or cache is full; the same call may succeed later
-  kConflict,         // what the call is about has changed meanwhile; the same call may succeed now
+  kConflict,         // the object of the call changed during the call; a retry may succeed at once
   kInternal,
 };
 
-// what() is one line that names the file, field or flag and says what to do; whatever it quotes is made printable
-// (oneLine). It may hold server paths: the HTTP layer strips them before a client sees it.
+// what() is one line that names the file, field or flag and says what to do; quoted text is made printable by
+// oneLine(). It may contain paths of the server: the HTTP layer strips them before a client sees it.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, std::string_view message) : std::runtime_error(oneLine(message)), code_(code) {}
@@ -34,7 +34,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-// The code of an Error; of the standard library's exceptions the nearest one.
+// The code of an Error; for an exception of the standard library, the closest code.
 inline ErrorCode errorCodeOf(const std::exception& error) {
   if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
   if (dynamic_cast<const std::invalid_argument*>(&error) != nullptr) return ErrorCode::kInvalidArgument;

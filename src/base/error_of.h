@@ -1,4 +1,4 @@
-// For tests: what a call's refusal says.
+// For tests: the message of the Error that a call throws.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace chorus {
 
-// The line of the Error that f throws, empty when it throws none. Other exceptions pass.
+// what() of the Error that f throws; empty when f throws none. Other exceptions propagate.
 template <typename F>
 std::string errorOf(F&& f) {
   try {

@@ -1,4 +1,4 @@
-// JSON whose integers keep all their digits, as Python reads it.
+// JSON parsing that keeps every digit of an integer, like Python's json module.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace chorus {
 
-// As parseOrderedJson, but an integer that fits neither int64_t nor uint64_t is not rounded to a double:
-// wideIntegerDigits() has its digits.
+// Like parseOrderedJson, but an integer that fits neither int64_t nor uint64_t is not rounded to a double;
+// wideIntegerDigits() returns its digits.
 OrderedJson parseExactJson(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
-// The decimal digits, with a sign where it is negative, of an integer that only parseExactJson keeps; none for every
-// other value. They live as long as the value.
+// Decimal digits (with a leading minus sign if negative) of an integer beyond 64 bits that parseExactJson kept; nullopt
+// for every other value. The view is valid as long as `value`.
 std::optional<std::string_view> wideIntegerDigits(const OrderedJson& value);
 
 }  // namespace chorus

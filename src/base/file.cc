@@ -26,7 +26,7 @@ struct OpenFile {
 
 int64_t nanoseconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
 
-// O_NONBLOCK: a FIFO is refused, not waited for.
+// O_NONBLOCK: opening a FIFO must not block; it is refused afterwards.
 OpenFile openRegular(const std::filesystem::path& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
@@ -36,20 +36,21 @@ OpenFile openRegular(const std::filesystem::path& path) {
   return {std::move(fd), static_cast<size_t>(info.st_size)};
 }
 
-// A device, a pipe or a link to one, /dev/stdout among them: renaming a file over it would replace what others use.
+// True for a device, a pipe, or a link to one such as /dev/stdout: renaming a file over it would replace something that
+// other programs use.
 bool isThereButNoFile(const std::filesystem::path& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-// The file that a link leads to is the one to replace.
+// Resolves links, so that the rename replaces the target of a link and not the link itself.
 std::filesystem::path behindLinks(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(path, error);
   return error ? path : file;
 }
 
-// False with errno set when not all of it could be written.
+// Returns false and sets errno when not all bytes could be written.
 bool writeAll(int fd, std::string_view contents) {
   while (!contents.empty()) {
     const ssize_t n = ::write(fd, contents.data(), contents.size());

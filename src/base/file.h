@@ -1,4 +1,4 @@
-// Files: bounded reads, read-only maps, and writes that appear whole or not at all.
+// Files: bounded reads, read-only maps, and atomic writes.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ struct stat;  // NOLINT(readability-identifier-naming): the name of the C librar
 
 namespace chorus {
 
-// Whole contents. Throws kNotFound, or kCorrupt when the file is larger than max_bytes.
+// Whole contents of a regular file. Throws kNotFound, or kCorrupt when the file is larger than max_bytes.
 std::string readFile(const std::filesystem::path& path, size_t max_bytes);
-// The same of a regular file that is open at its beginning; path names it in errors.
+// Whole contents of the regular file `fd`, whose read position must be 0. `path` appears only in error messages.
 std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max_bytes);
 
-// What tells a state of a file from others: identity, size, times. Times include the change time, which programs can't
-// set, so an edit in place is always noticed, unless it falls into the same tick of the file system's clock as the one
-// before (kFileClockTick).
+// Identifies one state of a file: identity, size and times. changed_ns is the change time (ctime), which programs can't
+// set, so an edit in place always changes the stamp, unless it falls into the same tick of the file system's clock
+// (kFileClockTickNs) as the previous edit.
 struct FileStamp {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t modified_ns = 0, changed_ns = 0;
@@ -28,14 +28,15 @@ struct FileStamp {
 };
 inline constexpr int64_t kFileClockTickNs = 20'000'000;
 
-// Of what the path leads to. nullopt where there is nothing.
+// Stamp of the file at `path`, after links; nullopt when there is none. Throws Error when it cannot be examined.
 std::optional<FileStamp> stampOf(const std::filesystem::path& path);
 FileStamp stampOfStatus(const struct stat& status);
-// How long ago the stamp's file changed, by the clock that file systems stamp with.
+// Nanoseconds since the file's last change (changed_ns), by the system's real-time clock.
 int64_t ageNs(const FileStamp& stamp);
 
-// Writes to a sibling temporary, syncs and renames. Throws kExhausted when the disk is full; the old file stays.
-// Of a link, the file that it leads to; a device or a pipe is written to as it is.
+// Writes to a temporary file in the same directory, syncs it and renames it to `path`. If `path` is a link, replaces
+// the file that it leads to; a device or a pipe is written to directly. Throws kExhausted, for example when the disk is
+// full; the old file then stays.
 void writeFileAtomically(const std::filesystem::path& path, std::string_view contents);
 
 // A read-only map of a whole file. Pages are file-backed: they cost no anonymous memory and are shared between
@@ -44,7 +45,7 @@ void writeFileAtomically(const std::filesystem::path& path, std::string_view con
 class MappedFile {
  public:
   MappedFile() = default;
-  // Throws kNotFound / kCorrupt (not a regular file, empty).
+  // Throws kNotFound, or kCorrupt when the file is empty or not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

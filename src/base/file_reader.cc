@@ -16,8 +16,8 @@
 namespace chorus {
 namespace {
 
-// A thread that reads one adapter after another uses the same memory for them: touching fresh pages costs as much as
-// reading. Larger files are too rare to keep theirs, small ones need none.
+// A thread that reads one adapter after another reuses the same buffer: touching new pages costs as much as reading the
+// file. Buffers above kMostKept are needed too rarely to be kept, and below kLeastKept reuse is not worth it.
 constexpr size_t kLeastKept = size_t{1} << 20;
 constexpr size_t kMostKept = size_t{64} << 20;
 thread_local AlignedBuffer kept_memory;
@@ -85,7 +85,7 @@ bool FileReader::unchanged() const {
   return std::all_of(seen_.begin(), seen_.end(), [&](const Seen& seen) {
     try {
       return directory_->stampOf(seen.first) == seen.second;
-    } catch (const Error&) {  // a link by now, or nothing that may be looked at
+    } catch (const Error&) {  // the name is now a refused link, or access to it is denied
       return false;
     }
   });

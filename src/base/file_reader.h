@@ -1,4 +1,5 @@
-// Files that somebody may rewrite meanwhile, read into memory as one state of all of them.
+// Reads several files of one directory into memory as one consistent state, although another process may rewrite them
+// during the read.
 #pragma once
 
 #include <chrono>
@@ -19,8 +20,8 @@
 
 namespace chorus {
 
-// A file's bytes in memory of their own: whatever becomes of the file, they stay. (A map's owner dies by SIGBUS when
-// the file is cut.)
+// A copy of a file's bytes, independent of later changes to the file. (A process that maps the file instead gets SIGBUS
+// when the file is truncated.)
 class FileContents {
  public:
   FileContents(AlignedBuffer memory, size_t size) : memory_(std::move(memory)), size_(size) {}
@@ -35,27 +36,28 @@ class FileContents {
   size_t size_;
 };
 
-// Reads files of one directory and remembers the state that each was seen in. Used by one thread, once.
+// Reads files of one directory and records the stamp of each. Not thread-safe; for a single read, not for reuse.
 class FileReader {
  public:
   explicit FileReader(std::shared_ptr<const Directory> directory) : directory_(std::move(directory)) {}
 
-  // Throws Error: those of Directory::openFile; kCorrupt when the file is larger than max_bytes. A file that changed
-  // within the last tick of the file system's clock is waited for, so that a further change shows.
+  // Reads a whole file. If it changed within the last tick of the file system's clock, first sleeps until the tick is
+  // over, so that any further change gets a different stamp. Throws the Errors of Directory::openFile, kCorrupt when
+  // the file is larger than max_bytes, kExhausted when there is too little memory for it.
   std::shared_ptr<const FileContents> read(const std::string& name, size_t max_bytes);
   struct Head {
     std::shared_ptr<const FileContents> contents;
     size_t file_size = 0;
   };
-  // The same of the file's first bytes alone: `bytes` of them, fewer where the file has fewer.
+  // Like read(), but reads only the first `bytes` bytes, or the whole file when it is smaller.
   Head readHead(const std::string& name, size_t bytes, size_t max_file_bytes);
-  // Whether something is there, be it only a link that leads nowhere.
+  // Whether an entry has this name. A dangling link counts.
   bool exists(const std::string& name);
-  // Whether everything is still as it was seen: then all that was read is of one state.
+  // True when every recorded stamp is still current; all contents then belong to one state of the directory.
   bool unchanged() const;
-  // The states of all that is there, in the order in which it was seen.
+  // Stamps of the recorded files that exist, in the order of the calls that recorded them.
   std::vector<FileStamp> stamps() const;
-  // When the youngest of what is there last changed (FileStamp::changed_ns); 0 when nothing was seen.
+  // The latest FileStamp::changed_ns of all recorded files that exist; 0 when there are none.
   int64_t newestChangeNs() const;
   const Directory& directory() const { return *directory_; }
 
@@ -64,12 +66,12 @@ class FileReader {
   const std::optional<FileStamp>& see(const std::string& name);
   std::shared_ptr<const Directory> directory_;
   std::vector<Seen> seen_;
-  bool changed_ = false;  // a file that was opened had another state than the one that was seen
+  bool changed_ = false;  // the stamp of an opened file differed from the recorded one
 };
 
-// read(FileReader&)'s result, once nothing has changed while it ran, however it ended. Each try opens the directory
-// anew. Throws what open and read throw, and kConflict, naming the directory, when its files change faster than they
-// can be read.
+// Calls read(FileReader&) until no file changed during the call (at most three tries, each opens the directory again).
+// Then returns its result, or rethrows the exception that it ended with. Throws what `open` throws, and kConflict,
+// naming the directory, when files changed during every try.
 template <typename F>
 auto readUnchanged(const OpenDirectory& open, F&& read) {
   constexpr int kTries = 3;
@@ -88,8 +90,8 @@ auto readUnchanged(const OpenDirectory& open, F&& read) {
        "{}: its files change while they are read; write new ones elsewhere and rename the directory into place", what);
 }
 
-// Programs write a directory's files one after another: they are of one writing when none of them has changed for a
-// second. How long until then, 0 when it is so. newest_change_ns: as FileReader::newestChangeNs.
+// Time until a directory counts as completely written; 0 when it does. Programs write a directory's files one after
+// another, so it counts as complete once no file has changed for a second. newest_change_ns: see newestChangeNs().
 std::chrono::nanoseconds quietIn(int64_t newest_change_ns);
 
 }  // namespace chorus

@@ -63,7 +63,7 @@ TEST_F(FileReaderTest, AFileThatExceedsTheFreeMemoryIsExhaustionAndNotCorruption
   }
 }
 
-// Two writes within a tick of the file system's clock leave the same stamp.
+// Two writes within one tick of the file system's clock give the file the same stamp.
 TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
   const fs::path path = write("fresh", "x");
   reader().read("fresh", 10);

@@ -1,5 +1,5 @@
-// fmt's formatting engine is a template that every source which logs would compile anew: here it is compiled once, in
-// log.cc.
+// fmt's formatting engine is a template that every source file with log calls would instantiate. This declaration makes
+// log.cc the only file that compiles it.
 #pragma once
 
 #include <fmt/format.h>

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of one version's memory controller.
+// File names of the memory controller in one version of control groups.
 struct Controller {
   const char* limit;
   const char* usage;
@@ -24,7 +24,7 @@ struct Controller {
 constexpr Controller kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr Controller kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-// nullopt for anything but digits: "max", a negative number, one beyond 64 bits.
+// nullopt for anything that is not an unsigned 64-bit decimal number, such as "max".
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,7 @@ std::optional<uint64_t> firstNumber(const fs::path& file) {
   return number(word);
 }
 
-// The value of the line "key value" or "key value unit".
+// The value in the line "KEY VALUE" or "KEY VALUE UNIT" of a file.
 std::optional<uint64_t> valueOf(const fs::path& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -50,7 +50,7 @@ std::optional<uint64_t> valueOf(const fs::path& file, std::string_view key) {
   return std::nullopt;
 }
 
-// What one group leaves; the largest number where it sets no limit.
+// Bytes that one group leaves for new allocations; the largest number when it sets no limit.
 uint64_t roomOf(const fs::path& group, const Controller& files) {
   constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
   const auto limit = firstNumber(group / files.limit);
@@ -61,8 +61,8 @@ uint64_t roomOf(const fs::path& group, const Controller& files) {
   return *limit > taken ? *limit - taken : 0;
 }
 
-// The least room of the group and its ancestors. path: the group beneath the mount, from /proc/self/cgroup; a container
-// may see another part of the tree than that names, so groups that are not there are passed over.
+// The minimum of roomOf() over a group and its ancestors. path: the group's path beneath the mount, from
+// /proc/self/cgroup. In a container the mount may show another part of the hierarchy, so missing groups set no limit.
 uint64_t leastRoom(const fs::path& mount, const std::string& path, const Controller& files) {
   uint64_t least = roomOf(mount, files);
   fs::path group = mount;
@@ -96,14 +96,14 @@ size_t freeMemory(const fs::path& root) {
   const fs::path groups = root / "sys/fs/cgroup";
   std::ifstream own(root / "proc/self/cgroup");
   for (std::string line; std::getline(own, line);) {
-    // hierarchy:controllers:path
+    // Each line is "hierarchy:controllers:path".
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
     const std::string path = line.substr(second + 1);
     if (controllers.empty()) {
-      // The second is the mount beside version 1 hierarchies.
+      // Version 2 is mounted at `groups`, or at "unified" when version 1 hierarchies exist beside it.
       for (const fs::path& mount : {groups, groups / "unified"}) {
         least = std::min(least, leastRoom(mount, path, kVersion2));
       }

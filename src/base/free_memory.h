@@ -1,4 +1,4 @@
-// How much memory new allocations may take, by what the kernel's files say about the machine and its control groups.
+// How much memory new allocations may take, computed from the kernel's files about the machine and its control groups.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,11 @@
 
 namespace chorus {
 
-// Bytes that can be allocated: the least of what the machine has left (MemAvailable of /proc/meminfo) and of the room
-// in every control group with a memory limit, from the process's own up to the root. Version 1 and version 2 groups
-// count. Room is limit - usage + inactive page cache: the kernel drops that cache before it fails an allocation. Files
-// that are missing, and values that are no numbers, set no limit. root: where /proc and /sys are mounted.
+// Bytes that can be allocated: the minimum of
+//   the machine's free memory (MemAvailable of /proc/meminfo) and
+//   limit - usage + inactive page cache of each control group (v1 or v2) from the process's own up to the root.
+// Inactive page cache counts as free because the kernel drops it before it fails an allocation. Missing files and
+// values that are not numbers set no limit. root: directory that contains proc/ and sys/.
 size_t freeMemory(const std::filesystem::path& root = "/");
 
 }  // namespace chorus

@@ -25,7 +25,7 @@ class FreeMemoryTest : public ::testing::Test {
     fs::create_directories((root / file).parent_path());
     std::ofstream(root / file) << text;
   }
-  // A group with a limit, what it uses, and how much of that is inactive page cache.
+  // Writes the files of a version 2 group. inactive: bytes of `usage` that are inactive page cache.
   void group2(const std::string& path, const std::string& limit, size_t usage, size_t inactive) {
     const std::string dir = "sys/fs/cgroup/" + path + "/";
     write(dir + "memory.max", limit + "\n");

@@ -1,4 +1,4 @@
-// A callable that a function borrows for the time of its call: no allocation, unlike std::function.
+// A non-owning reference to a callable, for function parameters. Unlike std::function it never allocates.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@ namespace chorus {
 template <typename Signature>
 class FunctionRef;
 
-// Refers to the callable that it was made of, which must outlive it.
+// The callable must outlive the FunctionRef.
 template <typename Result, typename... Args>
 class FunctionRef<Result(Args...)> {
  public:
   template <typename F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<Result, F&, Args...>)
-  FunctionRef(F&& callable)  // implicit, so that a lambda can be passed where a FunctionRef is taken
+  FunctionRef(F&& callable)  // implicit, so that a lambda can be passed as a FunctionRef argument
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Args... args) -> Result {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

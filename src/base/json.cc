@@ -31,7 +31,7 @@ void checkDepth(std::string_view text, std::string_view source, int max_depth) {
   }
 }
 
-// Sees every key of the text; the parser of documents would overwrite the first value in silence.
+// Refuses duplicate keys, for which the document parser would silently overwrite the first value.
 class UniqueKeys final : public JsonEvents {
  public:
   UniqueKeys(std::string_view source, std::string_view map) : source_(source), map_(map) {}
@@ -59,8 +59,8 @@ class UniqueKeys final : public JsonEvents {
  private:
   struct Object {
     bool unique;
-    std::string key;             // the last one
-    std::set<std::string> keys;  // no hash table: names may be chosen to collide
+    std::string key;             // the last key seen
+    std::set<std::string> keys;  // not a hash table, because an attacker could choose keys that collide
   };
   std::string_view source_, map_;
   std::vector<Object> open_;
@@ -96,7 +96,7 @@ void checkText(std::string_view text, std::string_view source, const JsonLimits&
     fail(ErrorCode::kCorrupt, "{}: {} bytes of JSON, more than the limit of {}", source, text.size(), limits.max_bytes);
   }
   checkDepth(text, source, limits.max_depth);
-  // The parser takes a NUL byte for the end and would ignore what follows.
+  // The parser would treat a NUL byte as the end of the text and ignore the rest.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) failAt(text, nul, source);
 }
 

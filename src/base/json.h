@@ -1,4 +1,4 @@
-// JSON with limits: every document that crosses the process boundary is parsed here.
+// JSON parsing with limits. Every document that comes from outside the process is parsed here.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ using OrderedJson = nlohmann::ordered_json;
 struct JsonLimits {
   size_t max_bytes = size_t{64} << 20;
   int max_depth = 64;
-  bool unique_keys = false;  // refuse an object that names a key twice, instead of keeping the last
-  std::string_view map;      // with unique_keys, the path of the one object ("/model/vocab") that keeps the last
+  bool unique_keys = false;  // true: refuse an object with a duplicate key; false: keep the last value
+  std::string_view map;      // with unique_keys: path of one object that may have duplicates, e.g. "/model/vocab"
 };
 
-// Throws Error(kCorrupt) with source, line and column on malformed text (trailing commas and comments included), on
-// numbers beyond a double's range, on nesting beyond max_depth and on documents beyond max_bytes.
+// Throws Error(kCorrupt) that names `source`: on malformed text (including trailing commas and comments) with line and
+// column, on numbers beyond a double's range, on nesting beyond max_depth and on documents beyond max_bytes.
 Json parseJson(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 OrderedJson parseOrderedJson(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
-// Takes a document's values one by one, in memory of its own choice. What it throws ends the parsing. Those that return
-// false are never needed: throw an Error.
+// Receives the values of a document one by one and decides what to store. Handlers return true; to reject a value they
+// throw an Error, which ends parsing.
 class JsonEvents : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -47,14 +47,15 @@ class JsonEvents : public nlohmann::json_sax<Json> {
   size_t error_position_ = 0;
   bool malformed_ = false;
 };
-// Feeds a document to events, as strict as parseJson and in linear time. Throws what parseJson throws; unique_keys and
-// map are the events' own affair.
+// Parses a document in linear time, as strictly as parseJson, and calls `events` for each value. Throws what parseJson
+// throws. Ignores limits.unique_keys and limits.map: `events` must check for duplicate keys itself.
 void parseJsonEvents(std::string_view text, std::string_view source, const JsonLimits& limits, JsonEvents& events);
 
 Json readJsonFile(const std::filesystem::path& path, const JsonLimits& limits = {});
 
-// Typed access to an object's member. Throws Error(kInvalidArgument) that names source and key when the member has
-// another type; the first form also when it is missing. Integers must be integral and in T's range.
+// Typed access to an object's member. jsonGet throws Error(kInvalidArgument), naming source and key, when the member is
+// missing, has another type, or is an integer outside T's range. jsonGetOr returns `fallback` when the member is
+// missing or null, and otherwise throws as jsonGet does.
 template <typename T>
 T jsonGet(const Json& object, const std::string& key, std::string_view source);
 template <typename T>

@@ -1,4 +1,5 @@
-// Any bytes are JSON within the limits, whichever way keys are ordered, or refused with an Error.
+// Arbitrary bytes either parse as JSON within the limits, with sorted and with ordered keys, or are refused with an
+// Error.
 // parses: src/base/json.cc
 #include "base/json.h"
 
@@ -31,8 +32,8 @@ void getAll(const chorus::Json& object) {
 
 }  // namespace
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
@@ -47,6 +48,6 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     sorted = false;
     chorus::parseJson(text, "fuzz", {.unique_keys = true});
   } catch (const chorus::Error&) {
-    if (sorted) std::abort();  // what parses sorted must parse ordered
+    if (sorted) std::abort();  // parseJson accepted the text, so parseOrderedJson must accept it too
   }
 }

@@ -57,7 +57,7 @@ TEST(JsonTest, ExactJsonKeepsIntegersBeyond64Bits) {
   EXPECT_THAT(errorOf([] { parseExactJson(std::string(400, '9'), "x"); }), testing::HasSubstr("no double"));
 }
 
-// Documents of many small objects come from anyone.
+// Untrusted documents may contain many small objects.
 TEST(JsonTest, UniqueKeysOfManyObjectsTakeLittleTime) {
   std::string text = "[";
   for (int i = 0; i < 300000; ++i) text += "{\"a\": 1},";
@@ -65,7 +65,7 @@ TEST(JsonTest, UniqueKeysOfManyObjectsTakeLittleTime) {
   EXPECT_EQ(parseJson(text, "x", {.unique_keys = true}).size(), 300000);
 }
 
-// The library's own parser of ordered objects compares every key with all before it.
+// nlohmann's own parser for ordered objects takes quadratic time: it compares every key with all keys before it.
 TEST(JsonTest, OrderedObjectsOfManyKeysTakeLittleTime) {
   std::string text = "{";
   for (int i = 0; i < 300000; ++i) text += fmt::format("\"{}\": [{}, {{\"a\": null}}],", i, i);

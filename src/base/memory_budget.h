@@ -1,4 +1,4 @@
-// Limits on memory that clients and tenants can make the server hold, counted in bytes.
+// Limits, in bytes, on memory that clients and tenants can make the server hold.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,8 @@
 
 namespace chorus {
 
-// A limit that many charges share. A budget may have a parent (a client's share of the server's budget): what is taken
-// from it is taken from the parent too, or not at all. Thread-safe. The parent outlives the budget, and a budget
-// outlives its charges.
+// A limit that many charges share. A budget may have a parent (a client's budget within the server's): bytes are taken
+// from both or from neither. Thread-safe. The parent must outlive the budget, and a budget must outlive its charges.
 class MemoryBudget {
  public:
   explicit MemoryBudget(size_t limit, MemoryBudget* parent = nullptr) : limit_(limit), parent_(parent) {}
@@ -17,7 +16,7 @@ class MemoryBudget {
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  // Takes all of it or nothing; false when this budget or its parent lacks the room.
+  // Takes all of `bytes` or nothing; returns false when this budget or an ancestor has too little left.
   bool tryTake(size_t bytes);
   void giveBack(size_t bytes);
   size_t used() const;
@@ -31,8 +30,8 @@ class MemoryBudget {
   size_t used_ = 0;
 };
 
-// What one object (a body, a queued answer, a parsed tokenizer) has taken of a budget; gives it back when destroyed. A
-// charge without a budget counts nothing. Used by one thread at a time.
+// The bytes that one object (a request body, a queued answer, a parsed tokenizer) has taken from a budget; the
+// destructor returns them. A charge without a budget has no limit. Not thread-safe.
 class MemoryCharge {
  public:
   MemoryCharge() = default;
@@ -42,7 +41,7 @@ class MemoryCharge {
       : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   MemoryCharge& operator=(MemoryCharge&& other) noexcept;
 
-  // Changes what is held to so many bytes. Growing may fail: then false, and what was held stays held.
+  // Sets the charge to `bytes`. Returns false, and leaves the charge unchanged, when the budget has too little left.
   bool resize(size_t bytes);
   bool add(size_t bytes) { return resize(bytes_ + bytes); }
   void release() { resize(0); }

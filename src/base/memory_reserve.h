@@ -1,14 +1,15 @@
-// Memory that is set aside for the moment in which no more can be had.
+// Memory that is set aside for the case that an allocation fails.
 #pragma once
 
 #include <cstddef>
 
 namespace chorus {
 
-// While one exists, an allocation that fails takes the reserve back and is tried again; without the reserve it is tried
-// again as long as a probe of the reserve's size succeeds, and throws std::bad_alloc otherwise. So large requests fail,
-// and are refused, while there is still memory for what must not fail: destroying a JSON value allocates, and ends the
-// process where it cannot. At most one at a time: the handler of failed allocations belongs to the process.
+// Installs a new-handler. When an allocation fails, the handler frees the reserve and the allocation is retried. If the
+// reserve is already freed, the allocation is retried while a test allocation of the reserve's size succeeds; otherwise
+// std::bad_alloc is thrown. Large requests thus fail, and are refused, while memory is left for small allocations that
+// must not fail: destroying a JSON value allocates, and the process ends if that allocation fails. At most one
+// MemoryReserve may exist, because the new-handler is global to the process.
 class MemoryReserve {
  public:
   explicit MemoryReserve(size_t bytes);
@@ -16,7 +17,7 @@ class MemoryReserve {
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  // Sets aside again what was taken back. False when it was missing and there is no memory for it.
+  // Allocates the reserve again if it was freed. Returns false when there is no memory for it.
   bool refill();
 };
 

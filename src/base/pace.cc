@@ -13,7 +13,7 @@ thread_local Pace* current_pace = nullptr;
 }  // namespace
 
 PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
-  // Time that the thread did not run, for somebody else did, is no work of its own.
+  // Thread CPU time, not wall time: time in which other threads ran does not count as this thread's work.
   return {[](size_t) {
             timespec used{};
             ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

@@ -1,8 +1,8 @@
-// Long work beside work that must not wait. A step keeps every core busy and ends when its slowest thread does, so a
-// thread that loads an adapter meanwhile works in slices of at most a millisecond and rests between them.
+// Throttle for background work. A model step keeps every core busy and ends when its slowest thread ends, so a thread
+// that loads an adapter at the same time works in slices of at most a millisecond and sleeps between them.
 //
-// The loops that may be long say how much they did (worked); on a thread without a Pace, a converter's say, that is
-// nothing but a look at a thread-local pointer.
+// Loops that may run long report their progress by worked(). On a thread without a Pace, such as a converter's, that
+// call only reads a thread-local pointer.
 #pragma once
 
 #include <chrono>
@@ -11,35 +11,36 @@
 
 namespace chorus {
 
-// What a Pace sees of the machine; tests put their own here.
+// The clock and the load that a Pace sees. Tests replace the functions.
 struct PaceClock {
   using Duration = std::chrono::nanoseconds;
-  // Processor time that the thread has used; bytes: what it was told of (worked) since the last call.
+  // Processor time that the thread has used. bytes: amount reported by worked() since the last call.
   std::function<Duration(size_t bytes)> now;
   std::function<void(Duration)> rest;    // sleeps
-  std::function<bool()> others_need_it;  // whether somebody would feel it if the thread went on
+  std::function<bool()> others_need_it;  // whether other work would be slowed down if the thread did not rest
   static PaceClock ofThisThread(std::function<bool()> others_need_it);
 };
 
-// Used by one thread.
+// Limits one background thread to slices of work with rests between them. Not thread-safe.
 class Pace {
  public:
   using Duration = PaceClock::Duration;
   static constexpr Duration kSlice = std::chrono::milliseconds(1);
-  // A piece: what is done between two looks at the clock. Some 50 us of packing or hashing.
+  // Amount of work between two clock reads (a piece): about 50 us of packing or hashing.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  // After a slice the thread rests this many times as long, so that it takes half of one core at most. Longer rests, or
-  // a lower priority, make loads take longer than they come, and then they wait for each other (chorus bench adapters).
+  // A rest lasts kRest times as long as the slice before it, so the thread uses at most half of one core. With longer
+  // rests or a lower thread priority, adapter loads finish more slowly than they arrive and queue up (seen with
+  // `chorus bench adapters`).
   static constexpr int kRest = 1;
 
   explicit Pace(PaceClock clock);
 
-  // So many bytes were read, checked, hashed, converted or packed.
+  // Reports that `bytes` bytes were read, checked, hashed, converted or packed. May sleep.
   void worked(size_t bytes) {
     bytes_ += bytes;
     if (bytes_ >= kPieceBytes) look();
   }
-  // The longest stretch of work so far without a rest, or without need for one.
+  // The longest slice so far. A slice ends when a rest is due, even if others_need_it() then makes it unnecessary.
   Duration longestSlice() const { return longest_slice_; }
 
  private:
@@ -48,14 +49,14 @@ class Pace {
   PaceClock clock_;
   size_t bytes_ = 0;
   Duration slice_begin_, last_look_;
-  // What the next piece may take: as long as the longest of late. At first a guess, for the first long one must fit
-  // too. One that was interrupted counts for kSlice / 2 and is forgotten, or there would be a rest after each one ever
-  // after.
+  // Upper estimate of the next piece's time: a decaying maximum of recent piece times, of at most kSlice / 2. The cap
+  // and the decay keep one interrupted piece from causing a rest after every later piece. Starts at a guess, because
+  // the first long piece must fit into its slice too.
   Duration expected_piece_ = kSlice / 4;
   Duration longest_slice_{0};
 };
 
-// Makes pace the one of this thread for the scope's life; scopes nest.
+// Sets this thread's Pace for the lifetime of the scope. Scopes nest.
 class PaceScope {
  public:
   explicit PaceScope(Pace& pace);
@@ -67,11 +68,11 @@ class PaceScope {
   Pace* outer_;
 };
 
-// Pace::worked of this thread's pace, if it has one.
+// Calls Pace::worked on this thread's Pace, if it has one.
 void worked(size_t bytes);
 
-// Calls piece(begin, count) for [0, count) in pieces of about Pace::kPieceBytes, bytes_each per item, each followed by
-// worked(). granularity: every piece but the last is a multiple of it.
+// Splits the items [0, count) of bytes_each bytes into pieces of about Pace::kPieceBytes, and calls piece(begin, n) and
+// then worked() for each. The size of every piece but the last is a multiple of granularity.
 template <typename F>
 void inPieces(int64_t count, size_t bytes_each, F&& piece, int64_t granularity = 1) {
   const auto fit = static_cast<int64_t>(Pace::kPieceBytes / (bytes_each > 0 ? bytes_each : 1)) / granularity;

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A clock that only the test moves.
+// A clock that advances only when the test sets it.
 struct FakeMachine {
   Pace::Duration time{0};
   bool busy = true;
@@ -24,7 +24,7 @@ struct FakeMachine {
 TEST(Pace, RestsBeforeASliceIsOver) {
   FakeMachine machine;
   Pace pace(machine.clock());
-  // Pieces of 30 to 90 us.
+  // Each piece takes 30 to 90 us.
   for (int i = 0; i < 1000; ++i) {
     machine.time += microseconds(30 + i * 7 % 61);
     pace.worked(Pace::kPieceBytes);

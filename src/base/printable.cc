@@ -14,7 +14,7 @@ namespace {
 struct Range {
   uint32_t first, last;
 };
-// Unicode 16: the general categories Cc, Cf, Zl and Zp, in order.
+// The characters of the general categories Cc, Cf, Zl and Zp of Unicode 16, in ascending order.
 constexpr Range kEscaped[] = {{0x0000, 0x001f},   {0x007f, 0x009f},   {0x00ad, 0x00ad},   {0x0600, 0x0605},
                               {0x061c, 0x061c},   {0x06dd, 0x06dd},   {0x070f, 0x070f},   {0x0890, 0x0891},
                               {0x08e2, 0x08e2},   {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
@@ -28,7 +28,7 @@ bool isEscaped(uint32_t codepoint) {
   return after != std::begin(kEscaped) && codepoint <= std::prev(after)->last;
 }
 
-// Of a valid character.
+// The code point of one valid UTF-8 character.
 uint32_t codepointOf(std::string_view character) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(character[i])); };
   if (character.size() == 1) return byte(0);

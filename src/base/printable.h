@@ -1,4 +1,4 @@
-// Foreign text made fit for a log or a terminal.
+// Makes untrusted text safe for a log or a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,14 @@
 
 namespace chorus {
 
-// Whether printable() leaves the text as it is, whatever its size.
+// Whether printable() would return the text unchanged, apart from its size limit.
 bool isPrintable(std::string_view text);
 
-// One line of valid UTF-8 that no terminal takes for a command and no reader for another text: control characters (C0,
-// DEL, C1), line and paragraph separators, and invisible format characters, those that reorder text among them, become
-// their escapes, as \n, \x1b or \u{202e}; bytes that are not UTF-8 become `?`. Text beyond max_bytes of the result is
-// cut, and "..." says so.
+// Returns `text` as one line of valid UTF-8 that contains no terminal commands and nothing invisible or reordered:
+//   control characters (C0, DEL, C1), line and paragraph separators, and invisible format characters (including those
+//   that reorder text) become escapes such as \n, \x1b or \u{202e}
+//   bytes that are not UTF-8 become `?`
+// A result longer than max_bytes is cut and ends with "...".
 std::string printable(std::string_view text, size_t max_bytes);
 
 }  // namespace chorus

@@ -15,7 +15,7 @@ TEST(PrintableTest, EscapesWhatATerminalOrAReaderCouldMistake) {
       {std::string("a\0b", 3), "a\\x00b"},
       {"\xc2\x9b"
        "31m",
-       "\\u{9b}31m"},           // CSI in one character
+       "\\u{9b}31m"},           // CSI as one C1 character
       {"\xc2\x85", "\\u{85}"},  // next line
       {"\xe2\x80\xae"
        "gpj.exe",
@@ -23,7 +23,7 @@ TEST(PrintableTest, EscapesWhatATerminalOrAReaderCouldMistake) {
       {"\xe2\x81\xa6x\xe2\x81\xa9", "\\u{2066}x\\u{2069}"},
       {"\xe2\x80\xa8\xe2\x80\xa9", "\\u{2028}\\u{2029}"},
       {"\xe2\x80\x8b\xef\xbb\xbf", "\\u{200b}\\u{feff}"},
-      {"\xf3\xa0\x81\xa1", "\\u{e0061}"},  // a tag
+      {"\xf3\xa0\x81\xa1", "\\u{e0061}"},  // a tag character
       {"\xff\xc0\xaf\xed\xa0\x80", "??????"},
   };
   for (const auto& [text, expected] : cases) {

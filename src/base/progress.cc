@@ -14,7 +14,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// A job that ends sooner shows nothing.
+// On a terminal, a job that ends sooner than kQuick shows nothing.
 constexpr std::chrono::nanoseconds kQuick = std::chrono::milliseconds(700);
 constexpr std::chrono::nanoseconds kRedraw = std::chrono::milliseconds(100);
 constexpr std::chrono::nanoseconds kPlainLine = std::chrono::seconds(5);
@@ -66,7 +66,7 @@ void Progress::add(uint64_t amount) {
   int64_t due = next_draw_.load(std::memory_order_relaxed);
   if (since < due) return;
   const int64_t next = since + (output_.terminal ? kRedraw : kPlainLine).count();
-  // Of the threads that come at once, one draws.
+  // If several threads get here at the same time, only one of them draws.
   if (next_draw_.compare_exchange_strong(due, next, std::memory_order_relaxed)) draw(now);
 }
 
@@ -77,7 +77,7 @@ void Progress::draw(Clock::time_point now) {
     output_.write(text + "\n");
     return;
   }
-  // Spaces over what a longer line left.
+  // Spaces overwrite the rest of a longer previous line.
   const size_t blanks = drawn_width_ > text.size() ? drawn_width_ - text.size() : 0;
   output_.write("\r" + text + std::string(blanks, ' '));
   drawn_width_ = text.size();

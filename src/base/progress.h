@@ -1,5 +1,5 @@
-// How far a long job is: on a terminal one line that is drawn over itself, with bytes, rate and time left; elsewhere a
-// plain line every few seconds. Always on stderr, and nothing at all for a job that is quick.
+// Progress display of a long job on stderr: on a terminal, one line with bytes, rate and time left that is redrawn in
+// place; otherwise a plain line every few seconds. A short job shows nothing.
 #pragma once
 
 #include <atomic>
@@ -12,28 +12,27 @@
 
 namespace chorus {
 
-// Where the lines go and what time it is; tests put their own here.
+// Output and clock of a Progress. Tests replace them.
 struct ProgressOutput {
   using Clock = std::chrono::steady_clock;
   std::function<void(std::string_view text)> write;
   std::function<Clock::time_point()> now = Clock::now;
-  bool terminal = false;  // lines may be drawn over
+  bool terminal = false;  // true: the line may be redrawn in place
   bool enabled = true;
 
-  // stderr, a terminal when it is one; disabled when the log level hides information.
+  // Writes to stderr. `terminal` is detected; `enabled` is false when the log level hides info messages.
   static ProgressOutput standardError();
 };
 
-// add() is thread-safe and costs an addition and a look at the clock: call it for pieces of a megabyte, not for
-// elements.
+// add() is thread-safe. It costs an atomic addition and a clock read, so call it per megabyte, not per element.
 class Progress {
  public:
   enum class Unit { kBytes, kItems };
 
-  // what: of the job, "converting". total 0: not known.
+  // what: label of the job, e.g. "converting". total: amount of the whole job in `unit`; 0 when it is unknown.
   Progress(std::string what, uint64_t total, Unit unit = Unit::kBytes,
            ProgressOutput output = ProgressOutput::standardError());
-  // Ends the line that was begun.
+  // Draws a started terminal line once more and ends it.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -55,7 +54,7 @@ class Progress {
   std::atomic<uint64_t> done_{0};
   std::atomic<int64_t> next_draw_;  // nanoseconds after begin_
   std::mutex mutex_;
-  size_t drawn_width_ = 0;  // of the terminal's line; 0: none was begun
+  size_t drawn_width_ = 0;  // width of the line on the terminal; 0: no line was started
 };
 
 }  // namespace chorus

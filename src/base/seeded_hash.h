@@ -1,4 +1,4 @@
-// A hash with a secret: whoever chooses the keys of a table cannot choose them to collide.
+// A hash with a random secret seed, so that an attacker who chooses the keys of a table cannot make them collide.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SeededHash {
     seed_ = static_cast<uint64_t>(random()) << 32 | random();
   }
 
-  // Not noexcept: the standard library then keeps each key's hash beside it.
+  // Deliberately not noexcept: the standard library then stores the hash of each key.
   size_t operator()(std::string_view text) const {
     uint64_t hash = seed_ ^ text.size();
     while (text.size() > 8) {
@@ -36,7 +36,7 @@ class SeededHash {
     std::memcpy(&value, text.data(), text.size() < 8 ? text.size() : 8);
     return value;
   }
-  // Both halves of a product: every bit of the result depends on every bit of both factors.
+  // Combines both halves of the 128-bit product, so that every result bit depends on every bit of both factors.
   static uint64_t mix(uint64_t a, uint64_t b) {
     __extension__ using Wide = unsigned __int128;
     const Wide product = static_cast<Wide>(a) * b;

@@ -1,4 +1,4 @@
-// SHA-256, for identity by content.
+// SHA-256, used to identify data by content.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
-  // 64 lower-case hexadecimal digits; the object is spent afterwards.
+  // The digest as 64 lower-case hexadecimal digits. The object must not be used afterwards.
   std::string hex();
 
  private:

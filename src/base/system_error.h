@@ -1,4 +1,4 @@
-// Which kind of Error a failed system call is.
+// Maps a failed system call to an error code.
 #pragma once
 
 #include <cerrno>
@@ -7,9 +7,9 @@
 
 namespace chorus {
 
-// reason: errno of a call that opens, examines or reads what a path names. kNotFound where the path itself is the
-// reason, so that the same call fails again; kExhausted where the system failed, by a lack of memory or descriptors or
-// by a broken disk, so that the same call may succeed later.
+// reason: errno of a call that opens, examines or reads a path. Returns
+//   kNotFound   when the path itself causes the failure, so that the same call would fail again
+//   kExhausted  when the system fails (no memory or descriptors, a broken disk), so that a later call may succeed
 inline ErrorCode errorCodeOfErrno(int reason) {
   switch (reason) {
     case ENOENT:

@@ -67,7 +67,7 @@ void ThreadPool::runErased(int64_t tasks, Job job, void* context) {
 }
 
 void ThreadPool::workerLoop(int thread) {
-  uint64_t seen = 0;  // generation of the last job looked at
+  uint64_t seen = 0;  // generation of the last job that this worker noticed
   const auto isNew = [&](uint64_t state) { return state >> kGenerationShift != seen; };
   for (;;) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us_);

@@ -1,4 +1,4 @@
-// Fork-join over a fixed set of threads, sized once. The caller is thread 0 and works too.
+// Fork-join parallelism over a fixed number of threads. The calling thread is thread 0 and runs tasks too.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace chorus {
 
 class ThreadPool {
  public:
-  // threads >= 1. Workers spin at most spin_us microseconds for the next job before they sleep; they never spin
-  // when there are more threads than cores.
+  // threads >= 1, including the caller. Workers wait for the next job by spinning for at most spin_us microseconds and
+  // then sleeping; with more threads than available cores they do not spin.
   explicit ThreadPool(int threads, int spin_us = 50);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -42,9 +42,9 @@ class ThreadPool {
   void workerLoop(int thread);
   void drain(int thread);
 
-  // state_: the job's generation above kGenerationShift, kOpen while workers may join it, and below the number of
-  // workers inside. A worker that wakes after the caller has drained and closed the job does not join, so a core that
-  // is lent elsewhere never holds a job up.
+  // state_ packs three fields: the job's generation (bits from kGenerationShift up), kOpen (set while workers may join
+  // the job), and the number of workers inside the job (lower bits). A worker that wakes after the caller has drained
+  // and closed the job does not join it, so a worker whose core runs another process never delays a job.
   static constexpr int kGenerationShift = 32;
   static constexpr uint64_t kOpen = uint64_t{1} << 31;
 

@@ -7,10 +7,10 @@
 
 namespace chorus {
 
-// Bytes of the character at the front; 0 when there is none, or an invalid one.
+// Size in bytes of the first character; 0 when the text is empty or begins with invalid bytes.
 size_t utf8CharacterSize(std::string_view text);
 bool isUtf8(std::string_view text);
-// One printable line of at most 4 KB: control characters become their escapes, invalid bytes question marks.
+// printable() with a limit of 4 KB: control characters become escapes, invalid bytes become question marks.
 std::string oneLine(std::string_view text);
 
 }  // namespace chorus

@@ -7,7 +7,7 @@ namespace chorus {
 void WorkMeter::setNextLook() {
   const uint64_t step = kLookEvery < kUnlimited - spent_ ? kLookEvery : kUnlimited - spent_;
   next_look_ = spent_ + step;
-  // The first byte beyond the limit must be seen, not only the next multiple of kLookEvery.
+  // look() must run at the first byte beyond the limit, even if that is before the next periodic check.
   if (limits_.work < kUnlimited) next_look_ = std::min(next_look_, limits_.work + 1);
 }
 

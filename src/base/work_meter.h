@@ -1,5 +1,4 @@
-// A limit on the work that untrusted input may cause: bytes of work, a deadline and a cancel flag, checked in one
-// place.
+// Limits the work that untrusted input may cause by a work budget in bytes, a deadline and a cancel flag.
 #pragma once
 
 #include <atomic>
@@ -24,19 +23,19 @@ class WorkStopped : public Error {
   Reason reason_;
 };
 
-// Counts the work of one request, one file or one rendering. Whoever loops over untrusted bytes charges the meter with
-// the bytes that it reads, writes or compares, before or while it does so. One byte of work is what a plain pass over a
-// text costs for a byte, about a nanosecond; dearer operations charge a multiple of it (one step of a backtracking
-// regular expression charges kRegexStep, one created object kObject).
+// Counts the work of one request, one file or one template rendering. Code that loops over untrusted bytes charges the
+// meter with the bytes that it reads, writes or compares, before or while it does so. One byte of work is the cost of
+// one byte in a plain pass over a text, about a nanosecond; more expensive operations charge a multiple of it (one step
+// of a backtracking regular expression charges kRegexStep, one created object kObject).
 //
-// Used by one thread at a time; cancel() alone may be called by others.
+// Not thread-safe, except for cancel() and cancelled().
 class WorkMeter {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
   static constexpr uint64_t kObject = 64;
   static constexpr uint64_t kRegexStep = 8;
-  // The clock and the cancel flag are looked at once in this many bytes of work.
+  // The clock and the cancel flag are checked once per this many bytes of work.
   static constexpr uint64_t kLookEvery = uint64_t{1} << 16;
 
   struct Limits {
@@ -59,7 +58,7 @@ class WorkMeter {
   uint64_t spent() const { return spent_; }
   // Bytes of work that may still be charged.
   uint64_t left() const { return limits_.work - (spent_ < limits_.work ? spent_ : limits_.work); }
-  // Any thread: the next charges throw, at the latest after kLookEvery bytes.
+  // Makes charge() throw after at most kLookEvery further bytes of work. Thread-safe.
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   const Limits& limits() const { return limits_; }

@@ -1,4 +1,4 @@
-// Address space that reads as zeros and takes no memory until it is read.
+// Address space that reads as zeros; a page takes memory only once it is read.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace chorus {
 // Page-aligned and read-only.
 class ZeroMemory {
  public:
-  // Throws Error(kExhausted) when there is not so much address space.
+  // size in bytes. Throws Error(kExhausted) when the address space is too small.
   explicit ZeroMemory(size_t size);
   ~ZeroMemory();
   ZeroMemory(const ZeroMemory&) = delete;

@@ -1,4 +1,5 @@
-// Any bytes as a checkpoint's config.json: refused with an Error, or a config that is written and read back the same.
+// Parses arbitrary bytes as a checkpoint's config.json. They are either refused with an Error or give a config that
+// stays the same when it is written and read again.
 // parses: src/checkpoint/config.cc
 #include <cstdint>
 #include <cstdlib>
@@ -9,8 +10,8 @@
 #include "checkpoint/quantisation.h"
 #include "fuzz/fuzz_target.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -41,7 +41,7 @@ constexpr std::string_view kQuantAlgos[] = {"W8A16",
                                             "NVFP4"};
 constexpr std::string_view kKvCacheAlgos[] = {"FP8", "INT8", "NVFP4"};
 
-// Keys that are read and written back under another one, or not at all.
+// Keys that fromJson reads but toJson does not always write: some are alternative spellings, others are optional.
 constexpr std::string_view kSpellings[] = {"rotary_dim", "rotary_pct", "share_embedding_table", "weight_layout"};
 
 template <size_t N>
@@ -49,7 +49,7 @@ bool contains(const std::string_view (&list)[N], std::string_view item) {
   return std::find(std::begin(list), std::end(list), item) != std::end(list);
 }
 
-// Present and not null.
+// True when the key is present and its value is not null.
 bool has(const Json& json, const char* key) {
   const auto it = json.find(key);
   return it != json.end() && !it->is_null();
@@ -204,7 +204,8 @@ Json orNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Keys that no member holds, with one warning for those that nobody has listed.
+// The keys that no member of ModelConfig holds (`held`: those that one does). Logs one warning with all keys that
+// config_fields.h does not list.
 Json extraKeys(const Json& json, const Json& held, std::string_view source) {
   Json extra = Json::object();
   std::vector<std::string> unknown;

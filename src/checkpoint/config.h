@@ -1,6 +1,5 @@
-// The model's configuration in TensorRT-LLM's checkpoint form: what config.json of a checkpoint directory says, and
-// what `pretrained_config` of an engine directory repeats (spec S1; field names and defaults as TensorRT-LLM's
-// PretrainedConfig).
+// The model configuration in a checkpoint's config.json, which an engine directory repeats as `pretrained_config`.
+// Field names and defaults are those of TensorRT-LLM's PretrainedConfig.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace chorus {
 
-// Ranks of a model: tensor parallel fastest. world_size = tp_size * pp_size.
+// The ranks of a model: rank = pp_rank * tp_size + tp_rank, world_size = tp_size * pp_size.
 struct Mapping {
   int32_t tp_size = 1;
   int32_t pp_size = 1;
@@ -23,13 +22,13 @@ struct Mapping {
   int32_t ppRank(int32_t rank) const { return rank / tp_size; }
 };
 
-// A contiguous run of global layer ids.
+// The global layer ids [begin, end).
 struct LayerRange {
   int32_t begin = 0;
   int32_t end = 0;
   int32_t count() const { return end - begin; }
 };
-// Layers of one pipeline stage: contiguous, the first (layers mod pp) stages hold one more.
+// The layers of one pipeline stage. The first (num_layers mod pp_size) stages have one layer more than the others.
 LayerRange stageLayers(int32_t num_layers, const Mapping& mapping, int32_t pp_rank);
 
 enum class PositionEmbedding { kLearnedAbsolute, kRopeGptj, kRopeGptNeox, kAlibi, kAlibiWithScale, kRelative };
@@ -46,7 +45,7 @@ struct RopeScaling {
 struct QuantConfig {
   std::optional<std::string> quant_algo;
   std::optional<std::string> kv_cache_quant_algo;
-  int32_t group_size = 128;  // inputs that share a scale; 0: one scale for all inputs of an output
+  int32_t group_size = 128;  // number of inputs that share a scale; 0: one scale per output for all its inputs
   double smoothquant_val = 0.5;
   std::optional<std::vector<double>> clamp_val;  // [low, high]
   bool use_meta_recipe = false;
@@ -58,7 +57,7 @@ struct QuantConfig {
 struct ModelConfig {
   std::string architecture;  // Hugging Face's class name, e.g. "LlamaForCausalLM"
   DType dtype = DType::kFloat16;
-  DType logits_dtype = DType::kFloat32;  // logits are rounded to it
+  DType logits_dtype = DType::kFloat32;  // logits are rounded to this type
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int32_t num_hidden_layers = 0;
@@ -69,7 +68,7 @@ struct ModelConfig {
   int64_t max_position_embeddings = 0;
   std::string hidden_act;
   double norm_epsilon = 1e-5;
-  double q_scaling = 1.0;  // attention's products are divided by q_scaling * sqrt(head_size)
+  double q_scaling = 1.0;  // attention scores are q . k / (q_scaling * sqrt(head_size))
   PositionEmbedding position_embedding_type = PositionEmbedding::kLearnedAbsolute;
   int64_t rotary_embedding_dim = 0;
   double rotary_base = 10000.0;
@@ -77,34 +76,34 @@ struct ModelConfig {
   bool attn_bias = false;  // bias on qkv and on dense
   bool mlp_bias = false;
   bool qk_layernorm = false;
-  bool tie_word_embeddings = false;  // the output head is the embedding table; see sharesEmbedding
+  bool tie_word_embeddings = false;  // the output head uses the embedding table; see sharesEmbedding
   bool use_parallel_embedding = false;
   int32_t embedding_sharding_dim = 0;
   Mapping mapping;
   QuantConfig quantization;
-  // How quantised weights lie in the rank files; "plain" is the only one that is read (quantisation.h).
+  // Memory layout of quantised weights in the rank files. Only "plain" is supported (quantisation.h).
   std::optional<std::string> weight_layout;
-  // Keys of other models and unknown keys, kept as read and written back.
+  // Keys without a member above, such as those of other models and unknown ones; written back unchanged.
   Json extra = Json::object();
 
-  // Reads a checkpoint's config.json and finalizes it; source names it in errors. An unknown key inside
-  // `quantization` or `rotary_scaling` is an error, an unknown key at the top (config_fields.h) a warning. Whether the
-  // architecture computes what the config asks for is checked by architectureOf (models/architecture.h).
+  // Reads a checkpoint's config.json and calls finalize(). source: name of the file in error messages. An unknown key
+  // in `quantization` or `rotary_scaling` throws an Error; an unknown top-level key (config_fields.h) is logged as a
+  // warning. Whether the architecture supports the config is checked later, by architectureOf (models/architecture.h).
   static ModelConfig fromJson(const Json& json, std::string_view source);
-  Json toJson() const;  // all of S1's fields, in TensorRT-LLM's spelling; position_embedding_type by name
+  Json toJson() const;  // all fields in TensorRT-LLM's spelling, and `extra`; position_embedding_type as a name
 
-  // Fills derived defaults of fields left at 0 (num_key_value_heads, head_size, intermediate_size,
-  // rotary_embedding_dim), then checks sizes for sign, range and divisibility by each other and by the mapping.
-  // Throws Error(kInvalidArgument) that names source and field.
+  // Derives the fields that are 0 (num_key_value_heads, head_size, intermediate_size, rotary_embedding_dim) from other
+  // fields. Then checks the range of all sizes and their divisibility by each other and by the mapping. Throws
+  // Error(kInvalidArgument) that names source and field.
   void finalize(std::string_view source);
 };
 
-// The size under an optional key; 0 where it is absent or null. Throws Error(kInvalidArgument) that names source and
-// key when it is given and is not a size: 0 has no meaning of its own.
+// The size (at least 1) under an optional key; 0 when the key is missing or null. Throws Error(kInvalidArgument),
+// naming source and key, for any other value, including 0.
 int64_t optionalSize(const Json& json, const char* key, std::string_view source);
 
-// True when lm_head.weight is left out of the rank files: the model ties, and every rank that needs the head holds
-// whole rows of the embedding table (one pipeline stage; a table that is not cut along hidden_size).
+// True when the rank files have no lm_head.weight because the head uses the embedding table. This needs tied embeddings
+// and whole rows of the table on every rank with the head: one pipeline stage, and a table not split along hidden_size.
 inline bool sharesEmbedding(const ModelConfig& config) {
   return config.tie_word_embeddings && config.mapping.pp_size == 1 &&
          !(config.use_parallel_embedding && config.embedding_sharding_dim == 1 && config.mapping.tp_size > 1);

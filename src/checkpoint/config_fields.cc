@@ -50,18 +50,18 @@ std::vector<ConfigField> makeFields() {
                          "kv_dtype", "producer", "model_type", "qwen_type", "gpt_variant", "seq_length", "num_labels",
                          "decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id"});
 
-  // Every model.
+  // Fields of all models.
   structural("position_embedding_type", none, "learned_absolute");
   structural("hidden_act", none);
   structural("qk_layernorm", off);
   structural("quantization.clamp_val", none);
   structural("quantization.use_meta_recipe", off);
-  // Experts, in the object or in the flat keys of older converters.
+  // Mixture of experts: the `moe` object, or the flat keys that older converters write.
   for (const std::string_view name : {"moe.num_experts", "moe_num_experts"}) structural(name, Json::array({0, 1}));
-  add(FieldUse::kInert, {"moe_top_k", "moe_normalization_mode", "moe_tp_mode"});  // without experts
+  add(FieldUse::kInert, {"moe_top_k", "moe_normalization_mode", "moe_tp_mode"});  // inert in models without experts
   structural("moe_intermediate_size", zero);
   structural("moe_shared_expert_intermediate_size", zero);
-  // The Llama family.
+  // Fields of the Llama family.
   structural("attn_bias", off);
   structural("mlp_bias", off);
   structural("residual_mlp", off);
@@ -73,7 +73,7 @@ std::vector<ConfigField> makeFields() {
   structural("use_input_layernorm_in_first_layer", on);
   structural("use_last_layernorm", on);
   structural("layer_idx_offset", zero);
-  // GPT, OPT, Falcon, Qwen, Gemma.
+  // Fields of GPT, OPT, Falcon, Qwen and Gemma.
   structural("bias", off);
   structural("embedding_scale", none);
   structural("apply_query_key_layer_scaling", off);
@@ -87,7 +87,7 @@ std::vector<ConfigField> makeFields() {
   structural("sliding_window", none);
   structural("sliding_window_pattern", none);
   structural("rope_local_base_freq", none);
-  // Encoders and decoders.
+  // Fields of encoder and encoder-decoder models.
   structural("has_position_embedding", off);
   structural("has_attention_qkvo_bias", off);
   structural("has_mlp_bias", off);

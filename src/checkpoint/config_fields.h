@@ -1,5 +1,5 @@
-// The keys of a checkpoint's config.json: those of TensorRT-LLM's PretrainedConfig and of its models, and what each one
-// means to a program that does not compute it. The only list of them.
+// The single list of known keys in a checkpoint's config.json: those of TensorRT-LLM's PretrainedConfig and of its
+// models. It defines which keys change results and which may be ignored.
 #pragma once
 
 #include <span>
@@ -10,24 +10,26 @@
 namespace chorus {
 
 enum class FieldUse {
-  kRead,        // ModelConfig reads it, and every architecture obeys it
-  kStructural,  // changes the numbers: an architecture lists the values that it computes (models/architecture.h)
-  kInert,       // changes no number
+  kRead,        // ModelConfig reads it, and every architecture applies it
+  kStructural,  // changes results: each architecture lists the values that it supports (models/architecture.h)
+  kInert,       // does not change results
 };
 
 struct ConfigField {
-  std::string_view name;  // with a dot for a member of an object: "moe.num_experts"
+  std::string_view name;  // a member of an object is written with a dot: "moe.num_experts"
   FieldUse use = FieldUse::kRead;
-  // Only for structural fields: the values that ask for nothing, which every architecture takes. null always is one.
+  // Structural fields only: array of the values that change nothing, so every architecture accepts them. null is always
+  // accepted.
   Json neutral = Json::array();
-  // Only for structural fields: what a config.json without the field means, where that is not neutral.
+  // Structural fields only: the value that a missing field stands for; null when a missing field changes nothing.
   Json absent = nullptr;
 };
 
 std::span<const ConfigField> configFields();
-// Whether a key at the top of config.json is listed, by itself or with members.
+// Whether a top-level key of config.json is listed, either itself or as the object of a listed member.
 bool isConfigKey(std::string_view key);
-// What the config says of a field; null where it says nothing. For a member of something that is no object, that.
+// The config's value of a field; null when it is missing. For "KEY.MEMBER", if the value of KEY is not an object, that
+// value itself.
 const Json& configValue(const Json& config, std::string_view field);
 
 }  // namespace chorus

@@ -7,9 +7,9 @@
 
 namespace chorus {
 
-// True when one of the fnmatch patterns takes the name.
+// True when one of the fnmatch patterns matches the name.
 bool matchesAny(std::span<const std::string> patterns, const std::string& name);
-// The first few names, comma-separated, with the number of the rest.
+// The first few names, comma-separated, followed by the number of the others.
 std::string listSome(std::span<const std::string> names);
 
 }  // namespace chorus

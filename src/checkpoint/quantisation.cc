@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kWeight = "weight";
 
-// What TensorRT-LLM leaves out when a config has no exclude_modules.
+// The modules that TensorRT-LLM does not quantise when a config has no exclude_modules.
 std::vector<std::string> usuallyExcluded() {
   return {"*lm_head", "*router", "*vocab_embedding", "*position_embedding", "*block_embedding", "*shared_expert_gate"};
 }
@@ -39,7 +39,8 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
     fail(ErrorCode::kUnsupported, "{}: quantization.{} is not supported with {}", source,
          quant.has_zero_point ? "has_zero_point" : "pre_quant_scale", *quant.quant_algo);
   }
-  // One scale an output needs no group size: whatever the config carries then is corrected by the reader.
+  // Only the range is checked here: with one scale per output the group size has no meaning, and CheckpointReader
+  // replaces it by 0.
   if (quant.group_size < -1 || quant.group_size > 1 << 20) {
     fail(ErrorCode::kInvalidArgument, "{}: quantization.group_size {} is out of range", source, quant.group_size);
   }

@@ -1,6 +1,7 @@
-// Weight-only quantisation of a checkpoint: which rows it takes, and the names of their scales (TensorRT-LLM's W8A16
-// and W4A16, in the plain layout that DESIGN.md and docs/quantization.md have).
-//   integers   NAME.weight: int8 [out, in], or for int4 [out / 2, in], the even row of a pair in the low half of a byte
+// Weight-only quantisation of a checkpoint: which weights are quantised, and the names of their scales. Algorithms are
+// TensorRT-LLM's W8A16 and W4A16, in the plain layout (docs/quantization.md):
+//   integers   NAME.weight: int8 [out, in]; int4 [out / 2, in] with rows 2 i and 2 i + 1 in the low and high half of
+//              the bytes of row i
 //   scales     NAME.per_channel_scale [out], or with groups NAME.weights_scaling_factor [out, in / group]
 //   weight     integer * scale
 #pragma once
@@ -21,24 +22,25 @@ inline constexpr std::string_view kPlainLayout = "plain";
 
 struct WeightQuantisation {
   WeightFormat format;
-  std::vector<std::string> excluded;  // fnmatch patterns over module names: a tensor's without ".weight"
+  std::vector<std::string> excluded;  // fnmatch patterns of module names (tensor names without ".weight")
 
-  // Whether the row of this layer (global id; -1 outside layers) is quantised.
+  // Whether the weight of this table row is quantised. layer: global layer id; -1 for a weight outside the layers.
   bool takes(const WeightRow& row, int32_t layer) const;
 };
 
-// How the config's weights are quantised; nullopt: they are not. Throws as checkQuantisation.
+// How the config's weights are quantised; nullopt when they are not. Throws the Errors of checkQuantisation.
 std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config);
 
-// Throws Error(kUnsupported), naming source and key, when the config asks for an algorithm, layout or group size that
-// this version does not have.
+// Throws Error, naming source and key, when the config's algorithm, layout or other quantisation option is not
+// supported (kUnsupported) or its group size is out of range (kInvalidArgument). weightQuantisation() checks whether
+// the group size is a supported one.
 void checkQuantisation(const ModelConfig& config, std::string_view source);
 
-// What quantising to `bits` (8 or 4) with this group size (0: none) writes into a config. Without head, the output head
-// stays as it is.
+// Sets the config fields of a model quantised to `bits` (8 or 4) with this group size (0: one scale per output).
+// head: also quantise the output head.
 void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool head);
 
-// The name of the scales of a quantised weight.
+// Name of the scales tensor of a quantised weight. weight: a name that ends in "weight".
 std::string scaleName(std::string_view weight, const WeightFormat& format);
 
 }  // namespace chorus

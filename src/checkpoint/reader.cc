@@ -14,8 +14,9 @@ namespace {
 constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::string_view kEmbedding = "transformer.vocab_embedding.weight";
 
-// Whether the output head is the embedding table is a fact of the files: some converters write a copy, and configs
-// do not always say. Where ranks hold columns of the table the copy has to be there.
+// Sets tie_word_embeddings from the files rather than the config: some converters write the head as a copy of the
+// embedding table, and configs do not always have the field. Where sharesEmbedding() is false for a tied model (ranks
+// hold columns of the table), a head in the file is required and does not make the model untied.
 void detectTying(ModelConfig& config, const Safetensors& only_stage) {
   const bool head = only_stage.find(kHead) != nullptr;
   if (head) {
@@ -25,7 +26,8 @@ void detectTying(ModelConfig& config, const Safetensors& only_stage) {
   }
 }
 
-// Groups are what the scales' shape says; many configs carry a group size where there is one scale an output.
+// Checks the group size against the shape of the scales, and sets it to 0 when there is one scale per output: many
+// configs have a group size in that case too.
 void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view config_source) {
   bool per_channel = false;
   std::optional<int64_t> group;
@@ -46,7 +48,7 @@ void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view
   if (!group && per_channel) config.quantization.group_size = 0;
 }
 
-// The dtypes that files may have in place of the one that we write.
+// Whether a file's tensor may have this dtype: the dtype that we write, or an equivalent one that other converters use.
 bool isReadable(const RankTensor& tensor, DType dtype) {
   switch (tensor.part) {
     case TensorPart::kValues:

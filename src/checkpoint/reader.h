@@ -13,14 +13,14 @@
 
 namespace chorus {
 
-// The tensors of one rank, each present with the shape that the table asks for, their dtypes those of the file. Views
-// live as long as any copy of this object.
+// The tensors of one rank. Each tensor of the weight table is present and has the table's shape; dtypes are those of
+// the file. Views stay valid while any copy of this object exists.
 class RankWeights {
  public:
   RankWeights(Safetensors file, std::vector<RankTensor> tensors)
       : file_(std::move(file)), tensors_(std::move(tensors)) {}
 
-  // In file order of the weight table, which must outlive this object.
+  // In the file order of the weight table, which must outlive this object.
   const std::vector<RankTensor>& tensors() const { return tensors_; }
   // nullptr when absent.
   const TensorView* find(std::string_view name) const { return file_.find(name); }
@@ -34,14 +34,14 @@ class RankWeights {
 
 class CheckpointReader {
  public:
-  // Reads config.json and maps every rank's file. A checkpoint without lm_head.weight whose embedding can serve is
-  // read as tied, one with it as untied; groups of quantised weights are those of the scales' shape. Throws Error: a
-  // missing file, a malformed one, a quantisation that this version does not have (kUnsupported).
+  // Reads config.json and maps every rank's file. Two config fields are set from the files: tie_word_embeddings by
+  // whether lm_head.weight exists, and quantization.group_size to 0 when there is one scale per output. Throws Error
+  // for a missing or malformed file, kUnsupported for a quantisation that this version does not support.
   static CheckpointReader open(const std::filesystem::path& dir);
 
   const ModelConfig& config() const { return config_; }
-  // Checks the rank's file against the table of this config. Throws Error(kCorrupt) that names the tensors which are
-  // missing, not expected (unless one of the fnmatch patterns `ignored` takes them), or of another shape or dtype.
+  // Checks the rank's file against the weight table of this config. Throws Error(kCorrupt) that names the tensors which
+  // are missing, unexpected (unless a fnmatch pattern in `ignored` matches), or of a wrong shape or dtype.
   RankWeights rank(int32_t rank, const WeightTable& table, std::span<const std::string> ignored = {}) const;
 
  private:

@@ -9,8 +9,8 @@
 namespace chorus {
 namespace {
 
-// One separately cut part, rows [begin, begin + rows). head_rows > 0 allows repetition: with fewer heads than ranks,
-// tp_size / heads consecutive ranks hold the same head.
+// The rank's share of one separately split part, rows [begin, begin + rows). head_rows > 0: the part consists of heads
+// of that many rows; with fewer heads than ranks, tp_size / heads consecutive ranks hold the same head.
 RowRun cutPart(const WeightRow& row, int64_t begin, int64_t rows, int64_t head_rows, int32_t tp_size, int32_t tp_rank) {
   const int64_t heads = head_rows > 0 ? rows / head_rows : 0;
   if (heads > 0 && heads < tp_size) {

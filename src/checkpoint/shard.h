@@ -1,5 +1,5 @@
-// Which part of a whole tensor one tensor-parallel rank holds: the one place that knows how weights are cut. The
-// converter copies by it, the adapters' B rows and DoRA magnitudes follow it.
+// Which shard of a whole tensor each tensor-parallel rank holds. Only this file defines how weights are split; the
+// converter, the adapters' B matrices and the DoRA magnitudes all use it.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace chorus {
 
-// Rows [begin, begin + rows) of the whole tensor; begin is -1 for rows of zeros.
+// Rows [begin, begin + rows) of the whole tensor; begin == -1 means `rows` rows of zeros (padding).
 struct RowRun {
   int64_t begin = 0;
   int64_t rows = 0;
 };
 
-// The rank's tensor: its runs stacked in order, columns [col_begin, col_begin + cols) of each row. One-dimensional
-// tensors are rows of one column.
+// A rank's shard: the rows of all runs in order, columns [col_begin, col_begin + cols) of each. A one-dimensional
+// tensor counts as rows of one column.
 struct TensorSlice {
   std::vector<RowRun> runs;
   int64_t rows = 0;
@@ -24,15 +24,17 @@ struct TensorSlice {
   int64_t cols = 0;
 };
 
-// Throws Error(kInvalidArgument) that names the tensor when its extent does not divide over the ranks.
+// The shard of one rank. Throws Error(kInvalidArgument) that names the tensor when it cannot be split evenly over
+// tp_size ranks.
 TensorSlice sliceForRank(const WeightRow& row, int32_t tp_size, int32_t tp_rank);
 
-// The same cut applied to output rows [row_begin, row_begin + rows) of the tensor, one of its parts or all of it
-// (an adapter module's B and magnitude): runs count from row_begin.
+// The rank's runs within rows [row_begin, row_begin + rows) of the whole tensor, with RowRun::begin relative to
+// row_begin and without padding. Used for an adapter module's B and magnitude, which cover some or all output rows.
 std::vector<RowRun> sliceRowsForRank(const WeightRow& row, int64_t row_begin, int64_t rows, int32_t tp_size,
                                      int32_t tp_rank);
 
-// Where those rows begin in the rank's tensor: the rank's rows that stand before row_begin in the whole one.
+// Index in the rank's shard at which the rows of sliceRowsForRank begin: the number of the rank's rows that come before
+// row_begin in the whole tensor.
 int64_t rankRowBegin(const WeightRow& row, int64_t row_begin, int32_t tp_size, int32_t tp_rank);
 
 }  // namespace chorus

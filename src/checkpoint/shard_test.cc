@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using Axis = ShardRule::Axis;
 
-// 4 query heads and 2 key/value heads of 3 rows.
+// A qkv weight with 4 query heads and 2 key/value heads, each head of 3 rows.
 WeightRow qkv() {
   return {.name = "qkv", .shape = {24, 5}, .shard = {.axis = Axis::kRows, .parts = {12, 6, 6}, .head_rows = {0, 3, 3}}};
 }

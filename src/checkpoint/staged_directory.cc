@@ -35,7 +35,7 @@ std::filesystem::path normalized(const std::filesystem::path& path) {
   return absolute;
 }
 
-// The staging directories there are. Never destroyed: an interrupt may come while the process ends.
+// All staging directories that exist. Never destroyed, because an interrupt may arrive while the process exits.
 struct Staged {
   std::mutex mutex;
   std::set<std::filesystem::path> paths;
@@ -46,7 +46,7 @@ struct Staged {
   }
 };
 
-int g_interrupts[2];  // a pipe: a handler may write, and little else
+int g_interrupts[2];  // a pipe, because write() is one of the few calls allowed in a signal handler
 
 void onInterrupt(int signal) {
   const char byte = static_cast<char>(signal);
@@ -58,8 +58,8 @@ void endByInterrupt() {
   while (::read(g_interrupts[0], &signal, 1) != 1) {
   }
   Staged& staged = Staged::all();
-  const std::lock_guard lock(staged.mutex);  // kept to the end: nothing is published or begun any more
-  constexpr int kTries = 3;                  // others may still be creating files
+  const std::lock_guard lock(staged.mutex);  // held until the process ends, so no directory is published or created
+  constexpr int kTries = 3;                  // other threads may still create files in them
   for (const auto& path : staged.paths) {
     std::error_code error;
     for (int i = 0; i < kTries && std::filesystem::exists(path, error); ++i) std::filesystem::remove_all(path, error);
@@ -126,7 +126,7 @@ void StagedDirectory::publish() {
     staged.erase(staging_);
     staging_.clear();
   } else if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-    // File systems without an atomic exchange: the old directory steps aside first.
+    // The file system has no atomic exchange, so the old directory is renamed first.
     const std::string aside = staging_.string() + ".old";
     if (::rename(target_.c_str(), aside.c_str()) != 0 || ::rename(staging_.c_str(), target_.c_str()) != 0) {
       const int reason = errno;

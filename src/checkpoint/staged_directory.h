@@ -1,4 +1,4 @@
-// A directory that appears whole or not at all.
+// A directory that is created atomically: complete or not at all.
 #pragma once
 
 #include <filesystem>
@@ -7,22 +7,23 @@
 
 namespace chorus {
 
-// Files are written into a temporary sibling of `target`; publish() puts it in target's place by rename. Without
-// publish the destructor removes everything, and target is as it was.
+// Files are written into a temporary sibling of `target`, which publish() renames to `target`. Without publish() the
+// destructor removes the sibling and `target` stays unchanged.
 class StagedDirectory {
  public:
-  // Creates target's missing parents and the sibling. An existing target must be empty or one that `replaceable`
-  // recognises by its file names as an earlier result; otherwise throws Error(kInvalidArgument) that names `what`
-  // may be replaced ("a checkpoint"). Throws Error(kExhausted) when nothing can be created.
+  // Creates the missing parent directories of `target` and the sibling. An existing target must be empty, or
+  // replaceable(target) must return true, which means that it is an earlier result. Otherwise throws
+  // Error(kInvalidArgument) with `what`, the kind of directory that may be replaced ("a checkpoint"). Throws
+  // Error(kExhausted) when the sibling cannot be created.
   StagedDirectory(std::filesystem::path target, std::string_view what,
                   const std::function<bool(const std::filesystem::path&)>& replaceable);
   ~StagedDirectory();
   StagedDirectory(const StagedDirectory&) = delete;
   StagedDirectory& operator=(const StagedDirectory&) = delete;
 
-  // Where to write.
+  // The temporary directory to write files into.
   const std::filesystem::path& path() const { return staging_; }
-  // The new directory takes the old one's place in one atomic exchange where the file system can.
+  // Replaces `target` by the new directory, atomically if the file system supports it. Throws Error(kExhausted).
   void publish();
 
  private:
@@ -30,8 +31,8 @@ class StagedDirectory {
   std::filesystem::path staging_;
 };
 
-// From now on SIGINT, SIGTERM and SIGHUP, where they would end the process, remove what is staged before they do. For
-// programs, not libraries.
+// Installs handlers for SIGINT, SIGTERM and SIGHUP, except for a signal that is ignored or already handled. A signal
+// removes all staging directories and then ends the process. For programs, not for libraries.
 void removeStagedOnInterrupt();
 
 }  // namespace chorus

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A matcher and no regular expression: under ASan regexec() of an expression that its regcomp() made can hang.
+// A matcher instead of a regular expression, because regexec() can hang under ASan with the result of ASan's regcomp().
 const auto kAnyMessage = ::testing::A<const std::string&>();
 
 class StagedDirectoryDeathTest : public testing::Test {
@@ -27,9 +27,9 @@ class StagedDirectoryDeathTest : public testing::Test {
   ~StagedDirectoryDeathTest() override { fs::remove_all(parent_); }
 
   static bool always(const fs::path&) { return true; }
-  // Ends the process by the signal when one directory is published and another is being written.
+  // Ends the process by `signal` while one directory is published and another is being written.
   [[noreturn]] void interrupted(int signal) const {
-    std::signal(signal, SIG_DFL);  // who runs the test may have it ignored
+    std::signal(signal, SIG_DFL);  // the process that runs the test may have set it to be ignored
     removeStagedOnInterrupt();
     StagedDirectory whole(parent_ / "whole", "anything", always);
     whole.publish();

@@ -1,4 +1,4 @@
-// Writes a checkpoint directory: config.json and one rankN.safetensors per rank (spec S1).
+// Writes a checkpoint directory: config.json and one rankN.safetensors per rank.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace chorus {
 
-// True for a directory of config.json and rankN.safetensors files and nothing else.
+// True for a directory that contains config.json, at least one rankN.safetensors, and nothing else.
 bool isCheckpointDirectory(const std::filesystem::path& dir);
-// "rank3.safetensors"
+// Name of a rank's file, e.g. "rank3.safetensors".
 std::string rankFileName(int32_t rank);
 
 class CheckpointWriter {
  public:
-  // Declares all tensors of all ranks. `dir` may hold an earlier checkpoint, which stays until publish. Throws Error.
+  // Declares all tensors of all ranks. If `dir` has an earlier checkpoint, it stays until publish(). Throws Error.
   CheckpointWriter(const std::filesystem::path& dir, const ModelConfig& config, const WeightTable& table);
 
   // The tensors of a rank, in file order.
   const std::vector<RankTensor>& tensors(int32_t rank) const { return tensors_[static_cast<size_t>(rank)]; }
-  // Puts bytes, of the tensor's dtype, at a byte offset of a tensor. Thread-safe.
+  // Writes elements of the tensor's dtype at a byte offset of the tensor. Thread-safe.
   void write(int32_t rank, std::string_view name, uint64_t offset, std::span<const std::byte> bytes);
-  // Checks that all is written and makes the directory appear. Call once.
+  // Checks that all bytes were written and publishes the directory. Call once.
   void publish();
 
  private:

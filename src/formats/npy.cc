@@ -13,7 +13,7 @@ namespace {
 constexpr char kMagic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 struct Descr {
-  std::string_view text;  // after the byte order
+  std::string_view text;  // without the leading byte-order character
   DType dtype;
 };
 constexpr Descr kDescrs[] = {{"b1", DType::kBool},    {"u1", DType::kUint8},   {"i1", DType::kInt8},
@@ -21,11 +21,11 @@ constexpr Descr kDescrs[] = {{"b1", DType::kBool},    {"u1", DType::kUint8},   {
                              {"f2", DType::kFloat16}, {"f4", DType::kFloat32}, {"f8", DType::kFloat64},
                              {"V2", DType::kBFloat16}};
 
-// NumPy itself reads no longer ones from strangers.
+// NumPy's own limit for files that are not trusted.
 constexpr size_t kMaxHeaderBytes = 10000;
 constexpr size_t kMaxNpyRank = 8;
 
-// The header is the repr of a Python dict with three known keys: read exactly that, not Python.
+// Parses the header: the repr of a Python dict with exactly three known keys. It is not a general Python parser.
 class NpyHeaderReader {
  public:
   NpyHeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
@@ -93,7 +93,7 @@ class NpyHeaderReader {
     at_ += 5;
   }
   DType dtypeOf(std::string_view descr) const {
-    // NumPy takes '|' and no order at all as the machine's own, which is little-endian wherever this runs.
+    // NumPy reads '|' and a missing byte order as the machine's own order, which is little-endian on all our platforms.
     const bool ordered = descr.starts_with('<') || descr.starts_with('=') || descr.starts_with('|');
     for (const Descr& known : kDescrs) {
       if (known.text == descr.substr(ordered ? 1 : 0)) return known.dtype;
@@ -108,7 +108,7 @@ class NpyHeaderReader {
       int64_t extent = 0;
       const char* begin = text_.data() + at_;
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
-      // Python's integers neither begin with a zero nor does NumPy take a negative one.
+      // Python's integers have no leading zero, and NumPy refuses negative extents.
       if (error != std::errc() || *begin == '-' || (*begin == '0' && end - begin > 1) ||
           extents.size() >= kMaxNpyRank) {
         corrupt();
@@ -116,7 +116,7 @@ class NpyHeaderReader {
       at_ += static_cast<size_t>(end - begin);
       extents.push_back(extent);
       if (!accept(',')) {
-        if (extents.size() == 1) corrupt();  // (4) is a number, (4,) a tuple
+        if (extents.size() == 1) corrupt();  // in Python, (4) is a number and only (4,) is a tuple
         expect(')');
         break;
       }
@@ -171,7 +171,7 @@ std::string npyHeader(DType dtype, std::span<const int64_t> shape) {
   if (shape.size() > 1) extents.resize(extents.size() - 2);
   if (shape.size() == 1) extents.pop_back();
   std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order, descr, extents);
-  // NumPy leaves room for the first extent to grow to 21 digits in place, and then at least one more byte.
+  // NumPy pads the header so that the first extent can grow to 21 digits in place, then adds at least one more byte.
   if (!shape.empty()) text.append(21 - std::to_string(shape[0]).size(), ' ');
   constexpr size_t kPrefix = 10, kAlignment = 64;
   text.append(kAlignment - (kPrefix + text.size() + 1) % kAlignment, ' ');

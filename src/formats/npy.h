@@ -1,4 +1,4 @@
-// NumPy's .npy files: one C-ordered array of a plain type (numpy.lib.format, versions 1 to 3).
+// NumPy's .npy files: one C-ordered array of a plain data type (format versions 1 to 3, see numpy.lib.format).
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@ namespace chorus {
 struct NpyArray {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> data;  // into the bytes that were parsed; not necessarily aligned
+  std::span<const std::byte> data;  // view into the parsed bytes; may be unaligned
 };
 
-// b1 u1 i1 i2 i4 i8 f2 f4 f8 in little-endian or native order, and V2 as bfloat16 (what TensorRT-LLM's converters
-// write). Accepts no file that numpy.load(allow_pickle=False) refuses. Throws Error(kCorrupt) on a header that is not
-// numpy's, Error(kUnsupported) that names another type, such as a big-endian one or objects, or Fortran order.
+// Supported types: b1 u1 i1 i2 i4 i8 f2 f4 f8 in little-endian or native order, and V2, which is read as bfloat16
+// because TensorRT-LLM's converters write bfloat16 so. Accepts no file that numpy.load(allow_pickle=False) refuses.
+// Throws Error(kCorrupt) for a malformed header, Error(kUnsupported) for Fortran order and for any other type (it is
+// named), such as a big-endian one or objects.
 NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source);
 
-// What stands before the data of a C-ordered array, byte for byte what numpy.save writes. dtype is one that parseNpy
-// reads.
+// The file header of a C-ordered array, byte for byte as numpy.save writes it. dtype: one that parseNpy supports.
 std::string npyHeader(DType dtype, std::span<const int64_t> shape);
-// The whole file for a C-ordered array. data holds the product of shape elements.
+// The contents of the whole file for a C-ordered array. data: as many elements as the product of `shape`.
 std::string npyBytes(DType dtype, std::span<const int64_t> shape, const void* data);
 
-// Writes a file whose array is too large to hold, piece by piece. The file appears under its name only by finish();
-// without it, or after an error, nothing is left behind.
+// Writes an array piece by piece, for arrays that do not fit in memory. The file appears at `path` only in finish();
+// without finish(), or after an error, nothing is left on disk.
 class NpyWriter {
  public:
-  // Throws Error(kExhausted) when nothing can be written there.
+  // Throws Error(kExhausted) when no file can be written at `path`.
   NpyWriter(std::filesystem::path path, DType dtype, std::span<const int64_t> shape);
   ~NpyWriter();
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
 
-  // The next elements of the array, row-major. Throws Error(kExhausted).
+  // Appends the next elements of the array in row-major order. Throws Error(kExhausted).
   void append(std::span<const std::byte> bytes);
   // Checks that the array is whole, syncs and renames.
   void finish();
@@ -50,7 +50,7 @@ class NpyWriter {
   std::filesystem::path path_;
   std::string temporary_;
   int fd_ = -1;
-  uint64_t left_ = 0;  // bytes of the array that are to come
+  uint64_t left_ = 0;  // bytes of the array that are not yet written
 };
 
 }  // namespace chorus

@@ -64,7 +64,7 @@ TEST(NpyTest, ReadsNativeOrderAndBFloat16) {
   for (const char* descr : {">V2", ">f2", "!f2"}) EXPECT_THAT(refusal(withDescr(descr)), testing::HasSubstr(descr));
 }
 
-// What NumPy 2 writes for these, headers of one and of two blocks.
+// Compares with headers that NumPy 2 writes, of one and of two 64-byte blocks.
 TEST(NpyTest, WritesNumpysOwnHeader) {
   const auto expected = [](std::string text, size_t size) {
     text.resize(size - 11, ' ');

@@ -10,10 +10,10 @@
 namespace chorus {
 namespace {
 
-// A state dict takes about 35 for each tensor.
+// A state dict takes about 35 opcodes per tensor.
 constexpr size_t kMaxOpcodes = 2'000'000;
 constexpr size_t kMaxNameBytes = 256;
-// No function that builds tensors takes more, and no dictionary has more attributes.
+// Limit on the arguments of a call and on the attribute items in BUILD. Real files have fewer.
 constexpr size_t kMaxArguments = 64;
 
 enum Opcode : uint8_t {
@@ -49,7 +49,7 @@ enum Opcode : uint8_t {
   kNewTrue = 0x88,
   kNewFalse = 0x89,
   kLong1 = 0x8a,
-  // Protocol 4.
+  // Opcodes of protocol 4.
   kShortBinUnicode = 0x8c,
   kBinUnicode8 = 0x8d,
   kStackGlobal = 0x93,
@@ -61,8 +61,8 @@ struct Refused {
   uint8_t opcode;
   std::string_view name;
 };
-// Opcodes that torch.save does not need for tensors in containers: they make objects, call functions by other ways, or
-// belong to text protocols.
+// Opcodes that torch.save does not need for containers of tensors: they create objects, call functions in other ways,
+// or belong to the text protocols.
 constexpr Refused kRefused[] = {{'i', "INST"},
                                 {'o', "OBJ"},
                                 {0x81, "NEWOBJ"},
@@ -115,8 +115,8 @@ bool isKey(const PickleValue& value) {
   }
 }
 
-// Values by key. Keys come in order in all but hostile files; a hash table of keys that were chosen to collide would
-// take quadratic time.
+// Values by key. Keys are consecutive in all but hostile files, so a vector holds them. Other keys go into a map, not a
+// hash table, which would take quadratic time for keys chosen to collide.
 class Memo {
  public:
   void put(uint32_t key, const PickleValue& value) {
@@ -136,7 +136,7 @@ class Memo {
   size_t size() const { return dense_.size() + sparse_.size(); }
 
  private:
-  std::vector<PickleValue> dense_;  // of the keys from 0
+  std::vector<PickleValue> dense_;  // values of the keys 0, 1, 2, ...
   std::map<uint32_t, PickleValue> sparse_;
 };
 
@@ -199,7 +199,7 @@ class Machine {
     stack_.pop_back();
     return value;
   }
-  // What stands above the last mark, which goes.
+  // Removes the last mark and the values above it; returns these values.
   std::vector<PickleValue> popMark() {
     if (marks_.empty()) corrupt("a mark is missing");
     const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -228,7 +228,7 @@ class Machine {
     PickleValue value = ofKind(PickleKind::kLong, size);
     value.index = static_cast<uint32_t>(at_);
     const std::string_view raw = take(size);
-    if (size <= 8) {  // the sign is the last byte's
+    if (size <= 8) {  // the last byte holds the sign
       uint64_t bits = size > 0 && (raw.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
       for (size_t i = size; i-- > 0;) bits = bits << 8 | static_cast<uint8_t>(raw[i]);
       value = ofKind(PickleKind::kInt, static_cast<int64_t>(bits));
@@ -266,11 +266,12 @@ class Machine {
     if (!arguments.is(PickleKind::kTuple)) corrupt("it calls without a tuple of arguments");
     const auto span = heap_.tuple(arguments);
     if (span.size() > kMaxArguments) corrupt("it calls with too many arguments");
-    // A copy: the call may make tuples.
+    // The arguments are copied because the call may create tuples, which can move the heap's tuple storage.
     push(host_.call(heap_, callee, std::vector<PickleValue>(span.begin(), span.end())));
   }
 
-  // torch.save gives a state dict its _metadata in this way; a dictionary's attributes change none of its items.
+  // torch.save stores the _metadata attribute of a state dict by BUILD. Attributes are checked and dropped, as they
+  // change no item of the dictionary.
   void build() {
     const PickleValue state = pop();
     if (!top().is(PickleKind::kOrderedDict) || !state.isDict()) {
@@ -387,7 +388,7 @@ class Machine {
           return;
         case kFrame:
           number<uint64_t>();
-          return;  // a hint for readers of streams
+          return;  // the frame size is only a hint for readers of streams
         default:
           break;
       }
@@ -428,7 +429,7 @@ PickleValue PickleHeap::newTuple(std::span<const PickleValue> items) {
 }
 
 Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host) {
-  bytes = bytes.substr(0, UINT32_MAX);  // places in it are 32 bits wide
+  bytes = bytes.substr(0, UINT32_MAX);  // PickleValue::index holds offsets of 32 bits
   Pickle pickle{PickleHeap(bytes), {}, 0};
   Machine machine(bytes, source, host, pickle.heap);
   pickle.root = machine.run();

@@ -1,5 +1,5 @@
-// Python pickles as data: a reader of the opcodes that build containers, numbers and strings. Nothing is executed;
-// what the pickle wants to import or call is offered to a host, which knows a few names and refuses the others.
+// Reads Python pickles as data: it interprets only the opcodes that build containers, numbers and strings. Nothing is
+// executed. Imports and calls are passed to a PickleHost, which accepts a few names and refuses all others.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ enum class PickleKind : uint8_t {
   kObject
 };
 
-// Sixteen bytes; containers lie in a PickleHeap, texts in the pickle.
+// A value of 16 bytes. The items of containers are stored in a PickleHeap; texts and longs are views into the pickle.
 struct PickleValue {
   PickleKind kind = PickleKind::kNone;
-  uint32_t index = 0;  // place in the heap; id of a global or object, which the host gives meaning to
+  uint32_t index = 0;  // containers: index in the heap; kText, kLong: offset in the pickle; others: an id of the host
   union {
-    int64_t integer = 0;  // kInt, kBool; a tuple's or text's length; an object's tag
-    double real;          // kFloat
+    int64_t integer = 0;  // kInt, kBool: the value; kTuple, kText, kLong: the length; kObject: a tag of the host
+    double real;          // kFloat: the value
   };
 
   bool is(PickleKind k) const { return kind == k; }
@@ -41,18 +41,19 @@ struct PickleValue {
 
 class PickleHeap {
  public:
-  // text is the pickle's bytes, which texts and longs point into.
+  // text: the bytes of the pickle. Texts and longs are views into them.
   explicit PickleHeap(std::string_view text) : text_(text) {}
 
-  PickleValue newContainer(PickleKind kind);  // kList, kDict, kOrderedDict; empty
+  PickleValue newContainer(PickleKind kind);  // an empty kList, kDict or kOrderedDict
   PickleValue newTuple(std::span<const PickleValue> items);
-  // A list's items; a dict's keys and values in turn, in the order they were set: the last value of a key counts.
+  // A list's items, or a dict's alternating keys and values in the order they were set. A dict's key may occur several
+  // times; the last value counts.
   std::vector<PickleValue>& items(const PickleValue& container) { return containers_[container.index]; }
   const std::vector<PickleValue>& items(const PickleValue& container) const { return containers_[container.index]; }
   std::span<const PickleValue> tuple(const PickleValue& value) const {
     return std::span(tuples_).subspan(value.index, static_cast<size_t>(value.integer));
   }
-  // Of kText, valid UTF-8; of kLong, its bytes, two's complement and little-endian.
+  // The bytes of a kText (valid UTF-8) or of a kLong (little-endian two's complement).
   std::string_view text(const PickleValue& value) const {
     return text_.substr(value.index, static_cast<size_t>(value.integer));
   }
@@ -63,7 +64,8 @@ class PickleHeap {
   std::vector<PickleValue> tuples_;
 };
 
-// What a pickle may import, call and refer to. Each throws Error(kUnsupported) that names what is refused.
+// Decides what a pickle may import, call and refer to. Each function throws Error(kUnsupported) that names what it
+// refuses.
 class PickleHost {
  public:
   virtual ~PickleHost() = default;
@@ -76,12 +78,12 @@ class PickleHost {
 struct Pickle {
   PickleHeap heap;
   PickleValue root;
-  size_t size = 0;  // bytes of the pickle, its STOP included
+  size_t size = 0;  // bytes of the pickle, including the STOP opcode
 };
 
-// Reads the pickle at the front of `bytes`, protocols 2 to 5. Bounded by 2 million opcodes and memory of a few tens of
-// bytes for each. Throws Error(kCorrupt) for bytes that are no pickle, Error(kUnsupported) that names an opcode which
-// builds other things than data.
+// Reads the pickle (protocols 2 to 5) at the beginning of `bytes`, which must outlive the result. Limits: 2 million
+// opcodes and a few tens of bytes of memory per opcode. Throws Error(kCorrupt) for bytes that are not a pickle,
+// Error(kUnsupported) for an opcode that builds anything but data (it is named).
 Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host);
 
 }  // namespace chorus

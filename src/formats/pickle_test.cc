@@ -68,7 +68,7 @@ TEST(PickleTest, MemoReturnsTheSameObject) {
                                    "f", host);
   const auto& list = pickle.heap.items(pickle.root);
   EXPECT_EQ(list[0].index, list[1].index);
-  // A list that holds itself is data like any other.
+  // A list that contains itself is accepted.
   EXPECT_EQ(refusalOfBody("]q\x01h\x01"
                           "a"),
             "");
@@ -112,13 +112,13 @@ TEST(PickleTest, CommandsAreRefusedByName) {
   EXPECT_THAT(refusalOfBody("I01\n"), HasSubstr("INT"));
   EXPECT_THAT(refusalOfBody(tuple({text("module"), text("m")}) + "Q"), HasSubstr("no storage"));
   EXPECT_THAT(refusalOfBody(text("x") + "Q"), HasSubstr("no storage"));
-  // What is known may not be called in other ways than torch.save does.
+  // Known functions are refused when they are called in a way that torch.save does not use.
   EXPECT_THAT(refusalOfBody(global("collections", "OrderedDict") + tuple({"]"}) + "R"),
               HasSubstr("collections.OrderedDict"));
   EXPECT_THAT(refusalOfBody(global("torch", "FloatStorage") + ")R"), HasSubstr("torch.FloatStorage"));
   EXPECT_THAT(refusalOfBody(global("_codecs", "encode") + tuple({text("x"), text("rot13")}) + "R"),
               HasSubstr("_codecs.encode"));
-  // State other than the attributes of an ordered dictionary.
+  // BUILD is accepted only for the attributes of an ordered dictionary.
   EXPECT_THAT(refusalOfBody("}}b"), HasSubstr("BUILD"));
   EXPECT_THAT(refusalOfBody(global("collections", "OrderedDict") + ")R" + text("x") + "b"), HasSubstr("BUILD"));
   EXPECT_EQ(refusalOfBody(global("collections", "OrderedDict") + ")R" + pickled::dict({{"_metadata", "}"}}) + "b"), "");
@@ -178,7 +178,7 @@ TEST(PickleTest, DamageIsRefused) {
 TEST(PickleTest, WorkIsBounded) {
   EXPECT_THAT(refusalOfBody(std::string(3'000'000, ']')), HasSubstr("opcodes"));
   EXPECT_THAT(refusalOfBody("N" + std::string(3'000'000, '\x85')), HasSubstr("opcodes"));
-  // One long list called with a million times.
+  // Many calls with the same long list as argument.
   std::string body = "](";
   for (int i = 0; i < 100'000; ++i) body += "K\x01";
   body += "eq\x01" + pickled::global("builtins", "set") + "q\x02";

@@ -37,7 +37,7 @@ struct ParsedTensor {
   uint64_t end;
 };
 
-// Turns the header into a table of tensors as its text goes by; no document of it is ever in memory.
+// Builds the table of tensors while the header's JSON is parsed, without a JSON document in memory.
 class HeaderReader final : public JsonEvents {
  public:
   HeaderReader(uint64_t data_bytes, std::string_view source) : data_bytes_(data_bytes), source_(source) {}
@@ -131,7 +131,7 @@ class HeaderReader final : public JsonEvents {
   std::string where() const { return fmt::format("{}: tensor '{}'", source_, tensor_.name); }
   [[noreturn]] void refuse(std::string_view reason) const { fail(ErrorCode::kCorrupt, "{}: {}", where(), reason); }
   [[noreturn]] Field refuseTensor() const { refuse("expected an object of dtype, shape and data_offsets"); }
-  // A value of another type than its place asks for.
+  // Throws the Error for a value whose type does not fit the current place.
   [[noreturn]] void refuseValue() const {
     switch (place_) {
       case Place::kMetadata:
@@ -176,14 +176,14 @@ class HeaderReader final : public JsonEvents {
   uint64_t data_bytes_;
   std::string_view source_;
   Place place_ = Place::kOutside;
-  ParsedTensor tensor_;  // the one that is read
+  ParsedTensor tensor_;  // the tensor that is being read
   Field field_ = Field::kDType;
-  unsigned seen_ = 0;   // of its fields, a bit each
-  size_t numbers_ = 0;  // of its field
+  unsigned seen_ = 0;   // bit set of the tensor's fields (1 << Field) read so far
+  size_t numbers_ = 0;  // numbers read so far in the current field
   std::string dtype_name_, metadata_key_;
 };
 
-// The JSON text of a header that begins with its size.
+// The JSON text in `header`, which begins with the 8 bytes of the header size.
 std::string_view textOf(std::span<const std::byte> header) {
   return {reinterpret_cast<const char*>(header.data()) + kPrefixBytes, header.size() - kPrefixBytes};
 }
@@ -197,7 +197,7 @@ void checkNames(const std::vector<ParsedTensor>& tensors, std::string_view sourc
   if (twice != names.end()) fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source, *twice);
 }
 
-// The format allows no hole and no overlap: nothing may hide between tensors.
+// The format allows no hole and no overlap between tensors, so a file has no hidden data.
 void checkContiguous(const std::vector<ParsedTensor>& sorted, uint64_t data_bytes, std::string_view source) {
   uint64_t position = 0;
   for (const ParsedTensor& tensor : sorted) {
@@ -263,7 +263,8 @@ Safetensors Safetensors::parseHeader(std::span<const std::byte> head, uint64_t f
     fail(ErrorCode::kCorrupt, "{}: cut to {} bytes while it was read", source, head.size());
   }
   const uint64_t data_bytes = file_bytes - header_bytes;
-  // Half-precision values take twice their size as float32. A page for a file without data.
+  // Twice the data size, because half-precision tensors take that much as float32; one page more, because a file may
+  // have no data and zeros_ must not be empty.
   constexpr uint64_t kPage = 4096;
   const auto zeros =
       std::make_shared<const ZeroMemory>(checkedAdd(checkedMul(data_bytes, 2, "the file"), kPage, "the file"));

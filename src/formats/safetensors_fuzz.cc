@@ -1,4 +1,4 @@
-// Any bytes are either refused with an Error or give views that lie inside them.
+// Arbitrary bytes are either refused with an Error or give tensor views that lie inside them.
 // parses: src/formats/safetensors.cc
 #include <cstdint>
 #include <cstdlib>
@@ -7,8 +7,8 @@
 #include "formats/safetensors.h"
 #include "fuzz/fuzz_target.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

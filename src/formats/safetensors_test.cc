@@ -154,7 +154,7 @@ TEST(SafetensorsTest, BoundsTheHeaderAndItsTensors) {
   EXPECT_THAT(refusal(header + " ", ""), HasSubstr("a safetensors header of 33554433 bytes"));
 }
 
-// A document of such a header took 50 bytes and more for each of its bytes.
+// A JSON document of such a header took 50 bytes of memory or more per byte of the header.
 TEST(SafetensorsTest, TakesLittleMemoryAndTimeForAHeader) {
   const std::string bytes = fileOf(manyTensors(200'000), "");
   const auto used = [] { return static_cast<double>(::mallinfo2().uordblks + ::mallinfo2().hblkhd); };

@@ -12,12 +12,12 @@ namespace {
 constexpr size_t kMaxPieces = size_t{1} << 21;
 constexpr size_t kMaxPieceBytes = 4096;
 
-// The fields of one protobuf message, in the order of its bytes.
+// Iterates over the fields of one protobuf message in file order.
 class Fields {
  public:
   Fields(std::string_view bytes, std::string_view source) : bytes_(bytes), source_(source) {}
 
-  // False at the end. Then number() and one of the values are of the field just read.
+  // Reads the next field; returns false at the end. number() and the accessor of the field's type then describe it.
   bool next() {
     if (at_ == bytes_.size()) return false;
     const uint64_t key = readVarint();
@@ -52,7 +52,7 @@ class Fields {
     for (size_t i = 4; i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(text_[i]);
     return std::bit_cast<float>(bits);
   }
-  // Negative numbers are written in 64 bits.
+  // Protobuf writes a negative int32 as a 64-bit varint.
   int32_t signedInteger() const {
     const auto value = static_cast<int64_t>(integer());
     if (value < std::numeric_limits<int32_t>::min() || value > std::numeric_limits<int32_t>::max()) {

@@ -47,7 +47,7 @@ TEST(SentencePieceModelTest, ReadsEveryField) {
   EXPECT_EQ(model.precompiled_charsmap.size(), 10u);
 }
 
-// Every beginning of a model is a refusal or a model with fewer parts; none reads beyond its end.
+// Every prefix of a model is either refused or read as a model with fewer parts; no read goes beyond its end.
 TEST(SentencePieceModelTest, CutAnywhere) {
   int refused = 0;
   for (size_t size = 0; size < kModel.size(); ++size) refused += !errorOf(kModel.substr(0, size)).empty();

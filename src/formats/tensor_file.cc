@@ -9,7 +9,7 @@
 namespace chorus {
 namespace {
 
-// Without what its format adds to the tensors.
+// Drops the members that the file format's class adds to TensorFile.
 TensorFile asTensorFile(TensorFile&& file) { return std::move(file); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A parsed file of named tensors, whatever its format.
+// A parsed file of named tensors, independent of the file format.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace chorus {
 
-// A host tensor, row-major, owned by someone else. Formats without alignment leave bytes unaligned: copy before reading
-// elements wider than a byte through a pointer (alignedRows of checkpoint/ does).
+// A non-owning view of a row-major tensor in host memory. `bytes` may be unaligned: copy them before reading elements
+// wider than a byte through a pointer.
 struct TensorView {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;  // exactly the shape's product times the dtype's size
+  std::span<const std::byte> bytes;  // size: product of `shape` times dtypeSize(dtype)
 
   int64_t elements() const { return static_cast<int64_t>(bytes.size() / dtypeSize(dtype)); }
 };
@@ -29,46 +29,48 @@ struct TensorView {
 // Tensors of more dimensions are refused.
 inline constexpr size_t kMaxTensorRank = 16;
 
-// "[2, 3]", for error lines.
+// Text of a shape such as "[2, 3]", for error messages.
 std::string shapeText(std::span<const int64_t> shape);
 
-// Copies share the memory that views point into.
+// Named tensors of one file. Copies share the memory that the views point into.
 class TensorFile {
  public:
-  // The path, or what parse() was given, for error lines.
+  // The path, or the source given to parse(), for error messages.
   const std::string& source() const { return source_; }
-  // In the order of their bytes (safetensors) or of the file's dictionary (PyTorch).
+  // Ordered by data offset (safetensors) or by position in the file's dictionary (PyTorch).
   const std::vector<std::string>& names() const { return names_; }
   // nullptr when absent.
   const TensorView* find(std::string_view name) const;
   std::shared_ptr<const void> keepAlive() const { return memory_; }
-  // Keeps what the bytes given to parse() lie in too.
+  // Shares ownership of `owner`, the memory that the views point into.
   void keep(std::shared_ptr<const void> owner);
   // The whole file, header included; empty when the values were not read.
   std::span<const std::byte> fileBytes() const { return file_; }
-  // False: only names, types and shapes were read. Every view has zeros for its values.
+  // False when only names, types and shapes were read; the values of every view are then zeros.
   bool hasValues() const { return zeros_.empty(); }
-  // Page-aligned, as long as any tensor is in its own type and in float32; empty when the values were read.
+  // Page-aligned zeros, large enough for any tensor of the file in its own dtype or as float32. Empty when the values
+  // were read.
   std::span<const std::byte> zeros() const { return zeros_; }
 
  protected:
   TensorFile() = default;
-  // No other has this name.
+  // The name must not exist yet.
   void add(std::string name, TensorView tensor);
 
   std::string source_;
-  std::shared_ptr<const void> memory_;  // of views and fileBytes(); empty when the caller of parse() owns it
+  std::shared_ptr<const void> memory_;  // owner of the viewed bytes; empty when the caller of parse() owns them
   std::span<const std::byte> file_;
   std::span<const std::byte> zeros_;
 
  private:
   std::vector<std::string> names_;
-  std::map<std::string, TensorView, std::less<>> tensors_;  // no hash table: names may be chosen to collide
+  std::map<std::string, TensorView, std::less<>> tensors_;  // not a hash table: hostile names could collide
 };
 
-// Maps and parses PATH: safetensors by its ending, else a PyTorch file (torch_file.h). Throws their Errors.
+// Maps and parses a file: safetensors if the path ends in ".safetensors", otherwise PyTorch. Throws the Errors of
+// Safetensors::open or TorchFile::open.
 TensorFile openTensorFile(const std::filesystem::path& path);
-// Parses bytes that were read from PATH; the result keeps their owner.
+// Parses bytes that were read from `path`. The result shares ownership of `owner`, which holds the bytes.
 TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,
                            std::shared_ptr<const void> owner);
 // Safetensors::parseHeader as a TensorFile.

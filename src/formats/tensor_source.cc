@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// name -> shard file name, checked to stay inside the directory.
+// The index's weight_map: tensor name -> file name. Checks that each file name lies inside the directory.
 std::map<std::string, std::string> readWeightMap(const std::filesystem::path& index_path) {
   const std::string source = index_path.string();
   const Json index = readJsonFile(index_path);

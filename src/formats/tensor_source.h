@@ -1,4 +1,4 @@
-// The tensors of a Hugging Face directory: safetensors or PyTorch files, one file or shards with an index.
+// The tensors of a Hugging Face model directory: one safetensors or PyTorch file, or several with an index.
 #pragma once
 
 #include <filesystem>
@@ -13,17 +13,18 @@ namespace chorus {
 
 class TensorSource {
  public:
-  // Opens the first that is there, in the order of the transformers library: model.safetensors, the shards of
-  // model.safetensors.index.json, pytorch_model.bin, the shards of pytorch_model.bin.index.json. Throws Error: none is
-  // there (kNotFound), a weight_map that leads out of the directory, a missing shard, a listed tensor that its shard
-  // lacks, a shard tensor that is not listed, a tensor in two shards (kCorrupt).
+  // Opens the first of these that exists, in the order of the transformers library: model.safetensors, the files of
+  // model.safetensors.index.json, pytorch_model.bin, the files of pytorch_model.bin.index.json. Throws Error:
+  //   kNotFound  none of them exists, or a file of the index is missing
+  //   kCorrupt   the weight_map names a file outside the directory or a tensor that its file lacks, a file has a tensor
+  //              that the weight_map does not list, or two files have the same tensor
   static TensorSource open(const std::filesystem::path& dir);
 
-  // Sorted.
+  // Names of all tensors, sorted.
   const std::vector<std::string>& names() const { return names_; }
-  // nullptr when absent. Views live as long as any copy of this object.
+  // nullptr when there is no such tensor. Views stay valid while any copy of this object exists.
   const TensorView* find(std::string_view name) const;
-  // The file that holds the tensor, for error lines; the directory when absent.
+  // Path of the file that contains the tensor, or of the directory when there is no such tensor; for error messages.
   std::string fileOf(std::string_view name) const;
 
  private:

@@ -24,14 +24,14 @@ constexpr uint64_t kMaxZipVersion = 10;
 
 std::string_view asText(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// The pickled object, and the bytes of each of the storages that it refers to.
+// The pickled object and the bytes of each storage that it refers to, indexed like objects.storages().
 struct Contents {
   TorchObjects objects;
   Pickle pickle;
   std::vector<Bytes> storages;
 };
 
-// --- Zip archives: NAME/data.pkl, NAME/data/KEY, NAME/version, NAME/byteorder and more, all stored.
+// --- Zip archives, uncompressed: NAME/data.pkl, NAME/data/KEY, NAME/version, NAME/byteorder and other entries.
 
 class ZipReader {
  public:
@@ -86,7 +86,7 @@ class ZipReader {
       if (asText(*order) != "big") corrupt("its byte order is unknown");
       fail(ErrorCode::kUnsupported, "{}: written on a big-endian machine; save it on a little-endian one", source_);
     }
-    // PyTorch parses these too, and so refuses files where they are damaged.
+    // PyTorch parses these entries too and refuses a file in which they are damaged.
     if (const auto alignment = find(".storage_alignment"); alignment && !decimal(asText(*alignment))) {
       corrupt("its alignment is no number");
     }
@@ -105,8 +105,8 @@ class ZipReader {
   std::map<std::string, Bytes, std::less<>> records_;
 };
 
-// --- Before 1.6: pickles of a magic number, a version, the machine, the object and the storages' keys; then each
-// storage as its count of elements, eight bytes, and its bytes.
+// --- Format before PyTorch 1.6: five pickles (a magic number, a version, a description of the machine, the object, the
+// list of storage keys), then for each storage 8 bytes with its number of elements and the bytes of its elements.
 
 class LegacyReader {
  public:
@@ -199,11 +199,11 @@ Contents readContents(Bytes bytes, std::string_view source) {
 
 using NamedTensors = std::vector<std::pair<std::string, const TorchTensor*>>;
 
-// The dictionary's last value of each name, in the order of the names' first appearance.
+// Names and values of the dictionary, ordered by the first occurrence of each name; the last value of a name counts.
 std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap,
                                                                  const PickleValue& dictionary) {
   std::vector<std::pair<std::string_view, PickleValue>> result;
-  std::map<std::string_view, size_t> place;  // no hash table: names may be chosen to collide
+  std::map<std::string_view, size_t> place;  // not a hash table: hostile names could collide
   const auto& items = heap.items(dictionary);
   for (size_t i = 0; i < items.size(); i += 2) {
     if (!items[i].is(PickleKind::kText)) continue;

@@ -1,5 +1,5 @@
-// PyTorch's files (torch.save): today's zip archives and the format before PyTorch 1.6. Their pickles are read as data
-// (pickle.h, torch_objects.h), never executed.
+// PyTorch's files (torch.save): zip archives, and the format before PyTorch 1.6. Their pickles are read as data and
+// never executed (pickle.h, torch_objects.h).
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,13 @@ namespace chorus {
 
 class TorchFile : public TensorFile {
  public:
-  // The tensors of a dictionary of tensors, or of its "state_dict", "model_state_dict" or "module" when it holds none
-  // itself; other values are passed over. Contiguous tensors stay in the map, also where they share a storage; the
-  // others are copied, all together into at most the file's size. Throws Error(kNotFound), kCorrupt for anything that
-  // contradicts itself, kUnsupported with what a pickle asks for beyond tensors, for big-endian files, TorchScript
-  // archives, tar files (before PyTorch 0.1.10) and types outside DType.
+  // Reads the tensors of the file's dictionary. If it has no tensors itself, reads those of its "state_dict",
+  // "model_state_dict" or "module". Other values are skipped. Contiguous tensors are views into the mapped file, even
+  // if they share a storage; others are copied, together into at most the file's size. Throws Error:
+  //   kNotFound     the file cannot be opened
+  //   kCorrupt      the file contradicts itself
+  //   kUnsupported  a pickle that needs more than tensors (the message names it), a big-endian file, a TorchScript
+  //                 archive, a tar file (before PyTorch 0.1.10), or a dtype that DType lacks
   static TorchFile open(const std::filesystem::path& path);
   // Parses bytes that the caller keeps alive; source names them in errors.
   static TorchFile parse(std::span<const std::byte> bytes, std::string_view source);

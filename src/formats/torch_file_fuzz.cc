@@ -1,5 +1,5 @@
-// Any bytes are either refused with an Error or give tensors whose bytes can be read, whose sizes agree with their
-// shapes, and whose copies are no larger than the file.
+// Arbitrary bytes are either refused with an Error or give tensors whose bytes can be read, whose sizes match their
+// shapes, and whose copies are together no larger than the file.
 // parses: src/formats/torch_file.cc src/formats/torch_objects.cc src/formats/pickle.cc src/formats/zip_directory.cc
 #include <cstdint>
 #include <cstdlib>
@@ -8,8 +8,8 @@
 #include "formats/torch_file.h"
 #include "fuzz/fuzz_target.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

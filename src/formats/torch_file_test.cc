@@ -48,7 +48,7 @@ std::vector<float> valuesOf(const TensorView* view) {
   return values;
 }
 
-// A zip file around the pickled object; storage "0" holds 0, 1, 2, 3, 4, 5.
+// A zip archive with the pickled object `body`. Its storage "0" holds 0, 1, 2, 3, 4, 5.
 TestZip zipOf(const std::string& body) {
   return {.entries = {{"a/data.pkl", pickled::whole(body)},
                       {"a/byteorder", "little"},

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMaxTensors = 100'000;
 constexpr size_t kMaxKeyBytes = 256;
-// Bytes and items that calls may look at in all; a short pickle can call with one long value again and again.
+// Limit on the bytes and items that all calls together examine, because a short pickle can pass one long value to many
+// calls.
 constexpr size_t kMaxWork = size_t{1} << 24;
 
 enum class Global : uint32_t {
@@ -33,7 +34,7 @@ constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
 struct GlobalRow {
   std::string_view name;
   Global global;
-  DType dtype = DType::kUint8;  // of kStorage and kDType
+  DType dtype = DType::kUint8;  // only for kStorage and kDType
 };
 constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDict},
                                   {"torch._utils._rebuild_tensor", Global::kRebuildTensor},
@@ -67,7 +68,7 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"torch.bool", Global::kDType, DType::kBool},
                                   {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
 
-// Tags of PickleKind::kObject; its index is the place in TorchObjects' tables.
+// Tags of PickleKind::kObject. PickleValue::index is the object's index in storages_ or tensors_.
 enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag };
 
 PickleValue object(Tag tag, size_t index) {
@@ -96,7 +97,8 @@ bool isFloating(DType dtype) {
   }
 }
 
-// Devices that weights are saved from; where they were does not matter here. "meta" has no bytes.
+// Whether `location` is a device that weights can be saved from; which one does not matter. "meta" is refused because
+// its tensors have no bytes.
 bool isLocation(std::string_view location) {
   for (const std::string_view device : {"cpu", "cuda", "mps", "xpu", "hpu", "npu"}) {
     if (location == device) return true;
@@ -171,7 +173,7 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
         return arguments[0];
       }
       break;
-    // Beside the weights a checkpoint may hold a set of texts or a bytes object; nobody reads them.
+    // Besides weights, a checkpoint may contain a set of texts or a bytes object. Both are accepted but never read.
     case Global::kSet:
       if (arguments.size() == 1 && arguments[0].is(PickleKind::kList)) {
         const auto& items = heap.items(arguments[0]);
@@ -187,7 +189,7 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
           heap.text(arguments[1]) == "latin1") {
         const std::string_view text = heap.text(arguments[0]);
         charge(text.size());
-        // Beyond U+00FF there is no such byte.
+        // latin1 encodes only characters up to U+00FF. A UTF-8 byte of 0xc4 or more begins a character beyond that.
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xc4; })) {
           return object(kOpaqueTag, 0);
         }
@@ -222,7 +224,7 @@ void TorchObjects::checkGradient(const PickleHeap& heap, DType dtype, const Pick
   if (!hooks.is(PickleKind::kOrderedDict) || !heap.items(hooks).empty()) corrupt("a tensor has hooks");
 }
 
-// Arguments: storage, offset, size, stride[, requires_grad, hooks[, dtype][, metadata]].
+// arguments: storage, offset, size, stride[, requires_grad, hooks[, dtype][, metadata]]; dtype only with own_dtype.
 PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments,
                                         bool own_dtype) {
   if (!isObject(arguments[0], kStorageTag)) corrupt("a tensor has no storage");

@@ -1,5 +1,5 @@
-// What torch.save's pickles import and call: storages, tensors that view them, and the names around them. Everything
-// else is refused by name, and nothing is ever imported or called.
+// The PickleHost for torch.save's pickles. It accepts the functions and types that build storages and tensors, and
+// refuses every other name in an Error that quotes it. Nothing is ever imported or called.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace chorus {
 
-// Bytes that stand elsewhere in the file, under `key`.
+// A block of elements whose bytes are stored elsewhere in the file under `key`.
 struct TorchStorage {
   std::string key;
   DType dtype = DType::kUint8;  // kUint8 for an untyped storage
@@ -21,11 +21,11 @@ struct TorchStorage {
   uint64_t bytes() const { return elements * dtypeSize(dtype); }
 };
 
-// A view of a storage, inside its bytes.
+// A strided view of a storage. All its elements lie within the storage's bytes.
 struct TorchTensor {
-  uint32_t storage = 0;  // place in TorchObjects::storages()
+  uint32_t storage = 0;  // index in TorchObjects::storages()
   DType dtype = DType::kFloat32;
-  uint64_t offset = 0;  // in elements, as strides are
+  uint64_t offset = 0;  // in elements, like strides
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
 
@@ -35,7 +35,7 @@ struct TorchTensor {
 
 class TorchObjects : public PickleHost {
  public:
-  // Fields of a storage's id: 5 in zip files, 6 in older ones.
+  // storage_id_fields: number of fields in a storage's id, 5 in zip archives and 6 in older files.
   TorchObjects(std::string_view source, size_t storage_id_fields) : source_(source), id_fields_(storage_id_fields) {}
 
   PickleValue findGlobal(std::string_view module, std::string_view name) override;
@@ -59,7 +59,7 @@ class TorchObjects : public PickleHost {
   std::string source_;
   size_t id_fields_;
   std::vector<TorchStorage> storages_;
-  std::map<std::string, uint32_t> storage_of_;  // no hash table: keys may be chosen to collide
+  std::map<std::string, uint32_t> storage_of_;  // not a hash table: hostile keys could collide
   std::vector<TorchTensor> tensors_;
   size_t work_ = 0;
 };

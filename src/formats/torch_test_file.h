@@ -1,4 +1,4 @@
-// Builds zip archives and pickles byte by byte, so that tests can spell what torch.save never writes.
+// Builds zip archives and pickles byte by byte, so that tests can create files that torch.save never writes.
 #pragma once
 
 #include <fmt/format.h>
@@ -63,7 +63,7 @@ struct TestZip {
   }
 };
 
-// Opcodes of protocol 2 with their operands.
+// Functions that return opcodes of pickle protocol 2 with their operands.
 namespace pickled {
 inline std::string text(std::string_view s) { return fmt::format("X{}{}", littleEndian<uint32_t>(s.size()), s); }
 inline std::string number(int32_t i) { return fmt::format("J{}", littleEndian(i)); }

@@ -17,7 +17,7 @@ constexpr uint32_t kZip64End = 0x06064b50, kZip64Locator = 0x07064b50;
 constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kZip64EndBytes = 56, kZip64LocatorBytes = 20;
 constexpr uint16_t kEncrypted = 0x0001 | 0x0040 | 0x2000;
 constexpr uint16_t kPatch = 0x0020;
-constexpr uint32_t kFolder = 0x10;  // of the external attributes
+constexpr uint32_t kFolder = 0x10;  // a bit of the external attributes
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kIn64Bits = 0xffffffff;
 
@@ -30,7 +30,7 @@ struct Directory {
 struct CentralEntry {
   std::string_view name;
   uint64_t size;
-  uint64_t header;  // of the local header
+  uint64_t header;  // offset of the local header
 };
 
 class Archive {
@@ -68,7 +68,7 @@ class Archive {
     fail(ErrorCode::kCorrupt, "{}: not a whole zip archive: {}", source_, reason);
   }
 
-  // Little-endian, at a place that the caller has checked.
+  // Reads a little-endian number at an offset that the caller has checked.
   template <typename T>
   T get(uint64_t at) const {
     T value = 0;
@@ -80,7 +80,7 @@ class Archive {
     return {reinterpret_cast<const char*>(bytes_.data()) + at, size};
   }
 
-  // The last end record, whose comment must reach the end of the file.
+  // Offset of the last end record. Its comment must reach the end of the file.
   uint64_t findEnd() const {
     if (bytes_.size() < kEndBytes) corrupt("too short");
     const uint64_t last = bytes_.size() - kEndBytes;
@@ -132,7 +132,7 @@ class Archive {
     return directory;
   }
 
-  // Reads the entry at `at` and moves there to the next.
+  // Reads the entry at offset `at` and advances `at` to the next entry.
   CentralEntry centralEntry(uint64_t& at, uint64_t end) const {
     if (end - at < kCentralBytes || get<uint32_t>(at) != kCentralHeader) corrupt("its directory is damaged");
     const uint16_t name_size = get<uint16_t>(at + 28), extra_size = get<uint16_t>(at + 30);
@@ -144,7 +144,7 @@ class Archive {
     if ((get<uint16_t>(at + 8) & kEncrypted) != 0) {
       fail(ErrorCode::kUnsupported, "{}: an encrypted zip archive", source_);
     }
-    // Other readers take neither for stored bytes.
+    // Other readers do not treat these two as plain stored bytes, so they are refused.
     if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
       corrupt("an entry is a patch or a folder");
     }
@@ -159,7 +159,8 @@ class Archive {
     return entry;
   }
 
-  // Sizes and offsets that do not fit 32 bits stand in an extra field, in this order.
+  // Replaces sizes and offsets that do not fit in 32 bits by the values in the zip64 extra field, which has them in the
+  // order of `fields`.
   void widen(uint64_t at, uint64_t size, CentralEntry& entry, uint64_t& stored) const {
     uint64_t* fields[] = {&entry.size, &stored, &entry.header};
     bool found = false;
@@ -186,7 +187,7 @@ class Archive {
     }
   }
 
-  // Where the entry's bytes begin, by its local header, which must agree with the directory.
+  // Offset of the entry's first byte according to its local header, which must agree with the directory.
   uint64_t dataBegin(const CentralEntry& entry, uint64_t limit) const {
     if (entry.header > limit || limit - entry.header < kLocalBytes || get<uint32_t>(entry.header) != kLocalHeader) {
       corrupt("an entry has no local header");

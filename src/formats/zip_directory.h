@@ -1,4 +1,4 @@
-// The directory of a zip archive whose entries are stored, not compressed: where each entry's bytes lie in the archive.
+// Reads the directory of an uncompressed zip archive: the name and the bytes of each entry.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@
 namespace chorus {
 
 struct ZipEntry {
-  std::string_view name;             // into the archive
-  std::span<const std::byte> bytes;  // likewise
+  std::string_view name;             // view into the archive
+  std::span<const std::byte> bytes;  // view into the archive
 };
 
-// Entries in the order of the central directory, plain zip or zip64. Nothing is copied and memory is bounded by the
-// archive's size. Throws Error(kCorrupt) for a directory that contradicts itself, its local headers or the archive's
-// size, entries that overlap, and names that differ by case alone; Error(kUnsupported) for compressed, encrypted or
-// split archives. Checksums are not read: PyTorch writes archives without them.
+// Returns the entries in the order of the central directory, for plain zip and zip64. No entry's bytes are copied, and
+// memory is bounded by the archive's size. Checksums are ignored, because PyTorch writes archives without them. Throws
+// Error:
+//   kCorrupt      a directory that contradicts itself, its local headers or the archive's size; overlapping entries;
+//                 names that differ only in case
+//   kUnsupported  a compressed, encrypted or split archive
 std::vector<ZipEntry> readZipDirectory(std::span<const std::byte> archive, std::string_view source);
 
 }  // namespace chorus

@@ -80,10 +80,10 @@ TEST(ZipDirectoryTest, HeadersMustAgreeWithTheDirectory) {
   EXPECT_THAT(with(end + 10, 3), HasSubstr("counts"));
   EXPECT_THAT(with(end + 16, 1), HasSubstr("where its end says"));
   EXPECT_THAT(with(end + 4, 1), HasSubstr("several parts"));
-  std::string twice = archive;  // both entries at the first local header
+  std::string twice = archive;  // both entries refer to the first local header
   twice.replace(directory + 46 + 5 + 42, 4, std::string(4, '\0'));
   EXPECT_NE(refusalOf(twice), "");
-  std::string longer = archive;  // the first entry runs into the second
+  std::string longer = archive;  // the first entry overlaps the second
   longer[directory + 20] = longer[directory + 24] = 30;
   EXPECT_THAT(refusalOf(longer), HasSubstr("overlap"));
   longer[directory + 20] = longer[directory + 24] = 127;
