@@ -1,5 +1,5 @@
-// The device: memory and about two dozen coarse ops over views, on an explicit stream. Models call ops and
-// never ask which backend runs; nothing above this header sees an instruction set.
+// The backend interface: device memory and a few coarse ops (op_list.h) over views of it, on an explicit stream. Models
+// call these ops without depending on the backend or its instruction set.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace chorus {
 
 class Backend;
 
-// Device memory, zeroed, 64-byte aligned; freed with the object. Must not outlive its backend.
+// Owns device memory: zeroed on allocation, 64-byte aligned, freed by the destructor. Must not outlive its backend.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -46,46 +46,48 @@ class DeviceBuffer {
   size_t size_ = 0;
 };
 
-// An in-order queue of work. The CPU runs ops when they are called; its stream is the null stream.
+// An in-order queue of work. The CPU backend runs an op before the call returns; its stream is the null stream.
 struct Stream {
   void* handle = nullptr;
 };
 
-// A step's metadata in the backend's own form, made once a step. Reusable: prepare() overwrites it.
+// Metadata of one step in the backend's own form. prepare() fills it once per step; the next prepare() overwrites it.
 class StepContext {
  public:
   virtual ~StepContext() = default;
 };
 
-// Ops and prepare() are called by one thread at a time: the backend's own threads and scratch serve every
-// context.
+// Only one thread at a time may call ops and prepare(), even with different contexts: all contexts share the backend's
+// threads and scratch memory.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  // The variants that have run an op since the backend was made.
+  // The variants that have run since the backend was created.
   virtual const VariantRecord& used() const = 0;
 
-  // Throws Error(kExhausted). Thread-safe, as are upload and download on distinct streams.
+  // Throws Error(kExhausted) if there is not enough memory. Thread-safe; upload and download are thread-safe too, on
+  // distinct streams.
   virtual DeviceBuffer allocate(size_t bytes) = 0;
-  // Of all buffers that live now, as they were asked for.
+  // Total size of all live buffers in bytes, as requested from allocate().
   size_t allocatedBytes() const { return allocated_.load(std::memory_order_relaxed); }
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
-  // Where the host may write a buffer that no op uses yet, so that nothing need be staged; null where it can't.
+  // Address at which the host may write the buffer without staging while no op uses it yet; null if the host has no
+  // access to the buffer.
   virtual std::byte* hostView(const DeviceBuffer&) { return nullptr; }
-  // Makes host memory that stays alive and unchanged (a mapped engine file) usable by ops: returns it as it is, or a
-  // copy that the backend keeps as long as it lives. Until it returns, imported(bytes), which may be null, is told of
-  // the pieces that are in place, from any thread.
+  // Makes host memory, such as a mapped engine file, usable by ops. The memory must stay mapped and unchanged while the
+  // backend lives. Returns `host` itself, or a copy that the backend keeps until it is destroyed. Before it returns, it
+  // may call imported(bytes) from any thread for each piece that is in place; `imported` may be null.
   using Imported = std::function<void(size_t bytes)>;
   virtual const void* importWeights(const void* host, size_t bytes, const Imported& imported) = 0;
 
   virtual std::unique_ptr<StepContext> createContext() = 0;
-  // The batch's spans must stay valid until the step's last op returned.
+  // The batch's spans must stay valid until the step's last op has returned.
   virtual void prepare(const StepBatch& batch, StepContext& context) = 0;
 
-  // One function an op: rmsNorm(const RmsNormArgs&, StepContext&, Stream) and so on.
+  // One virtual function per op: rmsNorm(const RmsNormArgs&, StepContext&, Stream) and so on.
 #define CHORUS_OP(Name, function, name) \
   virtual void function(const Name##Args& args, StepContext& context, Stream stream) = 0;
   CHORUS_OPS(CHORUS_OP)
@@ -97,20 +99,24 @@ class Backend {
   std::atomic<size_t> allocated_{0};
 };
 
-// name: "cpu"; "reference": plain float32 loops on one thread; "guarded": the CPU's ops on memory that nothing outside
-// an op, upload or download can touch. threads: 0 takes availableCores(). spin_us: how long idle threads look for work
-// before they sleep; 0 where the process has more threads than cores. isa: the set to use, none for the best there is.
+// Options of createBackend().
+//   - name: "cpu"; "reference" (plain float32 loops on one thread); or "guarded" (the CPU's ops on memory that is
+//     accessible only inside an op, prepare, upload or download).
+//   - threads: number of threads; 0 means availableCores().
+//   - isa: instruction set to use; none means the best one of this machine.
+//   - spin_us: time in microseconds that idle threads spin before they sleep. Use 0 if the process has more threads
+//     than cores.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
   int spin_us = 50;
-  bool import_in_background = false;  // weights may be used before they are where they are read fastest
+  bool import_in_background = false;  // importWeights returns before the weights are in huge pages
 };
-// Throws Error that lists what is available.
+// Throws Error if the backend or the instruction set is not available; the message lists those that are.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);
 const std::vector<std::string>& backendNames();
-// Throws Error(kInvalidArgument) that lists them.
+// Throws Error(kInvalidArgument) if there is no such backend; the message lists all names.
 void requireBackendName(std::string_view name);
 
 }  // namespace chorus

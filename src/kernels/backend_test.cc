@@ -40,7 +40,7 @@ TEST(BackendTest, BuffersAreZeroedAlignedAndMovable) {
   const char text[] = "written";
   backend->upload(a.data(), text, sizeof(text), {});
   DeviceBuffer b = std::move(a);
-  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): that it is empty is what moving promises
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): a moved-from buffer must be empty
   char back[sizeof(text)];
   backend->download(back, b.data(), sizeof(text), {});
   backend->synchronize({});
@@ -73,7 +73,7 @@ TEST(BackendTest, LargeWeightsTakeTheirMemoryOnceWhileTheyAreMoved) {
     imported += bytes;
     peak = std::max(peak, residentBytes());
   });
-  if (weights == file.bytes().data()) {  // the machine has no room for them
+  if (weights == file.bytes().data()) {  // too little memory on this machine: the weights were not moved
     EXPECT_EQ(imported, 0u);
     return;
   }

@@ -1,4 +1,4 @@
-// The rows of equal sequences over a paged cache, for the benchmarks of the ops that use one.
+// Batches of equal sequences over a paged KV cache, for the benchmarks of the ops that use the cache.
 #pragma once
 
 #include <numeric>
@@ -7,7 +7,7 @@
 
 namespace chorus::bench {
 
-// `sequences` sequences of `rows` new tokens behind `past` cached ones each.
+// `sequences` sequences, each with `rows` new tokens after `past` cached tokens.
 struct SequenceShape {
   int32_t num_heads, num_kv_heads, head_size;
   int32_t sequences, rows, past;
@@ -23,7 +23,8 @@ struct SequenceShape {
   double tokenBytes() const { return static_cast<double>(kvBlockBytes(layer())) / layer().tokens_per_block; }
 };
 
-// Such a step, prepared, with as many copies of the cache over cold_bytes as fit: a model's layers.
+// A prepared step of that shape. It has as many copies of the cache as fit into cold_bytes, at least one; next()
+// returns them in turn, like the layers of a model.
 class Sequences {
  public:
   Sequences(Backend& backend, const SequenceShape& shape, size_t cold_bytes)

@@ -1,4 +1,4 @@
-// The CPU backend: every op over the threads of its own pool, on one instruction set.
+// The CPU backend: runs every op on the threads of its own pool, with one instruction set.
 #pragma once
 
 #include "kernels/backend.h"

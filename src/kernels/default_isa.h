@@ -1,4 +1,4 @@
-// The instruction set of a backend that is asked for none.
+// Chooses the instruction set of a CPU backend if BackendOptions::isa is not set.
 #pragma once
 
 #include "base/cpu_features.h"
@@ -7,17 +7,17 @@ namespace chorus {
 
 struct IsaChoice {
   Isa isa;
-  // Operations per second of one thread that the choice follows; 0 where there was nothing to choose.
-  double tile_flops = 0;  // bfloat16 products of tiles
+  // Measured operations per second of one thread, which decide the choice; 0 if not measured.
+  double tile_flops = 0;  // bfloat16 products by AMX
   double dot_flops = 0;   // bfloat16 dot products
   double fma_flops = 0;   // float32 multiply-adds
 };
-// Which of the sets that were probed to take.
+// The instruction set to choose, given the measurements in `probed`.
 Isa fastest(const IsaChoice& probed);
-// The best set of this machine. Of those with bfloat16 dot products some do them at twice the speed of float32
-// multiply-adds and some at less than half: AVX-512 BF16 is taken where a probe of about a millisecond finds it clearly
-// faster, and so is AMX. Integer dot products (VNNI) are never the slower ones. Decided once a process, at the first
-// call, for every format and number of rows. Thread-safe.
+// The best instruction set of this machine for all formats and numbers of rows, chosen once per process at the first
+// call. AVX-512 BF16 and AMX are chosen only if a probe of about a millisecond finds them clearly faster, because some
+// processors run bfloat16 dot products at twice the speed of float32 multiply-adds and some at less than half. Integer
+// dot products (VNNI) are never slower and are not probed. Thread-safe.
 const IsaChoice& defaultIsaChoice();
 inline Isa defaultIsa() { return defaultIsaChoice().isa; }
 

@@ -15,13 +15,13 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;
-// Addresses, not memory: more than a machine that runs tests has, small enough for several ranks under a
-// sanitizer.
+// Reserved addresses, not memory: more than the memory of a machine that runs tests, but small enough for several ranks
+// under a sanitizer.
 constexpr size_t kReserved = size_t{128} << 30;
 
 size_t roundUp(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
-// The pages of an allocation: its bytes, pushed against the page that faults.
+// Bytes of the pages of an allocation: its data, which ends at the guard page, and the guard page.
 size_t pagesOf(size_t size) { return roundUp(roundUp(size, kAlignment), kPage) + kPage; }
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Memory that is inaccessible but while it is open.
+// Memory that is accessible only while it is open.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace chorus {
 
-// One contiguous range of addresses, so that opening and closing are one system call each. Every allocation
-// ends at a page that faults always, open or not, and a freed one faults always too. Thread-safe.
+// All memory is in one contiguous range of addresses, so that opening and closing are one system call each. Every
+// allocation ends at a guard page, which faults even while the arena is open. Freed memory also faults while the arena
+// is open. Thread-safe.
 class GuardedArena {
  public:
   // Throws Error(kExhausted).
@@ -21,7 +22,7 @@ class GuardedArena {
   void* allocate(size_t size);
   void free(void* data, size_t size);
 
-  // The arena is accessible, from every thread, while any of these lives.
+  // The arena is accessible from all threads while at least one Open exists.
   class Open {
    public:
     explicit Open(GuardedArena& arena) : arena_(arena) { arena_.enter(); }
@@ -37,13 +38,13 @@ class GuardedArena {
   void enter();
   void leave();
   int protection() const;
-  // Puts pages that fault always over [at, at + size).
+  // Replaces [at, at + size) by pages that always fault.
   void forbid(size_t at, size_t size);
   size_t takeRange(size_t size);
 
   std::mutex mutex_;
   std::byte* base_ = nullptr;
-  int empty_file_ = -1;            // of no bytes: its pages fault whatever their protection is
+  int empty_file_ = -1;            // 0 bytes long: pages mapped from it fault whatever their protection is
   size_t used_ = 0;                // bytes from base_ that have ever been allocated
   std::map<size_t, size_t> free_;  // offset -> size of ranges below used_, never adjacent
   int open_ = 0;

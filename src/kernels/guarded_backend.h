@@ -1,14 +1,14 @@
-// The CPU backend as strict as a device: its memory, weights included, cannot be touched outside an op,
-// prepare, upload or download of it. Host code that reads or writes device memory dies there with a signal;
-// so does an op that runs past the end of a buffer or uses a freed one. For tests: opening and closing costs
-// tens of microseconds an op.
+// The CPU backend with memory as strict as a device's, for tests: its memory, weights included, is accessible only
+// inside its ops, prepare, upload and download. Host code that reads or writes it elsewhere dies with a signal, and so
+// does an op that runs past the end of a buffer or uses a freed one. Opening and closing the memory costs tens of
+// microseconds per op.
 #pragma once
 
 #include "kernels/backend.h"
 
 namespace chorus {
 
-// As createCpuBackend. Each backend has memory of its own.
+// Like createCpuBackend(). Each backend has its own memory arena.
 std::unique_ptr<Backend> createGuardedBackend(const BackendOptions& options);
 
 }  // namespace chorus

@@ -21,7 +21,8 @@ class GuardedBackendTest : public testing::Test {
 };
 using GuardedBackendDeathTest = GuardedBackendTest;
 
-// A matcher and no regular expression: under ASan regexec() of an expression that its regcomp() made can hang.
+// A matcher instead of a regular expression: under ASan, regexec() can hang on an expression that ASan's regcomp()
+// made.
 const auto kAnyMessage = ::testing::A<const std::string&>();
 
 TEST_F(GuardedBackendTest, UploadAndDownloadReachIt) {
@@ -68,7 +69,7 @@ TEST_F(GuardedBackendDeathTest, OpsCannotLeaveTheirBuffers) {
   backend_->embedding(args, *context, {});
   args.out = {out.as<float>() + 16, 1, 64, 64};
   EXPECT_DEATH(backend_->embedding(args, *context, {}), kAnyMessage) << "past the end";
-  args.out.data = backend_->allocate(64 * 4).as<float>();  // freed at once
+  args.out.data = backend_->allocate(64 * 4).as<float>();  // freed at the end of this statement
   EXPECT_DEATH(backend_->embedding(args, *context, {}), kAnyMessage) << "freed";
 }
 
@@ -109,7 +110,7 @@ TEST(GuardedArenaTest, FreedRangesAreZeroedAndUsedAgain) {
   EXPECT_EQ(static_cast<char*>(fourth)[3999], 0);
   EXPECT_EQ(static_cast<char*>(second)[0], 2);
   void* fifth = arena.allocate(64);
-  static_cast<char*>(fifth)[63] = 5;  // made while open: open
+  static_cast<char*>(fifth)[63] = 5;  // allocated while the arena is open, so it is accessible
 }
 
 // Loaders upload and free while ops run on another thread.

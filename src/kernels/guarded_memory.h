@@ -1,4 +1,4 @@
-// For tests of kernels: memory that ends where no access is allowed, so that a read or write past its end crashes.
+// Memory for kernel tests that ends at an inaccessible page, so that a read or write past its end crashes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace chorus::kernel_test {
 
 class Guarded {
  public:
-  // Of zeros.
+  // Allocates `bytes` bytes of zeros.
   explicit Guarded(size_t bytes) : size_((bytes + kPage - 1) / kPage * kPage + kPage) {
     begin_ =
         static_cast<std::byte*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

@@ -14,7 +14,7 @@ DeviceBuffer HostBackend::allocate(size_t bytes) {
   if (bytes == 0) return {};
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) fail(ErrorCode::kExhausted, "cannot allocate {} bytes of memory", bytes);
-  // Streams of weights and cache pay a page walk every 4 KB otherwise.
+  // Without huge pages, reading weights and cache costs a page walk every 4 KB.
   if (bytes >= (size_t{4} << 20)) ::madvise(data, bytes, MADV_HUGEPAGE);
   return DeviceBuffer(this, data, bytes);
 }

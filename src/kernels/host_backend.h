@@ -1,4 +1,4 @@
-// Device memory that is the host's: what the CPU and the reference backend share.
+// Base class of the CPU and the reference backend, whose device memory is host memory.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ class HostBackend : public Backend {
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
   void synchronize(Stream) override;
   std::byte* hostView(const DeviceBuffer& buffer) override { return buffer.as<std::byte>(); }
-  // Weights far beyond every cache are moved to huge pages where memory allows: streamed from the 4 KB pages of a
-  // mapped file they lose a tenth and more of the read bandwidth to page walks. In the background that begins when the
-  // first step is done, which would wait for the memory that the move takes.
+  // Moves weights that are far larger than the caches to huge pages if there is enough memory: reading them from the 4
+  // KB pages of a mapped file costs a tenth or more of the read bandwidth in page walks. With import_in_background, the
+  // move begins at the first synchronize(), so that the first step does not compete with it for memory.
   const void* importWeights(const void* host, size_t bytes, const Imported& imported) override;
 
  private:

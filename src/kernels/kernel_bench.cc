@@ -26,8 +26,8 @@ double measureCall(const BenchCall& call, const BenchOptions& options) {
 namespace bench {
 
 DeviceBuffer filled(Backend& backend, size_t bytes) {
-  // The upper two bits of every exponent are 01: between 2^-63 and 1 as float32 or bfloat16, normal as
-  // float16 too.
+  // The two highest bits of every exponent are 01: absolute values are in [2^-63, 2) as float32 or bfloat16, and normal
+  // numbers as float16 too.
   static const std::vector<uint32_t> kWords = [] {
     std::mt19937 engine(7);
     std::vector<uint32_t> words(size_t{1} << 20);

@@ -1,4 +1,4 @@
-// Timing one op at one shape. Each op's bench.cc lists its cases; `chorus bench kernels` prints them.
+// Times one op at one shape. Each op's bench.cc lists its cases; `chorus bench kernels` prints them.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,34 +13,34 @@
 
 namespace chorus {
 
-// The op's call on inputs that it owns, in the backend's memory. What it streams in real use (a model's
-// weights, a cache) is spread over at least cold_bytes, so that no call finds it in a cache. Must not outlive
-// the backend.
+// Calls the op once, on inputs that the function object owns, in the backend's memory. Data that is read from memory in
+// real use (weights, KV cache) is copied until it fills about cold_bytes, and calls use the copies in turn, so that no
+// call finds its data in a CPU cache. Must not outlive the backend.
 using BenchCall = std::function<void()>;
 
 struct BenchCase {
   std::string shape;           // "8 rows, 2048 -> 5632"
-  std::optional<DType> dtype;  // of weights or cache; a variant that reads one format runs the cases of that format
-  bool small = false;          // quick even for the reference, which runs no others
-  double bytes = 0;            // that a call has to move to and from memory
-  double flops = 0;            // of a call; 0 where moving is all there is
+  std::optional<DType> dtype;  // type of weights or cache; a variant with a dtype runs only the cases of that dtype
+  bool small = false;          // fast enough for the reference, which runs only such cases
+  double bytes = 0;            // that one call must move to and from memory
+  double flops = 0;            // of one call; 0 if it only moves data
   std::function<BenchCall(Backend& backend, size_t cold_bytes)> prepare;
 };
 
 struct BenchOptions {
-  double min_seconds = 0.2;  // timed, in at least three calls; 0: one call
+  double min_seconds = 0.2;  // minimum timed duration, in at least three calls; 0: one call
   size_t cold_bytes = size_t{512} << 20;
 };
 
-// Median seconds of a call, after one that is not counted.
+// Median duration of a call in seconds, after one call that is not counted.
 double measureCall(const BenchCall& call, const BenchOptions& options);
 
 namespace bench {
 
-// Device memory filled with finite values of any float format, none of them denormal.
+// Device memory filled with bits that are finite, normal numbers in every float format.
 DeviceBuffer filled(Backend& backend, size_t bytes);
 
-// A matrix of such values.
+// A matrix filled in this way.
 struct BenchMatrix {
   BenchMatrix(Backend& backend, int64_t rows, int64_t cols);
   Matrix view() const { return {buffer.as<float>(), rows, cols, cols}; }
@@ -48,7 +48,8 @@ struct BenchMatrix {
   int64_t rows, cols;
 };
 
-// Copies of one weight over cold_bytes, taken in turn: as the many layers of a model.
+// As many copies of one weight as fit into cold_bytes, at least one. next() returns them in turn, like the layers of a
+// model.
 class ColdWeights {
  public:
   ColdWeights(Backend& backend, const WeightFormat& format, int64_t out, int64_t in, size_t cold_bytes);

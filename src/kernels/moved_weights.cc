@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPiece = size_t{16} << 20;
-constexpr int kLowPriority = 10;  // a tenth of a thread of normal priority, all of an idle core
+constexpr int kLowPriority = 10;  // nice value: a tenth of a normal thread's time, all of an idle core
 
 size_t roundUp(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -30,12 +30,12 @@ void unmap(void* begin, std::byte* end) {
 
 MovedWeights::MovedWeights(const void* host, size_t bytes) : bytes_(roundUp(bytes, kPage)) {
   if (bytes == 0 || reinterpret_cast<uintptr_t>(host) % kPage != 0) return;
-  // Whole huge pages from an aligned address on, so that the kernel moves them as such.
+  // Reserves whole huge pages from an aligned address on, so that the kernel moves them as huge pages.
   reserved_bytes_ = roundUp(bytes_, kHugePage) + kHugePage;
   void* reserved = ::mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return;
   reserved_ = reserved;
-  // An old size of 0 maps the same pages of a shared mapping once more, and is refused for any other memory.
+  // With an old size of 0, mremap maps the pages of a shared mapping a second time; it fails for any other memory.
   void* again = ::mremap(const_cast<void*>(host), 0, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, alignUp(reserved_));
   if (again == MAP_FAILED) return;
   data_ = static_cast<std::byte*>(again);
@@ -60,7 +60,7 @@ void MovedWeights::wait() {
 }
 
 void MovedWeights::movePieces(bool low_priority) {
-  // On Linux a thread's own.
+  // On Linux this is the priority of the calling thread alone.
   if (low_priority) ::setpriority(PRIO_PROCESS, 0, kLowPriority);
   while (!stop_) {
     const size_t begin = next_.fetch_add(kPiece);
@@ -83,7 +83,7 @@ bool MovedWeights::move(size_t begin, size_t size) {
   std::memcpy(copy, data_ + begin, size);
   const bool done = ::mprotect(copy, size, PROT_READ) == 0 &&
                     ::mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, data_ + begin) != MAP_FAILED;
-  // Not the hole between: its addresses may be another's by now.
+  // Leaves out the range that was moved away: its addresses may belong to another mapping by now.
   if (done) {
     unmap(fresh, copy);
     unmap(copy + size, static_cast<std::byte*>(fresh) + room);

@@ -1,4 +1,4 @@
-// Weights of a mapped file, moved to huge pages while they are read.
+// Moves weights from a mapped file to huge pages while they are being read.
 #pragma once
 
 #include <atomic>
@@ -9,24 +9,24 @@
 
 namespace chorus {
 
-// A mapping of its own of memory that is a shared mapping of a file. Piece after piece is copied to anonymous huge
-// pages, which then take the piece's place at its address in one step of the kernel: readers see the same bytes at all
-// times, from the page cache at first, which makes weights usable at once, and later without a page walk every 4 KB.
-// What cannot be moved (no memory left) stays as it is.
+// A second mapping of memory that is a shared mapping of a file. Its pieces are copied one by one to anonymous huge
+// pages, which then replace the piece at its address in one step of the kernel. Readers see the same bytes at all
+// times: first from the page cache, so that weights are usable at once, and later without a page walk every 4 KB.
+// Pieces that cannot be moved because memory ran out stay as they are.
 class MovedWeights {
  public:
-  // host: page-aligned, stays mapped and unchanged while this lives.
+  // host: page-aligned; must stay mapped and unchanged while this object lives.
   MovedWeights(const void* host, size_t bytes);
   ~MovedWeights();  // stops moving
   MovedWeights(const MovedWeights&) = delete;
   MovedWeights& operator=(const MovedWeights&) = delete;
 
-  // Null when host is no shared mapping of a file or address space ran out.
+  // Null if `host` is not a page-aligned shared mapping of a file, or if address space ran out.
   const void* data() const { return data_; }
-  // Starts `threads` threads, of low priority when the weights are read meanwhile; each tells moved(bytes), which may
-  // be null, of its pieces. Once; later calls do nothing.
+  // Starts `threads` threads that move the pieces. Each calls moved(bytes), which may be null, after every piece it
+  // moved. low_priority: for weights that are read at the same time. Only the first call has an effect.
   void start(int threads, bool low_priority, std::function<void(size_t)> moved);
-  // Until all pieces are moved or given up.
+  // Waits until all pieces are moved or the move is given up.
   void wait();
 
  private:

@@ -16,7 +16,7 @@
 namespace chorus {
 namespace {
 
-// A file of random words that is gone when its mapping is.
+// Maps a file of random bytes. The file is already removed and disappears with its mapping.
 MappedFile randomFile(size_t bytes) {
   const auto path = std::filesystem::temp_directory_path() / ("chorus_moved_" + std::to_string(::getpid()));
   std::mt19937_64 rng(bytes);

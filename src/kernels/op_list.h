@@ -1,5 +1,5 @@
-// Every op of the backend, once. The backends' functions, the registry's rows, and through it the tests, the
-// benchmark rows and the goldens that an op must have, follow from this list.
+// The list of all ops. The functions of the backends and the entries of the registry are generated from it; through the
+// registry, so are the tests, benchmark cases and goldens that an op must have.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace chorus {
 
-// X(Name, function, "name"): Backend::function(const NameArgs&, ...), Op::kName, and "name" where people read
-// it.
+// X(Name, function, "name") defines Backend::function(const NameArgs&, ...) and Op::kName; "name" is the op's name in
+// output for people.
 #define CHORUS_OPS(X)                      \
   X(Embedding, embedding, "embedding")     \
   X(GatherRows, gatherRows, "gather_rows") \

@@ -30,7 +30,7 @@ class ReferenceBackend final : public HostBackend {
 #undef CHORUS_OP
 
  private:
-  // Some ops need the step's rows, most do not.
+  // Some ops take the step's batch, most do not.
   template <typename Args>
   static void run(void (*op)(const Args&), const Args& args, const StepBatch&) {
     op(args);

@@ -1,4 +1,4 @@
-// The reference backend: plain float32 loops on one thread, to tell a wrong kernel from a wrong model.
+// The reference backend: plain float32 loops on one thread, used to find out whether a kernel or a model is wrong.
 #pragma once
 
 #include "kernels/backend.h"

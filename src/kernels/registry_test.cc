@@ -9,8 +9,7 @@
 namespace chorus {
 namespace {
 
-// "RmsNorm/avx2" for every instance of every test suite in this program that was made by
-// CHORUS_FOR_EVERY_VARIANT.
+// Names like "RmsNorm/avx2" of all test instances in this program that CHORUS_FOR_EVERY_VARIANT made.
 std::set<std::string> testedInstances() {
   std::set<std::string> instances;
   const testing::UnitTest& program = *testing::UnitTest::GetInstance();
@@ -69,14 +68,14 @@ TEST(RegistryTest, VariantsAreListedOnceTheReferenceFirstAndTheScalarOneEverywhe
   }
 }
 
-// Quantised weights are the linear's alone; keys and values are never held so.
+// Only the linear reads quantised weights; keys and values are never quantised.
 bool cpuReads(Op op, DType dtype) {
   const auto variants = variantsOf(op);
   return std::any_of(variants.begin(), variants.end(),
                      [&](const Variant& v) { return v.isa && (!v.dtype || v.dtype == dtype); });
 }
 
-// What the registry says runs by default is what the backend takes.
+// defaultVariant() must be the variant that the backend runs.
 TEST(RegistryTest, DefaultsAreWhatTheBackendTakes) {
   for (const Isa isa : availableIsas()) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kInt4}) {

@@ -18,9 +18,9 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Reads `bytes` (a multiple of 64 * kStreams) as kStreams sequential streams. What is read is combined as integers: any
-// bytes then take the same time, whereas some processors take a hundred cycles for a floating-point operation on a
-// subnormal number.
+// Reads `bytes` (a multiple of 64 * kStreams) as kStreams sequential streams. The data is combined as integers, so that
+// all bytes take the same time: some processors take a hundred cycles for a floating-point operation on a subnormal
+// number.
 template <int kStreams, bool kPrefetch>
 float readStreams(const std::byte* data, size_t bytes) {
   constexpr size_t kLine = 64;
@@ -88,7 +88,7 @@ IsaTable<ProductLoop> productTable() {
 #endif
 }
 
-// Written by every measurement: what nobody reads the compiler may drop.
+// Every measurement writes its result here, because the compiler may remove a loop whose result is not used.
 std::atomic<float> sink{0};
 
 double secondsSince(std::chrono::steady_clock::time_point start) {

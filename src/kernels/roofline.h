@@ -1,4 +1,4 @@
-// What this machine can do at most, measured: the roofs that benchmarks print their shares of.
+// Measures the limits of this machine. Benchmarks print the share of them that they reach.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace chorus {
 
-// Bytes per second that all threads of the pool together read from memory: the best of several read kernels
-// (1, 2 or 4 streams a thread, with and without software prefetch, ordinary and huge pages), two passes each
-// over `bytes`, which should be far beyond every cache. Takes a few seconds. Throws Error(kExhausted) without
-// that much memory.
+// Bytes per second that all threads of the pool together read from memory: the best of several read kernels (1, 2 or 4
+// streams per thread, with and without software prefetch, ordinary and huge pages), with two passes each over `bytes`,
+// which should be far larger than every cache. Takes a few seconds. Throws Error(kExhausted) if there is not enough
+// memory.
 double measureReadBandwidth(ThreadPool& pool, size_t bytes = size_t{2} << 30);
 
-// Floating-point operations per second (two a multiply-add) of all threads in a register-resident loop of products
-// on the given set, which must be available: of bfloat16 pairs where the set has their dot products, of 8-bit weights
-// and 16-bit inputs where it has integer ones alone, else of float32. The best of twelve passes of so many rounds, some
-// 10 ns each: about 0.2 s by default.
+// Operations per second of all threads (a multiply-add is two) in a loop of products in registers, with the given
+// instruction set, which must be available. The products are of bfloat16 pairs if the set has dot products of them, of
+// 8-bit weights and 16-bit inputs if it has only integer dot products, and otherwise of float32. Returns the best of
+// twelve passes of `rounds` rounds of some 10 ns each: about 0.2 s by default.
 double measureMatmulPeak(ThreadPool& pool, Isa isa, int64_t rounds = int64_t{1} << 20);
 
 }  // namespace chorus

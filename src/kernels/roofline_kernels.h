@@ -1,4 +1,4 @@
-// The loops whose speed is a roof, one set for each instruction set.
+// The loops whose speed is a limit of the machine, one version for each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 namespace chorus {
 
 struct ReadKernels {
-  // Each reads bytes (a multiple of 256) from a 64-byte aligned address and returns something that depends on
-  // all.
+  // Each reads `bytes` bytes (a multiple of 256) from a 64-byte aligned address and returns a value that depends on all
+  // of them.
   float (*read[6])(const std::byte* data, size_t bytes);
 };
 
-// Products of the inputs that a linear by this set takes: float32, bfloat16 where the set has products of their pairs,
-// or the two digits of fixed point where it has integer products alone.
+// A loop of products of the input types that the linear uses with this instruction set: float32; bfloat16 if the set
+// has dot products of bfloat16 pairs; the two digits of fixed point if it has only integer dot products.
 struct ProductLoop {
-  // Returns something that depends on every round. start: at least 1, so that all operands and sums are normal numbers,
-  // which every processor multiplies at its full speed.
+  // Returns a value that depends on every round. `start` must be at least 1, so that all operands and sums are normal
+  // numbers, which every processor multiplies at its full speed.
   float (*run)(int64_t rounds, float start);
   double flops_per_round;
 };
-// Of the best set that `isa` includes.
+// The loops of the best instruction set that `isa` includes.
 const ReadKernels& readKernelsOf(Isa isa);
 const ProductLoop& productLoopOf(Isa isa);
 #if defined(__x86_64__)

@@ -14,8 +14,8 @@
 namespace chorus {
 namespace {
 
-// What a call met that makes floating point slow on some processors: a subnormal operand, an overflow, an underflow or
-// an invalid operation. Other machines than x86-64 report nothing here.
+// Flags of what `call` did that makes floating point slow on some processors: a subnormal operand, an overflow, an
+// underflow or an invalid operation. Always 0 on machines other than x86-64.
 template <typename F>
 unsigned slowEventsOf(F&& call) {
 #if defined(__x86_64__)
@@ -30,9 +30,9 @@ unsigned slowEventsOf(F&& call) {
 }
 
 TEST(RooflineTest, OnIntelTheFloat32RoofIsNoNonsenseBecauseItsNumbersStayNormal) {
-  constexpr int64_t kRounds = int64_t{1} << 20;  // as many as a measurement has
+  constexpr int64_t kRounds = int64_t{1} << 20;  // the default of measureMatmulPeak
   for (const Isa isa : availableIsas()) {
-    for (const float start : {1.0f, 2.0f, 64.0f, 1024.0f}) {  // the loop of the first thread, and of others
+    for (const float start : {1.0f, 2.0f, 64.0f, 1024.0f}) {  // `start` of the first thread and of others
       float result = 0;
       EXPECT_EQ(slowEventsOf([&] { result = productLoopOf(isa).run(kRounds, start); }), 0u) << isaName(isa);
       EXPECT_TRUE(std::isnormal(result)) << isaName(isa) << " from " << start << ": " << result;

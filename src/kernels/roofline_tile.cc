@@ -1,4 +1,4 @@
-// The loop of bfloat16 products by AMX.
+// The measured loop of bfloat16 products by AMX.
 #if defined(__x86_64__)
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/roofline_kernels.h"

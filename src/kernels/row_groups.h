@@ -1,4 +1,4 @@
-// Finds the group of a row: ops over groups of rows take it once a row.
+// Finds the group of a row, for ops that take groups of rows.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace chorus {
 
-// The group whose ascending ranges hold the row, or null. Groups are disjoint.
+// Returns the group that contains `row`, or null if there is none. The ranges of a group are ascending, and groups are
+// disjoint.
 template <typename Group>
 const Group* groupOf(std::span<const Group> groups, int64_t row) {
   for (const Group& group : groups) {

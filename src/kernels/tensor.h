@@ -1,4 +1,4 @@
-// Views of device memory that ops take and return. A view never owns; a DeviceBuffer does.
+// Views of device memory that ops take as arguments. A view does not own its memory; a DeviceBuffer does.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace chorus {
 
-// A row-major float32 matrix in device memory; stride in elements between rows.
+// A row-major float32 matrix in device memory. stride: elements from one row to the next.
 struct Matrix {
   float* data = nullptr;
   int64_t rows = 0;
@@ -25,35 +25,35 @@ struct ConstMatrix {
   ConstMatrix(const Matrix& m) : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT
 };
 
-// How the elements of a packed weight are held. Those of int8 and int4 are integers times a scale, which `group`
-// consecutive inputs of an output feature share.
+// Storage format of a packed weight. An int8 or int4 weight is an integer times a scale; `group` consecutive inputs of
+// one output feature share a scale.
 struct WeightFormat {
   DType dtype = DType::kFloat32;
-  int64_t group = 0;                    // 32, 64, 128, or 0: one scale for all inputs of a feature
+  int64_t group = 0;                    // inputs per scale: 32, 64, 128, or 0: one scale for all inputs of a feature
   DType scale_dtype = DType::kFloat32;  // float32, float16 or bfloat16
 
   WeightFormat() = default;
-  WeightFormat(DType d) : dtype(d) {}  // NOLINT: a float format is its dtype
+  WeightFormat(DType d) : dtype(d) {}  // NOLINT: implicit, because a float format has nothing but its dtype
   WeightFormat(DType d, int64_t inputs, DType scales) : dtype(d), group(inputs), scale_dtype(scales) {}
   bool operator==(const WeightFormat&) const = default;
 };
 inline bool isQuantised(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt4; }
 
-// The weight of a linear in packed panels: kPanelCols output features each, panel p holding features
-// [16p, 16p + 16) for all inputs. Features past `out` and inputs past `in` are zero.
-//   float32, float16: element (o, i) of a panel at [i][o % 16]
-//   bfloat16:         at [i / 2][o % 16][i % 2], so one 32-bit lane holds an input pair (what AMX and dot
-//   products read)
-//   int8, int4:       scale groups one after another, each of 16 scales (zero for features past `out`) and then lanes
-//   of 32 bits at [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), an input in the lane's bits from packedBit(dtype,
-//   i) on, as integer + 128 or + 8: what one mask and one or turn into a float. A feature's only scale is repeated
-//   every kScaleRun inputs
+// The weight [out, in] of a linear, packed in panels of kPanelCols (16) output features. Panel p holds features [16p,
+// 16p + 16) for all inputs. Features past `out` and inputs past `in` are zero. Position of element (o, i) in its panel:
+//   - float32, float16: [i][o % 16].
+//   - bfloat16: [i / 2][o % 16][i % 2], so that one 32-bit lane holds an input pair, which AMX and dot products need.
+//   - int8, int4: the panel is a sequence of scale groups. A group is 16 scales (zero for features past `out`), then
+//     32-bit lanes [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), where i counts from the start of the group. An
+//     input is stored as integer + 128 (int8) or integer + 8 (int4) in the bits of its lane from packedBit(dtype, i)
+//     on. One mask, one OR and one subtraction turn it into a float. If a feature has only one scale, the scale is
+//     repeated every kScaleRun inputs.
 struct PackedWeight {
   const void* data = nullptr;  // 64-byte aligned
   DType dtype = DType::kFloat32;
   int64_t out = 0;
   int64_t in = 0;
-  int64_t group = 0;  // this and the next as WeightFormat has them
+  int64_t group = 0;  // `group` and `scale_dtype` as in WeightFormat
   DType scale_dtype = DType::kFloat32;
 
   PackedWeight() = default;
@@ -62,10 +62,11 @@ struct PackedWeight {
   WeightFormat format() const { return {dtype, group, scale_dtype}; }
 };
 inline constexpr int64_t kPanelCols = 16;
-// A multiple of every group size, and a divisor of the inputs at which a product may be cut.
+// Inputs per packed scale if a feature has only one scale. A multiple of every group size; products are split only at
+// multiples of it.
 inline constexpr int64_t kScaleRun = 1024;
 
-// Inputs that one run of packed scales stands for, and the bytes of that run.
+// Number of inputs that share one run of 16 packed scales, and the size of such a run in bytes.
 inline int64_t packedGroup(const WeightFormat& format) { return format.group > 0 ? format.group : kScaleRun; }
 inline int64_t scaleRunBytes(const WeightFormat& format) {
   return kPanelCols * static_cast<int64_t>(dtypeSize(format.scale_dtype));
@@ -73,14 +74,14 @@ inline int64_t scaleRunBytes(const WeightFormat& format) {
 // Inputs in one 32-bit lane of a quantised format.
 inline int64_t inputsPerLane(DType dtype) { return dtype == DType::kInt4 ? 8 : 4; }
 
-// Where input i stands in its lane. Of int4 the even inputs fill the lower half and the odd ones the upper half: a lane
-// shifted by 0, 4, 8 and 12 has an input pair in the lowest bits of its halves.
+// Lowest bit of input i in its 32-bit lane. int4: even inputs are in the lower half and odd inputs in the upper half,
+// so that a lane shifted right by 0, 4, 8 or 12 bits has an input pair in the lowest bits of its two halves.
 constexpr int packedBit(DType dtype, int64_t i) {
   return static_cast<int>(dtype == DType::kInt4 ? i % 2 * 16 + i % 8 / 2 * 4 : i % 4 * 8);
 }
 
-// Bytes of the first `in` inputs of a panel, which are all of it or end where a product may be cut (a multiple of the
-// group, or of 2); and of the whole packed weight.
+// Size in bytes of the first `in` inputs of a panel, and of a whole packed weight. In panelBytes, `in` is the number of
+// all inputs or a position at which a product may be split: a multiple of the group, or of 2 for a float format.
 inline int64_t panelBytes(const WeightFormat& format, int64_t in) {
   if (isQuantised(format.dtype)) {
     const int64_t group = packedGroup(format), lane = inputsPerLane(format.dtype);

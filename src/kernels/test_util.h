@@ -52,10 +52,10 @@ inline std::vector<Variant> availableVariants(Op op) {
   return variants;
 }
 
-// A test of one op, run for each of its variants. Fails when the variant did not run in it.
+// Base class of the tests of one op, which run for each of its variants. A test fails if the variant did not run in it.
 class EveryVariant : public testing::TestWithParam<Variant> {
  protected:
-  // On the variant under test; lives as long as the test.
+  // Creates a backend that runs the variant under test. The backend lives as long as the test.
   Backend& newBackend(int threads) {
     backends_.push_back(backendOf(GetParam(), threads));
     return *backends_.back();
@@ -64,7 +64,7 @@ class EveryVariant : public testing::TestWithParam<Variant> {
     for (const auto& backend : backends_) EXPECT_TRUE(backend->used().has(GetParam())) << variantText(GetParam());
     EXPECT_FALSE(backends_.empty()) << "nothing ran on " << variantText(GetParam());
   }
-  // The formats that a test goes through: the variant's own, or all.
+  // Types to test: the variant's own, or all if it has none.
   std::vector<DType> dtypes() const {
     if (GetParam().dtype) return {*GetParam().dtype};
     return {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
@@ -80,14 +80,14 @@ class EveryVariant : public testing::TestWithParam<Variant> {
 
 inline Matrix view(std::vector<float>& data, int64_t rows, int64_t cols) { return {data.data(), rows, cols, cols}; }
 
-// Elements as the dtype holds them: rounded to nearest even.
+// Converts the values to the dtype, rounded to nearest even.
 inline std::vector<std::byte> asDtype(const std::vector<float>& values, DType dtype) {
   std::vector<std::byte> bytes(values.size() * dtypeSize(dtype));
   convertElements(values.data(), DType::kFloat32, bytes.data(), dtype, values.size());
   return bytes;
 }
 
-// One failure for a whole array: the first element out of its own tolerance.
+// Reports one failure for the whole array: the first element that is not within its own tolerance.
 inline void expectNear(const std::vector<float>& actual, const std::vector<float>& expected,
                        const std::vector<float>& tolerance, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -1,5 +1,5 @@
-// What an op can be computed by: the reference, and on the CPU one variant for each instruction set that was
-// compiled in, for some ops one for each weight format as well.
+// A variant is one implementation of an op: the reference, or on the CPU one for each instruction set that was compiled
+// in and, for some ops, for each weight format.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@ namespace chorus {
 
 struct Variant {
   Op op;
-  std::optional<Isa> isa;      // the set it needs; none: the reference
-  std::optional<DType> dtype;  // the weight format it reads; none: every one
+  std::optional<Isa> isa;      // instruction set it needs; none: the reference
+  std::optional<DType> dtype;  // type of the weights or the KV cache that it reads; none: all types
   auto operator<=>(const Variant&) const = default;
 };
 
-// "reference", or the instruction set.
+// "reference", or the name of the instruction set.
 inline std::string_view variantName(const Variant& variant) {
   return variant.isa ? isaName(*variant.isa) : std::string_view("reference");
 }
-// "linear avx2 bfloat16", the format where the variant has one.
+// For example "linear avx2 bfloat16"; the last word is left out if the variant has no dtype.
 inline std::string variantText(const Variant& variant) {
   std::string text = std::string(opName(variant.op)) + " " + std::string(variantName(variant));
   return variant.dtype ? text + " " + std::string(dtypeName(*variant.dtype)) : text;

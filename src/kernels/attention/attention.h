@@ -1,4 +1,4 @@
-// Causal attention over the paged cache, one arithmetic for context and generation.
+// Causal attention over the paged KV cache. Context and generation rows use the same arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,15 @@
 
 namespace chorus {
 
-// Row at position p of a sequence attends to positions [0, p] of it, its own key and value already in the
-// cache.
+// The row at position p of a sequence attends to positions [0, p] of that sequence; its own key and value are already
+// in the cache.
 //   out[head] = softmax(q . k * scale) v,   KV head = head / (num_heads / num_kv_heads)
-// q: [rows, num_heads * head_size] (a view into qkv, its stride the qkv width),
-// out: [rows, num_heads * head_size]. A row's result is bit-identical however its sequence was chunked and whatever
-// shares the step: keys are folded in runs of kAttentionRun positions aligned to 0, in order, by online softmax in
-// float32; every stretch of kAttentionSplit positions starts anew, and stretches are merged in order.
+//   - q: [rows, num_heads * head_size], a view into qkv (its stride is the width of qkv).
+//   - out: [rows, num_heads * head_size].
+//   - A row's result is bit-identical however its sequence is chunked and whatever else is in the step. Runs of
+//     kAttentionRun positions, aligned to 0, are taken in ascending order, each with one online-softmax update in
+//     float32. Every KV split of kAttentionSplit positions starts from an empty state, and the KV splits are merged in
+//     ascending order.
 struct AttentionArgs {
   ConstMatrix q;
   int32_t num_heads = 0;

@@ -2,7 +2,7 @@
 
 namespace chorus {
 
-// Bound by the cache's bytes in generation, by products in context.
+// Generation is bound by reading the cache, context by the products.
 std::vector<BenchCase> attentionBench() {
   const auto llama = [](int32_t sequences, int32_t rows, int32_t past) {
     return bench::SequenceShape{32, 4, 64, sequences, rows, past, DType::kBFloat16};
@@ -13,7 +13,7 @@ std::vector<BenchCase> attentionBench() {
         bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kFloat16},
         bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kBFloat16}, llama(1, 1, 1024), llama(8, 1, 1024),
         llama(32, 1, 1024), llama(8, 1, 2048), llama(8, 1, 8192),
-        // Every head with keys and values of its own.
+        // Every query head has its own KV head.
         bench::SequenceShape{32, 32, 64, 8, 1, 2048, DType::kBFloat16},
         // One long sequence of one KV head.
         bench::SequenceShape{8, 1, 128, 1, 1, 32768, DType::kBFloat16}, llama(8, 128, 0), llama(1, 512, 0),

@@ -13,17 +13,17 @@ namespace {
 
 constexpr float kLog2E = 1.44269504f;
 
-// Up to max_rows queries that go through the products together.
+// Up to max_rows queries that are multiplied together.
 struct Tile {
   int count = 0;
-  int64_t first = 0;              // query of the item
-  int64_t last_position = 0;      // of its last query, the greatest
+  int64_t first = 0;              // index of its first query in the item
+  int64_t last_position = 0;      // of its last query, which is the largest
   const void* queries = nullptr;  // packed
   int64_t position[kAttentionTileRows] = {};
 };
 
-// Where a query's result gathers: its state, then its out, whole panels of columns. Those of an item's queries
-// are Call::resultFloats() apart.
+// Accumulator of one query: online-softmax state, then the unnormalised output, padded to whole panels. The
+// accumulators of an item's queries are Call::resultFloats() floats apart.
 struct Result {
   static constexpr int64_t kStateFloats = sizeof(SoftmaxState) / sizeof(float);
   float* at;
@@ -33,7 +33,7 @@ struct Result {
 
 int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// What a call's items have in common.
+// Data that all items of a call share.
 struct Call {
   const AttentionArgs& args;
   const StepBatch& batch;
@@ -41,7 +41,7 @@ struct Call {
   const FoldKernels& fold;
   KvRunReader cache;
   int64_t group;
-  float* partials;  // [places][resultFloats()]
+  float* partials;  // [partial results][resultFloats()]
 
   int64_t headSize() const { return args.kv.head_size; }
   int64_t queries(const AttentionItem& item) const { return (item.row_end - item.row_begin) * group; }
@@ -51,7 +51,7 @@ struct Call {
   const SequenceSpan& sequence(const AttentionItem& item) const {
     return batch.sequences[static_cast<size_t>(item.sequence)];
   }
-  // Query i of an item: rows in order, the group's heads within a row.
+  // Query i of an item. Queries are ordered by row, and within a row by query head of the group.
   const float* query(const AttentionItem& item, int32_t kv_head, int64_t i) const {
     return args.q.data + row(item, i) * args.q.stride + column(kv_head, i);
   }
@@ -59,7 +59,7 @@ struct Call {
     return args.out.data + row(item, i) * args.out.stride + column(kv_head, i);
   }
   int64_t resultFloats() const { return Result::kStateFloats + roundUp(headSize(), kPanelCols); }
-  // splits: of the whole row block.
+  // splits: number of KV splits of the whole row block.
   Result partial(const AttentionItem& item, int64_t splits, int32_t kv_head, int64_t split, int64_t i) const {
     return {partials + (item.partial + (kv_head * splits + split) * queries(item) + i) * resultFloats()};
   }
@@ -71,17 +71,17 @@ struct Call {
   int64_t column(int32_t kv_head, int64_t i) const { return (int64_t{kv_head} * group + i % group) * headSize(); }
 };
 
-// A thread's memory for one item.
+// Scratch memory of a thread for one item.
 struct ItemMemory {
   std::byte* queries;
   std::byte* cache;
   float* weights;  // [kAttentionTileRows][kAttentionRun]
   std::byte* packed_weights;
   Tile* tiles;
-  float* first;  // results of the first stretch, then of all
-  float* later;  // of a later stretch
+  float* first;  // accumulators of KV split 0, then of all merged splits
+  float* later;  // accumulators of a later KV split
 
-  // Returns the bytes; memory may be null to learn them.
+  // Divides `memory` among the pointers and returns the bytes needed. `memory` may be null to compute only the size.
   size_t lay(const Call& call, int64_t queries_of_item, std::byte* memory) {
     size_t bytes = 0;
     const auto take = [&](auto*& pointer, int64_t count) {
@@ -130,7 +130,7 @@ class ItemRunner {
   }
 
  private:
-  // The first query that attends to anything of a stretch.
+  // The first query that attends to any position of the KV split.
   int64_t firstOf(int32_t split) const {
     const int64_t rows = int64_t{split} * kAttentionSplit - call_.position(item_, 0);
     return std::max<int64_t>(0, rows) * call_.group;
@@ -162,7 +162,7 @@ class ItemRunner {
   void runSplit(int32_t split) {
     const int64_t begin = int64_t{split} * kAttentionSplit;
     const int64_t end = std::min(begin + kAttentionSplit, call_.position(item_, queries_ - 1) + 1);
-    // Of queries before the stretch, which share a tile with later ones, too.
+    // Includes queries before the split, because they may share a tile with later queries.
     for (int64_t i = 0; i < queries_; ++i) {
       const Result r = result(split, i);
       call_.fold.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
@@ -172,7 +172,8 @@ class ItemRunner {
     const std::span<const int32_t> blocks = call_.sequence(item_).block_table;
     for (int64_t run = begin; run < end; run += kAttentionRun) {
       const KvRun kv = call_.cache.read(blocks, kv_head_, run, end, memory_.cache);
-      // A run that is begun is short, and leaves no time for the item after this one.
+      // If the next run is incomplete, prefetches the following item instead: an incomplete run is short and would
+      // leave no time to do it.
       const int64_t next_run = run + kAttentionRun;
       KvRun next = next_run + kAttentionRun > item_end ? following_ : call_.cache.place(blocks, kv_head_, next_run);
       for (int64_t t = 0; t < tiles_; ++t) {
@@ -183,7 +184,7 @@ class ItemRunner {
     }
   }
 
-  // next: a run to be prefetched meanwhile.
+  // next: a run to prefetch during the products.
   void runTile(const Tile& tile, int32_t split, int64_t run, const KvRun& kv, const KvRun& next) {
     const int64_t slots = std::min<int64_t>(kAttentionRun, tile.last_position - run + 1);
     AttentionProduct scores;
@@ -216,7 +217,8 @@ class ItemRunner {
     sums.panels = (call_.headSize() + kPanelCols - 1) / kPanelCols;
     sums.y_stride = call_.resultFloats();
     sums.next = next.values;
-    // 0 times a value that a row does not attend to is 0 unless that is infinite or NaN.
+    // Weight 0 times a value that a row does not attend to is 0, unless the value is infinite or NaN. In that case,
+    // only rows with the same `valid` are multiplied together.
     const bool together =
         valid[0] >= slots || call_.cache.finite(call_.fold, kv, std::max<int64_t>(0, valid[0]), slots);
     for (int r = 0; r < tile.count;) {
@@ -240,12 +242,12 @@ class ItemRunner {
   int32_t splits_;
   int32_t kv_head_;
   const ItemMemory& memory_;
-  const KvRun following_;  // the first run of the item that this thread will take next, most likely
+  const KvRun following_;  // first run of the item that this thread will most likely take next
   int64_t queries_;
   int64_t tiles_ = 0;
 };
 
-// Merges the stretches of a row block that items shared.
+// Merges the KV splits of a row block that several items computed.
 void mergeShared(const Call& call, const AttentionItem& block, int32_t kv_head) {
   for (int64_t i = 0; i < call.queries(block); ++i) {
     const Result all = call.partial(block, block.split_end, kv_head, 0, i);

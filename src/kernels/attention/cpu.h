@@ -1,4 +1,4 @@
-// The CPU's attention: an item is some rows of a sequence, all query heads of one KV head, and a stretch of positions.
+// Attention on the CPU. An item is some rows of a sequence, all query heads of one KV head, and a range of KV splits.
 #pragma once
 
 #include "kernels/attention/attention.h"

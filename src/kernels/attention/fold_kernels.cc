@@ -16,15 +16,16 @@ namespace {
 
 constexpr int kVectors = static_cast<int>(kAttentionRun / kFloatLanes);
 
-// 2^x of x <= 0 within 1 ulp, 1 of 0; 0 below -126. NaN stays NaN.
+// 2^x for x <= 0, within 1 ulp; 2^0 is exactly 1, and the result is 0 below -126. NaN stays NaN.
 HWY_INLINE FloatVec powerOfTwo(FloatVec x) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
-  // Too large for digits after the point; its last bits are then the exponent of 2^round(x).
+  // A float this large has no bits after the binary point, so adding it rounds x to an integer. The last bits of the
+  // sum are then the exponent of 2^round(x).
   const FloatVec large = hn::Set(d, 0x1.8p23f + 127);
   const FloatVec rounded = hn::Add(x, large);
   const FloatVec r = hn::Sub(x, hn::Sub(rounded, large));
-  // Of least relative error on [-1/2, 1/2] among those that are 1 at 0.
+  // The polynomial of least relative error on [-1/2, 1/2] among those that are 1 at 0.
   FloatVec p = hn::Set(d, 1.53533620e-4f);
   p = hn::MulAdd(p, r, hn::Set(d, 1.33988750e-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 9.61843692e-3f));
@@ -42,8 +43,8 @@ void start(SoftmaxState& state, float* out, int64_t head_size) {
   std::fill(out, out + head_size, 0.0f);
 }
 
-// All lanes take part whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never
-// changes. No branch depends on scores: rows overlap.
+// All lanes are summed whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never changes. No
+// branch depends on scores, so that the processor can overlap rows.
 HWY_INLINE float foldRow(float* scores, int64_t valid, FloatVec factor, SoftmaxState& state) {
   const Floats d;
   FloatVec score[kVectors];
@@ -69,7 +70,7 @@ HWY_INLINE float foldRow(float* scores, int64_t valid, FloatVec factor, SoftmaxS
     hn::StoreU(weight, d, scores + v * kFloatLanes);
     sum = hn::Add(sum, weight);
   }
-  // Also of an infinite maximum, whose difference is NaN.
+  // Compares first, because the difference of two equal infinities is NaN.
   const FloatVec same = hn::Set(d, 1.0f);
   const FloatVec correction = hn::IfThenElse(hn::Eq(max, old_max), same, powerOfTwo(hn::Sub(old_max, max)));
   hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sums), correction, sum), d, state.sums);
@@ -108,7 +109,7 @@ void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& stat
 void finish(const SoftmaxState& state, const float* out, int64_t head_size, float* result) {
   const Floats d;
   const FloatVec sum = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, state.sums))));
-  // A masked slot may have turned an underflow's -0 into +0; adding +0 gives both one form.
+  // An underflow's -0 may have become +0 by adding a masked slot; adding +0 makes both +0.
   const FloatVec zero = hn::Zero(d);
   int64_t i = 0;
   for (; i + kFloatLanes <= head_size; i += kFloatLanes) {

@@ -1,4 +1,5 @@
-// The parts of attention that are not products, one set of functions for each instruction set.
+// The online softmax of attention: all its arithmetic except the products, with one set of functions for each
+// instruction set.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +9,29 @@
 
 namespace chorus {
 
-// A query's running softmax: its out holds sum(2^(score - max) v), to be divided by the sum of the lanes.
+// Online-softmax state of one query. Its `out` holds sum(2^(score - max) * v), which must be divided by the sum of the
+// lanes of `sums`.
 struct alignas(64) SoftmaxState {
-  float sums[16];  // as many as a vector has lanes
-  float max;       // of scores in units of ln 2
+  float sums[16];  // sums of weights, one per vector lane; the rest is unused
+  float max;       // largest score so far, in units of ln 2
 };
 
 struct FoldKernels {
-  // Of an empty stretch; out is set to 0.
+  // Resets the online-softmax state and clears out.
   void (*start)(SoftmaxState& state, float* out, int64_t head_size);
-  // scores, `count` rows of kAttentionRun side by side, become weights 2^(score * scale - max), 0 from slot valid[row]
-  // on (which may be <= 0); states, `stride` floats apart, move to the new maximum, and out is to follow by factors.
-  // scale: units of ln 2.
+  // One online-softmax update of `count` queries.
+  //   - scores: `count` adjacent rows of kAttentionRun scores. They are replaced by weights 2^(score * scale - max),
+  //     which are 0 from slot valid[row] on (valid[row] may be <= 0).
+  //   - scale: the factor of the scores times log2(e), because the weights are powers of 2.
+  //   - states: the SoftmaxStates, `stride` floats apart. They are updated to the new maximum.
+  //   - factors: output; the caller must multiply each query's `out` by its factor.
   void (*fold)(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
                float* factors);
-  // What a later stretch adds to those before it.
+  // Merges a later KV split into the state and out of the splits before it.
   void (*merge)(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size);
-  // result = out / sum.
+  // result = out / (sum of the weights).
   void (*finish)(const SoftmaxState& state, const float* out, int64_t head_size, float* result);
-  // Whether any of `count` words has all bits of the mask.
+  // Whether any of `count` 32-bit words has all bits of the mask.
   bool (*any)(const std::byte* words, int64_t count, uint32_t mask);
 };
 IsaTable<const FoldKernels*> foldKernels();

@@ -1,4 +1,4 @@
-// Where one layer's keys and values live: blocks of a fixed number of tokens, addressed by block id.
+// Layout of one layer's KV cache: blocks of a fixed number of tokens, addressed by block id.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,15 @@
 
 namespace chorus {
 
-// Positions that attention folds together, aligned to 0.
+// Positions of one online-softmax update of attention (a run); runs are aligned to position 0.
 inline constexpr int32_t kKvRun = 64;
 
-// Bytes inside a block are the backend's own. The CPU's block is what its products read, in the order in which they
-// read it: for every KV head, for every run of kKvRun positions (or the block's fewer), keys transposed
-// [head_size][positions], then values [positions][head_size], all of `dtype`. In bfloat16 two terms of a sum stand side
-// by side, as in a packed weight: keys [head_size / 2][positions][2] where head_size is even, values
-// [positions / 2][head_size][2] unless a block is one token.
+// The layout inside a block is private to the backend. The CPU's block has the order in which its products read it: for
+// every KV head, for every run of kKvRun positions (or of all positions of a smaller block), keys transposed
+// [head_size][positions], then values [positions][head_size], all of type `dtype`. In bfloat16 two terms of a sum are
+// adjacent, as in a packed weight:
+//   - keys: [head_size / 2][positions][2] if head_size is even;
+//   - values: [positions / 2][head_size][2] unless a block is one token.
 struct KvLayer {
   void* base = nullptr;      // of block 0 of this layer, device memory
   int64_t block_stride = 0;  // bytes from one block to the next
@@ -30,20 +31,21 @@ inline int64_t kvBlockBytes(const KvLayer& kv) {
   return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
 }
 
-// The CPU's layout: how many dimensions of a key, or positions of a value, stand side by side.
+// The CPU's layout: number of adjacent dimensions of a key, or of adjacent positions of a value.
 inline int64_t keysTogether(const KvLayer& kv) { return kv.dtype == DType::kBFloat16 && kv.head_size % 2 == 0 ? 2 : 1; }
 inline int64_t valuesTogether(const KvLayer& kv) {
   return kv.dtype == DType::kBFloat16 && kv.tokens_per_block % 2 == 0 ? 2 : 1;
 }
 
-// The block that holds a position, and the element of it that holds dimension d of its key or value.
+// kvBlock is the block that holds a position; keyIndex and valueIndex are the elements in it that hold dimension d of
+// its key or value.
 inline std::byte* kvBlock(const KvLayer& kv, std::span<const int32_t> block_table, int64_t position) {
   const int32_t block = block_table[static_cast<size_t>(position / kv.tokens_per_block)];
   return static_cast<std::byte*>(kv.base) + block * kv.block_stride;
 }
-// Positions of a run within a block.
+// Positions per run: kKvRun, or all of a smaller block.
 inline int64_t kvRunPositions(const KvLayer& kv) { return kv.tokens_per_block < kKvRun ? kv.tokens_per_block : kKvRun; }
-// The first element of a run's keys; its values follow them.
+// Index of the first key element of the run that holds `position`; the run's values follow its keys.
 inline int64_t kvRunIndex(const KvLayer& kv, int64_t kv_head, int64_t position) {
   const int64_t run = position % kv.tokens_per_block / kvRunPositions(kv);
   return (kv_head * kv.tokens_per_block + run * kvRunPositions(kv)) * 2 * kv.head_size;

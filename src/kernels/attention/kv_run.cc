@@ -14,7 +14,7 @@ int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 KvRunReader::KvRunReader(const KvLayer& kv)
     : kv_(kv),
       pair_(kv.dtype == DType::kBFloat16 ? 2 : 1),
-      // Whole runs in a block, whole panels of values.
+      // Requires whole runs in a block, and values in whole panels.
       in_place_(kv.tokens_per_block >= kAttentionRun && kv.head_size % kPanelCols == 0) {
   const int64_t column_bytes = pair_ * static_cast<int64_t>(dtypeSize(kv.dtype));
   key_stride_ = kAttentionRun * column_bytes;
@@ -44,7 +44,7 @@ void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, 
     }
     const T* value = block + valueIndex(kv_, kv_head, position, 0);
     T* to = values + slot / pair_ * pair_ * value_cols + slot % pair_;
-    if (value_together == pair_) {  // blocks of pairs start at an even position
+    if (value_together == pair_) {  // blocks with pairs start at an even position
       for (int64_t i = 0; i < count; i += pair_, value += head_size * pair_, to += value_cols * pair_) {
         std::memcpy(to, value, static_cast<size_t>(head_size * pair_) * sizeof(T));
       }

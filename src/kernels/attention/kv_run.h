@@ -1,4 +1,5 @@
-// The keys and values of one run of positions as panels, in the cache itself where they stand so.
+// Reads the keys and values of one run of positions as panels: in place if the layout of the cache allows it, otherwise
+// copied to scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 
 namespace chorus {
 
-// What the products of the cache's type take: keys are kAttentionRun outputs of head_size inputs, values head_size
-// outputs of kAttentionRun inputs.
+// Panels in the form that AttentionProducts read. Keys are kAttentionRun outputs of head_size inputs, values are
+// head_size outputs of kAttentionRun inputs.
 struct KvRun {
   const std::byte* keys = nullptr;  // null: no run
   const std::byte* values = nullptr;
@@ -24,15 +25,15 @@ class KvRunReader {
   // Bytes from an input (bfloat16: an input pair) to the next.
   int64_t keyStride() const { return key_stride_; }
   int64_t valueStride() const { return value_stride_; }
-  // Bytes of scratch that a reader needs, a multiple of 64.
+  // Bytes of scratch that read() needs, a multiple of 64.
   int64_t scratchBytes() const { return key_bytes_ + value_bytes_; }
-  // Positions [run, min(run + kAttentionRun, end)) of one KV head, run a multiple of kAttentionRun. Outputs of
-  // positions from `end` on are anything, inputs of them, the other half of a pair too, are not to be used. Good until
-  // the scratch is written again.
+  // Returns positions [run, min(run + kAttentionRun, end)) of one KV head; `run` is a multiple of kAttentionRun. For
+  // positions from `end` on, key outputs are undefined, and value inputs must not be used, not even as the second half
+  // of a pair. Valid until the scratch is overwritten.
   KvRun read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end, std::byte* scratch) const;
-  // Where a whole run stands in the cache, to be prefetched; nowhere if runs are gathered.
+  // Returns the address of a whole run in the cache, for prefetching; null pointers if runs are copied.
   KvRun place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const;
-  // Whether the values of slots [begin, end) of a run are neither infinite nor NaN.
+  // Whether all values of slots [begin, end) of a run are finite.
   bool finite(const FoldKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
 
  private:
@@ -41,7 +42,7 @@ class KvRunReader {
               T* values) const;
 
   KvLayer kv_;
-  int64_t pair_;  // inputs side by side
+  int64_t pair_;  // adjacent inputs in a panel: 2 for bfloat16, otherwise 1
   bool in_place_;
   int64_t key_stride_, value_stride_;
   int64_t key_bytes_, value_bytes_;

@@ -17,7 +17,8 @@ int64_t cost(const StepBatch& batch, const AttentionItem& item) {
   return positions(batch, item) * (item.row_end - item.row_begin);
 }
 
-// Replaces a row block by items of about `share` of its cost each, if there is room for the partial results.
+// Divides a row block into items of about `share` of its cost each if there is room for the partial results; otherwise
+// it becomes one item.
 void shareOut(const AttentionItem& whole, int64_t whole_cost, int64_t share, int64_t queries, int64_t& partials,
               int64_t room, AttentionPlan& plan) {
   const int64_t splits = whole.split_end;
@@ -56,7 +57,8 @@ void planAttention(const StepBatch& batch, int32_t group, int32_t num_kv_heads, 
     }
   };
   forEachBlock([&](const AttentionItem& block) { total += cost(batch, block) * num_kv_heads; });
-  // Four times the even share would leave the other threads waiting for the last item.
+  // A quarter of an even share per item: with items of a whole even share, the other threads would wait for the last
+  // item.
   const int64_t share = threads == 1 ? total : std::max<int64_t>(kAttentionSplit, total / (int64_t{4} * threads));
   int64_t partials = 0;
   forEachBlock([&](const AttentionItem& block) {

@@ -38,7 +38,7 @@ TEST(AttentionPlanTest, EveryRowAndStretchOnceAndPartialResultsApart) {
 
     const std::string what =
         fmt::format("round {}, group {}, KV heads {}, threads {}", round, group, kv_heads, threads);
-    std::map<std::tuple<int32_t, int32_t, int32_t>, int> times;  // sequence, row, stretch
+    std::map<std::tuple<int32_t, int32_t, int32_t>, int> times;  // sequence, row, KV split
     for (const AttentionItem& item : plan.items) {
       for (int32_t row = item.row_begin; row < item.row_end; ++row) {
         for (int32_t split = item.split_begin; split < item.split_end; ++split) ++times[{item.sequence, row, split}];

@@ -1,5 +1,5 @@
-// The products of attention for one type of the cache, compiled once for each instruction set. The including file
-// defines nothing but its format's name: see products_bf16.cc.
+// The products of attention for one type of the cache, compiled once for each instruction set. The including file only
+// names the format: see products_bf16.cc.
 #if defined(CHORUS_ATTENTION_PRODUCTS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_ATTENTION_PRODUCTS_INL
 #undef CHORUS_ATTENTION_PRODUCTS_INL
@@ -21,11 +21,11 @@ namespace attention {
 
 static_assert(kTileRows <= kAttentionTileRows);
 
-// Of a column of an input, or of a pair.
+// Bytes of one column of an input, or of an input pair.
 template <class Format>
 constexpr int64_t kColumnBytes = std::is_same_v<Format, Float16Panels> ? 2 : 4;
 
-// Input i of every row.
+// Adds the products of one input of every row.
 template <int kRows, int kWidth>
 HWY_INLINE void multiplyInput(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
 #pragma GCC unroll 16
@@ -36,7 +36,7 @@ HWY_INLINE void multiplyInput(const float* x, const VF (&w)[kWidth], VF (&sum)[k
   }
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panels(const AttentionProduct& args, int64_t col, const std::byte*& next) {
   constexpr int kWidth = kPanels * kVectors;
@@ -59,7 +59,7 @@ HWY_INLINE void panels(const AttentionProduct& args, int64_t col, const std::byt
     int64_t i = 0;
     for (; i + 1 < some; i += 2) {
       if (next != nullptr) {
-        constexpr int64_t kBytes = kPanels * kPanelBytes * 2 / Format::kInputsPerStride;  // as many as are read
+        constexpr int64_t kBytes = kPanels * kPanelBytes * 2 / Format::kInputsPerStride;  // as many bytes as are read
         for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(next + at, 0, 2);
         next += kBytes;
       }

@@ -1,5 +1,5 @@
-// The products of attention by AVX-512 BF16 dot products: queries and weights are rounded to bfloat16, denormal ones of
-// either side count as zero, and each output is one chain over ascending input pairs.
+// The products of attention by AVX-512 BF16 dot products. Queries and weights are rounded to bfloat16, and denormals on
+// either side count as zero. Each output is one chain over ascending input pairs.
 #include "kernels/attention/products.h"
 
 #if defined(__x86_64__)
@@ -25,13 +25,13 @@ void packRoundedAttentionTile(const float* const* rows, int count, int64_t input
 
 namespace {
 
-// Accumulators, weights and a broadcast fill the registers, and at least eight accumulators hide a dot product's
-// latency. A run's keys, or values of a head of 64, are whole passes over the tile.
+// Chosen so that accumulators, weights and a broadcast fill the registers; at least eight accumulators hide the latency
+// of a dot product. A run's keys, or the values of a head of 64, take a whole number of passes over the tile.
 constexpr int kTileRows = 12;
 constexpr int attentionPanels(int rows) { return rows <= 4 ? 4 : 2; }
 constexpr int64_t kPanelBytes = kPanelCols * 4;
 
-// One input pair of every row. mask: of the pair, whose second half may be nobody's.
+// Adds the products of one input pair of every row. kLast: the second half of the pair is undefined and is masked out.
 template <bool kLast, int kRows, int kPanels>
 HWY_INLINE void multiplyPair(const std::byte* x, const std::byte* w, const std::byte*& next,
                              __m512 (&sum)[kRows][kPanels]) {
@@ -55,7 +55,7 @@ HWY_INLINE void multiplyPair(const std::byte* x, const std::byte* w, const std::
   }
 }
 
-// kPanels panels from the given one on.
+// Computes kPanels panels from panel `first` on.
 template <int kRows, int kPanels>
 HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
   __m512 sum[kRows][kPanels];

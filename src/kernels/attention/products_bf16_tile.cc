@@ -1,6 +1,6 @@
-// The products of attention by AMX: queries and weights are rounded to bfloat16, denormals of either side count as
-// zero. Of every 32 inputs the even and the odd ones are summed apart, then both are added up, from zero; a row's sum
-// of before, times its factor, comes last.
+// The products of attention by AMX. Queries and weights are rounded to bfloat16, and denormals on either side count as
+// zero. In every 32 inputs the even and the odd ones are summed separately from zero, then both sums are added. The
+// previous value of y, times the row's factor, is added last.
 #include "kernels/attention/products.h"
 
 #if defined(__x86_64__)
@@ -19,7 +19,7 @@ struct AttentionTiles : amx::Tiles {
   static void pack(const float* const* rows, int count, int64_t inputs, void* dst) {
     packRoundedAttentionTile(rows, count, inputs, dst);
   }
-  // y = sums + factor y of 16 columns; no factor: sums.
+  // y = sums + factor * y for 16 columns; y = sums if `factor` is null.
   static HWY_INLINE void addRow(const std::byte* sums, const float* factor, float* y) {
     __m512 sum = _mm512_loadu_ps(sums);
     if (factor != nullptr) sum = _mm512_fmadd_ps(_mm512_set1_ps(*factor), _mm512_loadu_ps(y), sum);

@@ -1,6 +1,6 @@
-// The products of attention over a bfloat16 cache by tiles of AMX. A Unit has the tile registers: the processor's
-// (products_bf16_tile.cc) or, in tests, arrays. Where the including file sets attributes, its templates are compiled
-// with them; everything is a template of the unit, so that no two files share code.
+// The products of attention over a bfloat16 cache by AMX. The template parameter Unit provides the tile registers: the
+// processor's (products_bf16_tile.cc) or, in tests, arrays. Templates get the target attributes that the including file
+// sets. Everything is a template of Unit, so that no two files share compiled code.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,12 @@ namespace chorus::tiles::attention {
 
 inline constexpr int kTileRows = kRegisterRows;
 static_assert(kTileRows <= kAttentionTileRows);
-// One register of rows times four panels: four accumulators hide a product's latency.
+// One register of rows times four panels, because four accumulators hide the latency of a product.
 inline constexpr int kPanels = 4;
 inline constexpr int64_t kPanelBytes = kPanelCols * 4;
 
-// Registers: accumulators by panel, then rows, then weights, each loaded while others are multiplied.
+// Numbers of the registers: accumulators by panel, then rows, then weights. The weights use three registers in turn, so
+// that one is loaded while others are multiplied.
 inline constexpr int kRowsAt = kPanels;
 constexpr int weightsAt(int panel) { return kRowsAt + 1 + panel % 3; }
 
@@ -31,8 +32,8 @@ constexpr Palette paletteOf(int rows) {
   return palette;
 }
 
-// The first `left` inputs at w, fewer than a register's, then zeros: the other half of the last pair, and what lies
-// past it, may be anything.
+// Copies the first `left` inputs at w, fewer than a register holds, and pads them with zeros. The second half of an odd
+// last pair and the memory after it may hold anything.
 template <class Unit>
 HWY_INLINE void gatherInputs(const std::byte* w, int64_t stride, int64_t left, Buffer& buffer) {
   std::memset(&buffer, 0, sizeof buffer);
@@ -48,7 +49,7 @@ HWY_INLINE void zeroSums() {
   if constexpr (kPanel + 1 < kCount) zeroSums<Unit, kCount, kPanel + 1>();
 }
 
-// Inputs of one register from w on times the rows that are loaded.
+// Multiplies the inputs of one register, from w on, by the rows that are loaded.
 template <class Unit, int kCount, int kPanel = 0>
 HWY_INLINE void multiplyPanels(const std::byte* w, int64_t stride, int64_t left, const std::byte*& next) {
   if (next != nullptr) {
@@ -76,7 +77,7 @@ HWY_INLINE void addSums(const AttentionProduct& args, float* y) {
   if constexpr (kPanel + 1 < kCount) addSums<Unit, kRows, kCount, kPanel + 1>(args, y + kPanelCols);
 }
 
-// kCount panels from the given one on.
+// Computes kCount panels from panel `first` on.
 template <class Unit, int kRows, int kCount>
 HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
   constexpr int64_t kRunBytes = kAttentionRun * 2;

@@ -1,5 +1,5 @@
-// The products of AMX on emulated registers: every machine tests what few can run. On a machine with AMX AttentionTest
-// runs them on the processor's.
+// Tests the AMX products on emulated registers, so that machines without AMX test them too. On a machine with AMX,
+// AttentionTest runs them on the processor's registers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ struct Problem {
     }
   }
 
-  // Rows [first, first + count), on top of y where there are factors.
+  // Computes rows [first, first + count); with factors, on top of factor * y.
   std::vector<float> run(int first, int count, std::vector<float> y, const float* factors) const {
     std::vector<const float*> pointers;
     for (int r = first; r < first + count; ++r) pointers.push_back(x.data() + r * inputs);
@@ -128,8 +128,8 @@ TEST(AttentionTilesTest, ARowHasTheBitsThatItHasAlone) {
   }
 }
 
-// What a step knows of a run grows token by token: positions that a row does not attend to weigh zero, or are not
-// there.
+// The cached part of a run grows token by token: positions that a row does not attend to either have weight zero or are
+// missing. Both must give the same bits.
 TEST(AttentionTilesTest, InputsOfZeroAreAsInputsThatAreNotThere) {
   Values values;
   for (int64_t inputs = 1; inputs < kAttentionRun; ++inputs) {
@@ -151,7 +151,8 @@ TEST(AttentionTilesTest, InputsOfZeroAreAsInputsThatAreNotThere) {
   }
 }
 
-// The processor's are the same templates, with a product for every number of rows, and take the same tiles.
+// The processor's products are the same templates. They must have a product for every number of rows and take the same
+// tiles.
 #if defined(__x86_64__)
 TEST(AttentionTilesTest, TheProcessorsProductsAreOfTheSameShape) {
   const AttentionProducts& processor = *bf16TileAttentionProducts();

@@ -20,7 +20,7 @@ struct Shape {
   }
 };
 
-// A sequence's whole inputs, independent of how they are chunked or where its blocks lie.
+// All inputs of one sequence, independent of how they are chunked and where its blocks are.
 struct Sequence {
   int64_t length;
   std::vector<float> q, k, v;
@@ -32,7 +32,7 @@ struct Sequence {
         v(values.reals(tokens * shape.num_kv_heads * shape.head_size, -2, 2)) {}
 };
 
-// A pool whose free slots hold NaN, with every sequence's keys and values in randomly placed blocks.
+// A KV cache that holds the keys and values of every sequence in randomly placed blocks. Unwritten slots hold NaN.
 class Cache {
  public:
   Cache(Values& values, const Shape& shape, const std::vector<Sequence>& sequences) : shape_(shape) {
@@ -79,7 +79,7 @@ class Cache {
 
 constexpr float kScale = 0.37f;
 
-// All rows of all sequences, in steps of at most `chunk` rows a sequence (0: everything at once), mixed.
+// Runs all rows of all sequences in mixed steps of at most `chunk` rows per sequence (0: everything in one step).
 std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, const Shape& shape,
                                            const std::vector<Sequence>& sequences, int64_t chunk) {
   Cache cache(values, shape, sequences);
@@ -123,9 +123,10 @@ std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, con
   }
 }
 
-// A weight's relative error is that of its score's absolute error: one rounding a dimension, six for the scale, the
-// subtraction of the maximum and the power. A mean of |v| <= 2 adds one rounding a key, and two a run and a stretch
-// for their maxima. Where products take bfloat16 a weight is rounded to 8 bits; what that does to a query is exact.
+// The relative error of a weight is the absolute error of its score: one rounding per dimension, and six for the scale,
+// the subtraction of the maximum and the power. The mean of |v| <= 2 adds one rounding per key, and two per run and per
+// KV split for their maxima. If the products take bfloat16, a weight is rounded to 8 bits; exactly() reproduces the
+// rounding of queries.
 float tolerance(const Shape& shape, DType inputs, int64_t length) {
   const float epsilon = std::numeric_limits<float>::epsilon();
   const auto head_size = static_cast<float>(shape.head_size);
@@ -139,14 +140,14 @@ float tolerance(const Shape& shape, DType inputs, int64_t length) {
 
 class AttentionTest : public kernel_test::EveryVariant {
  protected:
-  // What products take queries and weights as.
+  // Type to which the products round queries and weights.
   DType inputs(const Shape& shape) const { return linearInputType(GetParam().isa, shape.dtype); }
   void compare(const std::vector<std::vector<float>>& outs, const Shape& shape,
                const std::vector<Sequence>& sequences) const;
 };
 
-// Every row of a sequence, in double precision on keys and values as the cache's type holds them, and queries as the
-// products take them.
+// Computes every row of a sequence in double precision, from keys and values rounded to the cache's type and queries
+// rounded to `inputs`.
 std::vector<float> exactly(const Shape& shape, DType inputs, const Sequence& s) {
   const auto rounded = [&](std::vector<float> values, DType dtype) {
     const auto bytes = kernel_test::asDtype(values, dtype);
@@ -180,7 +181,7 @@ std::vector<float> exactly(const Shape& shape, DType inputs, const Sequence& s) 
   return out;
 }
 
-// outs: of every sequence, against exactly().
+// Compares `outs`, the outputs of every sequence, with exactly().
 void AttentionTest::compare(const std::vector<std::vector<float>>& outs, const Shape& shape,
                             const std::vector<Sequence>& sequences) const {
   for (size_t s = 0; s < sequences.size(); ++s) {
@@ -206,14 +207,14 @@ TEST_P(AttentionTest, MatchesDoublePrecision) {
   }
 }
 
-// Context, chunks of it and generation in one step, of any shape.
+// Whole prompts, chunks of prompts and generation in one step, with random shapes.
 TEST_P(AttentionTest, MatchesDoublePrecisionOnRandomShapes) {
   Values values;
   Backend& backend = newBackend(3);
   for (int i = 0; i < 24; ++i) {
     for (const DType dtype : dtypes()) {
       const auto kv_heads = static_cast<int32_t>(values.integer(1, 8));
-      // Every other head size makes whole vectors.
+      // Every second head size is a whole number of vectors.
       const auto head_size = static_cast<int32_t>(i % 2 == 0 ? values.integer(2, 256) : 16 * values.integer(1, 16));
       const Shape shape{kv_heads * static_cast<int32_t>(values.integer(1, 8)), kv_heads, head_size,
                         1 << values.integer(0, 8), dtype};
@@ -225,7 +226,7 @@ TEST_P(AttentionTest, MatchesDoublePrecisionOnRandomShapes) {
   }
 }
 
-// A long sequence with few heads is shared out among threads, alone and beside others.
+// A long sequence with few heads is divided among threads, alone and together with other sequences.
 TEST_P(AttentionTest, SharingASequenceOutDoesNotChangeBits) {
   Values values;
   for (const int32_t tokens_per_block : {16, 64}) {
@@ -238,7 +239,7 @@ TEST_P(AttentionTest, SharingASequenceOutDoesNotChangeBits) {
       const auto whole = runChunked(newBackend(1), values, shape, sequences, 0);
       compare(whole, shape, sequences);
       for (const int threads : {2, 8}) {
-        if (!GetParam().isa && threads > 2) break;  // the reference has one
+        if (!GetParam().isa && threads > 2) break;  // the reference has one thread
         const auto chunked = runChunked(newBackend(threads), values, shape, sequences, 300);
         for (size_t s = 0; s < sequences.size(); ++s) {
           kernel_test::expectSameBits(chunked[s].data(), whole[s].data(), std::ssize(whole[s]),
@@ -260,7 +261,7 @@ TEST_P(AttentionTest, ChunksBlocksThreadsAndMatesDoNotChangeBits) {
       const Shape whole_shape{6, 2, 36, 64, dtype};
       const auto whole = runChunked(newBackend(1), values, whole_shape, sequences, 0);
       for (const int threads : {1, 2, 3}) {
-        if (!GetParam().isa && threads > 1) break;  // the reference has one
+        if (!GetParam().isa && threads > 1) break;  // the reference has one thread
         for (const int64_t chunk : {1, 9, 80}) {
           const auto chunked = runChunked(newBackend(threads), values, shape, sequences, chunk);
           for (size_t s = 0; s < sequences.size(); ++s) {
@@ -286,13 +287,14 @@ TEST_P(AttentionTest, NaNOfOneSequenceReachesNoOther) {
   for (const size_t s : {0, 2}) {
     kernel_test::expectSameBits(spoilt[s].data(), clean[s].data(), std::ssize(clean[s]), "another sequence");
   }
-  // The scalar code of Highway widens float16 without NaN.
+  // Highway's scalar code does not keep NaN when it widens float16.
   if (shape.dtype == DType::kFloat16 && GetParam().isa == Isa::kScalar) return;
   EXPECT_TRUE(std::isnan(spoilt[1][0])) << "a value of its first position";
   EXPECT_TRUE(std::isnan(spoilt[1][static_cast<size_t>(69 * shape.qWidth())])) << "a key of its last position";
 }
 
-// A value that a row does not attend to yet is not even multiplied by 0, whatever of it stands in the row's tile.
+// A value that a row does not attend to yet must not affect it, not even multiplied by 0. Such values are infinite or
+// NaN here and lie in the same tile as the row's own.
 TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
   Values values;
   const float infinity = std::numeric_limits<float>::infinity();
@@ -305,7 +307,7 @@ TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
         const auto clean = runChunked(newBackend(2), values, shape, sequences, 0);
         const int64_t width = shape.num_kv_heads * head_size;
         const int64_t firsts[] = {69,
-                                  67};  // positions from which on a value may be infinite, at an odd one and an even
+                                  67};  // from firsts[s] - s on, values may be infinite: an odd and an even position
         for (size_t s = 0; s < sequences.size(); ++s) {
           for (int64_t p = firsts[s] - static_cast<int64_t>(s); p < sequences[s].length; p += 7) {
             auto& v = sequences[s].v;

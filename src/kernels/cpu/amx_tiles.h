@@ -1,5 +1,5 @@
-// The processor's tile registers. The including file is compiled for every machine: what stands here is called where
-// there are such registers.
+// The processor's AMX tile registers. Files that include this one are compiled for every machine; call these functions
+// only if the machine has AMX.
 #pragma once
 
 #if defined(__x86_64__)
@@ -9,11 +9,11 @@
 
 namespace chorus::amx {
 
-// The registers as a unit of the tile kernels (tile_kernels-inl.h). By assembly: GCC's intrinsics take no template's
-// constant for a register's number.
+// The registers as the Unit of the tile kernels (tile_kernels-inl.h). Written in assembly because GCC's intrinsics do
+// not accept a template constant as the number of a register.
 struct Tiles {
-  // Makes the calling thread's registers fit the palette, 64 bytes as LDTILECFG reads them, unless they do: all are
-  // zero then. A palette is known by its address.
+  // Configures the calling thread's registers with `palette` (64 bytes in the format of LDTILECFG) and sets them to
+  // zero. Does nothing if this palette is already configured; palettes are compared by address.
   static void configure(const void* palette);
 
   template <int kTile>
@@ -33,7 +33,7 @@ struct Tiles {
   static HWY_INLINE void multiplyBf16() {
     __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));
   }
-  // sums[m][n] += rows[m] . weights[n], of rows signed and of weights unsigned integers of 8 bits, four in a lane.
+  // sums[m][n] += rows[m] . weights[n]. Rows are signed and weights unsigned 8-bit integers, four in a lane.
   template <int kSums, int kRows, int kWeights>
   static HWY_INLINE void multiplyInt8() {
     __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));

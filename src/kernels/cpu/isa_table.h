@@ -1,5 +1,5 @@
-// An op's kernels by instruction set: the one list from which both the op takes its kernel and the registry
-// learns which there are.
+// The kernels of an op by instruction set. The op selects its kernel from the same list from which the registry takes
+// the variants.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,19 @@ struct IsaKernel {
   Isa isa;
   Kernel kernel;
 };
-// Least set first, never empty: the first runs on every machine.
+// Ordered from the smallest instruction set to the largest. Never empty; the first entry runs on every machine.
 template <typename Kernel>
 using IsaTable = std::span<const IsaKernel<Kernel>>;
 
-// What `make` returns; nothing where the machine lacks the set, which `make` may have been compiled for as well.
+// Returns make(), or an empty Kernel if the machine lacks the instruction set: `make` may itself be compiled for that
+// set.
 template <typename Kernel>
 Kernel kernelIfAvailable(Isa isa, Kernel (*make)()) {
   const std::vector<Isa>& available = availableIsas();
   return std::find(available.begin(), available.end(), isa) != available.end() ? make() : Kernel{};
 }
 
-// The last entry whose set `isa` includes.
+// The last entry whose instruction set `isa` includes.
 template <typename Kernel>
 const IsaKernel<Kernel>& selectKernel(IsaTable<Kernel> table, Isa isa) {
   const IsaKernel<Kernel>* best = &table.front();
@@ -38,7 +39,7 @@ const IsaKernel<Kernel>& selectKernel(IsaTable<Kernel> table, Isa isa) {
   return *best;
 }
 
-// The table as the registry has it.
+// The variants of the table, for the registry.
 template <typename Kernel>
 std::vector<Variant> variantsOf(Op op, IsaTable<Kernel> table, std::optional<DType> dtype = std::nullopt) {
   std::vector<Variant> variants;

@@ -41,7 +41,7 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  // 2^n in two factors: n reaches 128, whose power alone is not a float.
+  // 2^n is split into two factors, because n can be 128 and 2^128 is not a float.
   const auto whole = hn::ConvertTo(di, n);
   const auto half = hn::ShiftRight<1>(whole);
   const auto bias = hn::Set(di, 127);
@@ -52,7 +52,7 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   return hn::IfThenElse(too_low, hn::Zero(d), hn::IfThenElse(too_high, infinity, hn::IfThenElse(hn::IsNaN(x), x, y)));
 }
 
-// kFloatLanes elements of a floating dtype, widened exactly.
+// Loads kFloatLanes elements of a float type and widens them exactly.
 HWY_INLINE FloatVec loadLanes(const float* p) { return hn::LoadU(Floats(), p); }
 HWY_INLINE FloatVec loadLanes(const bf16* p) {
   const hn::Rebind<uint16_t, Floats> d16;
@@ -72,7 +72,8 @@ HWY_INLINE void widen(const T* from, int64_t count, float* to) {
   for (; i < count; ++i) to[i] = toFloat(from[i]);
 }
 
-// Up to kFloatLanes elements, the rest zero: tails take vector operations, whose rounding is then everyone's.
+// Load and store up to kFloatLanes elements; the other lanes of a load are zero. Tails thus use the same vector
+// operations as whole vectors, and all elements are rounded alike.
 HWY_INLINE FloatVec loadSome(const float* p, int64_t count) {
   HWY_ALIGN float lanes[kFloatLanes] = {};
   std::copy(p, p + count, lanes);

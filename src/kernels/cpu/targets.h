@@ -1,8 +1,9 @@
-// One source, compiled once for each instruction set by Highway; include before hwy/foreach_target.h. The
-// caller names the set it wants, so that one process can hold backends of different sets and nothing is global.
+// Lets Highway compile one source once for each instruction set; include before hwy/foreach_target.h. The caller
+// chooses the instruction set, so that one process can hold backends with different sets and no choice is global.
 #pragma once
 
-// Sets that no Isa stands for would only cost compile time; those of SVE have vectors of unknown length besides.
+// Disables the targets without an Isa, which would only cost compile time. Moreover, the length of SVE vectors is not
+// known at compile time.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #include <hwy/detect_targets.h>
@@ -26,10 +27,12 @@
 #define CHORUS_NEON_ENTRY(function)
 #endif
 
-// Body of a function that returns the IsaTable of what `function`, which takes nothing, returns in each compiled set.
-// The static target stands for scalar: it is what every machine of the architecture runs. Inside namespace chorus.
+// Body of a function that returns an IsaTable: for each compiled instruction set, what `function` (without arguments)
+// returns there. Highway's static target, which every machine of the architecture runs, is entered as kScalar. Use it
+// inside namespace chorus.
 #define CHORUS_ISA_TABLE(Kernel, function) CHORUS_ISA_TABLE_AND(Kernel, function, )
-// The same and further entries, {isa, kernel} of later sets, by intrinsics.
+// CHORUS_ISA_TABLE with further entries {isa, kernel} of larger instruction sets, whose kernels are written without
+// Highway.
 #define CHORUS_ISA_TABLE_AND(Kernel, function, ...)                                                              \
   static const ::chorus::IsaKernel<Kernel> table[] = {{::chorus::Isa::kScalar, HWY_STATIC_DISPATCH(function)()}, \
                                                       CHORUS_AVX2_ENTRY(function) CHORUS_AVX512_ENTRY(function)  \

@@ -1,4 +1,4 @@
-// What CPU ops run on: the threads, the instruction set, and scratch memory that only ever grows.
+// Resources of the CPU ops: the threads, the instruction set, and scratch memory that only ever grows.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,9 @@ struct CpuWorkspace {
   CpuWorkspace(ThreadPool& thread_pool, Isa instruction_set)
       : pool(thread_pool), isa(instruction_set), thread(static_cast<size_t>(thread_pool.size())) {}
 
-  // Calls fn(begin, end, thread) for pieces of [0, count) on all threads, or at once on this one when the whole costs
-  // less than a fork-join (about a microsecond). element_cost: rough cost of one index in elements touched.
+  // Calls fn(begin, end, thread) for pieces of [0, count) on all threads, or once for the whole range on this thread if
+  // the work costs less than a fork-join (about a microsecond). element_cost: rough cost of one index, in elements
+  // touched.
   template <typename F>
   void forEachPiece(int64_t count, int64_t element_cost, F&& fn) {
     constexpr int64_t kWorthForking = 32768;
@@ -46,7 +47,7 @@ struct CpuWorkspace {
              [&](int64_t piece, int thread) { fn(count * piece / pieces, count * (piece + 1) / pieces, thread); });
   }
 
-  // The kernel of the op that the workspace's instruction set takes; noted as used.
+  // Returns the op's kernel for the workspace's instruction set and adds the variant to `used`.
   template <typename Kernel>
   Kernel select(Op op, IsaTable<Kernel> table, std::optional<DType> dtype = std::nullopt) {
     const IsaKernel<Kernel>& chosen = selectKernel(table, isa);

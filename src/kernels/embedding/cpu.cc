@@ -11,8 +11,8 @@ namespace {
 constexpr Variant kEmbedding{Op::kEmbedding, Isa::kScalar, std::nullopt};
 constexpr Variant kGatherRows{Op::kGatherRows, Isa::kScalar, std::nullopt};
 
-// Up to max_rows rows of one group get one of its parts: products with B by the panel kernels of the linear, on top of
-// what stands there.
+// Adds one LoRA term of a group to up to max_rows of its rows. The products with B use the panel kernels of the linear
+// and accumulate in `out`.
 void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKernels& kernels,
              std::span<const int32_t> rows, float* scratch) {
   const PackedWeight& b = part.b;
@@ -46,7 +46,7 @@ void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKe
   }
 }
 
-// All parts of the group, on its rows among [begin, end).
+// Adds all LoRA terms of the group to its rows in [begin, end).
 void addParts(const EmbeddingArgs& args, const EmbeddingGroup& group, int64_t begin, int64_t end, Isa isa,
               float* scratch) {
   for (const EmbeddingPart& part : group.parts) {
@@ -68,10 +68,10 @@ void addParts(const EmbeddingArgs& args, const EmbeddingGroup& group, int64_t be
 }
 }  // namespace
 
-// Without parts this moves memory with exact conversions, a few rows a step: the plain loops do, over threads.
+// Without LoRA terms this only copies a few rows per step, with exact conversions; plain loops are fast enough.
 void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace) {
   workspace.used.add(kEmbedding);
-  int64_t floats = 0;  // of a tile's products with A, and as many packed
+  int64_t floats = 0;  // scaled rows of A of one tile, and the same rows packed
   for (const EmbeddingGroup& group : args.groups) {
     for (const EmbeddingPart& part : group.parts) {
       floats = std::max(floats, kMaxTileRows * part.b.in + tileSize(kMaxTileRows, part.b.in));

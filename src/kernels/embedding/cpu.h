@@ -1,4 +1,4 @@
-// The CPU's embedding and row gather: rows over threads.
+// Token embedding and row gather on the CPU; rows are divided among threads.
 #pragma once
 
 #include "kernels/cpu/workspace.h"

@@ -9,8 +9,9 @@
 
 namespace chorus {
 
-// Rows of tokens [first_token, first_token + vocab), each of as many values as its user says; row-major, 64-byte
-// aligned start. All other tokens have a row of zeros (they are another vocabulary shard's).
+// Rows of tokens [first_token, first_token + vocab), row-major, with a 64-byte aligned start. The struct that holds the
+// table defines the length of a row. All other tokens have a row of zeros, because they belong to another vocabulary
+// shard.
 struct EmbeddingTable {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -18,29 +19,33 @@ struct EmbeddingTable {
   int64_t first_token = 0;
 };
 
-// An adapter's low-rank addition: out = magnitude * (out + scale * B a[token]), where magnitude is DoRA's
-// m / ||W + scale A B|| over the vocabulary (PEFT's DoraEmbeddingLayer), null: 1.
+// One LoRA term of an embedding:
+//   out = magnitude * (out + scale * B a[token])
+// magnitude is DoRA's m / ||W + scale A B||, with the norm taken over the vocabulary (PEFT's DoraEmbeddingLayer); null
+// means 1.
 struct EmbeddingPart {
-  EmbeddingTable a;  // [vocab, rank]; a shard has the tokens that the base's has
+  EmbeddingTable a;  // [vocab, rank]; in a vocabulary shard, the tokens of the base's shard
   PackedWeight b;    // [cols, rank], of a float format
   float scale = 1.0f;
   const float* magnitude = nullptr;  // [cols]
 };
 
-// Rows of an adapter. In turn: the row of its own table, where that has data, or of the base's; for replaced_tokens the
-// replacement; then the parts. Groups of one call are disjoint. What it points to but ranges and parts is device
-// memory.
+// The rows of one adapter. Each is computed in this order:
+//   - Its row of `table` or, if `table` has no data, of the base's table. If its token is in replaced_tokens, its row
+//     of replaced_rows instead.
+//   - Plus the LoRA terms in `parts`, in order.
+// Groups of one call are disjoint. `ranges` and `parts` are in host memory, all other pointers are to device memory.
 struct EmbeddingGroup {
   std::span<const RowRange> ranges;  // ascending
   EmbeddingTable table;
-  const int32_t* replaced_tokens = nullptr;  // [replaced], ascending; of a vocabulary shard, its own
+  const int32_t* replaced_tokens = nullptr;  // [replaced], ascending; in a vocabulary shard, only those of the shard
   const float* replaced_rows = nullptr;      // [replaced, cols]
   int64_t replaced = 0;
   std::span<const EmbeddingPart> parts;
 };
 
-// out[i] = table[tokens[i]] widened to float32; rows of a group as it says. Every row's result depends on its token,
-// the table and its group alone.
+// out[i] = table[tokens[i]], widened to float32; rows of a group as EmbeddingGroup says. A row's result depends only on
+// its token, the table and its group.
 struct EmbeddingArgs {
   EmbeddingTable table;
   std::span<const int32_t> tokens;

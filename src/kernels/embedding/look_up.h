@@ -1,14 +1,14 @@
-// The part of an embedding that moves rows without arithmetic: what every backend of the CPU shares.
+// The copying half of an embedding, without LoRA terms; shared by the CPU and the reference backend.
 #pragma once
 
 #include "kernels/embedding/embedding.h"
 
 namespace chorus {
 
-// The token's row of the table widened into out [cols]; zeros for a token that is none of the table's.
+// Writes the token's row of the table, widened, to out [cols]; zeros if the table does not have the token.
 void widenRow(const EmbeddingTable& table, int32_t token, int64_t cols, float* out);
 
-// Rows [begin, end) of the result before their groups' parts.
+// Writes rows [begin, end) of the result, without the LoRA terms of their groups.
 void lookUpRows(const EmbeddingArgs& args, int64_t begin, int64_t end);
 
 }  // namespace chorus

@@ -34,10 +34,11 @@ TEST_P(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
   }
 }
 
-// One shard of an embedding [vocab, cols] with adapters on it, and what PEFT computes with them in double precision.
+// Shard is one vocabulary shard of an embedding [vocab, cols] with its adapters. AdaptedEmbedding is the whole
+// embedding; exactly() is what PEFT computes with it, in double precision.
 struct Shard {
-  int64_t first = 0, vocab = 0;       // of the base
-  int64_t own_vocab = 0;              // of an adapter's table or A, from `first` on; those of the last shard go on
+  int64_t first = 0, vocab = 0;  // of the base table
+  int64_t own_vocab = 0;  // rows of an adapter's table or A from `first` on; the last shard also has the added tokens
   std::vector<std::byte> table, own;  // [vocab, cols]
   std::vector<std::byte> a;           // [own_vocab, rank]
   std::vector<int32_t> replaced;      // tokens
@@ -47,7 +48,7 @@ struct AdaptedEmbedding {
   static constexpr int64_t kVocab = 90, kAdded = 7;
   DType dtype;
   int64_t cols, rank;
-  std::vector<float> base, own, a, b, magnitude, replacements;  // as the dtype holds them; whole
+  std::vector<float> base, own, a, b, magnitude, replacements;  // of all tokens, rounded to dtype
   std::vector<int32_t> replaced = {3, 41, 44, 45, 89, 93};
   AlignedBuffer packed;
   float scale = 1.75f;
@@ -87,7 +88,7 @@ struct AdaptedEmbedding {
     }
     return s;
   }
-  // kind: bits of what the group has: an own table, replaced rows, a part, its magnitude.
+  // kind: bits of what the group has. 1: its own table, 2: replaced rows, 4: a LoRA term, 8: the term's magnitude.
   double exactly(int kind, int32_t token, int64_t c) const {
     const auto at = [&](const std::vector<float>& of, int64_t row) {
       return double{of[static_cast<size_t>(row * cols + c)]};
@@ -104,7 +105,7 @@ struct AdaptedEmbedding {
     value += double{scale} * sum;
     return (kind & 8) != 0 ? value * magnitude[static_cast<size_t>(c)] : value;
   }
-  // What rounding of A's row to bfloat16, and of every product, may do.
+  // Largest error from rounding A's row to bfloat16 and from rounding every product.
   double tolerance(int kind, int32_t token, int64_t c, std::optional<Isa> isa) const {
     double sum = std::abs(exactly(kind & 3, token, c));
     double products = 0;
@@ -117,8 +118,8 @@ struct AdaptedEmbedding {
   }
 };
 
-// Whole or in shards of the vocabulary whose results are added up, on every instruction set: rows of groups as PEFT has
-// them, rows of none as if there were no groups, and every row as it is alone.
+// On every instruction set: rows of groups match PEFT, rows without a group match the base, every row has the bits that
+// it has alone, and two vocabulary shards add up to the whole.
 TEST_P(EmbeddingTest, GroupsHaveTablesReplacementsAndParts) {
   Values values;
   std::vector<std::optional<Isa>> isas;

@@ -12,8 +12,8 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 
-// x / (1 + e^-u), which is silu for u = x and, for u as below, gelu's tanh form: (1 + tanh(u / 2)) / 2 = 1 /
-// (1 + e^-u).
+// x / (1 + e^-u). This is silu for u = x, and the tanh form of gelu for the u that GeluTanh computes, because (1 +
+// tanh(u / 2)) / 2 = 1 / (1 + e^-u).
 HWY_INLINE FloatVec timesSigmoid(FloatVec x, FloatVec u) {
   return hn::Div(x, hn::Add(hn::Set(Floats(), 1.0f), exponential(hn::Neg(u))));
 }
@@ -97,12 +97,12 @@ IsaTable<ActivateRow> table() { CHORUS_ISA_TABLE(ActivateRow, row); }
 }  // namespace
 
 void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace) {
-  // A slice is what one index means: long enough to amortise its call, short enough to divide a single row.
+  // Columns per index of forEachPiece: enough to amortise a call, few enough to divide a single row among threads.
   constexpr int64_t kSlice = 1024;
   const int64_t cols = args.out.cols;
   const int64_t slices = (cols + kSlice - 1) / kSlice;
   const ActivateRow run = workspace.select(Op::kGatedActivation, table());
-  // An exponential and a division cost about ten times what an element's move does.
+  // An exponential and a division cost about ten times as much as moving an element.
   workspace.forEachPiece(args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % slices * kSlice;

@@ -1,4 +1,4 @@
-// The CPU's gated activation: rows, or slices of columns where rows are few, over threads.
+// Gated activation on the CPU; slices of rows are divided among threads.
 #pragma once
 
 #include "kernels/cpu/workspace.h"

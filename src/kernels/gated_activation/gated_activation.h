@@ -7,9 +7,11 @@ namespace chorus {
 
 enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu };
 
-// fc_gate: [rows, 2 * cols] float32, columns [0, cols) the activated half (TensorRT-LLM's mlp.fc, Hugging
-// Face's gate_proj), columns [cols, 2 cols) the other (mlp.gate, up_proj). bias: [2 * cols] float32 or null.
-// out: [rows, cols]; it may be the first half of fc_gate itself, never another overlap.
+// out = act(first half of fc_gate + its bias) * (second half of fc_gate + its bias).
+//   - fc_gate: [rows, 2 * cols] float32. Columns [0, cols) are the half that is activated (TensorRT-LLM's mlp.fc,
+//     Hugging Face's gate_proj); columns [cols, 2 * cols) are the other half (mlp.gate, up_proj).
+//   - bias: [2 * cols] float32, or null.
+//   - out: [rows, cols]. It may be the first half of fc_gate itself, but must not overlap it in any other way.
 struct GatedActivationArgs {
   ConstMatrix fc_gate;
   const float* bias = nullptr;

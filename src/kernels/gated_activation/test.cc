@@ -25,8 +25,8 @@ double exactActivation(ActivationKind kind, double x) {
 constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
                                      ActivationKind::kRelu};
 
-// Silu to 6 ulp over the whole range; the gelus lose what 1 + erf and the cubic's exponent lose, in units of
-// |x|.
+// Silu is within 6 ulp over the whole range. The gelus lose accuracy in 1 + erf and in the exponent of the cubic; this
+// error is relative to |x|.
 TEST_P(GatedActivationTest, MatchesDoublePrecision) {
   Values values;
   Backend& backend = newBackend(2);
@@ -94,7 +94,7 @@ TEST_P(GatedActivationTest, NaNStaysNaNAndInfinityIsTheLimit) {
                             *context, {});
     EXPECT_TRUE(std::isnan(out[5])) << "gate, kind " << static_cast<int>(kind);
     for (const size_t at : {2, 17}) {
-      if (kind == ActivationKind::kRelu) continue;  // a maximum, which has no one answer
+      if (kind == ActivationKind::kRelu) continue;  // the maximum with NaN may be either operand
       EXPECT_TRUE(std::isnan(out[at])) << at << ", kind " << static_cast<int>(kind);
     }
     for (const size_t at : {3, 18}) EXPECT_EQ(out[at], std::numeric_limits<float>::infinity()) << at;

@@ -1,5 +1,5 @@
-// What the panel kernels by AVX-512 intrinsics share. It takes no later set, so that whichever file's copy of a
-// function the linker keeps runs wherever any of them does.
+// Code that the panel kernels by AVX-512 intrinsics share. It uses no later instruction set: the linker keeps one
+// file's copy of an inline function, and that copy must run wherever any of these kernels runs.
 #pragma once
 
 #if defined(__x86_64__)
@@ -14,7 +14,7 @@
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 namespace chorus::avx512 {
 
-// The accumulators of kRows x kPanels panels from column col on, moved between registers and y.
+// The accumulators of kRows rows and kPanels panels, loaded from and stored to y from column `col` on.
 template <int kRows, int kPanels>
 struct Accumulators {
   __m512 sum[kRows][kPanels];
@@ -53,7 +53,7 @@ struct Accumulators {
   }
 };
 
-// The scales of a panel's columns.
+// Loads the scales of a panel's 16 columns as floats.
 HWY_INLINE __m512 loadScales(const std::byte* at, DType dtype) {
   if (dtype == DType::kFloat32) return _mm512_loadu_ps(at);
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));

@@ -4,7 +4,7 @@
 namespace chorus {
 namespace {
 
-// Weights that are benchmarked: groups and scales as they mostly are.
+// Formats of the benchmarked weights, with the most common groups and scales.
 WeightFormat benchFormat(DType dtype) {
   if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16};
   if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16};
@@ -35,7 +35,7 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
           }};
 }
 
-// Every row with another rank-16 adapter over the whole output.
+// Every row has a different rank-16 adapter over the whole output.
 BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kRank = 16;
   const DType part = isQuantised(dtype) ? DType::kBFloat16 : dtype;

@@ -9,11 +9,12 @@
 namespace chorus {
 namespace {
 
-// Inputs that a block of rows meets before the next panel is taken: products are cut at its multiples.
+// Inputs by which a block of rows is multiplied before the next panels are taken. Products are split at multiples of
+// it.
 constexpr int64_t kInputBlock = 1024;
 static_assert(kInputBlock % kScaleRun == 0 && kInputBlock % kFixedRun == 0);
 
-// Spreads the fetch of the next kPanelsInTurn panels over the tiles that still work on these.
+// Spreads the prefetch of the next kPanelsInTurn panels over the tiles that still work on the current ones.
 struct Prefetch {
   const std::byte* panels;
   int64_t stride;
@@ -34,13 +35,13 @@ struct Prefetch {
   }
 };
 
-// One call: everything its tasks share.
+// Data that all tasks of one call share.
 struct Call {
   const LinearArgs& args;
   const LinearPlan& plan;
   Isa isa;
   std::byte* x = nullptr;  // packed rows of the weights
-  std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and part
+  std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and LoRA term
 
   const float* xRow(int64_t r) const { return args.x.data + r * args.x.stride; }
   float* yRow(int64_t r) const { return args.y.data + r * args.y.stride; }
@@ -57,7 +58,7 @@ struct Call {
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
 
-// Inputs [begin, end) of a tile; begin is a multiple of kInputBlock.
+// Packs inputs [begin, end) of a tile; begin is a multiple of kInputBlock.
 void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
   const RowTile& tile = plan.tiles[static_cast<size_t>(index)];
   const WeightRows& weight = weightOf(tile.weight);
@@ -69,7 +70,8 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
                        packed(weight, tile) + tile.rows * weight.kernels->rowBytes(begin));
 }
 
-// packed_tile: the tile that `packed` holds, since tasks of one tile follow each other on a thread.
+// packed_tile: the tile that `packed` currently holds. Consecutive tasks of a thread often have the same tile, which is
+// then packed only once.
 void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
   const LinearPart& part = tile.group->parts[static_cast<size_t>(task.part)];
@@ -116,7 +118,8 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   const int64_t stride = panelBytes(format, w.in);
   const auto* data = static_cast<const std::byte*>(w.data) + panel_begin * stride;
   const int64_t panels = (cols + kPanelCols - 1) / kPanelCols;
-  // One tile streams through all panels at once; several take a few in turn and share a block of inputs.
+  // A single tile streams through all panels at once. Several tiles take a few panels in turn and share a block of
+  // inputs.
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
   const int64_t input_block = tiles == 1 ? w.in : kInputBlock;
   float* y[kMaxTileRows];
@@ -134,7 +137,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
       panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
-      // At a task's end, the panels that most likely come next: they are its neighbours.
+      // At the end of a task, prefetches its neighbours, because they are most likely the next panels to be used.
       const bool last = p + panels_in_turn >= panels;
       const bool end = last && i + input_block >= w.in;
       const std::byte* following = end    ? data + panels * stride
@@ -155,8 +158,8 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   }
 }
 
-// Every part of the tile's group that meets output columns [col_begin, col_end), on top of what stands there: each
-// output's chain goes on over the part's rank.
+// Adds every LoRA term of the tile's group that overlaps output columns [col_begin, col_end) to y. The chain of
+// multiply-adds of each output continues over the rank of the term.
 void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const {
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   int64_t t_begin = tile.t;

@@ -1,4 +1,4 @@
-// The CPU's linear: panels over all threads, rows in tiles, adapter parts in the same pass.
+// Linear on the CPU: panels are divided among all threads and rows into tiles; LoRA terms are added in the same pass.
 #pragma once
 
 #include "kernels/cpu/workspace.h"

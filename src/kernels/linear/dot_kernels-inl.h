@@ -1,6 +1,6 @@
-// The panel kernels by AVX-512 BF16 dot products, by intrinsics (Highway has none), for formats whose weights can be
-// loaded as pairs of bfloat16. The including file is compiled for every machine: what stands between the attributes
-// below is called where the instruction set is there.
+// The panel kernels by AVX-512 BF16 dot products, written with intrinsics (Highway has none), for formats whose weights
+// can be loaded as pairs of bfloat16. The including file is compiled for every machine; call the code between the
+// attributes below only if the machine has the instruction set.
 #pragma once
 
 #if defined(__x86_64__)
@@ -13,7 +13,7 @@
 #include <hwy/base.h>
 #include "kernels/linear/avx512_panels-inl.h"
 
-// Templates and lambdas too take their attributes from where they are defined.
+// Templates and lambdas, too, take their target attributes from where they are defined.
 #define CHORUS_BEGIN_DOT_CODE \
   HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 #define CHORUS_END_DOT_CODE HWY_POP_ATTRIBUTES
@@ -21,20 +21,20 @@
 CHORUS_BEGIN_DOT_CODE
 namespace chorus::dot {
 
-// Rows of a tile, and panels that it takes at once: accumulators, weights and a broadcast fill the registers, and at
-// least eight accumulators hide the latency of a dot product. One row waits for memory whatever it does, and memory
-// gives most to one stream.
+// Rows of a tile, and panels multiplied at once. They are chosen so that accumulators, weights and a broadcast fill the
+// registers; at least eight accumulators hide the latency of a dot product. A single row is bound by memory, which is
+// read fastest as a single stream.
 inline constexpr int kTileRows = 12;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : rows <= 8 ? 3 : 2; }
 
-// Bits of two rows' 16 floats, rounded to nearest even: first's in the lower half.
+// Rounds two vectors of 16 floats to bfloat16, to nearest even; `first` is in the lower half of the result.
 HWY_INLINE __m512i roundPair(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-// An 8 x 8 matrix of quads, transposed.
+// Transposes an 8 x 8 matrix of quads (64 bits each).
 HWY_INLINE void transpose(__m512i (&rows)[8]) {
-  __m512i pairs[8];  // of rows 2 i and 2 i + 1: even quads at 2 i, odd ones after them
+  __m512i pairs[8];  // pairs[i] and pairs[i + 1], i even: the even and the odd quads of rows i and i + 1
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     pairs[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
@@ -53,7 +53,7 @@ HWY_INLINE void transpose(__m512i (&rows)[8]) {
   }
 }
 
-// A tile of bfloat16, see PanelKernels::pack: quad q of row r is the 8 bytes at q * count + r.
+// PanelKernels::pack for bfloat16: quad q (four inputs) of row r is the 8 bytes at index q * count + r.
 inline void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
   constexpr int64_t kPackAhead = 96;  // floats
   const auto cut = [inputs](const float* row, int64_t i) {
@@ -72,7 +72,7 @@ inline void packTile(const float* const* rows, int count, int64_t inputs, void* 
       const int some = std::min(8, count - first);
       __m512i bits[8] = {};
       for (int r = 0; r < some; ++r) {
-        // More rows than the prefetchers follow.
+        // The hardware prefetchers do not follow this many rows.
         _mm_prefetch(rows[first + r] + i + kPackAhead, _MM_HINT_T0);
         _mm_prefetch(rows[first + r] + i + kPackAhead + 16, _MM_HINT_T0);
         bits[r] = roundPair(cut(rows[first + r], i), cut(rows[first + r], i + 16));
@@ -84,23 +84,23 @@ inline void packTile(const float* const* rows, int count, int64_t inputs, void* 
   }
 }
 
-// An input pair of a tile: x[row] at byte 8 * row.
+// Broadcasts the input pair at x. In a tile, the pair of row r is at byte 8 * r.
 HWY_INLINE __m512bh broadcast(const std::byte* x) {
   int pair;
   std::memcpy(&pair, x, sizeof pair);
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-// Bytes from a weight to those that are prefetched with it, to the first cache and to the second.
+// Prefetch distances in bytes, into L1 and into L2.
 struct Ahead {
   int64_t near = 0, far = 0;
 };
-// A few rows leave a stream to the hardware's prefetchers, which are then best left alone; with more the products take
-// as long as memory does and the core looks ahead too little.
+// With few rows, the hardware prefetchers alone are fastest. With more rows, the products take as long as memory does,
+// and the core does not look far enough ahead.
 constexpr bool prefetches(int rows) { return rows > 4; }
 inline constexpr int64_t kNear = 1024, kFar = 4096;
 
-// One input pair of kPanels panels.
+// Multiplies one input pair of kPanels panels.
 template <class Format, bool kPrefetch, int kRows, int kPanels>
 HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int64_t i, const Ahead& ahead,
                              const std::byte* x, __m512 (&sum)[kRows][kPanels]) {
@@ -122,7 +122,7 @@ HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int
   }
 }
 
-// Inputs [begin, end), whole quads, of kPanels panels.
+// Multiplies inputs [begin, end) of kPanels panels, a whole number of quads (four inputs).
 template <class Format, bool kPrefetch, int kRows, int kPanels>
 HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
                               const Ahead& ahead, const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
@@ -134,7 +134,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
   }
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   avx512::Accumulators<kRows, kPanels> acc;
@@ -148,7 +148,7 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   const std::byte* panels = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
   const int64_t quads_end = args.inputs / 4 * 4;
   if (prefetches(kRows) && args.stream) {
-    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    // Near a panel's end, the prefetch continues in the panel that is taken after this block.
     const auto before = [&](int64_t bytes) {
       return std::max<int64_t>(0, quads_end - bytes / args.input_stride * Format::kInputsPerStride) / 4 * 4;
     };
@@ -176,7 +176,7 @@ void panelProduct(const PanelArgs& args) {
   auto* next = static_cast<const std::byte*>(args.next);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
-    // Four as two and two rather than three and one.
+    // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
       panelBlock<Format, kRows, kMost>(args, col, next);

@@ -1,6 +1,6 @@
 // AMX's tile registers in plain C++, for tests on any machine: TILELOADD, TILESTORED, TILEZERO, LDTILECFG and TDPBF16PS
-// as Intel's manual (SDM volume 2) writes them, each a function on arrays. What the processor refuses (#UD, #GP)
-// throws.
+// as Intel's manual (SDM volume 2) defines them, each as a function on arrays. Uses that the processor refuses (#UD,
+// #GP) throw std::logic_error.
 #pragma once
 
 #include <cmath>
@@ -114,7 +114,7 @@ struct EmulatedTiles {
     std::memset(sums.bytes + used_bytes, 0, sizeof(Register) - static_cast<size_t>(used_bytes));
   }
 
-  // As VCVTNE2PS2BF16 does: to nearest even, denormals as zeros.
+  // Rounds like VCVTNE2PS2BF16: to nearest even, denormals become zeros.
   static void round(const float* row, int64_t count, std::byte* dst) {
     bf16 rounded[kBlockInputs] = {};
     for (int64_t i = 0; i < count; ++i) {

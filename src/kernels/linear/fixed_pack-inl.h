@@ -10,8 +10,8 @@
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 namespace chorus::avx512 {
 
-// The largest of sixteen lanes, or their sum. Here and below masked forms stand for plain intrinsics that start from an
-// undefined value, which GCC 12 warns of.
+// The largest of sixteen lanes, or their sum. Masked intrinsics are used here and below because the plain ones start
+// from an undefined value, about which GCC 12 warns.
 template <bool kLargest>
 HWY_INLINE __m512i combine(__m512i a, __m512i b) {
   return kLargest ? _mm512_maskz_max_epi32(0xffff, a, b) : _mm512_add_epi32(a, b);
@@ -25,7 +25,8 @@ HWY_INLINE int reduce(__m512i lanes) {
   return static_cast<int>(lanes[0]);
 }
 
-// A run of `count` inputs at x, padded with zeros to kRun: its scale and correction, and its digits at high and low.
+// Converts a run of `count` inputs at x, padded with zeros to kRun, to fixed point: its scale and correction, and its
+// digits at `high` and `low`.
 template <DType kType, int kRun>
 HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low, float& scale, int32_t& correction) {
   constexpr int kVectors = kRun / 16;
@@ -36,7 +37,7 @@ HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low
   for (int v = 0; v < kVectors; ++v) {
     const int64_t left = std::clamp<int64_t>(count - 16 * v, 0, 16);
     values[v] = _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), x + (left > 0 ? 16 * v : 0));
-    // As integers what is not finite is larger than all that is.
+    // Compared as integers, infinity and NaN are larger than all finite numbers.
     largest = _mm512_maskz_max_epi32(0xffff, largest, _mm512_and_si512(_mm512_castps_si512(values[v]), magnitude));
   }
   const int bits = reduce<true>(largest);
@@ -64,7 +65,7 @@ HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low
   correction = -fixedBias(kType) * reduce<false>(sum);
 }
 
-// PanelKernels::pack. kRun: fixedRun of the weights' format.
+// PanelKernels::pack for fixed point. kRun: fixedRun of the weights' format.
 template <DType kType, int kRun>
 void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
   constexpr int64_t kPackAhead = 2 * kFixedRun;
@@ -73,7 +74,7 @@ void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) 
     auto* digits = reinterpret_cast<FixedDigits*>(dst);
     auto* runs = reinterpret_cast<FixedRuns*>(digits + count);
     for (int r = 0; r < count; ++r) {
-      // More rows than the prefetchers follow.
+      // The hardware prefetchers do not follow this many rows.
       for (int64_t line = 0; count > 8 && line < kFixedRun; line += 16) {
         _mm_prefetch(rows[r] + i + kPackAhead + line, _MM_HINT_T0);
       }

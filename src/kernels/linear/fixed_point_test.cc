@@ -1,4 +1,4 @@
-// Integer products give the bits of plain integer arithmetic, whatever kernel computes them.
+// Tests that every kernel of fixed-point products gives the bits of plain integer arithmetic.
 #include <span>
 
 #include "base/aligned_buffer.h"
@@ -16,7 +16,7 @@ using kernel_test::Values;
 struct Integers {
   int64_t out, in;
   std::vector<int> integers;  // [out, in]
-  std::vector<float> scales;  // [out, in], the format's rounding done
+  std::vector<float> scales;  // [out, in], rounded to the format's type
   AlignedBuffer memory;
   PackedWeight view;
 
@@ -58,13 +58,13 @@ struct Integers {
   }
 };
 
-// Rows of every kind in turn.
+// Rows that alternate between random values and five edge cases.
 std::vector<float> rowsOfEveryKind(Values& values, int64_t rows, int64_t in) {
   auto x = values.reals(rows * in);
   for (int64_t r = 0; r < rows; ++r) {
     const std::span<float> row(x.data() + r * in, static_cast<size_t>(in));
     switch (r % 6) {
-      case 1:  // the largest of both signs: every digit as far as it goes
+      case 1:  // only the largest values of both signs: every digit is at its limit
         for (float& value : row) value = value < 0 ? -3.0f : 3.0f;
         break;
       case 2:
@@ -73,10 +73,10 @@ std::vector<float> rowsOfEveryKind(Values& values, int64_t rows, int64_t in) {
       case 3:  // an outlier
         row[static_cast<size_t>(values.integer(0, in - 1))] = values.integer(0, 1) == 0 ? 1e4f : -1e30f;
         break;
-      case 4:  // too small for a scale of its own, and denormal
+      case 4:  // near or below kFixedLeast, and denormal
         for (float& value : row) value *= values.integer(0, 1) == 0 ? 1e-33f : 1e-38f;
         break;
-      case 5:  // halves between two levels: to even
+      case 5:  // halfway between two levels: rounded to even
         row[0] = static_cast<float>(kFixedLevels);
         for (size_t i = 1; i < row.size(); ++i) row[i] = static_cast<float>(values.integer(-32639, 32638)) + 0.5f;
         break;
@@ -98,7 +98,7 @@ std::vector<float> run(Backend& backend, std::vector<float> x, const Integers& w
 
 class FixedPointTest : public testing::TestWithParam<WeightFormat> {
  protected:
-  // Sets whose linear takes this format's inputs in fixed point.
+  // Instruction sets on which the linear takes this format's inputs in fixed point.
   static std::vector<Isa> isas() {
     std::vector<Isa> some;
     for (const Isa isa : availableIsas()) {
@@ -152,8 +152,8 @@ TEST_P(FixedPointTest, WhatIsNotFiniteStaysInItsRow) {
   }
 }
 
-// The arithmetic itself: no input is further from its fixed point than half a step, which is the run's largest divided
-// by the levels, and the result no further than these together.
+// Checks the arithmetic itself: the error of an input is at most half a step, which is the run's largest input divided
+// by kFixedLevels, and the error of a result is at most the sum of these errors.
 TEST_P(FixedPointTest, IsWithinHalfAStepOfItsInputs) {
   Values values;
   const int64_t in = 700;

@@ -1,4 +1,4 @@
-// Products of quantised weights and inputs in fixed point in plain C++, for tests: fixed_point.h to the letter.
+// Products of quantised weights and fixed-point inputs in plain C++, exactly as fixed_point.h defines them, for tests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace chorus::kernel_test {
 struct FixedRow {
   int64_t run;
   std::vector<int> fixed;
-  std::vector<float> scale;  // of every run
+  std::vector<float> scale;  // one per run
 
   FixedRow(const float* x, int64_t in, int64_t inputs_of_run) : run(inputs_of_run) {
     for (int64_t begin = 0; begin < in; begin += run) {
@@ -35,7 +35,7 @@ struct FixedRow {
   float step(int64_t i) const { return scale[static_cast<size_t>(i / run)]; }
   float value(int64_t i) const { return step(i) * static_cast<float>(fixed[static_cast<size_t>(i)]); }
 
-  // One output: integers and (of every input) scales of its feature, on top of `before`.
+  // Computes one output on top of `before`. integers, scales: those of its output feature, one per input.
   float dot(const int* integers, const float* scales, float before) const {
     const auto in = static_cast<int64_t>(fixed.size());
     float total = before;

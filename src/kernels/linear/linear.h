@@ -1,4 +1,4 @@
-// Grouped linear: y = x W^T for every row, and for the rows of a group its adapter parts on top.
+// Grouped linear: y = x W^T for every row, plus the LoRA terms of the row's group.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,15 @@
 
 namespace chorus {
 
-// One adapter module on one linear, for output features [out_begin, out_begin + b.out):
+// One LoRA term: one adapter module on one linear, for output features [out_begin, out_begin + b.out):
 //   y = magnitude * (W x + scale * (B (A x) + bias))
-// magnitude is DoRA's m / ||W + scale B A||, bias is PEFT's lora_bias; null means 1 and 0. magnitude multiplies
-// whatever stands in y for these features, so parts are applied in order and the base's bias is added by the consumer,
-// afterwards (PEFT: DoRA does not scale the bias). The rank may be 0: then a and b have no data, and b.out alone says
-// how many features the bias and the magnitude have. An adapter's own bias of a linear is such a part: its difference
-// from the base's, after the part with the magnitude.
+//   - magnitude: DoRA's m / ||W + scale B A||; null means 1. It multiplies the current value of y for these features.
+//     Therefore terms are applied in order, and the consumer adds the base's bias afterwards (PEFT: DoRA does not scale
+//     the bias).
+//   - bias: PEFT's lora_bias; null means 0.
+//   - The rank may be 0: then a and b have no data, and b.out is the number of features of bias and magnitude. An
+//     adapter's own bias of a linear is such a term: its difference from the base's bias, placed after the term with
+//     the magnitude.
 struct LinearPart {
   int64_t out_begin = 0;
   PackedWeight a;  // [rank, in], of a float format
@@ -28,21 +30,24 @@ struct LinearPart {
   const float* magnitude = nullptr;  // [features], device memory
 };
 
-// Rows that share parts and, where it has data, a weight that stands for LinearArgs::weight: of any format, with its
-// inputs and no more outputs than y has columns. Parts lie within the outputs of their rows' weight. Groups of one call
-// are disjoint.
+// Rows that share LoRA terms and, if weight.data is set, a weight of their own that replaces LinearArgs::weight. The
+// own weight may have any format; it has the same inputs and at most as many outputs as y has columns. The terms lie
+// within the outputs of the rows' weight. Groups of one call are disjoint.
 struct RowGroup {
   std::span<const RowRange> ranges;  // ascending
   std::span<const LinearPart> parts;
   PackedWeight weight;
 };
 
-// x [rows, in], y [rows, out] float32, y does not alias x; rows may be 0. y may have more columns than a row's weight
-// has outputs: these stay as they were. weight may have no outputs, where groups alone have some. Every row's result
-// depends on that row, the weight and its parts alone, bit for bit: each output is one chain of fused multiply-adds
-// over ascending inputs. Of int8 and int4 weights each group of inputs, or run of a divisor of kScaleRun inputs where
-// it is longer, is such a chain over the integers or (fixed_point.h) their exact sum, and the output one chain of scale
-// * sum over ascending runs.
+// y = x W^T per row, plus the LoRA terms of the row's group.
+//   - x: [rows, in] float32. y: [rows, out] float32, not an alias of x. rows may be 0.
+//   - y may have more columns than a row's weight has outputs; the columns past them stay unchanged.
+//   - weight may have no outputs if only groups have some.
+//   - A row's result depends only on that row, its weight and its LoRA terms, bit for bit. Each output is one chain of
+//     fused multiply-adds over ascending inputs. For int8 and int4 weights, inputs are taken in runs: a run is a scale
+//     group, or a number of inputs that divides kScaleRun if the group is longer. The sum of a run is one such chain
+//     over the integers, or their exact sum in fixed point (fixed_point.h). The output is one chain of scale * sum over
+//     ascending runs.
 struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;
@@ -50,30 +55,33 @@ struct LinearArgs {
   std::span<const RowGroup> groups;
 };
 
-// Packs num_rows contiguous rows of `in` elements of the format's dtype into dst, the start of a whole packed weight of
-// packedBytes(...) bytes: source row r becomes output feature row_begin + r, so several sources are appended
-// by calls in ascending order. Input padding is zeroed, and the features of the last panel past the rows
-// given are too. Calls may run at the same time when each begins at a multiple of kPanelCols. Host to host;
-// used at build time and for adapters.
-// int8: signed elements. int4: signed, [num_rows / 2, in] bytes of an even row in the low half and the odd row after it
-// in the high one; num_rows may be odd, row_begin may not. The scales of both are packed by packScales.
+// Packs rows of a row-major weight into panels, from host memory to host memory; used at build time and for adapters.
+//   - rows: num_rows contiguous rows of `in` elements of the format's dtype. int8: signed elements. int4: signed,
+//     [num_rows / 2, in] bytes; a byte has the element of an even row in its low half and that of the odd row after it
+//     in its high half. num_rows may be odd, row_begin may not.
+//   - dst: the start of a whole packed weight of packedBytes(...) bytes. Source row r becomes output feature row_begin
+//     + r, so that several sources can be appended by calls in ascending order.
+//   - Sets to zero the padding of the inputs and, in the last panel, the features after the given rows.
+//   - Calls may run at the same time if each begins at a multiple of kPanelCols.
+//   - packScales packs the scales of int8 and int4.
 void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
 
-// The scales of such rows, [num_rows, groups of `in`] (or [num_rows] for a format without groups) of the type `from`,
-// rounded to the format's: packed as packRows packs the rows, and in any order with it.
+// Packs the scales of quantised rows: [num_rows, groups of `in`] (or [num_rows] for a format without groups) of type
+// `from`, rounded to the format's scale_dtype. row_begin and dst are as in packRows. packRows and packScales may be
+// called in either order.
 void packScales(const void* scales, DType from, const WeightFormat& format, int64_t num_rows, int64_t in,
                 int64_t row_begin, void* dst);
-// The reverse, for DoRA norms and tests: feature `row` of a packed weight as floats.
+// Unpacks feature `row` of a packed weight to floats, for DoRA norms and tests.
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);
 
-// What the inputs of a product (x, and A x where B is applied) are rounded to, to nearest even, by the CPU's linear of
-// that set (none: the reference) for weights of this format.
+// The type to which the CPU's linear with this instruction set (none: the reference) rounds the inputs of a product (x,
+// and A x for B), to nearest even, for weights of this format.
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
-// Consecutive inputs of a row that it brings to fixed point together (fixed_point.h); 0 where it takes them as they are
-// or by that type.
+// Number of consecutive inputs of a row that the linear converts to fixed point together (fixed_point.h); 0 if it takes
+// inputs of type linearInputType instead.
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
-// The set whose kernels multiply weights of this format where `isa` is chosen.
+// The instruction set of the kernels that multiply weights of this format if the backend uses `isa`.
 Isa linearIsa(Isa isa, const WeightFormat& weights);
 
 namespace reference {

@@ -1,4 +1,4 @@
-// Random weights, adapters and calls of the linear, and what they must give in double precision, for tests.
+// Random weights, adapters and calls of the linear for tests, and their expected results in double precision.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Weight {
   PackedWeight view;
 };
 
-// A format of this dtype: of a quantised one, any group and type of scales.
+// A format of this dtype; for a quantised dtype, with a random group and a random type of scales.
 inline WeightFormat anyFormat(Values& values, DType dtype) {
   if (!isQuantised(dtype)) return dtype;
   constexpr int64_t kGroups[] = {0, 32, 64, 128};
@@ -28,7 +28,8 @@ inline WeightFormat anyFormat(Values& values, DType dtype) {
   return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)]};
 }
 
-// Rows as packRows takes them, and scales as packScales does: every integer of the format, scales of about 1 / 100.
+// Random rows in the form that packRows takes, and scales in the form that packScales takes. The integers cover the
+// whole range of the format; scales are about 1 / 100.
 struct Rows {
   std::vector<std::byte> elements;
   std::vector<float> scales;  // [out, groups]
@@ -44,7 +45,7 @@ struct Rows {
     for (std::byte& element : elements) element = static_cast<std::byte>(values.integer(0, 255));
     scales = values.reals(out * groups, size * 0.005f, size * 0.02f);
   }
-  // Rows [begin, end) of `all` into the packed weight at dst.
+  // Packs rows [begin, end) into the packed weight at dst.
   void pack(const WeightFormat& format, int64_t begin, int64_t end, int64_t in, void* dst) const {
     const bool quantised = isQuantised(format.dtype);
     const int64_t row_bytes = quantised ? in : in * static_cast<int64_t>(dtypeSize(format.dtype));
@@ -70,7 +71,7 @@ inline std::vector<float> unpackAll(const PackedWeight& weight) {
   return all;
 }
 
-// The same weight with every element's absolute value, float32.
+// The absolute values of all elements of the weight, as float32.
 inline Weight absolute(const PackedWeight& weight) {
   std::vector<float> all = unpackAll(weight);
   for (float& value : all) value = std::abs(value);
@@ -81,15 +82,15 @@ inline Weight absolute(const PackedWeight& weight) {
   return result;
 }
 
-// Adapters and the groups that use them, with storage that outlives the calls.
+// Adapters of a linear, with storage that outlives the calls.
 struct Adapters {
   std::deque<Weight> weights;
   std::deque<std::vector<float>> vectors;  // biases and magnitudes
   std::vector<std::vector<LinearPart>> parts;
-  std::vector<PackedWeight> own;  // without data: the base's
+  std::vector<PackedWeight> own;  // one per adapter; without data: the adapter uses the base's weight
 
-  // Parts of these ranks, 0 among them, of the type of the model that has this weight; own_weight: and a weight of its
-  // own, of any format and with more outputs than the base's or fewer.
+  // Adds an adapter with LoRA terms of these ranks (0 is allowed), of the type of the model that `base` belongs to.
+  // own_weight: the adapter also has its own weight, of any format and with more or fewer outputs than the base.
   void add(Values& values, const PackedWeight& base, const std::vector<int64_t>& ranks, bool own_weight = false) {
     const DType dtype = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
     own.emplace_back();
@@ -126,7 +127,8 @@ struct Adapters {
     }
     parts.push_back(list);
   }
-  // The same with every element's absolute value; without weights: of which only the parts are left.
+  // Copies adapters with the absolute value of every element. If with_weights is false, own weights become zero, so
+  // that only the LoRA terms are left.
   static Adapters absolutes(const Adapters& of, bool with_weights) {
     Adapters result;
     result.parts = of.parts;
@@ -187,10 +189,10 @@ inline int64_t widest(const PackedWeight& weight, const Adapters& adapters) {
   return width;
 }
 
-// What stands in y beforehand, and stays where no output goes.
+// Initial value of y. Columns without an output keep it.
 inline constexpr float kUntouched = -12345.0f;
 
-// width: columns of y, 0 for the weight's.
+// width: number of columns of y; 0: the weight's outputs.
 inline std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeight& weight,
                               std::span<const RowGroup> groups = {}, int64_t width = 0) {
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
@@ -202,8 +204,9 @@ inline std::vector<float> run(Backend& backend, std::vector<float>& x, const Pac
   return y;
 }
 
-// What rounding can do to each element: epsilon times the number of roundings times the sum of absolute products. Where
-// the adapters' products take inputs of bfloat16 (x is what the products take already), A x is rounded once more.
+// Largest rounding error of each element: epsilon times the number of roundings times the sum of absolute products. x
+// is already rounded to the type that the products take. If the adapters' products take inputs of bfloat16, A x is
+// rounded once more.
 inline std::vector<float> tolerance(std::vector<float> x, const PackedWeight& weight, DType part_inputs,
                                     const std::vector<int>& adapter_of = {}, const Adapters& adapters = {},
                                     int64_t width = 0) {
@@ -228,8 +231,8 @@ inline std::vector<float> tolerance(std::vector<float> x, const PackedWeight& we
   return result;
 }
 
-// In double precision, on weights as their format holds them. taken(weight): the inputs as its product takes them;
-// part_x: as adapters' do.
+// Expected result in double precision, on weights as their format holds them. taken(weight): the inputs as the product
+// with that weight takes them. part_x: the inputs as the adapters' products take them.
 template <typename Taken>
 std::vector<float> exactly(const Taken& taken, const PackedWeight& weight, std::span<const RowGroup> groups = {},
                            const std::vector<float>& part_x = {}, int64_t width = 0) {

@@ -9,16 +9,16 @@
 namespace chorus {
 namespace {
 
-// What is added to every integer, in all of a lane; it is also a lane of zeros.
+// The bias added to every integer, repeated over a lane. It is also a lane whose integers are all zero.
 uint32_t bias(DType dtype) { return dtype == DType::kInt4 ? 0x88888888u : 0x80808080u; }
 
-// The lane of `count` inputs from bytes on: of an int4 row pair the even row (half 0) or the odd one (half 1).
+// Packs `count` inputs at `bytes` into a lane. `half` selects the even row (0) or the odd row (1) of an int4 row pair.
 uint32_t lane(const std::byte* bytes, int64_t count, DType dtype, int64_t half) {
   uint64_t all = 0;
   std::memcpy(&all, bytes, static_cast<size_t>(count));
   if (dtype == DType::kInt8) return static_cast<uint32_t>(all) ^ bias(dtype);
   all = (all >> (4 * half)) & 0x0f0f0f0f0f0f0f0full;
-  // Of every second byte the lower half: 16 bits.
+  // Gathers the lower nibble of every second byte into 16 bits.
   const auto gather = [](uint64_t bytes) {
     bytes &= 0x000f000f000f000full;
     bytes = (bytes | bytes >> 12) & 0x000000ff000000ffull;
@@ -27,7 +27,7 @@ uint32_t lane(const std::byte* bytes, int64_t count, DType dtype, int64_t half) 
   return (gather(all) | gather(all >> 8) << 16) ^ bias(dtype);
 }
 
-// Of one format and number of inputs: where things stand in a panel.
+// Offsets in a panel, for one format and number of inputs.
 struct Layout {
   WeightFormat format;
   int64_t in;
@@ -39,13 +39,13 @@ struct Layout {
     return static_cast<std::byte*>(data) + feature / kPanelCols * panelBytes(format, in);
   }
   int64_t scalesAt(int64_t g) const { return panelBytes(format, g * group); }
-  // Of the lane that holds `input`, in the panel's column 0.
+  // Offset of the lane that holds `input`, in the panel's column 0.
   int64_t laneAt(int64_t input) const {
     return scalesAt(input / group) + scaleRunBytes(format) + input % group / per_lane * 64;
   }
 };
 
-// Calls fn(first row, rows, first feature) for the runs of rows that share a panel.
+// Calls fn(first row, number of rows, first feature) for each run of rows in the same panel.
 template <typename F>
 void forEachPanel(int64_t num_rows, int64_t row_begin, F&& fn) {
   for (int64_t r = 0; r < num_rows;) {
@@ -56,7 +56,7 @@ void forEachPanel(int64_t num_rows, int64_t row_begin, F&& fn) {
   }
 }
 
-// Columns of the panel that no row was given for, after the last one.
+// First column of the panel after the last given row; kPanelCols if the panel is full or more rows follow.
 int64_t emptyFrom(int64_t row, int64_t count, int64_t num_rows, int64_t feature) {
   return row + count == num_rows ? feature % kPanelCols + count : kPanelCols;
 }

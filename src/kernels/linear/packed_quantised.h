@@ -1,4 +1,4 @@
-// The parts of packRows and unpackRow (linear.h) for int8 and int4.
+// packRows and unpackRow (linear.h) for int8 and int4.
 #pragma once
 
 #include "kernels/tensor.h"

@@ -10,10 +10,10 @@
 namespace chorus {
 namespace {
 
-// A block of this many inputs of a panel's rows is moved at a time, so that reads and writes both stay in L1.
+// Units of a panel's rows that are moved at a time, so that reads and writes both stay in L1.
 constexpr int64_t kInputBlock = 64;
 
-// Units [begin, end) of a row into a panel's column.
+// Copies units [begin, end) of a row into a panel's column.
 template <typename Unit>
 void packRow(const std::byte* row, int64_t begin, int64_t end, Unit* column) {
   for (int64_t i = begin; i < end; ++i) {
@@ -21,7 +21,7 @@ void packRow(const std::byte* row, int64_t begin, int64_t end, Unit* column) {
   }
 }
 
-// The same of a whole panel's rows: squares of 4 x 4 units are transposed in registers.
+// Like packRow for all rows of a panel: squares of 4 x 4 units are transposed in registers.
 template <typename Unit>
 void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t end, Unit* panel) {
   using Quad [[gnu::vector_size(4 * sizeof(Unit))]] = Unit;
@@ -46,8 +46,8 @@ void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t 
   }
 }
 
-// Unit: what lies between one column and the next in a panel, one input or (bfloat16) an input pair. A row of
-// `in` elements of sizeof(Unit) / per_unit bytes fills `units` of them; the last may be half of one.
+// Packs rows of row_bytes bytes. A Unit is what a panel holds between one column and the next: one input, or an input
+// pair (bfloat16). The last unit of a row may be half full.
 template <typename Unit>
 void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64_t row_begin, Unit* dst) {
   const auto whole = row_bytes / static_cast<int64_t>(sizeof(Unit));

@@ -1,5 +1,5 @@
-// Bfloat16 weights by AVX-512 BF16 dot products: inputs are rounded to bfloat16, denormal ones of either count as zero,
-// and each output is one chain over ascending input pairs.
+// Bfloat16 weights by AVX-512 BF16 dot products. Inputs are rounded to bfloat16, and denormal inputs and weights count
+// as zero. Each output is one chain over ascending input pairs.
 #include "kernels/linear/panel_formats.h"
 
 #if defined(__x86_64__)

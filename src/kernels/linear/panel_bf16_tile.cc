@@ -1,5 +1,5 @@
-// Bfloat16 weights by AMX: inputs are rounded to bfloat16, denormals of either count as zero. Of every 32 inputs the
-// even and the odd ones are summed apart, then both are added to the output.
+// Bfloat16 weights by AMX. Inputs are rounded to bfloat16, and denormal inputs and weights count as zero. In every 32
+// inputs the even and the odd ones are summed separately, then both sums are added to the output.
 #include "kernels/linear/panel_formats.h"
 
 #if defined(__x86_64__)
@@ -13,7 +13,7 @@ namespace chorus {
 namespace {
 
 struct ProcessorTiles : amx::Tiles {
-  // Up to 32 floats, padded with zeros to a multiple of 4.
+  // Rounds up to 32 floats to bfloat16 and pads them with zeros to a multiple of 4.
   static HWY_INLINE void round(const float* row, int64_t count, std::byte* dst) {
     const auto low = static_cast<__mmask16>((1u << std::min<int64_t>(count, 16)) - 1);
     const auto high = static_cast<__mmask16>((1u << std::max<int64_t>(count - 16, 0)) - 1);

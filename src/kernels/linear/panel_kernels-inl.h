@@ -1,5 +1,5 @@
-// The panel kernels for one weight format, compiled once for each instruction set. The including file defines
-// nothing but its format's name: see panel_bf16.cc.
+// The panel kernels for one weight format, compiled once for each instruction set. The including file only names the
+// format: see panel_bf16.cc.
 #if defined(CHORUS_PANEL_KERNELS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_PANEL_KERNELS_INL
 #undef CHORUS_PANEL_KERNELS_INL
@@ -24,9 +24,9 @@ using VF = hn::Vec<F32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kVectors = static_cast<int>(kPanelCols) / kLanes;  // of one panel
 
-// Rows of a tile, and panels that it takes at once: accumulators, a few weights and a broadcast fill the
-// registers, and at least eight accumulators hide the latency of a multiply-add. More than four streams would
-// outrun the prefetchers.
+// Rows of a tile, and panels multiplied at once. They are chosen so that accumulators, a few weights and a broadcast
+// fill the registers; at least eight accumulators hide the latency of a multiply-add. The hardware prefetchers could
+// not follow more than four streams.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 12;
 constexpr int panelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
@@ -41,10 +41,11 @@ constexpr int kTileRows = 6;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 #endif
 
-// A format loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel.
+// A format struct loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel; loadLast
+// loads only input i.
 struct Float32Panels {
   static constexpr int64_t kInputsPerStride = 1;
-  // The lines that hold inputs i and i + 1.
+  // Prefetches the lines that hold inputs i and i + 1.
   static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
     __builtin_prefetch(panel + i * stride);
     __builtin_prefetch(panel + (i + 1) * stride);
@@ -60,7 +61,7 @@ struct Float32Panels {
 
 struct Float16Panels {
   static constexpr int64_t kInputsPerStride = 1;
-  // The lines that hold inputs i and i + 1.
+  // Prefetches the lines that hold inputs i and i + 1.
   static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
     __builtin_prefetch(panel + i * stride);
   }
@@ -76,7 +77,7 @@ struct Float16Panels {
 
 struct Bfloat16Panels {
   static constexpr int64_t kInputsPerStride = 2;
-  // The lines that hold inputs i and i + 1.
+  // Prefetches the lines that hold inputs i and i + 1.
   static HWY_INLINE void prefetch(const std::byte* panel, int64_t stride, int64_t i) {
     __builtin_prefetch(panel + i / 2 * stride);
   }
@@ -95,17 +96,17 @@ struct Bfloat16Panels {
   }
 };
 
-// The accumulators of kRows x kPanels panels, moved between registers and y through a buffer where columns
-// are cut.
+// The accumulators of kRows rows and kPanels panels. They are moved between registers and y, through a buffer if not
+// all columns are used.
 template <int kRows, int kPanels>
 struct Accumulators {
   static constexpr int kWidth = kPanels * kVectors;
   VF sum[kRows][kWidth];
 
-  // The compiler's own would not be compiled for the set.
+  // The compiler's default constructor would not be compiled for the instruction set.
   HWY_INLINE Accumulators() {}
   static bool whole(int64_t begin, int64_t end) { return begin == 0 && end == kPanels * kPanelCols; }
-  // Columns [begin, end) of these.
+  // Loads columns [begin, end) of these panels; the other columns are zero.
   HWY_INLINE void load(const PanelArgs& args, int64_t col, int64_t begin, int64_t end) {
     for (int r = 0; r < kRows; ++r) {
       const float* y = args.y[r] + col;
@@ -141,8 +142,8 @@ HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRo
   }
 }
 
-// Inputs [begin, end), whole quads, of kPanels panels. ahead: from a weight to the one to prefetch with it,
-// or 0.
+// Multiplies inputs [begin, end) of kPanels panels, a whole number of quads (four inputs). ahead: prefetch distance in
+// bytes; 0: no prefetch.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end, int64_t ahead,
                               const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
@@ -166,11 +167,11 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
   }
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   constexpr int kWidth = kPanels * kVectors;
-  // Bytes that a stream is prefetched ahead: together the streams keep about 8 KB on the way.
+  // Prefetch distance of a stream in bytes; all streams together have about 8 KB in flight.
   constexpr int64_t kAhead = 8192 / kPanels;
   Accumulators<kRows, kPanels> acc;
   const int64_t end = std::min<int64_t>(args.cols - col, kPanels * kPanelCols);
@@ -186,7 +187,7 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   const int64_t stride = args.input_stride;
   const int64_t quads_end = args.inputs / 4 * 4;
   if (args.stream) {
-    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    // Near a panel's end, the prefetch continues in the panel that is taken after this block.
     const int64_t near_end = std::max<int64_t>(0, quads_end - kAhead / stride * Format::kInputsPerStride) / 4 * 4;
     multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
     multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end, kAhead + (kPanels - 1) * args.panel_stride,

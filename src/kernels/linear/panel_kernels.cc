@@ -9,7 +9,7 @@ namespace chorus {
 
 void packTile(const float* const* rows, int count, int64_t inputs, void* tile) {
   auto* dst = static_cast<float*>(tile);
-  // A cache line of every row at a time: rows far apart would otherwise evict each other.
+  // Copies a cache line of every row at a time, because rows that are far apart would otherwise evict each other.
   constexpr int64_t kLine = 16;
   const int64_t whole = inputs / 4 * 4;
   for (int64_t i0 = 0; i0 < whole; i0 += kLine) {
@@ -32,7 +32,8 @@ std::span<const DType> panelFormats() {
 }
 
 namespace {
-// Fixed point of 16 bits is for models of types that have no more: quantised weights tell theirs by their scales.
+// Leaves out the fixed-point kernels for float32 models: 16-bit fixed point is only for models of 16-bit types. The
+// type of a quantised weight's scales is the type of its model.
 IsaTable<const PanelKernels*> ofModelType(IsaTable<const PanelKernels*> table, DType scales) {
   while (scales == DType::kFloat32 && includes(table.back().isa, Isa::kAvx512Vnni))
     table = table.first(table.size() - 1);

@@ -18,29 +18,30 @@ namespace HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F32>;
 using VU = hn::Vec<U32>;
 
-// Panels that a tile takes at once: beside the accumulators stand as many registers of packed integers.
+// Panels multiplied at once: besides the accumulators, each panel needs registers for its packed integers.
 #if HWY_TARGET == HWY_AVX3
 constexpr int quantisedPanelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
 #else
 constexpr int quantisedPanelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #endif
 
-// Integers of kBits, 32 / kBits of them in a lane. Masked out where it stands, integer + bias is the fraction of a
-// float whose exponent is such that one subtraction leaves the integer, exactly. A fraction holds the lane's lower
-// half; the upper half is shifted down first.
+// Unpacks integers of kBits bits, 32 / kBits of them in a lane. Masked at its place in the lane, integer + bias becomes
+// the fraction of a float; its exponent is chosen so that one subtraction leaves the integer, exactly. A fraction only
+// has room for the lower half of a lane, so the upper half is shifted down first.
 template <int kBits>
 struct QuantisedLanes {
   static constexpr int kInputs = 32 / kBits;
   static constexpr DType kType = kBits == 4 ? DType::kInt4 : DType::kInt8;
-  // Inputs of an int4 lane that are looked up in a table instead, where there is one for all 16 integers. Half of them:
-  // shuffles and additions then share the work, being done by different units of most processors.
+  // Bit mask of the inputs of an int4 lane that are looked up in a table instead, if the target has a table for all 16
+  // integers. Only half of them are: most processors do shuffles and additions in different units, which then share the
+  // work.
   static constexpr uint32_t kLookedUp = 0x0f;
 
   template <int kInput>
   static HWY_INLINE VF unpack(VU lanes) {
     constexpr int kBit = packedBit(kType, kInput);
 #if HWY_TARGET == HWY_AVX3
-    // A table of all 16 integers takes its index from the lowest bits of a lane.
+    // The lowest bits of a lane are the index into a table of all 16 integers.
     if constexpr (kBits == 4 && (kLookedUp >> kInput & 1) != 0) {
       const auto table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
       return VF{_mm512_permutexvar_ps(hn::ShiftRight<kBit>(lanes).raw, table)};
@@ -71,7 +72,7 @@ HWY_INLINE VF loadScales(const std::byte* at, DType dtype, int lane) {
   return hn::LoadU(d, reinterpret_cast<const float*>(at) + lane);
 }
 
-// Inputs of one lane, the first `count` of them in ascending order, into the sums.
+// Adds the products of the first `count` inputs of one lane to the sums, in ascending order.
 template <int kBits, int kRows, int kWidth, bool kWhole, int... kInput>
 HWY_INLINE void multiplyLanes(const float* x, int64_t count, VU (&lanes)[kWidth], VF (&sum)[kRows][kWidth],
                               std::integer_sequence<int, kInput...>) {
@@ -86,13 +87,14 @@ HWY_INLINE void multiplyLanes(const float* x, int64_t count, VU (&lanes)[kWidth]
   (input(std::integral_constant<int, kInput>{}), ...);
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <int kBits, int kRows, int kPanels>
 HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   using Lanes = QuantisedLanes<kBits>;
   constexpr int kWidth = kPanels * kVectors;
   constexpr auto kInputs = std::make_integer_sequence<int, Lanes::kInputs>();
-  // As in panelBlock: how far a stream is prefetched ahead, and where it goes on near a panel's end.
+  // Prefetch distance of a stream in bytes. As in panelBlock, the prefetch continues in another panel near a panel's
+  // end.
   constexpr int64_t kAhead = 8192 / kPanels;
   Accumulators<kRows, kPanels> total;
   const int64_t end = std::min<int64_t>(args.cols - col, kPanels * kPanelCols);

@@ -1,4 +1,4 @@
-// int8 and int4 weights by AMX, inputs in fixed point.
+// int8 and int4 weights by AMX, with fixed-point inputs.
 #include "kernels/linear/panel_formats.h"
 
 #if defined(__x86_64__)
@@ -12,7 +12,7 @@ namespace chorus {
 namespace {
 
 struct QuantisedTiles : amx::Tiles {
-  // Sixteen lanes' even and odd nibbles, a byte each.
+  // Separates the even and the odd nibbles of sixteen lanes, one nibble per byte.
   static HWY_INLINE void nibbles(const std::byte* lanes, std::byte* even, std::byte* odd) {
     const __m512i all = _mm512_loadu_si512(lanes), mask = _mm512_set1_epi32(0x0f0f0f0f);
     _mm512_storeu_si512(even, _mm512_and_si512(all, mask));

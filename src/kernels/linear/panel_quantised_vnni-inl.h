@@ -1,6 +1,6 @@
 // The panel kernels of int8 and int4 by AVX-512 VNNI: products of the stored integers and fixed-point inputs, see
-// fixed_point.h. The including file is compiled for every machine: what stands between the attributes below is called
-// where the instruction set is there.
+// fixed_point.h. The including file is compiled for every machine; call the code between the attributes below only if
+// the machine has the instruction set.
 #pragma once
 
 #include "kernels/linear/fixed_pack-inl.h"
@@ -16,12 +16,12 @@
 CHORUS_BEGIN_VNNI_CODE
 namespace chorus::vnni {
 
-// Rows of a tile, and panels that it takes at once: the accumulators of both digits, weights and broadcasts fill the
-// registers, and at least four accumulators hide the latency of a product.
+// Rows of a tile, and panels multiplied at once. They are chosen so that the accumulators of both digits, weights and
+// broadcasts fill the registers; at least four accumulators hide the latency of a product.
 inline constexpr int kTileRows = 12;
 constexpr int panelsAtOnce(int rows) { return rows <= 3 ? 4 : rows == 4 ? 3 : rows <= 6 ? 2 : 1; }
 
-// A format takes the integers of a lane's inputs apart, four in each product.
+// A format splits the integers of a lane into kProducts operands of four integers each.
 struct Int8Lanes {
   static constexpr DType kType = DType::kInt8;
   static constexpr int kProducts = 1;
@@ -35,13 +35,14 @@ struct Int4Lanes {
   static constexpr int kProducts = 2;
   template <int kProduct>
   static HWY_INLINE __m512i weights(__m512i lanes) {
-    // (The plain intrinsic starts from an undefined value, which GCC 12 warns of.)
+    // Masked because the plain intrinsic starts from an undefined value, about which GCC 12 warns.
     if constexpr (kProduct > 0) lanes = _mm512_maskz_srli_epi32(0xffff, lanes, 4);
     return _mm512_and_si512(lanes, _mm512_set1_epi32(0x0f0f0f0f));
   }
 };
 
-// sum + w . four digits. By assembly: GCC 12 copies the sums around its intrinsic, and gives it no broadcast operand.
+// multiplyAdd is sum + w . four digits. It is written in assembly because GCC 12 copies the sums around its intrinsic
+// and does not give it a broadcast operand.
 struct Four {
   int8_t digits[4];
 };
@@ -59,13 +60,13 @@ HWY_INLINE __m512i multiplyAdd(__m512i sum, __m512i w, const int8_t* digits) {
   return sum;
 }
 
-// Sums of both digits' products.
+// Accumulators of the products of both digits.
 template <int kRows, int kPanels>
 struct Sums {
   __m512i high[kRows][kPanels], low[kRows][kPanels];
 };
 
-// The inputs of one lane of kPanels panels.
+// Multiplies the inputs of one lane of kPanels panels.
 template <class Lanes, int kRows, int kPanels>
 HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits* x, int64_t input,
                               Sums<kRows, kPanels>& sums) {
@@ -96,7 +97,7 @@ HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDi
   if constexpr (Lanes::kProducts > 1) product(std::integral_constant<int, 1>{});
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Lanes, int kRows, int kPanels>
 HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   constexpr int64_t kInputs = 4 * Lanes::kProducts;
@@ -118,12 +119,12 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   const int next_lines = args.next_lines * Lanes::kProducts;
   const auto prefetch = [&]() __attribute__((always_inline)) {
     if (!stream) {
-      // Several tiles meet these panels in turn: they come from the second cache.
+      // Several tiles take these panels in turn, so that they are in L2.
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) _mm_prefetch(at + p * stride + 1024, _MM_HINT_T0);
       return;
     }
-    // Near a panel's end its stream goes on in the panel that will be taken after this block.
+    // Near a panel's end, the prefetch continues in the panel that is taken after this block.
     const std::byte* near = at + kNear + (at < near_end ? 0 : (kPanels - 1) * stride);
     const std::byte* far = at + kFar + (at < far_end ? 0 : (kPanels - 1) * stride);
 #pragma GCC unroll 4
@@ -179,7 +180,7 @@ void quantisedProduct(const PanelArgs& args) {
   auto* next = static_cast<const std::byte*>(args.next);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
-    // Four as two and two rather than three and one.
+    // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
       quantisedBlock<Lanes, kRows, kMost>(args, col, next);

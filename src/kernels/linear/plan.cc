@@ -1,4 +1,5 @@
-// Cuts a linear call into pieces. The cuts follow weights, caches and threads only: no result depends on the last two.
+// Divides a linear call into tiles, blocks and tasks. The division depends on weights, cache sizes and the number of
+// threads; results do not depend on the last two.
 #include "kernels/linear/plan.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace chorus {
 namespace {
 
-// A block's slice of kInputBlock inputs stays in L2 while panels stream past it.
+// Rows of a block: their slice of kInputBlock inputs stays in L2 while panels are read past it.
 constexpr int64_t kBlockRows = 72;
 constexpr int64_t kLine = 64;
 
@@ -17,7 +18,7 @@ void addRows(RowRange range, LinearPlan& plan) {
   std::iota(plan.rows.begin() + static_cast<ptrdiff_t>(first), plan.rows.end(), range.begin);
 }
 
-// The group's rows in [begin, end) as tiles of almost equal size.
+// Divides the group's rows in [begin, end) into adapter tiles of almost equal size.
 void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, Isa isa, LinearPlan& plan) {
   const size_t first = plan.adapter_rows.size();
   for (const RowRange range : group.ranges) {
@@ -25,7 +26,7 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, I
   }
   const auto rows = static_cast<int64_t>(plan.adapter_rows.size() - first);
   if (rows == 0) return;
-  // Parts have kernels of their own type, whose tiles may be smaller.
+  // LoRA terms use the kernels of their own type, whose tiles may be smaller.
   for (const LinearPart& part : group.parts) {
     if (part.a.out > 0) max_rows = std::min(max_rows, panelKernels(isa, part.a.dtype).max_rows);
   }
@@ -49,7 +50,8 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, I
   }
 }
 
-// The parts of a block's rows: of the group whose weight it is, or of all groups that have none.
+// Adds the adapter tiles of a block's rows: those of the group that owns the weight or, for the base's weight, those of
+// all groups without their own.
 void cutAdapters(const LinearArgs& args, const WeightRows& weight, RowBlock& block, Isa isa, LinearPlan& plan) {
   const RowTile& last = plan.tiles[static_cast<size_t>(block.tile_end - 1)];
   const int32_t begin = plan.rows[static_cast<size_t>(plan.tiles[static_cast<size_t>(block.tile_begin)].first_row)];
@@ -62,13 +64,14 @@ void cutAdapters(const LinearArgs& args, const WeightRows& weight, RowBlock& blo
   block.adapter_end = static_cast<int32_t>(plan.adapter_tiles.size());
 }
 
-// How the panels are dealt out, in tasks of (block, panels): long ones that stream, and in the last block ever shorter
+// Divides the panels among tasks of (block, panels): long tasks, which stream well, and in the last block ever shorter
 // ones, so that no thread waits long for another at the end.
 void dealPanels(int threads, LinearPlan& plan) {
   int64_t all = 0;
   for (const RowBlock& block : plan.blocks) all += plan.weights[static_cast<size_t>(block.weight)].panels();
   const int64_t longest = std::clamp<int64_t>(all / (int64_t{8} * threads) / 8 * 8, 8, 64);
-  // Several tiles meet the panels of a task while they are fetched for them: short tasks would have little to fetch.
+  // With several tiles, panels are prefetched while the tiles work on the panels before them. Very short tasks would
+  // have little to prefetch.
   const int64_t shortest = plan.tiles.size() > 1 ? 4 : 2;
   plan.panel_tasks.clear();
   for (size_t b = 0; b < plan.blocks.size(); ++b) {

@@ -1,4 +1,4 @@
-// How one linear call is cut into tiles of rows, blocks of tiles and adapter tasks.
+// How one linear call is divided into tiles of rows, blocks of tiles and adapter tasks.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct WeightRows {
   const PanelKernels* kernels = nullptr;
   int32_t first_row = 0;  // index into LinearPlan::rows
   int32_t num_rows = 0;
-  int64_t row_bytes = 0;  // of a packed row
-  int64_t x = 0;          // where its packed rows begin
+  int64_t row_bytes = 0;  // bytes of a packed row
+  int64_t x = 0;          // byte offset of its packed rows
 
   int64_t panels() const { return (weight.out + kPanelCols - 1) / kPanelCols; }
-  // One row of floats is its own tile.
+  // Whether the rows must be packed: a single row of floats is a tile without packing.
   bool packs() const { return num_rows > 1 || !kernels->takesRows(); }
 };
 
@@ -30,22 +30,22 @@ struct RowTile {
   int32_t first_row = 0;  // index into LinearPlan::rows
   int32_t rows = 0;
 };
-// Up to max_rows rows that share parts and are of one block.
+// Up to max_rows rows of one block that share LoRA terms.
 struct AdapterTile {
   const RowGroup* group = nullptr;
   int32_t first_row = 0;  // index into LinearPlan::adapter_rows
   int32_t rows = 0;
-  int64_t t = 0;  // where the tile's products with A begin; room for floats, whatever the elements are
+  int64_t t = 0;  // offset of the tile's products with A, counted in floats whatever the type of the elements
 };
-// One panel of one part's A times one tile.
+// The product of one tile and one panel of A of one LoRA term.
 struct AdapterTask {
   int32_t tile = 0;
   int32_t part = 0;
   int64_t panel = 0;
-  int64_t t = 0;  // where the part's products begin, as above
+  int64_t t = 0;  // offset of the term's products, as in AdapterTile
 };
 
-// Tiles of one weight that take its panels in turn, and the adapter tiles of the same rows.
+// Tiles of one weight that are multiplied in turn by the same panels, and the adapter tiles of the same rows.
 struct RowBlock {
   int32_t weight = 0;
   int32_t tile_begin = 0, tile_end = 0;
@@ -58,23 +58,23 @@ struct PanelTask {
   int64_t end = 0;
 };
 
-// How one call is cut into tiles, blocks and tasks; kept between calls for its memory alone.
+// How one call is divided into tiles, blocks and tasks. Kept between calls only to reuse its memory.
 struct LinearPlan {
   std::vector<WeightRows> weights;
-  std::vector<int32_t> rows;  // of the weights, one after another
+  std::vector<int32_t> rows;  // of x, weight after weight
   std::vector<RowTile> tiles;
   std::vector<RowBlock> blocks;
-  std::vector<int32_t> adapter_rows;  // of the adapter tiles, one after another
+  std::vector<int32_t> adapter_rows;  // of x, adapter tile after adapter tile
   std::vector<AdapterTile> adapter_tiles;
   std::vector<AdapterTask> adapter_tasks;
   std::vector<PanelTask> panel_tasks;
-  std::vector<RowRange> own_ranges;  // of groups with a weight of their own
+  std::vector<RowRange> own_ranges;  // rows of the groups that have their own weight
   int64_t x_bytes = 0;               // of all packed rows
   int64_t t_floats = 0;
 };
 
-// Which rows have which weight; the weights' kernels are for the caller to choose before it cuts the rows for so many
-// threads.
+// assignRows finds the rows of every weight. The caller then sets the kernels of every weight, and cutRows divides the
+// rows into tiles, blocks and tasks for `threads` threads.
 void assignRows(const LinearArgs& args, LinearPlan& plan);
 void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan);
 

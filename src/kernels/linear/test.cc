@@ -21,7 +21,7 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
         const auto rows = kernel_test::asDtype(source, dtype);
         AlignedBuffer memory(static_cast<size_t>(packedBytes(dtype, out, in)));
         std::memset(memory.data(), 0xff, memory.size());
-        // In two pieces, the first ending anywhere: appended sources share a panel.
+        // Packs in two pieces that are split at a random row, so that they may share a panel.
         const int64_t split = values.integer(0, out);
         packRows(rows.data(), dtype, split, in, 0, memory.data());
         packRows(rows.data() + static_cast<size_t>(split * in) * dtypeSize(dtype), dtype, out - split, in, split,
@@ -41,7 +41,7 @@ TEST(PackRowsTest, UnpackGivesTheRoundedRowsBack) {
   }
 }
 
-// What the packed form says is what was packed, in plain terms.
+// unpackRow returns the packed integers times their scales.
 TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
   Values values;
   for (const DType dtype : {DType::kInt8, DType::kInt4}) {
@@ -52,7 +52,7 @@ TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
           const Rows rows(values, format, out, in);
           AlignedBuffer memory(static_cast<size_t>(packedBytes(format, out, in)));
           std::memset(memory.data(), 0xff, memory.size());
-          // In two pieces, the first ending anywhere: appended sources share a panel.
+          // Packs in two pieces that are split at a random row, so that they may share a panel.
           const int64_t split = values.integer(0, out) / 2 * 2;
           rows.pack(format, 0, split, in, memory.data());
           rows.pack(format, split, out, in, memory.data());
@@ -83,7 +83,7 @@ TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
   }
 }
 
-// Only models of 16 bits have the inputs of their quantised weights in 16 bits.
+// Quantised weights take 16-bit fixed-point inputs only in 16-bit models.
 TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
   for (const Isa isa : availableIsas()) {
     for (const DType dtype : {DType::kInt8, DType::kInt4}) {
@@ -105,7 +105,8 @@ class LinearTest : public kernel_test::EveryVariant {
     if (GetParam().dtype) return {*GetParam().dtype};
     return {panelFormats().begin(), panelFormats().end()};
   }
-  // Of a format that this variant takes: by fixed point, scales tell that the model is of 16 bits.
+  // A weight of a format that this variant takes. Variants with fixed point take only scales of 16 bits, which mean
+  // that the model is of 16 bits.
   Weight anyWeight(Values& values, DType dtype, int64_t out, int64_t in) const {
     WeightFormat format = anyFormat(values, dtype);
     const bool fixed = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Vnni);
@@ -113,7 +114,7 @@ class LinearTest : public kernel_test::EveryVariant {
     return makeWeight(values, format, out, in);
   }
   DType inputType(const PackedWeight& weight) const { return linearInputType(GetParam().isa, weight.format()); }
-  // Of the adapters that Adapters::add gives this weight.
+  // Input type of the products of the adapters that Adapters::add makes for this weight.
   DType partInputType(const PackedWeight& weight) const {
     return linearInputType(GetParam().isa, isQuantised(weight.dtype) ? weight.scale_dtype : weight.dtype);
   }
@@ -122,7 +123,7 @@ class LinearTest : public kernel_test::EveryVariant {
     for (size_t i = 0; i < x.size(); ++i) x[i] = loadAsFloat(bytes.data(), type, i);
     return x;
   }
-  // x as the products take it.
+  // x rounded as the products take it.
   std::vector<float> asTaken(std::vector<float> x, const PackedWeight& weight) const {
     const int64_t run = linearInputRun(GetParam().isa, weight.format());
     if (run == 0) return rounded(std::move(x), inputType(weight));
@@ -206,7 +207,7 @@ TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
   }
 }
 
-// Whatever else is in the call, however many threads run it: a row's bits are those of its solo call.
+// A row has the bits of its solo call, whatever else is in the call and however many threads run it.
 TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   Values values;
   Backend& solo = newBackend(1);
@@ -244,7 +245,7 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   }
 }
 
-// Only groups have outputs: the rest of y stays as it was.
+// If only groups have outputs, the other rows of y stay unchanged.
 TEST_P(LinearTest, TheBaseMayHaveNoOutputs) {
   Values values;
   Backend& backend = newBackend(2);
@@ -279,7 +280,7 @@ TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
   }
 }
 
-// What is not finite stays in its row.
+// NaN and infinity in a row must not reach other rows.
 TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
   Values values;
   Backend& backend = newBackend(2);
@@ -302,7 +303,7 @@ TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
   }
 }
 
-// Weights below the smallest normal number of their format are numbers like others, but to dot products.
+// Denormal weights count like other numbers, except in bfloat16 dot products.
 TEST_P(LinearTest, DenormalWeightsCount) {
   Values values;
   Backend& backend = newBackend(2);
@@ -314,7 +315,7 @@ TEST_P(LinearTest, DenormalWeightsCount) {
   auto x = values.reals(3 * in, 1e4f, 2e4f);
   const auto y = run(backend, x, weight.view);
   if (!isQuantised(dtype) && inputType(weight.view) == DType::kBFloat16) {
-    // Dot products take denormal inputs for zeros: this is what the instruction does.
+    // The instruction for dot products takes denormals for zeros.
     for (const float value : y) ASSERT_EQ(value, 0.0f);
     return;
   }

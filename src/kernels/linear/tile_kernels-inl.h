@@ -1,6 +1,6 @@
-// The panel kernels of bfloat16 weights by tiles of AMX. A Unit has the tile registers: the processor's
-// (panel_bf16_tile.cc) or, in tests, arrays (emulated_tiles.h). Where the including file sets attributes, its templates
-// are compiled with them; everything is a template of the unit, so that no two files share code.
+// The panel kernels of bfloat16 weights by AMX. The template parameter Unit provides the tile registers: the
+// processor's (panel_bf16_tile.cc) or, in tests, arrays (emulated_tiles.h). Templates get the target attributes that
+// the including file sets. Everything is a template of Unit, so that no two files share compiled code.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 namespace chorus::tiles {
 
 inline constexpr int kRegisterRows = 16;
-inline constexpr int64_t kRowBytes = 64;     // of a register: 16 floats, or 32 bfloat16
-inline constexpr int64_t kBlockInputs = 32;  // of one product
+inline constexpr int64_t kRowBytes = 64;     // of a register's row: 16 floats, or 32 bfloat16
+inline constexpr int64_t kBlockInputs = 32;  // inputs of one product
 // Two registers of rows times two panels: four accumulators hide a product's latency, and each load is used twice.
 inline constexpr int kTileRows = 2 * kRegisterRows;
 constexpr int registersOf(int rows) { return (rows + kRegisterRows - 1) / kRegisterRows; }
-// One row waits for memory whatever it does, and memory gives most to one stream.
+// A single row is bound by memory, which is read fastest as a single stream.
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 1 : 2; }
 static_assert(kTileRows <= kMaxTileRows);
 
-// Registers: accumulators by rows and panels, then rows, then weights.
+// Numbers of the registers: accumulators by rows and panels, then rows, then weights.
 constexpr int sumsAt(int rows, int panel) { return 2 * rows + panel; }
 constexpr int rowsAt(int rows) { return 4 + rows; }
 constexpr int weightsAt(int panel) { return 6 + panel; }
 
-// The palette for a tile of so many rows, as LDTILECFG reads it.
+// A configuration of the tile registers, in the format of LDTILECFG.
 struct alignas(64) Palette {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -49,7 +49,7 @@ constexpr Palette paletteOf(int rows) {
   return palette;
 }
 
-// See PanelKernels::pack: a row's 32 inputs are a register's row.
+// PanelKernels::pack: 32 inputs of a row become one row of a register.
 template <class Unit>
 void pack(const float* const* rows, int count, int64_t inputs, void* tile) {
   constexpr int64_t kPackAhead = 96;  // floats
@@ -58,7 +58,7 @@ void pack(const float* const* rows, int count, int64_t inputs, void* tile) {
     const int64_t some = std::min(kBlockInputs, inputs - i);
     const int64_t bytes = (some + 3) / 4 * 8;
     for (int r = 0; r < count; ++r, dst += bytes) {
-      // More rows than the prefetchers follow.
+      // The hardware prefetchers do not follow this many rows.
       __builtin_prefetch(rows[r] + i + kPackAhead);
       __builtin_prefetch(rows[r] + i + kPackAhead + 16);
       Unit::round(rows[r] + i, some, dst);
@@ -66,13 +66,13 @@ void pack(const float* const* rows, int count, int64_t inputs, void* tile) {
   }
 }
 
-// One product's worth of memory, moved where registers cannot read or write it in place.
+// The contents of one register, for data that registers cannot load or store in place.
 struct alignas(64) Buffer {
   std::byte bytes[kRegisterRows * kRowBytes];
   HWY_INLINE std::byte* row(int64_t r) { return bytes + r * kRowBytes; }
 };
 
-// Inputs from i on, 32 or what is left of them, of rows [first, first + count) of a tile of kRows.
+// Copies up to 32 inputs from i on, of rows [first, first + count) of a tile of kRows, and pads them with zeros.
 template <class Unit, int kRows>
 HWY_INLINE void gatherRows(const PanelArgs& args, int64_t i, int first, int count, Buffer& buffer) {
   std::memset(&buffer, 0, sizeof buffer);
@@ -86,7 +86,8 @@ HWY_INLINE void gatherRows(const PanelArgs& args, int64_t i, int first, int coun
   }
 }
 
-// The same inputs of a panel; nothing past the last pair is read.
+// Copies up to 32 inputs of a panel, of which `left` are left, and pads them with zeros. Reads nothing past the last
+// pair.
 template <class Unit>
 HWY_INLINE void gatherWeights(const std::byte* panel, int64_t stride, int64_t left, Buffer& buffer) {
   const int64_t pairs = std::min<int64_t>(kRegisterRows, (left + 1) / 2);
@@ -94,7 +95,7 @@ HWY_INLINE void gatherWeights(const std::byte* panel, int64_t stride, int64_t le
   std::memset(buffer.row(pairs), 0, static_cast<size_t>((kRegisterRows - pairs) * kRowBytes));
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Unit, int kRows, int kPanels>
 struct Block {
   static constexpr int kRegisters = registersOf(kRows);
@@ -104,7 +105,7 @@ struct Block {
   int64_t col;
   const std::byte* panels;
 
-  // Columns [begin, end) of panel p.
+  // The used columns of panel p are [begin(p), end(p)).
   int64_t begin(int p) const { return std::clamp<int64_t>(args.skip - col - p * kPanelCols, 0, kPanelCols); }
   int64_t end(int p) const { return std::clamp<int64_t>(args.cols - col - p * kPanelCols, begin(p), kPanelCols); }
 
@@ -143,7 +144,7 @@ struct Block {
     Unit::template multiplyBf16<sumsAt(0, kPanel), rowsAt(0), weightsAt(kPanel)>();
     if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, kPanel), rowsAt(1), weightsAt(kPanel)>();
   }
-  // 32 inputs where they stand.
+  // Multiplies 32 inputs in place.
   HWY_INLINE void multiplyWhole(const std::byte* x, const std::byte* w, int64_t panel_stride, int64_t stride) const {
     Unit::template load<rowsAt(0)>(x, kRowBytes);
     if constexpr (kRegisters > 1) Unit::template load<rowsAt(1)>(x + kRegisterRows * kRowBytes, kRowBytes);
@@ -154,7 +155,7 @@ struct Block {
       multiply<1>();
     }
   }
-  // Up to 32 inputs from i on, padded with zeros.
+  // Multiplies up to 32 inputs from i on, padded with zeros.
   HWY_INLINE void multiplyCut(int64_t i) const {
     Buffer buffer;
     gatherRows<Unit, kRows>(args, i, 0, rowsOf(0), buffer);
@@ -174,14 +175,15 @@ struct Block {
     }
   }
   HWY_INLINE void run(const std::byte*& next) const {
-    // Bytes that a stream is prefetched ahead; near a panel's end it goes on in the panel that is taken after this
+    // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
     constexpr int64_t kAhead = 4096;
     loadSums<0, 0>();
     if constexpr (kPanels > 1) loadSums<0, 1>();
     if constexpr (kRegisters > 1) loadSums<1, 0>();
     if constexpr (kRegisters > 1 && kPanels > 1) loadSums<1, 1>();
-    // Registers are loaded by instructions that may read any memory: what stays the same is kept aside.
+    // For the compiler, the instructions that load registers may change any memory. Values that stay the same are
+    // therefore copied to local variables.
     const int64_t stride = args.input_stride, panel_stride = args.panel_stride;
     const int64_t whole = args.x_piece == 0 ? args.inputs / kBlockInputs * kBlockInputs : 0;
     const int64_t panel_end = args.inputs / 2 * stride;

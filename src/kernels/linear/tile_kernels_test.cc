@@ -1,5 +1,5 @@
-// The kernels of AMX on emulated registers: every machine tests what few can run. On a machine with AMX LinearTest runs
-// them on the processor's.
+// Tests the AMX kernels on emulated registers, so that machines without AMX test them too. On a machine with AMX,
+// LinearTest runs them on the processor's registers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -59,7 +59,8 @@ struct Problem {
   }
 };
 
-// y, rows of out + kAround floats; what stands in them is `before`, and stays in the columns around.
+// Returns y, rows of out + kAround floats. It starts as `before`, and the columns outside the product must keep those
+// values.
 constexpr int64_t kAround = 40;
 std::vector<float> product(const Problem& p, PanelArgs args, const std::vector<float>& before, int64_t piece = 0) {
   Guarded tile(static_cast<size_t>(tileSize(p.rows, piece == 0 ? p.in : (p.in + piece - 1) / piece * piece)) * 2);
@@ -129,7 +130,7 @@ TEST(TileKernelsTest, EveryNumberOfRowsMatchesDoublePrecisionAtEveryEdge) {
   }
 }
 
-// As adapters' products with A are packed, a panel of 16 at a time.
+// The linear packs products with A like this: one panel of 16 columns at a time.
 TEST(TileKernelsTest, RowsPackedInPiecesGiveTheSameBits) {
   Values values;
   for (const int rows : {1, 2, 15, 16, 17, 32}) {
@@ -217,7 +218,8 @@ TEST(TileKernelsTest, ColumnsAreScaled) {
   EXPECT_EQ((std::array{y[0], y[1], y[2]}), (std::array{2.0f, 1.0f, -3.0f}));
 }
 
-// The processor's kernels are the same templates: cut alike, with a kernel for every number of rows.
+// The processor's kernels are the same templates. They must have the same tiles and passes, and a kernel for every
+// number of rows.
 #if defined(__x86_64__)
 TEST(TileKernelsTest, TheProcessorsKernelsAreOfTheSameShape) {
   const PanelKernels& processor = *bf16TileKernels();

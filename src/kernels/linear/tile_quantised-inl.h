@@ -1,7 +1,7 @@
-// The panel kernels of int8 and int4 by tiles of AMX: products of the stored integers and fixed-point inputs, bit for
-// bit those of panel_quantised_vnni-inl.h, see fixed_point.h. A Unit has the tile registers: the processor's
-// (panel_quantised_tile.cc) or, in tests, arrays (emulated_tiles.h). Where the including file sets attributes, its
-// templates are compiled with them; everything is a template of the unit, so that no two files share code.
+// The panel kernels of int8 and int4 by AMX: products of the stored integers and fixed-point inputs (fixed_point.h),
+// with the same bits as those of panel_quantised_vnni-inl.h. The template parameter Unit provides the tile registers:
+// the processor's (panel_quantised_tile.cc) or, in tests, arrays (emulated_tiles.h). Templates get the target
+// attributes that the including file sets. Everything is a template of Unit, so that no two files share compiled code.
 #pragma once
 
 #include "kernels/linear/fixed_point.h"
@@ -9,15 +9,17 @@
 
 namespace chorus::tiles::quantised {
 
-// Two registers of rows times one panel, or one times two: with both digits four accumulators hide a product's latency.
+// Two registers of rows times one panel, or one times two. With both digits this makes four accumulators, which hide
+// the latency of a product.
 constexpr int panelsAtOnce(int rows) { return rows <= kRegisterRows ? 2 : 1; }
 
-// Registers: accumulators by digit (0: high) and rows or panel, then a digit's rows, then weights.
+// Numbers of the registers: accumulators by digit (0: high) and by rows or panel, then the rows of a digit, then
+// weights.
 constexpr int sumsAt(int digit, int rows, int panel) { return 2 * digit + rows + panel; }
 constexpr int rowsAt(int rows) { return 4 + rows; }
 constexpr int weightsAt(int panel) { return 6 + panel; }
 
-// Inputs of one product: a register's, or a run where it is shorter.
+// Inputs of one product: as many as a register's row holds, or a run if that is shorter.
 HWY_INLINE constexpr int64_t productInputs(int64_t run) { return std::min<int64_t>(run, 64); }
 
 constexpr Palette paletteOf(int rows, int64_t inputs) {
@@ -37,7 +39,7 @@ constexpr Palette paletteOf(int rows, int64_t inputs) {
   return palette;
 }
 
-// kPanels panels from column col on.
+// Computes kPanels panels from column `col` on.
 template <class Unit, DType kType, int kRows, int kPanels>
 struct Block {
   static constexpr int kRegisters = registersOf(kRows);
@@ -48,7 +50,7 @@ struct Block {
   const PanelArgs& args;
   int64_t col;
   const std::byte* panels;
-  // What stands in y already, by panel and row.
+  // Running totals of the outputs, by panel and row; they start from y or from zero.
   struct alignas(64) Totals {
     float panel[kPanels][kRows][kPanelCols];
   };
@@ -74,8 +76,8 @@ struct Block {
     }
   }
 
-  // The weights of `inputs` inputs at a panel's lanes; nothing past the last of `left` is read. Digits past it are
-  // zero.
+  // Loads the weights of `inputs` inputs from a panel's lanes, of which only `left` are left; reads nothing past these.
+  // The digits of the missing inputs are zero.
   template <int kPanel>
   HWY_INLINE void loadWeights(const std::byte* lanes, int64_t inputs, int64_t left, Buffer& buffer) const {
     const int64_t count = (std::min(inputs, left) + kLaneInputs - 1) / kLaneInputs;
@@ -104,7 +106,7 @@ struct Block {
       Unit::template multiplyInt8<sumsAt(kDigit, 1, 0), rowsAt(1), weightsAt(0)>();
     }
   }
-  // One run's sums, times their scales, on top of the totals.
+  // Adds one run's sums, times their scales, to the totals.
   template <int kReg, int kPanel>
   HWY_INLINE void add(const std::byte* scales, const FixedRuns* runs, int64_t run, Totals& totals) const {
     Buffer high, low;
@@ -118,7 +120,7 @@ struct Block {
   }
 
   HWY_INLINE void run(const std::byte*& next) const {
-    // Bytes that a stream is prefetched ahead; near a panel's end it goes on in the panel that is taken after this
+    // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
     constexpr int64_t kAhead = 4096;
     const int64_t fixed_run = std::min(args.group, kFixedRun), step = productInputs(fixed_run);

@@ -1,4 +1,5 @@
-// The kernels of int8 and int4 by AMX on emulated registers: bit for bit plain integer arithmetic, on every machine.
+// Tests the AMX kernels of int8 and int4 on emulated registers, on every machine: they have the bits of plain integer
+// arithmetic.
 #include <gtest/gtest.h>
 
 #include "kernels/guarded_memory.h"
@@ -16,7 +17,7 @@ using kernel_test::FixedRow;
 using kernel_test::Guarded;
 using kernel_test::Values;
 
-// TDPBSUD as Intel's manual writes it, and what the kernels do beside tiles in plain C++.
+// TDPBSUD as Intel's manual defines it, and the other operations of a Unit in plain C++.
 struct EmulatedQuantised : tiles::EmulatedTiles {
   template <int kSums, int kRows, int kWeights>
   static void multiplyInt8() {
@@ -70,7 +71,7 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
         for (int64_t input = 0; input < some; ++input) {
           const int fixed = row.fixed[static_cast<size_t>(input)];
           const int64_t n = input / kRun;
-          // Of eight int4 inputs, where this one stands.
+          // The position of this input among its eight int4 inputs.
           const auto* place = std::find(kFixedOrder, kFixedOrder + 8, input % 8);
           const int64_t at = kType == DType::kInt4 ? input / 8 * 8 + (place - kFixedOrder) : input;
           digits[r].low[at] = static_cast<int8_t>(fixed & 255);
@@ -89,8 +90,8 @@ const PanelKernels& emulated(const WeightFormat& format) {
                                       : *quantised::kernelsOf<EmulatedQuantised, DType::kInt4>(fixedRun(format));
 }
 
-// x [rows, in] times integers [out, in], packed; the plain form is read back from the packed one, whose own test is
-// that of packRows.
+// x [rows, in] times packed integers [out, in]. The plain integers are read back from the packed form, which the tests
+// of packRows cover.
 struct Problem {
   int rows;
   int64_t in, out;
@@ -111,7 +112,7 @@ struct Problem {
     std::vector<uint8_t> bytes(static_cast<size_t>((format.dtype == DType::kInt4 ? (out + 1) / 2 : out) * in));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(values.integer(0, 255));
     packRows(bytes.data(), format, out, in, 0, panels.data());
-    // All scales 1 first: what is read back then are the integers.
+    // All scales are 1 at first, so that the values that are read back are the integers.
     const std::vector<float> ones(static_cast<size_t>(out * groups), 1.0f);
     packScales(ones.data(), DType::kFloat32, format, out, in, 0, panels.data());
     std::vector<float> row(static_cast<size_t>(in));

@@ -2,7 +2,7 @@
 
 namespace chorus {
 
-// Sum and norm of a hidden state; activations stay in caches, as between the ops of a layer.
+// Residual sum and norm of a hidden state. Activations stay in the CPU caches, as between the ops of a layer.
 std::vector<BenchCase> rmsNormBench() {
   std::vector<BenchCase> cases;
   for (const auto& [rows, cols] : {std::pair{3, 100}, {1, 2048}, {8, 2048}, {32, 2048}, {512, 2048}}) {

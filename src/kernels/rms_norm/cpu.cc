@@ -12,7 +12,8 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 
-// residual += delta + bias; returns the sum of squares, in an order that the number of columns alone decides.
+// residual += delta + bias. Returns the sum of the squares of the new residual; the order of its additions depends only
+// on `cols`.
 float addAndSquare(const float* delta, const float* bias, float* residual, int64_t cols) {
   const Floats d;
   FloatVec sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};

@@ -1,4 +1,4 @@
-// The CPU's norm: rows over threads.
+// RMS norm on the CPU; rows are divided among threads.
 #pragma once
 
 #include "kernels/cpu/workspace.h"

@@ -1,4 +1,4 @@
-// Root mean square norm with the residual sum before it.
+// RMS norm, with the residual sum before it.
 #pragma once
 
 #include <span>
@@ -14,10 +14,12 @@ struct NormGroup {
   const float* weight = nullptr;
 };
 
-// residual += delta + bias, in place, of which either may be absent. Then y = residual / rms(residual) *
-// weight, with rms = sqrt(mean(residual^2) + epsilon). residual, delta, y: [rows, cols] float32; weight,
-// bias: [cols] float32; rows of a group take its weight instead. y may alias delta or residual. Without y.data only the
-// sum is done.
+// First, in place; delta and bias are optional:
+//   residual += delta + bias
+// Then, unless y.data is null:
+//   y = residual / rms(residual) * weight,   rms = sqrt(mean(residual^2) + epsilon)
+// residual, delta, y: [rows, cols] float32; weight, bias: [cols] float32. Rows of a group use the group's weight
+// instead of `weight`. y may alias delta or residual.
 struct RmsNormArgs {
   Matrix residual;
   ConstMatrix delta;
@@ -28,7 +30,7 @@ struct RmsNormArgs {
   std::span<const NormGroup> groups;
 };
 
-// Of a row.
+// Norm weight of one row: its group's, or else the base's.
 inline const float* normWeight(const RmsNormArgs& args, int64_t row) {
   const NormGroup* group = groupOf(args.groups, row);
   return group != nullptr ? group->weight : args.weight;

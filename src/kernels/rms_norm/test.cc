@@ -31,7 +31,7 @@ struct Call {
   }
 };
 
-// The residual's sums are single roundings, the norm is in double precision.
+// Expected result: each addition of the residual sum is rounded to float32; the norm is in double precision.
 void exactly(RmsNormArgs args) {
   for (int64_t r = 0; r < args.residual.rows; ++r) {
     float* residual = args.residual.data + r * args.residual.stride;
@@ -76,7 +76,7 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
   }
 }
 
-// Whose rows they are decides no other bit of theirs or of their mates.
+// The group of a row selects its weight and changes no other bit, neither of this row nor of the other rows.
 TEST_P(RmsNormTest, RowsOfAGroupTakeItsWeight) {
   Values values;
   const int64_t rows = 57, cols = 1030;
@@ -147,7 +147,7 @@ TEST_P(RmsNormTest, NaNStaysInItsRowAndDenormalsAreNumbers) {
   backend.rmsNorm(call.args(false, false, true), *context, {});
   for (int64_t c = 0; c < cols; ++c) {
     const auto at = static_cast<size_t>(c);
-    // The mean square vanishes beside epsilon.
+    // The mean square is negligible beside epsilon.
     const double expected = call.residual[at] / std::sqrt(1e-5) * call.weight[at];
     EXPECT_NEAR(call.y[at], expected, 1e-5 * std::abs(expected) + 1e-44) << c;
     EXPECT_TRUE(std::isnan(call.y[at + cols])) << c;

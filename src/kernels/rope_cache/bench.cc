@@ -22,7 +22,8 @@ std::vector<BenchCase> ropeCacheBench() {
                          bench::BenchMatrix qkv;
                          DeviceBuffer cos, sin;
                        };
-                       // Angles of zero: rows are rotated in place again and again, and keep their size.
+                       // All angles are zero, because the rows are rotated in place in every call and must keep their
+                       // size.
                        const auto positions = static_cast<size_t>(shape.past + shape.rows);
                        const std::vector<float> ones(positions * static_cast<size_t>(shape.head_size) / 2, 1.0f);
                        const auto s = std::make_shared<State>(State{bench::Sequences(backend, shape, cold_bytes),

@@ -1,4 +1,4 @@
-// The CPU's rotation and cache write: rows over threads.
+// RoPE and KV-cache write on the CPU; rows are divided among threads.
 #pragma once
 
 #include "kernels/cpu/workspace.h"

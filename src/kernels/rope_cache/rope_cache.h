@@ -1,4 +1,4 @@
-// After the qkv product: add its bias, rotate q and k, and write k and v into the cache.
+// The op after the qkv product: adds its bias, applies RoPE to q and k, and writes k and v to the KV cache.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace chorus {
 struct RopeTable {
   const float* cos = nullptr;
   const float* sin = nullptr;
-  int32_t rotary_dim = 0;    // even; the first rotary_dim dimensions of a head are rotated, the rest pass
+  int32_t rotary_dim = 0;    // even; the first rotary_dim dimensions of a head are rotated, the rest are unchanged
   bool interleaved = false;  // false: halves are rotated (GPT-NeoX); true: adjacent pairs (GPT-J)
 };
 
-// qkv: [rows, (num_heads + 2 num_kv_heads) * head_size] float32, rows of q heads, then k, then v; q is
-// rotated in place, k and v go to the cache rounded to its dtype. bias: [that many] float32 or null.
-// Positions come from the step's sequences.
+// qkv += bias; then q and k are rotated in place, and k and v are written to the cache, rounded to its dtype.
+//   - qkv: [rows, (num_heads + 2 * num_kv_heads) * head_size] float32; a row holds its q heads, then k, then v.
+//   - bias: [(num_heads + 2 * num_kv_heads) * head_size] float32, or null.
+//   - Positions are those of the step's sequences.
 struct RopeCacheArgs {
   Matrix qkv;
   const float* bias = nullptr;

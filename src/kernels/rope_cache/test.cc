@@ -72,7 +72,7 @@ constexpr Case kCases[] = {
     Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},    Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
     Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},     Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
 
-// The same roundings in the same order: bits equal the reference's, in q, k, v and the cache.
+// All variants round in the same order: q, k, v and the cache have the bits of the reference.
 TEST_P(RopeCacheTest, EqualsTheReference) {
   const auto reference = createBackend({.name = "reference"});
   for (const int threads : {1, 3}) {
@@ -87,8 +87,8 @@ TEST_P(RopeCacheTest, EqualsTheReference) {
   }
 }
 
-// (a, b) turned by an angle is (a cos - b sin, b cos + a sin), within two roundings each; what the cache
-// holds is the row's k and v, rounded once.
+// A pair (a, b) rotated by an angle is (a cos - b sin, b cos + a sin), within two roundings each. The cache holds the
+// row's k and v, rounded once.
 TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
   Backend& backend = newBackend(2);
   for (const Case& c : kCases) {
