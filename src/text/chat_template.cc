@@ -36,7 +36,7 @@ void requireShape(const ChatTemplateInput& input, const std::string& source) {
   if (!input.variables.is_object()) fail(ErrorCode::kInvalidArgument, "{}: variables must be an object", source);
 }
 
-// Stands where the last message's text ends, until the rendering is cut there.
+// Appended to the text of the last message; cutAtMark() cuts the rendering at this mark.
 constexpr std::string_view kContinueMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 // The text of the last message, which the answer continues.
@@ -61,8 +61,8 @@ bool contains(std::string_view text, std::string_view part) {
   return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }
 
-// What stands before the mark. A template that trims messages trims the mark's space too; then the text's own end is
-// trimmed as well.
+// Returns the text before the mark. A template that trims messages also removes the mark's trailing space; the white
+// space at the end of the message is then trimmed as well.
 std::string cutAtMark(const std::string& rendered, std::string_view final_text, const std::string& source) {
   const std::string_view mark = withoutSpace(kContinueMark, false);
   const size_t at = rendered.rfind(mark);

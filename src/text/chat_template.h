@@ -1,4 +1,5 @@
-// Chat templates: the Jinja that Hugging Face models carry, rendered as transformers renders it.
+// Chat templates: the Jinja templates that come with Hugging Face models, rendered with the same output as
+// transformers.
 #pragma once
 
 #include <ctime>
@@ -16,41 +17,42 @@ namespace chorus {
 class Tokenizer;
 
 struct ChatTemplateInput {
-  // Ordered, because templates print objects with their keys in the order in which they came.
+  // Ordered, because a template that prints an object prints its keys in input order.
   OrderedJson messages = OrderedJson::array();
   OrderedJson tools;      // null: none
   OrderedJson documents;  // null: none
   bool add_generation_prompt = false;
   // The prompt ends inside the last message, so that the answer continues it.
   bool continue_final_message = false;
-  // Names like "bos_token" that the template may print.
+  // Variables such as "bos_token" (name to text) that the template may print.
   std::map<std::string, std::string> special_tokens;
   // More variables (chat_template_kwargs), an object; they take precedence over special_tokens.
   OrderedJson variables = OrderedJson::object();
-  // What strftime_now sees; nothing is the present.
+  // The time that strftime_now formats; nullopt: the current time.
   std::optional<std::time_t> now;
 };
 
-// Compiled once, rendered from any thread. Templates reach nothing outside themselves, and the work, memory, depth and
-// ranges of one rendering are bounded: 256 MiB of work and 16 MiB of memory, and 128 bytes of work and 16 of memory for
-// each byte of the input.
+// Compiled once; may be rendered from any thread. A template can access nothing but its input. Work, memory, depth and
+// the length of ranges of one rendering are limited: 256 MiB of work plus 128 bytes of work per byte of input, and 16
+// MiB of memory plus 16 bytes per byte of input.
 class ChatTemplate {
  public:
-  // Throws Error(kInvalidArgument) with source and line on a template that doesn't parse.
-  // Charges the meter for its work and throws what the meter throws.
+  // Throws Error(kInvalidArgument), naming source and line, if the template doesn't parse. Charges its work to the
+  // meter and throws what the meter throws.
   static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source,
                                                      WorkMeter& meter);
-  // Without a limit on the work: for templates that are trusted.
+  // Without a limit on the work: for trusted templates only.
   static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source);
   ~ChatTemplate();
 
-  // Throws Error(kInvalidArgument) with source, line and the reason, which may be the template's own raise_exception.
-  // small_budget: for templates that clients send: 32 MiB of work and 8 MiB of memory, and 64 and 16 bytes for each
-  // byte of the input. Charges the meter for its work and throws what the meter throws.
+  // Throws Error(kInvalidArgument) with source, line and reason; the reason may be the text that the template passed to
+  // raise_exception. Charges its work to the meter and throws what the meter throws.
+  // small_budget: for templates sent by clients; 32 MiB of work plus 64 bytes of work per byte of input, and 8 MiB of
+  // memory plus 16 bytes per byte of input.
   std::string render(const ChatTemplateInput& input, WorkMeter& meter, bool small_budget = false) const;
-  // Without a limit of its own: for input that is trusted.
+  // Uses a meter without a limit: for trusted input only.
   std::string render(const ChatTemplateInput& input) const;
-  // Memory that the compiled form holds.
+  // Bytes of memory held by the compiled template.
   size_t memoryBytes() const;
 
  private:
@@ -59,7 +61,7 @@ class ChatTemplate {
   std::unique_ptr<const State> state_;
 };
 
-// The templates of a model, compiled.
+// The compiled chat templates of one model, by name.
 class ChatTemplates {
  public:
   // Throws as ChatTemplate::compile does; source names the model in errors.
@@ -67,11 +69,11 @@ class ChatTemplates {
 
   bool empty() const { return templates_.empty(); }
   bool has(const std::string& name) const { return templates_.contains(name); }
-  // Memory that the compiled templates hold.
+  // Bytes of memory held by the compiled templates.
   size_t memoryBytes() const;
-  // By a client's wish, which is the name of one of the model's templates or the text of another; without one,
-  // "tool_use" where there is one and tools are given, else "default". Throws Error(kInvalidArgument) when there is
-  // none. input.special_tokens are filled in from the tokenizer.
+  // wish: the client's choice, which is the name of one of the model's templates or else the text of a template.
+  // Without it, "tool_use" is rendered if tools are given and the model has it, otherwise "default". Throws
+  // Error(kInvalidArgument) if the model has no such template. Fills in input.special_tokens from the tokenizer.
   std::string render(ChatTemplateInput input, const std::optional<std::string>& wish, WorkMeter& meter) const;
   std::string render(ChatTemplateInput input, const std::optional<std::string>& wish = std::nullopt) const;
 

@@ -1,5 +1,6 @@
-// A client's chat template, rendered over a fixed conversation. An input whose first byte is 1 is a list of choices,
-// from which a template is made that nests all operations and values in each other; any other is the template's text.
+// Fuzzes a client's chat template over a fixed conversation. If the first byte of the input is 1, the rest is a list of
+// choices from which a template is built that nests all operations and values; otherwise the input is the template's
+// text.
 // parses: src/text/chat_template.cc src/text/template
 #include <cstdint>
 #include <span>
@@ -16,10 +17,10 @@
 namespace {
 using namespace chorus;
 
-// Less than a client's template may do, so that work that is not charged shows in the time.
+// Lower than the limit of a client's template, so that work that is not charged shows up as excess time.
 constexpr uint64_t kWork = uint64_t{2} << 20;
 
-// Makes a template from bytes. When they have run out, each choice is the first one, which ends what it is in.
+// Builds a template from bytes. After the last byte every choice is the first one, which ends the current construct.
 class Generator {
  public:
   explicit Generator(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -85,7 +86,7 @@ class Generator {
     expression();
   }
 
-  // In parentheses. Most operations take one argument.
+  // Appends arguments in parentheses, mostly one, because most operations take one.
   void arguments() {
     static constexpr size_t kCounts[] = {0, 1, 1, 1, 2, 0, 1, 3};
     const size_t count = kCounts[below(std::size(kCounts))];
@@ -152,7 +153,7 @@ class Generator {
         out_ += ").";
         oneOf(methods.of_text);
     }
-    // Not always called: then it holds the value.
+    // Sometimes the method is not called; the result is then a bound method that holds the object.
     if (below(6) != 0) arguments();
   }
 
@@ -334,8 +335,8 @@ class Generator {
 };
 }  // namespace
 
-// Every template may do so much work and hold the memory that a client's template may hold, however short it is. A byte
-// of work is about a nanosecond and, in what is dearest, ten.
+// A template of any length may use kWork of work and the memory limit of a client's template. A byte of work takes
+// about 1 ns, and up to 10 ns in the most expensive operations.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 1e-3 * 10 * kWork, .bytes = 9 << 20};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

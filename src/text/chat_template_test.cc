@@ -1,4 +1,4 @@
-// Renderings equal to those of transformers, which tests/oracle/text_chat_goldens.py has written down.
+// Compares renderings with those of transformers, which tests/oracle/text_chat_goldens.py recorded.
 #include "text/chat_template.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ std::vector<OrderedJson> readLines(const std::string& name) {
   return rows;
 }
 
-// The rendering, or "error: " and its line.
+// Returns the rendering, or "error: " and the error's message.
 std::string attempt(const std::string& text, const ChatTemplateInput& input) {
   try {
     return ChatTemplate::compile(text, "test")->render(input);
@@ -35,7 +35,7 @@ std::string attempt(const std::string& text, const ChatTemplateInput& input) {
   }
 }
 
-// Python prints an address here, so a rendering can't be compared.
+// True if Python printed an address, so that the rendering can't be compared.
 bool printsAnAddress(const std::string& text) {
   return text.find(" at 0x") != std::string::npos || text.find("<built-in") != std::string::npos;
 }
@@ -141,7 +141,7 @@ TEST(ChatTemplateTest, ErrorsNameTheLine) {
             "error: test: chat template line 1: the statement 'include' is not supported in chat templates");
 }
 
-// Each of these would take minutes or gigabytes.
+// Without limits each of these would take minutes or gigabytes.
 TEST(ChatTemplateTest, HostileTemplatesStop) {
   std::string deep = "{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}";
   std::string sum = "{{ 1";

@@ -1,4 +1,4 @@
-// Token ids to text one by one, for streaming.
+// Streaming detokenizer: turns token ids into text, one id at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace chorus {
 
-// One per generated sequence. The texts of feed and flush, put together, are Tokenizer::decode of all ids; each is
-// valid UTF-8 and never a part of a character.
+// One instance per generated sequence. The concatenated results of feed and flush equal Tokenizer::decode of all ids.
+// Each result is valid UTF-8 and contains whole characters only.
 class IncrementalDetokenizer {
  public:
   IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens);
 
-  // The text that has become certain with this id; often empty.
+  // Returns the text that this id completes; often empty.
   std::string feed(int32_t id);
-  // After the last id: what was held back. Bytes that have not become a character are U+FFFD.
+  // To be called after the last id: returns the text that was held back, with U+FFFD for bytes of incomplete
+  // characters.
   std::string flush();
 
  private:

@@ -42,7 +42,7 @@ std::string StopMatcher::feed(std::string_view text) {
     pending_.resize(include_stop_ ? at + 1 : at + 1 - matched_.size());
     return std::exchange(pending_, {});
   }
-  // Held back is the longest end of the text that a stop string begins with.
+  // Hold back the longest end of the text that is the beginning of a stop string.
   size_t keep = 0;
   for (const Stop& stop : stops_) keep = std::max(keep, stop.matched);
   std::string out = pending_.substr(0, pending_.size() - keep);

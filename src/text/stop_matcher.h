@@ -1,4 +1,4 @@
-// Stop strings in a stream of text.
+// Finds stop strings in streamed text.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace chorus {
 
-// One per generated sequence. Text passes through until a stop string is complete; what may be the beginning of a
-// stop string is held back. How the text is cut into pieces makes no difference. Of several stop strings the one
-// that is complete first counts; of those complete at the same character, the longest.
+// One instance per generated sequence. Text that may be the beginning of a stop string is held back until this is
+// decided. The result does not depend on how the text is cut into pieces. The stop string that is complete first ends
+// the text; if several are complete at the same position, the longest one does.
 class StopMatcher {
  public:
-  // Empty stop strings are left out. include_stop: the stop string itself is part of the text.
+  // Empty stop strings are ignored. include_stop: the stop string itself is part of the text.
   explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
 
-  // The text that can be sent now. After a stop string nothing more is given. Takes a step for each byte and stop
-  // string, however long they are.
+  // Returns the text that can be sent now; always empty after a stop string. Time is proportional to bytes of text
+  // times number of stop strings, whatever their lengths.
   std::string feed(std::string_view text);
-  // After the last piece: what was held back.
+  // To be called after the last piece: returns the text that was held back.
   std::string flush();
 
   bool stopped() const { return !matched_.empty(); }
@@ -29,10 +29,10 @@ class StopMatcher {
  private:
   struct Stop {
     std::string text;
-    std::vector<uint32_t> prefixes;  // for each beginning of the text, the longest one that it ends with
-    size_t matched = 0;              // bytes of the text that the input ends with
+    std::vector<uint32_t> prefixes;  // Knuth-Morris-Pratt table: per prefix of text, its longest border
+    size_t matched = 0;              // length of the longest prefix of text that the input ends with
   };
-  // Takes one more byte; true when the stop string is complete.
+  // Consumes one more byte; returns true if the stop string is complete.
   static bool advance(Stop& stop, char byte);
 
   std::vector<Stop> stops_;  // longest first

@@ -44,7 +44,7 @@ TEST(StopMatcherTest, FlushGivesAnUnfinishedStop) {
   EXPECT_EQ(matcher.flush(), "EN");
 }
 
-// A plain model: look at every end from left to right.
+// Reference implementation: tests every end position from left to right.
 std::string plainModel(const std::vector<std::string>& stops, bool include, const std::string& text) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

@@ -9,8 +9,8 @@
 namespace chorus {
 namespace {
 
-// Categories come from the regular expression library's own tables, so that code written by hand for a known
-// pattern can't disagree with the pattern about a character.
+// Categories come from Oniguruma's own tables, so that the hand-written matcher of a known pattern can't disagree with
+// the pattern about a character.
 class CategoryTable {
  public:
   explicit CategoryTable(std::string_view name) {
@@ -49,7 +49,7 @@ Utf8Step decodeUtf8(std::string_view bytes) {
   const unsigned first = at(0);
   if (first < 0x80) return {Kind::kCharacter, first, 1};
   int length = 0;
-  unsigned low = 0x80, high = 0xBF;  // what the second byte may be: no overlong forms, no surrogates
+  unsigned low = 0x80, high = 0xBF;  // range of the second byte; excludes overlong forms and surrogates
   if (first >= 0xC2 && first <= 0xDF)
     length = 2;
   else if (first >= 0xE0 && first <= 0xEF) {
@@ -147,7 +147,7 @@ bool isMark(uint32_t code) {
 std::string toLower(std::string_view valid_utf8) {
   return mapCharacters(valid_utf8, [](std::string& out, uint32_t code) {
     appendUtf8(out, static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
-    // The one character whose lower case is two characters: I with a dot above.
+    // U+0130 (I with a dot above) is the only character whose lower case is two characters.
     if (code == 0x130) out.resize(out.size() - 1), out += "i\xCC\x87";
   });
 }

@@ -8,7 +8,7 @@
 namespace chorus {
 namespace {
 
-// Bytes of ASCII at the front, found eight at a time.
+// Number of ASCII bytes at the front; tests eight bytes at a time.
 size_t asciiPrefix(std::string_view bytes) {
   size_t at = 0;
   for (; at + 8 <= bytes.size(); at += 8) {

@@ -1,5 +1,5 @@
-// Text that is valid UTF-8 because only a checked constructor makes it. Code that takes a Utf8View needs no further
-// check: a character never reaches beyond the end of the view.
+// Text types whose constructors check that the bytes are valid UTF-8. Code that takes a Utf8View needs no further
+// check: no character extends beyond the end of the view.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace chorus {
 
-// Bytes that someone else owns.
+// Non-owning view of valid UTF-8.
 class Utf8View {
  public:
   struct Character {
@@ -19,7 +19,7 @@ class Utf8View {
   };
 
   constexpr Utf8View() = default;
-  // Nothing when the bytes aren't valid UTF-8.
+  // Returns nullopt if the bytes aren't valid UTF-8.
   static std::optional<Utf8View> check(std::string_view bytes);
 
   std::string_view bytes() const { return bytes_; }
@@ -64,14 +64,14 @@ class Utf8View {
   std::string_view bytes_;
 };
 
-// Bytes of its own. Putting valid texts together keeps them valid.
+// Owned valid UTF-8. Appending valid text keeps it valid.
 class Utf8Text {
  public:
   Utf8Text() = default;
   explicit Utf8Text(Utf8View text) : bytes_(text.bytes()) {}
   // Every maximal invalid run becomes U+FFFD.
   static Utf8Text replacingInvalid(std::string_view bytes);
-  // Nothing when the bytes aren't valid UTF-8.
+  // Returns nullopt if the bytes aren't valid UTF-8.
   static std::optional<Utf8Text> check(std::string bytes);
 
   Utf8View view() const { return Utf8View(bytes_); }
@@ -81,7 +81,7 @@ class Utf8Text {
   bool empty() const { return bytes_.empty(); }
 
   void append(Utf8View text) { bytes_ += text.bytes(); }
-  // A number that is no character is appended as U+FFFD.
+  // Appends U+FFFD if code is not a character.
   void append(uint32_t code);
   void clear() { bytes_.clear(); }
   std::string take() && { return std::move(bytes_); }

@@ -10,7 +10,7 @@ namespace chorus::tmpl {
 namespace {
 
 constexpr size_t kMaxBlock = size_t{256} << 10;
-// What the allocator and the list of blocks need for a block of their own.
+// Overhead of a separate block in the allocator and in the list of blocks.
 constexpr size_t kBlockOverhead = Arena::kOwnBlocks ? 0 : 32;
 }  // namespace
 
@@ -42,7 +42,7 @@ void* Arena::allocate(size_t bytes, size_t alignment) {
   size_t padding = -reinterpret_cast<uintptr_t>(at_) & (alignment - 1);
   if (at_ == nullptr || bytes > static_cast<size_t>(end_ - at_) || padding > static_cast<size_t>(end_ - at_) - bytes) {
     if (kOwnBlocks || bytes > next_block_ / 2) {
-      // A block of its own, behind which the current one stays in use.
+      // Give the object a block of its own; the current block stays in use.
       char *const begin = begin_, *const at = at_, *const end = end_;
       addBlock(bytes);
       char* const own = begin_;
@@ -75,7 +75,7 @@ char* Arena::extend(std::string_view text, size_t more) {
   const size_t size = text.size() + more;
   char* to = nullptr;
   if (!kOwnBlocks && last && size > next_block_ / 2) {
-    // A text that grows again and again gets room, so that it is not copied each time.
+    // Leave room for a text that grows repeatedly, so that it is not copied each time.
     addBlock(2 * size);
     to = at_;
     at_ += size;

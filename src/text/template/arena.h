@@ -1,4 +1,4 @@
-// Memory that is freed all at once: what a rendering makes, and the tree of a compiled template.
+// Memory that is freed all at once: the values of a rendering, and the tree of a compiled template.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace chorus::tmpl {
 
-// Counts the bytes that arenas and buffers hold of the system's memory. Exceeding the limit throws TemplateError.
+// Counts the system memory that arenas and buffers hold. Exceeding the limit throws TemplateError.
 class MemoryLimit {
  public:
   explicit MemoryLimit(size_t limit) : limit_(limit) {}
@@ -27,11 +27,11 @@ class MemoryLimit {
   size_t limit_, used_ = 0;
 };
 
-// Objects in it have no destructors, which the compiler checks: freeing them is freeing blocks, whatever they point to,
-// so that neither long chains nor cycles of values can exhaust the stack. The limit outlives the arena.
+// An arena for objects without destructors, which the compiler checks. Freeing the arena only frees its blocks, so
+// neither long chains nor cycles of values can exhaust the stack. The limit must outlive the arena.
 class Arena {
  public:
-  // The address sanitizer sees an access beyond an object only when the object is a block of its own.
+  // The address sanitizer detects an access beyond an object only if the object is a block of its own.
 #if defined(__SANITIZE_ADDRESS__)
   static constexpr bool kOwnBlocks = true;
 #elif defined(__has_feature)
@@ -70,13 +70,13 @@ class Arena {
     return {to, items.size()};
   }
   std::string_view copy(std::string_view text);
-  // The bytes at text, with more bytes behind them that the caller fills; in place when text was the last allocation
-  // and there is room.
+  // Returns the bytes of text followed by room for `more` bytes, which the caller fills. Works in place if text was the
+  // last allocation and there is room; otherwise copies text.
   char* extend(std::string_view text, size_t more);
-  // Takes over bytes from malloc, which the limit has counted already.
+  // Takes ownership of bytes from malloc that the limit has already counted.
   void adopt(void* memory, size_t bytes);
 
-  // Bytes of the system's memory.
+  // Bytes of system memory.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -84,7 +84,7 @@ class Arena {
 
   MemoryLimit* limit_;
   std::vector<void*> blocks_;
-  char* begin_ = nullptr;  // of the block in use
+  char* begin_ = nullptr;  // start of the block in use
   char* at_ = nullptr;
   char* end_ = nullptr;
   size_t bytes_ = 0;

@@ -44,22 +44,26 @@ struct Arguments {
   const Expr* double_star = nullptr;  // **kwargs
 };
 
-// operands by kind: kSubscript object and key; kSlice start, stop and step (each may be null); kDict keys and values
-// in turn; kConditional condition, value and alternative (may be null); kCompare first, then one per operator.
-// A template's bytes become at most 64 times as many bytes of tree, so a node is small, and a single operand stands in
-// the node.
+// Operands by kind:
+// - kSubscript: object and key
+// - kSlice: start, stop and step (each may be null)
+// - kDict: keys and values alternating
+// - kConditional: condition, value and alternative (may be null)
+// - kCompare: the first operand, then one per operator
+// The tree of a template may have at most 64 bytes per byte of the template, so a node is small and stores a single
+// operand in itself.
 struct Expr {
   ExprKind kind;
-  Op op = Op::kAdd;    // of kUnary and kBinary
-  uint16_t depth = 1;  // of the tree below; bounded, so that evaluation can recurse
+  Op op = Op::kAdd;    // for kUnary and kBinary
+  uint16_t depth = 1;  // height of this subtree; bounded, because evaluation recurses
   int32_t line;
-  Value value;  // of a constant; for kCompare a text whose bytes are the operators; else the name, a text
+  Value value;  // the constant; for kCompare a text with one byte per operator; otherwise the name as a text
   uint32_t count = 0;
   union {
     const Expr* one = nullptr;
     const Expr* const* many;
   };
-  const Arguments* arguments = nullptr;  // null when there are none
+  const Arguments* arguments = nullptr;  // null if there are none
 
   const Expr* operand(size_t i) const { return count == 1 ? one : many[i]; }
   std::string_view name() const { return value.string(); }
@@ -95,15 +99,19 @@ struct Target {
 
 struct Parameter {
   std::string_view name;
-  const Expr* fallback = nullptr;  // null when there is none
+  const Expr* fallback = nullptr;  // null if there is none
 };
 
-// expressions by kind: kIf one condition per branch; kFor the iterable and the filter (may be null); kSet the value;
-// kWith one value per target; kCallBlock the call; kFilterBlock and kSetBlock the filter chain (may be null), applied
-// to the name kFilteredBlock.
+// Expressions by kind:
+// - kIf: one condition per branch
+// - kFor: the iterable and the filter (may be null)
+// - kSet: the value
+// - kWith: one value per target
+// - kCallBlock: the call
+// - kFilterBlock, kSetBlock: the filter chain (may be null), applied to the name kFilteredBlock
 struct StmtParts {
   std::span<const Expr* const> expressions;
-  std::span<const Body> bodies;  // one per branch; the last of an if or for with else is the else branch
+  std::span<const Body> bodies;  // one per branch; if has_else is set, the last one is the else branch
   std::span<const Target> targets;
   std::span<const Parameter> parameters;
 };
@@ -111,13 +119,13 @@ struct StmtParts {
 struct Stmt {
   StmtKind kind;
   bool has_else = false;
-  bool recursive = false;  // of kFor: loop(items) renders it again
+  bool recursive = false;  // for kFor: loop(items) renders the loop again
   bool uses_varargs : 1 = false, uses_kwargs : 1 = false, uses_caller : 1 = false;
   int32_t line;
-  std::string_view text;  // of data; the name of a macro
+  std::string_view text;  // for kData the text; for kMacro the name
   union {
-    const Expr* output = nullptr;  // of kOutput
-    const StmtParts* parts;        // of others than kData and kOutput
+    const Expr* output = nullptr;  // for kOutput
+    const StmtParts* parts;        // for all kinds except kData and kOutput
   };
 };
 static_assert(sizeof(Stmt) <= 32);

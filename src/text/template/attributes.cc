@@ -1,4 +1,4 @@
-// object.name and object[key].
+// Evaluates object.name and object[key].
 #include <algorithm>
 
 #include "text/template/runtime.h"

@@ -1,4 +1,4 @@
-// Texts and lists that are gathered piece by piece, counted to the memory and the work of their rendering.
+// Buffers that collect texts and lists piece by piece, counted in the memory and the work of their rendering.
 #pragma once
 
 #include <algorithm>
@@ -58,17 +58,17 @@ class Buffer {
     for (size_t i = 0; i < count; ++i) data_[size_++] = item;
   }
   void clear() { size_ = 0; }
-  // size: at most size().
+  // size must be at most size().
   void truncate(size_t size) { size_ = size; }
 
-  // What was gathered, kept until the rendering ends. The buffer is empty again.
+  // Returns the collected items, which stay valid until the rendering ends, and empties the buffer.
   std::span<const T> finish() {
     constexpr size_t kCopied = 1024;
     Arena& arena = sizeof(T) == 1 ? rt_.texts() : rt_.objects();
     const size_t size = std::exchange(size_, 0);
     if (size * sizeof(T) <= kCopied) return arena.copy(std::span<const T>(data_, size));
     if (capacity_ > size) {
-      // A smaller block always succeeds; should it not, the larger one stays.
+      // Shrinking a block should always succeed; if it fails, the larger block is kept.
       if (void* const fitted = std::realloc(static_cast<void*>(data_), size * sizeof(T)); fitted != nullptr) {
         data_ = static_cast<T*>(fitted);
         rt_.memory().giveBack((capacity_ - size) * sizeof(T));
@@ -101,7 +101,7 @@ class Buffer {
   }
   void reallocate(size_t capacity) {
     if (capacity > SIZE_MAX / sizeof(T)) rt_.memory().take(SIZE_MAX);
-    // While it is copied, both the old and the new block are there.
+    // During the copy both the old and the new block are held.
     rt_.charge(size_ * sizeof(T));
     rt_.memory().take(capacity * sizeof(T));
     T* const data = static_cast<T*>(std::malloc(capacity * sizeof(T)));

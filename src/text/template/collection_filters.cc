@@ -12,8 +12,8 @@ using Flavor = Sequence::Flavor;
 Value generator(Runtime& rt, ValueBuffer& items) { return Sequence::make(rt, Flavor::kGenerator, items.finish()); }
 Value noItems(Runtime& rt) { return Sequence::make(rt, Flavor::kGenerator, {}); }
 
-// "a.b.0" or 0: attributes and subscripts one after the other, as the attribute= arguments of filters mean it.
-// fallback, where there is one, takes the place of every value on the way that is not there.
+// Evaluates the attribute= argument of filters: an integer, or a path such as "a.b.0" of attributes and subscripts.
+// fallback, if given, replaces every undefined value on the way.
 Value pathOf(Runtime& rt, const Value& item, const Value& path, const Value* fallback = nullptr) {
   const auto orFallback = [&](const Value& value) {
     return fallback != nullptr && value.isUndefined() ? *fallback : value;
@@ -41,12 +41,13 @@ Value folded(Runtime& rt, const Value& v, bool case_sensitive) {
   return !case_sensitive && v.isString() ? withCase(rt, v.string(), Case::kLower) : v;
 }
 
-// The value that an item is compared by.
+// The value by which an item is compared.
 Value keyOf(Runtime& rt, const Value& item, const Value* attribute, bool case_sensitive) {
   return folded(rt, attribute != nullptr && !attribute->isNone() ? pathOf(rt, item, *attribute) : item, case_sensitive);
 }
 
-// The same for sort, whose attribute= may name several: a list, in which values that are absent are equal.
+// The key of an item for the sort filter, whose attribute= may name several attributes: a list with one value for each.
+// Undefined values are equal in such a list.
 Value sortKeyOf(Runtime& rt, const Value& item, const Value* attribute, bool case_sensitive) {
   ValueBuffer keys(rt);
   if (attribute == nullptr || !attribute->isString()) {
@@ -63,7 +64,7 @@ Value sortKeyOf(Runtime& rt, const Value& item, const Value* attribute, bool cas
   }
 }
 
-using Pairs = Buffer<Dict::Entry>;  // of what an item is compared by, and the item
+using Pairs = Buffer<Dict::Entry>;  // the value by which an item is compared, and the item
 
 Value sortedList(Runtime& rt, Pairs& pairs, bool reverse) {
   sortPairs(rt, pairs.items(), reverse);
@@ -81,7 +82,7 @@ Value sortFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return sortedList(rt, pairs, a.truthOr(0, false));
 }
 
-// Pairs of a value of the attribute and the items that have it, in the order of the values.
+// Returns pairs of an attribute's value and the items that have it, in the order of the values.
 Value groupbyFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "groupby", {"attribute", "default", "case_sensitive"}, 1);
   requireDefined(v);
@@ -108,7 +109,7 @@ Value groupbyFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return Sequence::make(rt, Flavor::kList, groups.finish());
 }
 
-// As many lists as asked for, the first ones longer by one where the items don't divide.
+// Returns the requested number of lists; if the items can't be divided evenly, the first lists have one item more.
 Value sliceFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "slice", {"slices", "fill_with"}, 1);
   const int64_t count = a.integerOr(0, 1);
@@ -199,7 +200,7 @@ Value sumFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return total;
 }
 
-// map('filter', args...) or map(attribute='a.b', default=x).
+// Implements map('filter', args...) and map(attribute='a.b', default=x).
 Value mapFilter(Runtime& rt, const Value& v, CallArgs& args) {
   if (!truthy(v)) return noItems(rt);
   ValueBuffer made(rt);
@@ -219,7 +220,7 @@ Value mapFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return generator(rt, made);
 }
 
-// select/reject('test', args...), selectattr/rejectattr('attribute', 'test', args...).
+// Implements select/reject('test', args...) and selectattr/rejectattr('attribute', 'test', args...).
 template <bool kWanted, bool kByAttribute>
 Value selectItems(Runtime& rt, const Value& v, CallArgs& args) {
   if (!truthy(v)) return noItems(rt);

@@ -9,7 +9,7 @@
 namespace chorus::tmpl {
 namespace {
 
-// Dicts of at most so many entries are searched from the front.
+// Dicts with at most this many entries have no index and are searched linearly.
 constexpr size_t kWithoutIndex = 8;
 
 uint64_t mix(uint64_t a, uint64_t b) {
@@ -24,7 +24,7 @@ std::optional<int64_t> wholeNumber(const Value& v) {
   return std::nullopt;
 }
 
-// Equal for equal keys. Throws for values that can't be keys.
+// Equal keys have equal hashes. Throws for values that can't be keys.
 uint64_t hashOf(Runtime& rt, const Value& v) {
   rt.charge(sizeof(Value));
   switch (v.kind()) {
@@ -36,7 +36,7 @@ uint64_t hashOf(Runtime& rt, const Value& v) {
     case Kind::kFloat: {
       const std::optional<int64_t> whole = wholeNumber(v);
       if (whole) return mix(1, static_cast<uint64_t>(*whole));
-      // A float that equals a wide integer is the same key.
+      // A float and a wide integer of equal value are the same key.
       const std::string digits = wideDigitsOf(v.number());
       return digits.empty() ? mix(1, std::hash<double>()(v.number())) : mix(2, std::hash<std::string>()(digits));
     }
@@ -59,7 +59,7 @@ uint64_t hashOf(Runtime& rt, const Value& v) {
   }
 }
 
-// Of two values that hashOf takes.
+// Both values must be possible keys, as hashOf() checks.
 bool sameKey(Runtime& rt, const Value& a, const Value& b) {
   rt.charge(sizeof(Value));
   if (a.isNumber() && b.isNumber()) {
@@ -139,10 +139,10 @@ void Dict::addToIndex(Runtime& rt, size_t entry) {
   index_[at] = static_cast<uint32_t>(entry + 1);
 }
 
-// size_ when there is none.
+// Returns size_ if the key does not exist.
 size_t Dict::position(Runtime& rt, const Value& key) const {
   if (index_.empty()) {
-    if (!key.isString()) hashOf(rt, key);  // throws on what can't be a key
+    if (!key.isString()) hashOf(rt, key);  // throws if it can't be a key
     for (size_t i = 0; i < size_; ++i) {
       if (sameKey(rt, entries_[i].key, key)) return i;
     }

@@ -1,4 +1,4 @@
-// Jinja's expressions, from tokens to syntax trees. Throws TemplateSyntaxError throughout.
+// Parses Jinja's expressions: tokens to syntax trees. All functions throw TemplateSyntaxError.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ class ExpressionParser : protected TokenCursor {
   ExpressionParser(std::string_view source, Arena& arena, WorkMeter& meter)
       : TokenCursor(source, arena, meter), arena_(arena) {}
 
-  // Bounds the depth to which calls of the parser nest while it lives.
+  // Limits how deep calls of the parser nest, for as long as this object exists.
   struct Nested {
     explicit Nested(ExpressionParser& p);
     ~Nested() { --parser.nesting_; }
@@ -29,19 +29,20 @@ class ExpressionParser : protected TokenCursor {
 
   Expr* make(ExprKind kind, std::string_view name = {}, std::initializer_list<const Expr*> operands = {});
   Expr* make(ExprKind kind, std::string_view name, std::span<const Expr* const> operands);
-  // One expression, or several with commas between them, which are a tuple; none is one in parentheses only.
-  // with_conditional: "a if b else c" may stand there, and not as a loop's filter.
+  // Parses one expression, or several separated by commas, which form a tuple. An empty tuple is allowed only in
+  // parentheses. with_conditional: accepts "a if b else c"; false for the condition of an if statement and the iterable
+  // of a for statement.
   const Expr* parseTuple(bool with_conditional, bool parentheses = false);
   const Expr* parseExpression(bool with_conditional);
-  // The filters that follow, over input.
+  // Parses the filters that follow, applied to input.
   const Expr* parseFilters(const Expr* input);
-  // The name of a filter and its arguments.
+  // Parses the name of a filter and its arguments.
   const Expr* parseOneFilter(const Expr* input);
 
   Arena& arena() { return arena_; }
 
  private:
-  // How tightly an operator binds; each is parsed with what binds tighter on both sides.
+  // How tightly operators bind, in ascending order. The operands of an operator are parsed with tighter bindings.
   enum Binding {
     kOrBinds,
     kAndBinds,
@@ -63,7 +64,7 @@ class ExpressionParser : protected TokenCursor {
   bool atTupleEnd() const;
 
   const Expr* parseConditional();
-  // The operator at the cursor, which binds at least as tightly; false when there is none.
+  // Returns true if the operator at the cursor binds at least as tightly as `least`, and sets found.
   bool atOperator(Binding least, Operator& found) const;
   const Expr* parseBinary(Binding least);
   const Expr* parseRight(const Expr* left, const Operator& found);
@@ -76,14 +77,15 @@ class ExpressionParser : protected TokenCursor {
   const Expr* parseList();
   const Expr* parseDict();
 
-  // What follows an expression: subscripts and calls; filters, tests and calls.
+  // These parse what follows an expression: parsePostfix subscripts and calls; parseFilterExpr filters, tests and
+  // calls.
   const Expr* parsePostfix(const Expr* expr);
   const Expr* parseFilterExpr(const Expr* expr);
   const Expr* parseSubscript(const Expr* object);
   const Expr* parseSubscriptKey();
   const Expr* parseCall(const Expr* callee);
   const Expr* parseTest(const Expr* input);
-  // owner: the expression they belong to, which gets deeper by them. Null when there are none.
+  // owner: the expression to which the arguments belong; its depth is updated. Returns null if there are none.
   const Arguments* parseArguments(Expr& owner);
   std::string_view dottedName();
 

@@ -1,4 +1,4 @@
-// The filters that follow "|": those on single values here, those on collections in collection_filters.cc.
+// The filters that follow "|": this file has those on single values, collection_filters.cc those on collections.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,7 +27,7 @@ Value replaceFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return *callMethod(rt, str(rt, v), "replace", texts);
 }
 
-// Jinja's own title: words begin after white space, hyphens and brackets.
+// Jinja's title filter: a word begins after white space, a hyphen or an opening bracket.
 Value titleFilter(Runtime& rt, const Value& v, CallArgs&) {
   TextBuffer out(rt);
   bool begin = true;
@@ -69,7 +69,7 @@ Value escapeFilter(Runtime& rt, const Value& v, CallArgs&) {
   return out.text();
 }
 
-// Letters, digits and -._~ stay, and a slash outside of queries; in queries a space is a plus.
+// Letters, digits and -._~ are kept, and also slashes outside of queries. In a query a space becomes a plus.
 void putPercentEncoded(TextBuffer& out, std::string_view text, bool in_query) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   for (const char c : text) {
@@ -177,7 +177,7 @@ Value absFilter(Runtime& rt, const Value& v, CallArgs&) {
   return v.integer() < 0 ? unaryOperation(rt, Op::kSub, v) : Value(v.integer());
 }
 
-// Python's round() of an integer to tens, hundreds, ...: a half goes to the even one.
+// Rounds an integer to tens, hundreds, ... like Python's round(): a half is rounded to even.
 Value roundedInteger(Runtime& rt, int64_t number, int64_t zeros) {
   if (zeros > 19) return Value(int64_t{0});
   __int128 scale = 1;
@@ -187,7 +187,7 @@ Value roundedInteger(Runtime& rt, int64_t number, int64_t zeros) {
   if (2 * rest > scale || (2 * rest == scale && tens % 2 != 0)) tens += number < 0 ? -1 : 1;
   const __int128 out = tens * scale;
   if (out >= INT64_MIN && out <= INT64_MAX) return Value(static_cast<int64_t>(out));
-  // Ten quintillions, the next number of so many zeros.
+  // The result does not fit into int64_t.
   return integerOfDigits(
       rt, out < 0 ? fmt::format("-{}", static_cast<uint64_t>(-out)) : fmt::format("{}", static_cast<uint64_t>(out)));
 }
@@ -206,7 +206,7 @@ Value roundFilter(Runtime& rt, const Value& v, CallArgs& args) {
   if (method != "common") raise("method must be common, ceil or floor");
   if (v.isInteger()) return precision >= 0 ? Value(v.integer()) : roundedInteger(rt, v.integer(), -precision);
   if (precision >= 0) {
-    // Correctly rounded decimals, as Python's round.
+    // Decimal digits are rounded correctly, as by Python's round().
     char buffer[700];
     std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(precision), v.number());
     return Value(std::strtod(buffer, nullptr));
@@ -226,7 +226,7 @@ Value indentFilter(Runtime& rt, const Value& v, CallArgs& args) {
   if (!v.isString()) raise("indent needs a str, not {}", typeName(v));
   TextBuffer out(rt);
   std::string_view line;
-  // As Python splits the text and one more line end; that last line is dropped.
+  // Jinja appends a line end before it splits the text with Python's splitlines().
   bool first = true;
   for (Lines lines(rt, v.string(), true); lines.next(line, false); first = false) {
     if (!first) out.push('\n');
@@ -267,7 +267,7 @@ Value wordcountFilter(Runtime& rt, const Value& v, CallArgs&) {
 
 Value truncateFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "truncate", {"length", "killwords", "end", "leeway"});
-  if (!v.isString()) lengthOf(rt, v);  // only what has a length can be too long
+  if (!v.isString()) lengthOf(rt, v);  // throws for a value that has no length
   const Value value = str(rt, v);
   const std::string_view text = value.string(), end = a.textOr(2, "...");
   const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = lengthOf(rt, value);
@@ -342,7 +342,7 @@ Value applyFilter(Runtime& rt, std::string_view name, const Value& value, CallAr
   auto it = textFilters().find(name);
   if (it == textFilters().end()) {
     it = collectionFilters().find(name);
-    // Those of Jinja's that lay out web pages, or differ from run to run.
+    // Filters of Jinja that format web pages, or whose result differs from run to run, are left out.
     for (const std::string_view other : {"filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap"}) {
       if (name == other) raise("the filter '{}' is not supported in chat templates", name);
     }

@@ -5,7 +5,8 @@
 namespace chorus::tmpl {
 namespace {
 
-// A value of JSON raises the limits as so many bytes of text do, so that the shortest ones, "[]," and "0,", have room.
+// A JSON value raises the limits like this many bytes of text, so that there is room for the shortest ones, "[]," and
+// "0,".
 constexpr size_t kNodeBytes = 4;
 }  // namespace
 
@@ -24,7 +25,7 @@ Value JsonReader::readArray(const OrderedJson& json) {
 
 Value JsonReader::readObject(const OrderedJson& json) {
   rt_.checkStack();
-  // The room for all keys is taken before their values are read.
+  // Raises the limits for all keys before their values are read.
   rt_.allowForInput(json.size() * kNodeBytes);
   Dict* const dict = Dict::make(rt_, json.size());
   for (auto it = json.begin(); it != json.end(); ++it) dict->set(rt_, readText(it.key()), read(it.value()));

@@ -1,4 +1,4 @@
-// Values from the JSON of a request.
+// Reads the JSON of a request as template values.
 #pragma once
 
 #include "text/template/runtime.h"
@@ -7,14 +7,15 @@ namespace chorus::tmpl {
 
 class JsonReader {
  public:
-  // The input's JSON outlives the rendering: texts refer to it. What is read raises the limits of the rendering.
+  // The JSON must outlive the rendering, because texts refer to it. Reading raises the limits of the rendering.
   explicit JsonReader(Runtime& rt) : rt_(rt) {}
 
   // Throws TemplateError on nesting beyond kMaxValueDepth.
   Value read(const OrderedJson& json);
-  // A list of messages. A message's reasoning has had several names; templates find it under the one they know.
+  // Reads a list of messages. Several names are in use for a message's reasoning ("reasoning_content", "thinking" and
+  // "reasoning"); the result has it under the first two.
   Value readMessages(const OrderedJson& messages);
-  // The string at this address is read as another one, which lives as long as the rendering.
+  // Makes read() return `by` for the string at this address. `by` must live as long as the rendering.
   void replace(const OrderedJson* string, std::string_view by) { replaced_ = string, replacement_ = by; }
 
  private:

@@ -14,7 +14,7 @@ Value rangeFunction(Runtime& rt, const Function&, CallArgs& args) {
   const int64_t stop = a[1] == nullptr ? a.integerOr(0, 0) : a.integerOr(1, 0);
   const int64_t step = a.integerOr(2, 1);
   if (step == 0) raise("range() arg 3 must not be zero");
-  // In 128 bits nothing here can overflow.
+  // 128-bit arithmetic can't overflow here.
   const __int128 span = static_cast<__int128>(stop) - start;
   const __int128 count = (step > 0) == (span > 0) && span != 0 ? (span + step + (step > 0 ? -1 : 1)) / step : 0;
   if (count > rt.limits().max_range) {
@@ -23,7 +23,7 @@ Value rangeFunction(Runtime& rt, const Function&, CallArgs& args) {
   return Sequence::makeRange(rt, start, stop, step, static_cast<size_t>(count));
 }
 
-// dict(mapping or pairs, **names)
+// Implements dict(mapping or pairs, **names).
 Dict* makeDict(Runtime& rt, const CallArgs& args) {
   if (args.positional.size() > 1) raise("dict expected at most 1 argument, got {}", args.positional.size());
   Dict* dict = nullptr;
@@ -56,7 +56,7 @@ Value namespaceFunction(Runtime& rt, const Function&, CallArgs& args) {
   return Value(made);
 }
 
-// Nothing at its first call, then the separator.
+// Makes a function that returns an empty text at its first call and then the separator.
 Value joinerFunction(Runtime& rt, const Function&, CallArgs& args) {
   const std::span<Value> captures = rt.newValues(1);
   captures[0] = Value::ofText(BoundArgs(args, "joiner", {"sep"}).textOr(0, ", "));
@@ -68,7 +68,7 @@ Value joinerFunction(Runtime& rt, const Function&, CallArgs& args) {
       captures, rt.objects().make<uint64_t>(0));
 }
 
-// The captures of a cycler's functions: the object, then what it goes through.
+// The captures of a cycler's functions are the cycler object and then its items.
 Value turnCycler(Runtime& rt, const Function& self, bool next) {
   const std::span<const Value> items = self.captures().subspan(1);
   const Value before = items[self.counter()];
@@ -77,7 +77,7 @@ Value turnCycler(Runtime& rt, const Function& self, bool next) {
   return next ? before : Value();
 }
 
-// An object with next(), reset() and current.
+// Makes an object with next(), reset() and current.
 Value cyclerFunction(Runtime& rt, const Function&, CallArgs& args) {
   if (args.positional.empty() || !args.named.empty()) raise("at least one item has to be provided");
   Dict* const object = Dict::makeNamespace(rt);
@@ -95,7 +95,7 @@ Value cyclerFunction(Runtime& rt, const Function&, CallArgs& args) {
 }
 
 Value raiseFunction(Runtime& rt, const Function&, CallArgs& args) {
-  // A message is a line of an answer, however long the text that a template puts into it.
+  // The message becomes one line of an error response, so the text that a template puts into it is cut.
   constexpr size_t kMaxMessageBytes = 1024;
   const BoundArgs a(args, "raise_exception", {"message"}, 1);
   std::string_view text = str(rt, *a[0]).string();
@@ -118,7 +118,7 @@ Value strftimeFunction(Runtime& rt, const Function&, CallArgs& args) {
   localtime_r(&now, &local);
   char buffer[4096];
   rt.charge(sizeof buffer);
-  // A leading space tells an empty result from one that didn't fit.
+  // The leading space distinguishes an empty result from one that didn't fit.
   const size_t size = std::strftime(buffer, sizeof buffer, fmt::format(" {}", format).c_str(), &local);
   if (size == 0) raise("strftime_now: the result is too long");
   return rt.text(toValidUtf8(std::string_view(buffer, size).substr(1)));

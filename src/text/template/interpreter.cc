@@ -88,7 +88,7 @@ Interpreter::Flow Interpreter::execFor(const Stmt& stmt, Scope& scope, TextBuffe
   return execLoop(stmt, eval(*stmt.parts->expressions[0], scope), 1, scope, out);
 }
 
-// The items that a loop's filter lets pass.
+// Returns the items that the loop's filter accepts.
 Value Interpreter::kept(const Stmt& stmt, const Value& iterable, Scope& scope) {
   ValueBuffer passed(rt_);
   Items items(rt_, iterable);
@@ -113,7 +113,7 @@ Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable,
   Scope* body = inner(scope);
   for (; loop->index() < count; loop->advance()) {
     rt_.step();
-    // A body that nothing refers to is used again.
+    // The scope of the body is reused unless something refers to it.
     if (body->captured) body = inner(scope);
     body->size = 0;
     body->set(rt_, "loop", Value(loop));
@@ -123,7 +123,7 @@ Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable,
   return Flow::kNormal;
 }
 
-// Blocks whose body is rendered in a scope of its own.
+// Executes the blocks whose body has its own scope.
 Interpreter::Flow Interpreter::execBlock(const Stmt& stmt, Scope& scope, TextBuffer& out) {
   const StmtParts& parts = *stmt.parts;
   Scope& block = *inner(scope);
@@ -136,7 +136,7 @@ Interpreter::Flow Interpreter::execBlock(const Stmt& stmt, Scope& scope, TextBuf
   if (stmt.kind == StmtKind::kScope) return exec(parts.bodies[0], block, out);
   TextBuffer text(rt_);
   const Flow flow = exec(parts.bodies[0], block, text);
-  if (flow != Flow::kNormal) return flow;  // the buffer is left behind with the block
+  if (flow != Flow::kNormal) return flow;  // the text of the block is discarded
   const Value result = filtered(parts.expressions[0], text.text(), scope);
   if (stmt.kind == StmtKind::kSetBlock)
     assign(parts.targets[0], result, scope);

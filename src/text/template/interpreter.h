@@ -8,7 +8,7 @@
 
 namespace chorus::tmpl {
 
-// Throws TemplateError; line() of the interpreter then says where. The tree outlives what it renders.
+// Throws TemplateError; line() then returns the line of the error. The tree must outlive what it renders.
 class Interpreter {
  public:
   explicit Interpreter(Runtime& rt) : rt_(rt) { rt.interpreter = this; }
@@ -16,7 +16,7 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
   ~Interpreter() { rt_.interpreter = nullptr; }
 
-  // A variable that the template sees; the name is kept as by Value::ofText.
+  // Defines a variable of the template. name must live as long as a text for Value::ofText.
   void define(std::string_view name, const Value& value) { globals_.set(rt_, name, value); }
   std::string run(const Body& body);
   int line() const { return line_; }

@@ -41,7 +41,7 @@ bool isNameStart(char c) {
 }
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Line ends become \n, and one at the very end is dropped.
+// All line ends become \n, and one at the very end is dropped.
 std::string normalizeLines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -110,7 +110,7 @@ size_t Lexer::findTag(size_t from) const {
   return kNotFound;
 }
 
-// What remains of data before a tag with the given sign; is_variable tags keep the white space of their line.
+// Returns what remains of data before a tag with the given sign. A variable tag keeps the white space of its line.
 std::string_view Lexer::stripBeforeTag(std::string_view data, char sign, bool is_variable) const {
   if (sign == '-') return data.substr(0, trailingSpaceBegin(data));
   if (sign == '+' || is_variable) return data;
@@ -143,7 +143,7 @@ void Lexer::lexData() {
   open_.clear();
 }
 
-// After the end of a block or comment: -%} takes all white space, %} one newline, +%} nothing.
+// Returns where the text continues after a block or comment: -%} skips all white space, %} one newline, +%} nothing.
 size_t Lexer::afterBlockEnd(size_t end, char sign) const {
   if (sign == '-') return spaceEnd(text_, end);
   return sign != '+' && end < text_.size() && text_[end] == '\n' ? end + 1 : end;
@@ -231,7 +231,7 @@ size_t Lexer::digitsEnd(size_t at) const {
   return at;
 }
 
-// The end of a float that begins before digits_end; npos when it is an integer.
+// The end of a float whose integer part ends at digits_end; npos if the number is an integer.
 size_t Lexer::fractionEnd(size_t digits_end) const {
   size_t end = kNotFound, at = digits_end;
   if (at + 1 < text_.size() && text_[at] == '.' && isDigit(text_[at + 1])) end = at = digitsEnd(at + 1);

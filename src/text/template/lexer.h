@@ -1,4 +1,4 @@
-// Template text to tokens, with Jinja's rules for white space around tags (trim_blocks and lstrip_blocks on).
+// Splits template text into tokens, with Jinja's rules for white space around tags (trim_blocks and lstrip_blocks on).
 #pragma once
 
 #include <cstdint>
@@ -29,19 +29,20 @@ enum class TokenKind {
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   int line = 1;
-  std::string_view text;  // of data, names, operators; the value of strings; in the arena
+  std::string_view text;  // text of data, names and operators, value of strings; in the arena
   int64_t integer = 0;
-  bool is_wide = false;  // of integers: text is its digits, which int64_t can't hold
+  bool is_wide = false;  // for integers: the value does not fit int64_t, and text holds its digits
   double number = 0;
 };
 
-// Gives one token after the other, so that they never all take memory at once. Charges the meter for what it reads.
+// Returns one token at a time, so that they never all take memory at once. Charges the meter for the text that it
+// reads.
 class Lexer {
  public:
-  // The arena keeps a copy of the source. Arena and meter outlive the lexer.
+  // The arena keeps a copy of the source. Arena and meter must outlive the lexer.
   Lexer(std::string_view source, Arena& arena, WorkMeter& meter);
 
-  // kEnd at the end, again and again. Throws TemplateSyntaxError.
+  // At the end of the text every call returns kEnd. Throws TemplateSyntaxError.
   Token next();
 
  private:
@@ -73,11 +74,11 @@ class Lexer {
   WorkMeter& meter_;
   std::string_view text_;
   Mode mode_ = Mode::kData;
-  std::string open_;  // brackets of the tag that are not closed yet
+  std::string open_;  // closing brackets that the tag still needs
   size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;
-  std::vector<Token> ready_;  // in reverse
+  std::vector<Token> ready_;  // in reverse order
 };
 
 }  // namespace chorus::tmpl

@@ -34,7 +34,7 @@ void onSmallStack(const std::function<void()>& job) {
   pthread_attr_destroy(&attributes);
 }
 
-// The rendering, or "error: " and its line.
+// Returns the rendering, or "error: " and the error's message.
 std::string attempt(const std::string& text, const ChatTemplateInput& input = {}) {
   try {
     return ChatTemplate::compile(text, "test")->render(input);
@@ -55,7 +55,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// Values that hold another one, X, in every way there is.
+// Expressions that hold another value, X, in every possible way.
 const std::vector<std::string>& holders() {
   static const std::vector<std::string> table = {"[X]",
                                                  "(X,)",
@@ -117,7 +117,7 @@ TEST(TemplateLimits, ChainsOfCapturesAreFreedFlat) {
   });
 }
 
-// What a script against a server did: a request of 611 bytes that ended the process.
+// Regression test: a request of 611 bytes crashed the server.
 TEST(TemplateLimits, CyclersThatHoldEachOtherDoNotCrash) {
   onSmallStack([] {
     for (const int cyclers : {10, 1300, 100000}) {
@@ -235,7 +235,7 @@ TEST(TemplateLimits, RecursionStaysOnTheStack) {
          }) {
       EXPECT_TRUE(attempt(text).starts_with("error: ")) << text;
     }
-    // And a recursion that real templates need.
+    // A recursion that real templates need.
     EXPECT_EQ(attempt("{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(9) }}"),
               "987654321");
   });
@@ -256,7 +256,7 @@ TEST(TemplateLimits, DeepJsonStaysOnTheStack) {
   });
 }
 
-// No rendering outlives its limits, whatever it does: each of these went on for minutes.
+// No rendering exceeds its limits; without them each of these ran for minutes.
 TEST(TemplateLimits, WorkIsBounded) {
   const std::string texts = "{% set a = 'a' * 1500000 %}{% set b = 'a' * 700000 ~ 'b' %}{% set s = ' ' * 1000000 %}";
   for (const std::string use : {"a.partition(b)",
@@ -362,7 +362,7 @@ TEST(TemplateLimits, CompiledTemplatesAreSmall) {
   EXPECT_LE(heapBytes() - before, chat->memoryBytes() + 4096);
 }
 
-// Memory is counted at its real size: what a rendering may hold, it cannot exceed.
+// Memory is counted at its real size, so a rendering can't hold more than its limit.
 TEST(TemplateLimits, MemoryIsBounded) {
   for (const std::string text :
        {"{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = ns.x + [[i, i]] %}{% endfor %}",

@@ -1,4 +1,4 @@
-// The tables of methods.
+// The type of method tables, and the table of Python's str.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace chorus::tmpl {
 using Method = Value (*)(Runtime&, const Value& self, CallArgs&);
 using MethodTable = std::map<std::string_view, Method>;
 
-// Those of str.
+// Methods of Python's str.
 const MethodTable& textMethods();
 
 }  // namespace chorus::tmpl

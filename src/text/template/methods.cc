@@ -1,4 +1,4 @@
-// Methods of Python's built-in collections that don't change them, and of loops.
+// Methods of loops, and those methods of Python's built-in collections that don't change them.
 #include "text/template/method_table.h"
 #include "text/template/text_scan.h"
 #include "text/unicode.h"

@@ -1,4 +1,4 @@
-// Texts as Python's int() and float() read them.
+// Parses numbers as Python's int() and float() do.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,8 @@
 
 namespace chorus::tmpl {
 
-// An integer, wide if need be; nothing when the text is none. Throws TemplateError on a wide one whose base is not 10.
+// Returns the integer, wide if necessary; nullopt if the text is not an integer. Throws TemplateError for a wide
+// integer whose base is not 10.
 std::optional<Value> parseInteger(Runtime& rt, std::string_view text, int base);
 std::optional<double> parseFloat(Runtime& rt, std::string_view text);
 

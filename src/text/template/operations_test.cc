@@ -1,4 +1,4 @@
-// What each operation of templates costs on texts of 1 KB to 1 MB.
+// Measures what each operation of templates costs on texts of 1 KB to 1 MB.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -17,14 +17,14 @@
 namespace chorus::tmpl {
 namespace {
 
-// An expression over the variables of makeInput(), and how its cost may grow.
+// An expression over the variables of makeInput(), and how fast its cost may grow.
 struct Row {
   const char* expression;
-  double factor = 1;       // beside the growth of the text: sorting has the logarithm
-  double slow_memory = 1;  // how much dearer the same steps are in a table that no cache holds
+  double factor = 1;       // allowed beyond linear growth, such as the logarithm in sorting
+  double slow_memory = 1;  // how much slower the same steps are in a table larger than the cache
 };
 
-// Each operation: its kind and name, and expressions that are hard for it.
+// For each operation (kind and name): expressions that are expensive for it.
 const std::map<std::string, std::vector<Row>>& rows() {
   static const std::map<std::string, std::vector<Row>> table = {
       {"filter trim", {{"spaces | trim"}, {"a | trim('a')"}}},
@@ -202,7 +202,7 @@ std::string repeated(std::string_view text, size_t bytes) {
   return out;
 }
 
-// Variables whose texts have so many bytes.
+// Variables whose texts have this many bytes.
 ChatTemplateInput makeInput(size_t bytes) {
   ChatTemplateInput input;
   input.now = 0;
@@ -237,7 +237,7 @@ ChatTemplateInput makeInput(size_t bytes) {
 
 struct Measured {
   double cost = 0;                                           // bytes of work
-  double seconds = std::numeric_limits<double>::infinity();  // of the thread's CPU time, the least of all runs
+  double seconds = std::numeric_limits<double>::infinity();  // the thread's CPU time, minimum of all runs
 };
 
 double threadSeconds() {
@@ -246,7 +246,7 @@ double threadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Evaluates the expression so many times, with the variables that it names.
+// Evaluates the expression `times` times, with the variables that it names.
 void measure(const ChatTemplateInput& input, std::string_view expression, int times, Measured& out) {
   constexpr uint64_t kNoLimit = uint64_t{1} << 40;
   WorkMeter meter;
@@ -272,7 +272,7 @@ double costOf(const ChatTemplateInput& input, std::string_view expression) {
   return out.cost;
 }
 
-// Fresh memory of the system costs more than the operation that writes to it; what was freed is used again.
+// Keeps freed memory for reuse: fresh memory from the system costs more than the operation that writes to it.
 void keepMemory() {
   constexpr int kLargest = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLargest);
@@ -300,7 +300,7 @@ TEST(TemplateOperations, EachHasARow) {
 }
 
 TEST(TemplateOperations, CostIsLinear) {
-  // A sanitizer takes its time.
+  // Sanitizer builds are slow and use a smaller text.
   constexpr size_t kSmall = size_t{1} << 10, kLarge = size_t{1} << (Arena::kOwnBlocks ? 17 : 20);
   const ChatTemplateInput small = makeInput(kSmall), large = makeInput(kLarge);
   for (const auto& [name, expressions] : rows()) {
@@ -314,15 +314,15 @@ TEST(TemplateOperations, CostIsLinear) {
   }
 }
 
-// Times are the least CPU time of several runs, so that a busy machine does not matter, and what fails is measured
-// again. What is too short to measure is not what holds a thread.
+// Times are the minimum CPU time of several runs, so that a busy machine does not matter; a failed measurement is
+// repeated. An operation too short to measure can't block a thread for long.
 constexpr double kMeasurable = 1e-3;
 constexpr int kAttempts = 10;
 
 TEST(TemplateOperations, TimeGrowsAsTheCost) {
   constexpr size_t kSmall = size_t{64} << 10, kLarge = size_t{1} << 20;
   constexpr int kRatio = kLarge / kSmall;
-  if (Arena::kOwnBlocks) return;  // a sanitizer has times of its own
+  if (Arena::kOwnBlocks) return;  // times of a sanitizer build mean nothing here
   keepMemory();
   const ChatTemplateInput small = makeInput(kSmall), large = makeInput(kLarge);
   for (const auto& [name, expressions] : rows()) {
@@ -342,7 +342,7 @@ TEST(TemplateOperations, TimeGrowsAsTheCost) {
   }
 }
 
-// A byte of work is about a nanosecond; what is dearest takes some.
+// A byte of work takes about 1 ns; the most expensive operations take a few.
 TEST(TemplateOperations, NoneIsFarDearerThanItsCost) {
   constexpr double kMostNanoseconds = 10;
   if (Arena::kOwnBlocks) return;

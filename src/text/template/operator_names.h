@@ -1,4 +1,4 @@
-// The operators of expressions that take two values.
+// The binary operators of expressions.
 #pragma once
 
 #include <cstdint>

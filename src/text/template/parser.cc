@@ -17,7 +17,7 @@ class StatementParser : ExpressionParser {
   Body run() { return parseBody({}); }
 
  private:
-  // What a statement is made of, while it is read.
+  // The parts of a statement while it is parsed.
   struct Draft {
     Stmt stmt;
     std::vector<const Expr*> expressions;
@@ -34,7 +34,7 @@ class StatementParser : ExpressionParser {
     return arena().copy(std::span<const Stmt>(body));
   }
 
-  // False at the end of the body.
+  // Parses one statement; returns false at the end of the body.
   bool parseOne(std::vector<Stmt>& body, Words ends) {
     if (is(TokenKind::kEnd)) {
       if (ends.size() != 0) error("unexpected end of template, a block is not closed");
@@ -63,7 +63,7 @@ class StatementParser : ExpressionParser {
 
   Stmt statement(StmtKind kind) const { return {.kind = kind, .line = current().line, .text = {}}; }
 
-  // A statement that begins at the cursor, the name of which is taken.
+  // Starts a statement at the cursor and skips its name.
   Draft begin(StmtKind kind) {
     Draft draft{.stmt = statement(kind), .expressions = {}, .bodies = {}, .targets = {}, .parameters = {}};
     take();
@@ -80,7 +80,7 @@ class StatementParser : ExpressionParser {
     return stmt;
   }
 
-  // The body after a tag, up to and with the name that ends it; the tag's own end follows.
+  // Parses the body after a tag, including the name of the end tag; the close of the end tag is left to the caller.
   Body bodyUntil(std::string_view end) {
     expectBlockEnd();
     const Body body = parseBody({end});
@@ -230,14 +230,14 @@ class StatementParser : ExpressionParser {
     take();
   }
 
-  // The body of a function, in which the loops around it can't be left.
+  // Parses the body of a function; break and continue can't refer to the loops around the function.
   Body functionBody(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     const Body body = bodyUntil(end);
     loops_ = loops;
     return body;
   }
-  // Notes which special names the body reads.
+  // Parses the body and records which special names it reads.
   void readFunctionBody(Draft& draft, std::string_view end) {
     const SpecialNames before = specialNames();
     draft.bodies.push_back(functionBody(end));

@@ -1,4 +1,4 @@
-// Template text to its syntax tree: Jinja's grammar, without the statements that load other templates.
+// Parses template text to its syntax tree: Jinja's grammar, without the statements that load other templates.
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@ class WorkMeter;
 
 namespace chorus::tmpl {
 
-// The arena holds the tree and a copy of what it needs of the source. Throws TemplateSyntaxError, and what the meter
-// throws.
+// The arena holds the tree and a copy of the parts of the source that it needs. Throws TemplateSyntaxError, and what
+// the meter throws.
 Body parseTemplate(std::string_view source, Arena& arena, WorkMeter& meter);
 
 }  // namespace chorus::tmpl

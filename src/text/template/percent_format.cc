@@ -1,4 +1,4 @@
-// Python's "..." % arguments.
+// Implements Python's "..." % arguments.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +45,7 @@ class Formatter {
     }
   };
 
-  // What follows a percent sign.
+  // Formats one field, after its percent sign.
   void field() {
     const Value* value = nullptr;
     if (at_ < format_.size() && format_[at_] == '(') {

@@ -44,7 +44,7 @@ const std::map<std::string_view, Test>& tests() {
        [](Runtime&, const Value& v, CallArgs&) {
          return v.isString() || v.isSequence() || v.isDict() || v.isUndefined() || v.kind() == Kind::kLoop;
        }},
-      // Whatever has a length and subscripts: Undefined has both, sets of keys have no subscripts.
+      // True for values with a length and subscripts. Undefined has both; the views of a dict have no subscripts.
       {"sequence",
        [](Runtime&, const Value& v, CallArgs&) {
          return v.isString() || v.isDict() || v.isUndefined() ||

@@ -1,4 +1,4 @@
-// Values as Python prints them.
+// Prints values as Python does.
 #include <utf8proc.h>
 
 #include <charconv>
@@ -136,7 +136,7 @@ Value repr(Runtime& rt, const Value& value) {
   return out.text();
 }
 
-// The shortest digits that read back as the same number, laid out as Python does.
+// The shortest digits that read back as the same number, in Python's layout.
 std::string floatRepr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

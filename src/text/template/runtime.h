@@ -1,4 +1,4 @@
-// What a running template may use and spend, and the operations on values that spend it.
+// The limits of a running template, and the operations on values that are charged to it.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ namespace chorus::tmpl {
 
 class Interpreter;
 
-// Bounds on one rendering; each one exceeded is an error.
+// Limits of one rendering; exceeding any of them is an error.
 struct Limits {
   uint64_t max_work = uint64_t{256} << 20;  // bytes of work
-  size_t max_memory = size_t{16} << 20;     // bytes of the system's memory for all texts and values made
-  // What each byte of the input adds to both.
+  size_t max_memory = size_t{16} << 20;     // bytes of system memory for all texts and values made
+  // What each byte of the input adds to max_work and max_memory.
   uint64_t work_per_byte = 128;
   size_t memory_per_byte = 16;
-  int max_depth = 400;  // of evaluation; the stack has a limit in bytes too
+  int max_depth = 400;  // levels of evaluation; the stack is also limited in bytes
   int64_t max_range = 100'000;
 };
 
@@ -39,34 +39,34 @@ struct Scope {
   };
 
   Scope* parent = nullptr;
-  // A macro or a recursive loop refers to this scope, or to one inside it, and may be called later.
+  // True if a macro or a recursive loop that may be called later refers to this scope, or to one inside it.
   bool captured = false;
   uint32_t size = 0;
-  std::span<Variable> variables;  // the first size are set
+  std::span<Variable> variables;  // the first `size` are set
 
   Value* findHere(Runtime& rt, std::string_view name);
   Value* find(Runtime& rt, std::string_view name);
-  // The name is kept as by Value::ofText.
+  // name must live as long as a text for Value::ofText.
   void set(Runtime& rt, std::string_view name, const Value& value);
   void capture();
 };
 
 class Runtime {
  public:
-  // The meter outlives it.
+  // The meter must outlive the Runtime.
   Runtime(const Limits& limits, WorkMeter& meter, std::time_t now)
       : limits_(limits), now_(now), work_(meter, limits.max_work), memory_(limits.max_memory) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // Whoever reads, writes or compares bytes of texts or values charges them here, before it does so.
+  // Code that reads, writes or compares bytes of texts or values must charge them here first.
   void charge(uint64_t bytes) { work_.charge(bytes); }
   void step(uint64_t count = 1) { work_.charge(count * Work::kStep); }
-  // The limits grow with the input.
+  // Raises the limits of work and memory for this many bytes of input.
   void allowForInput(size_t bytes);
 
   Arena& objects() { return objects_; }
-  // Texts have an arena of their own, so that one that is appended to again and again is more often the last one.
+  // Texts have their own arena, so that a text that is appended to repeatedly is more often the last allocation.
   Arena& texts() { return texts_; }
   MemoryLimit& memory() { return memory_; }
   const MemoryLimit& memory() const { return memory_; }
@@ -74,9 +74,9 @@ class Runtime {
 
   // A copy of the text, as a value.
   Value text(std::string_view text);
-  // As text(), with invalid bytes replaced; without a copy when there are none.
+  // Like text(), but replaces invalid bytes; valid text is not copied.
   Value validText(std::string_view text);
-  // Uninitialised room for a text of exactly so many bytes.
+  // Uninitialised space for a text of exactly this many bytes.
   char* newText(size_t bytes);
   Value concat(std::string_view a, std::string_view b);
   std::span<Value> newValues(size_t count);
@@ -84,11 +84,11 @@ class Runtime {
   const Limits& limits() const { return limits_; }
   std::time_t now() const { return now_; }
 
-  // Throws TemplateError when the stack is used up. Every function that recurses over values or over the tree calls it.
+  // Throws TemplateError if the stack is used up. Every function that recurses over values or the tree must call it.
   void checkStack() const {
     if (stack_.exhausted()) raise("the template nests too deep");
   }
-  // One level of evaluation deeper while it lives.
+  // Counts one more level of evaluation for as long as it exists.
   class Deeper {
    public:
     explicit Deeper(Runtime& rt) : rt_(rt) {
@@ -104,7 +104,7 @@ class Runtime {
     Runtime& rt_;
   };
 
-  Interpreter* interpreter = nullptr;  // what calls of macros and recursive loops go to
+  Interpreter* interpreter = nullptr;  // executes calls of macros and recursive loops
 
  private:
   Limits limits_;
@@ -116,8 +116,8 @@ class Runtime {
   int depth_ = 0;
 };
 
-// Arguments by the names of parameters, absent ones null. Throws on unknown, doubled, missing or too many arguments.
-// Refers to the arguments, which outlive it.
+// Arguments in the order of the parameters; null for absent ones. Throws TemplateError for unknown, repeated, missing
+// or too many arguments. The arguments must outlive this object, which refers to them.
 class BoundArgs {
  public:
   BoundArgs(const CallArgs& args, std::string_view function, std::initializer_list<std::string_view> parameters,
@@ -126,7 +126,7 @@ class BoundArgs {
   bool given(size_t i) const { return values_[i] != nullptr && !values_[i]->isNone(); }
   int64_t integerOr(size_t i, int64_t fallback) const;
   bool truthOr(size_t i, bool fallback) const { return values_[i] == nullptr ? fallback : truthy(*values_[i]); }
-  // Throws when the argument is there and not a string.
+  // Throws if the argument is given but not a string.
   std::string_view textOr(size_t i, std::string_view fallback) const;
 
  private:
@@ -135,13 +135,13 @@ class BoundArgs {
   std::array<const Value*, kMaxParameters> values_{};
 };
 
-// The items that a for loop or filter visits, one by one; texts are visited by position. Charges for each.
+// The items that a for loop or filter visits, one at a time; those of a text are its characters. Charges for each item.
 class Items {
  public:
-  // Throws TemplateError on what can't be iterated. A generator is used up.
+  // Throws TemplateError if the value can't be iterated. Uses up a generator.
   Items(Runtime& rt, const Value& value);
   bool next(Value& item);
-  // Items that are left; for a text, at most so many.
+  // Number of items left; for a text an upper bound.
   size_t left() const { return size_ - at_; }
 
  private:
@@ -150,7 +150,7 @@ class Items {
   size_t at_ = 0, size_ = 0;
 };
 
-// The items as a sequence that can be indexed: the value itself where it is one. A generator is used up.
+// The items as a sequence that can be indexed, which is the value itself if possible. Uses up a generator.
 Value sequenceOf(Runtime& rt, const Value& value);
 // Python's len(); throws where Python does.
 int64_t lengthOf(Runtime& rt, const Value& value);
@@ -162,11 +162,11 @@ bool compareValues(Runtime& rt, Op op, const Value& a, const Value& b);
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step);
 Value percentFormat(Runtime& rt, std::string_view format, const Value& arguments);
 
-// object.name and object[key]; Undefined when there is none. Names of Python's own that begin and end with __ are
-// never there. The name is kept as by Value::ofText.
+// object.name and object[key]; Undefined if there is no such attribute or item, and for every name that begins with __.
+// name must live as long as a text for Value::ofText.
 Value attributeOf(Runtime& rt, const Value& object, std::string_view name);
 Value subscriptOf(Runtime& rt, const Value& object, const Value& key);
-// Calls a method of a built-in type; nothing when the type has no such method.
+// Calls a method of a built-in type; returns nullopt if the type has no such method.
 std::optional<Value> callMethod(Runtime& rt, const Value& self, std::string_view name, CallArgs& args);
 bool hasMethod(const Value& self, std::string_view name);
 Value call(Runtime& rt, const Value& callee, CallArgs& args);
@@ -176,19 +176,19 @@ bool applyTest(Runtime& rt, std::string_view name, const Value& input, CallArgs&
 bool hasFilter(std::string_view name);
 bool hasTest(std::string_view name);
 
-// Pairs of a key and an item, sorted by their keys; stable. Throws where keys have no order.
+// Sorts pairs of a key and an item by key; stable. Throws TemplateError if keys can't be ordered.
 void sortPairs(Runtime& rt, std::span<Dict::Entry> pairs, bool reverse);
 
 // The value as Python's str() and repr() print it; a string is its own str().
 Value str(Runtime& rt, const Value& value);
 Value repr(Runtime& rt, const Value& value);
-// As Python's json.dumps; indent None gives one line.
+// Like Python's json.dumps; indent None prints one line.
 Value toJson(Runtime& rt, const Value& value, const Value& indent, const Value& separators, bool ascii, bool sort_keys);
 
-// range, dict, namespace, raise_exception, strftime_now.
+// The functions that every template can call, such as range, dict and raise_exception.
 std::span<const Function> globalFunctions();
 
-// The names of all operations, for tests that must not forget one.
+// The names of all operations, for tests that must cover every one.
 struct MethodNames {
   std::vector<std::string_view> of_text, of_list, of_dict, of_loop;
 };

@@ -1,4 +1,4 @@
-// object[start:stop:step]
+// Evaluates object[start:stop:step].
 #include <algorithm>
 
 #include "text/template/text_scan.h"
@@ -9,13 +9,13 @@ namespace {
 
 using Flavor = Sequence::Flavor;
 
-// Positions from, from + stride, ... up to and without to; all of them are within the object.
+// Positions from, from + stride, ... before `to`; all of them are within the object.
 struct Bounds {
   int64_t from, to, stride;
 
   size_t count() const {
     if (stride > 0 ? from >= to : from <= to) return 0;
-    // In 128 bits nothing here can overflow.
+    // 128-bit arithmetic can't overflow here.
     const __int128 span = static_cast<__int128>(to) - from;
     return static_cast<size_t>((span + stride + (stride > 0 ? -1 : 1)) / stride);
   }
@@ -55,7 +55,7 @@ Value sliceText(Runtime& rt, std::string_view text, const Bounds& b) {
     }
     return out.text();
   }
-  // Backwards, from the end of the character at b.from.
+  // Go backwards from the end of the character at b.from.
   std::string_view rest = text.substr(0, byteOffset(rt, text, static_cast<size_t>(b.from) + 1));
   for (int64_t place = b.from, wanted = b.from; place > b.to && !rest.empty(); --place) {
     size_t begin = rest.size() - 1;

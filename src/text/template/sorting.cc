@@ -4,7 +4,7 @@
 
 namespace chorus::tmpl {
 
-// Comparing can throw (values that have no order), which std::sort must not see; a merge sort of our own can.
+// A merge sort, because comparing can throw (values that have no order), which must not happen inside std::sort.
 void sortPairs(Runtime& rt, std::span<Dict::Entry> pairs, bool reverse) {
   if (pairs.size() < 2) return;
   rt.charge(pairs.size_bytes());

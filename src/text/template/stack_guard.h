@@ -1,5 +1,5 @@
-// A limit on the stack that recursion over untrusted structure takes, in bytes, whatever a frame's size is in this
-// build.
+// Limits the stack that recursion over untrusted input takes. The limit is in bytes, because the size of a frame
+// depends on the build.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace chorus::tmpl {
 
-// Threads that serve requests have 256 KB; half of it is for what calls this and for the leaves below.
+// Threads that serve requests have 256 KB of stack; the other half is for the callers and for functions called last.
 inline constexpr size_t kMaxStackBytes = size_t{128} << 10;
 
 class StackGuard {

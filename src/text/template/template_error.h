@@ -1,4 +1,4 @@
-// What goes wrong in a template.
+// Errors of chat templates.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace chorus::tmpl {
 
-// In a running one; the renderer adds the line.
+// An error in a running template; ChatTemplate::render adds the line.
 class TemplateError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,7 +20,7 @@ template <typename... Args>
   throw TemplateError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A template that doesn't parse; the compiler adds the name of the template.
+// An error of a template that doesn't parse; ChatTemplate::compile adds the name of the template.
 struct TemplateSyntaxError {
   std::string message;
   int line;

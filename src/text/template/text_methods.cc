@@ -9,7 +9,7 @@
 namespace chorus::tmpl {
 namespace {
 
-// The bytes of text[start:end] with Python's rules for negative bounds; not valid when the range lies outside.
+// The bytes of text[start:end], with Python's rules for negative bounds; not valid if the range lies outside.
 struct Window {
   std::string_view text;
   int64_t start;
@@ -29,7 +29,7 @@ Window window(Runtime& rt, std::string_view text, const BoundArgs& a, size_t i) 
   return {text.substr(from, size), start, true};
 }
 
-// The place in characters; -1 when there is none.
+// Returns the position in characters; -1 if there is none.
 int64_t findIn(Runtime& rt, const Value& self, CallArgs& args, bool last) {
   const BoundArgs a(args, "find", {"sub", "start", "end"}, 1);
   const Window w = window(rt, self.string(), a, 1);
@@ -125,7 +125,7 @@ Value padMethod(Runtime& rt, const Value& self, CallArgs& args, int side) {
   const auto length = static_cast<int64_t>(countOf(rt, self.string()));
   const int64_t width = a.integerOr(0, 0), total = width > length ? width - length : 0;
   if (total == 0) return self;
-  // Python's center gives the odd character to the left when the width is odd too.
+  // If the padding is odd, Python's center adds the extra character on the left when the width is odd too.
   const int64_t left = side < 0 ? 0 : side > 0 ? total : total / 2 + (total & width & 1);
   TextBuffer out(rt);
   const auto pad = [&](int64_t count) {
@@ -171,7 +171,7 @@ Value partition(Runtime& rt, const Value& self, CallArgs& args, bool last) {
   return Sequence::make(rt, Sequence::Flavor::kTuple, parts);
 }
 
-// True when there is a character and the test holds for all of them.
+// True if the text is not empty and the test holds for all of its characters.
 template <bool (*kTest)(uint32_t)>
 Value allCharacters(Runtime& rt, const Value& self, CallArgs&) {
   for (Characters c(rt, self.string()); c.next();) {

@@ -8,7 +8,7 @@
 namespace chorus::tmpl {
 namespace {
 
-// Searches look at so much text between two looks at the clock.
+// Number of bytes that a search reads between two charges, so that the meter can look at the clock.
 constexpr size_t kWindow = size_t{64} << 10;
 
 struct CaseOf {
@@ -37,7 +37,7 @@ std::string_view lastCharacter(std::string_view text) {
   return text.substr(start);
 }
 
-// A set of characters: those of ASCII as bits, others by the order of their codes.
+// A set of characters: a bitmap for ASCII, a sorted list for other characters.
 class CharacterSet {
  public:
   CharacterSet(Runtime& rt, std::string_view text) : others_(rt) {
@@ -47,7 +47,7 @@ class CharacterSet {
       else
         others_.push(c.code());
     }
-    rt.charge(others_.items().size_bytes() * 16);  // sorting
+    rt.charge(others_.items().size_bytes() * 16);  // cost of sorting
     std::sort(others_.items().begin(), others_.items().end());
   }
   bool contains(uint32_t code) {
@@ -102,7 +102,7 @@ size_t TextFinder::findLast(std::string_view text) {
   const size_t size = needle_.size();
   if (size == 0) return text.size();
   if (size > text.size()) return kNotFound;
-  // Both are read from their ends: character i of the needle is needle[size - 1 - i].
+  // Both texts are read backwards: character i of the needle is needle[size - 1 - i].
   const auto pattern = [&](size_t i) { return needle_[size - 1 - i]; };
   if (borders_.empty()) {
     borders_.reserve(size);
@@ -140,7 +140,7 @@ bool Lines::next(std::string_view& line, bool keep_end) {
     const size_t end = characters_.end();
     line = text_.substr(begin_, (keep_end ? end : line_end) - begin_);
     begin_ = end;
-    // A line feed behind a carriage return is the same end.
+    // The line feed added by one_more_end forms a single line end with a carriage return before it.
     if (c == '\r' && end == text_.size() && text_.back() == '\r') last_line_ = false;
     return true;
   }

@@ -13,7 +13,7 @@ struct TextSpan {
 
 Value listOf(Runtime& rt, ValueBuffer& parts) { return Sequence::make(rt, Sequence::Flavor::kList, parts.finish()); }
 
-// At white space, runs of which separate once; limit < 0 is no limit.
+// Splits at white space; a run of white space is one separator. limit < 0: no limit.
 Value splitAtSpace(Runtime& rt, std::string_view text, int64_t limit, bool from_right) {
   Buffer<TextSpan> words(rt);
   for (Characters c(rt, text); c.next();) {
@@ -23,7 +23,7 @@ Value splitAtSpace(Runtime& rt, std::string_view text, int64_t limit, bool from_
     else
       words.push({c.begin(), c.end()});
   }
-  // Beyond the limit, what remains stays one part, with the white space inside it and at its far end.
+  // After `limit` splits the rest stays one part, with the white space inside it and at its far end.
   const std::span<const TextSpan> all = words.items();
   const size_t keep = limit < 0 ? all.size() : std::min(all.size(), static_cast<size_t>(limit));
   const size_t rest = all.size() - keep;

@@ -1,4 +1,4 @@
-// str.split, rsplit and splitlines.
+// Python's str.split, str.rsplit and str.splitlines.
 #pragma once
 
 #include "text/template/runtime.h"

@@ -1,4 +1,4 @@
-// A place among a template's tokens: what both parsers look at, take and expect.
+// A position in the tokens of a template, with the functions that both parsers use to test and consume tokens.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace chorus::tmpl {
 
-// How often the names that a macro treats specially were taken so far.
+// How many times each special name of macros has been consumed so far.
 struct SpecialNames {
   int varargs = 0, kwargs = 0, caller = 0;
 };
@@ -18,12 +18,12 @@ class TokenCursor {
  public:
   using Words = std::initializer_list<std::string_view>;
 
-  // Arena and meter outlive it; the arena keeps what tokens refer to.
+  // Arena and meter must outlive the cursor; the arena keeps what tokens refer to.
   TokenCursor(std::string_view source, Arena& arena, WorkMeter& meter);
 
   const Token& current() const { return current_; }
-  const Token& look() const { return next_; }  // the one after current(), or the end
-  // current(); steps over it unless it is the end.
+  const Token& look() const { return next_; }  // the token after current(), or the end
+  // Returns current() and moves past it, unless it is the end.
   Token take();
   const SpecialNames& specialNames() const { return special_names_; }
 
@@ -31,7 +31,7 @@ class TokenCursor {
   bool isOp(std::string_view op) const { return is(TokenKind::kOperator) && current().text == op; }
   bool isWord(std::string_view word) const { return is(TokenKind::kName) && current().text == word; }
   bool isAnyWord(Words words) const;
-  // Whether it was there, and then is behind.
+  // Consumes the token if it is the expected one; returns whether it was.
   bool skipOp(std::string_view op) { return isOp(op) ? (take(), true) : false; }
   bool skipWord(std::string_view word) { return isWord(word) ? (take(), true) : false; }
 
@@ -40,7 +40,7 @@ class TokenCursor {
   std::string_view expectName();
   void expectBlockEnd();
   [[noreturn]] void error(std::string message) const;
-  // current() as messages name it.
+  // current() as error messages name it.
   std::string describe() const;
 
  private:

@@ -12,7 +12,7 @@ namespace chorus::tmpl {
 namespace {
 
 constexpr int kFirstFlavor = static_cast<int>(Kind::kLoop) + 1;
-// By kind, then by flavor of a sequence.
+// Names by Kind, then by Sequence::Flavor.
 constexpr std::array<std::string_view, 19> kTypeNames = {
     "Undefined", "NoneType",    "bool",       "int",      "int of more than 64 bits",
     "float",     "str",         "sequence",   "dict",     "Namespace",

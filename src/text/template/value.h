@@ -1,7 +1,8 @@
-// Values of chat templates: Python's, as far as templates can see them.
+// Values of chat templates: Python's values, as far as templates can see them.
 //
-// A value is 16 bytes and refers to what an arena holds: nothing is counted, nothing is freed before the rendering
-// ends. Texts, lists and dicts never change once they are made, so a text or list can be a part of another one.
+// A Value is 16 bytes and refers to objects in an arena. There is no reference counting; nothing is freed before the
+// rendering ends. Texts, lists and dicts never change once they are made, so a text or list can be a part of another
+// one.
 #pragma once
 
 #include <concepts>
@@ -26,7 +27,7 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
-  kWideInt,  // an integer that does not fit int64_t: it is kept, compared and printed, and never computed with
+  kWideInt,  // an integer that does not fit int64_t: can be kept, compared and printed, but not computed with
   kFloat,
   kString,
   kSequence,
@@ -36,7 +37,7 @@ enum class Kind : uint8_t {
   kLoop
 };
 
-// What a use of an undefined value reports; requireDefined() makes the text of it.
+// Which message requireDefined() throws for an undefined value; x is the name.
 enum class Hint : uint8_t {
   kName,           // 'x' is undefined
   kAttribute,      // '... object' has no attribute 'x'
@@ -62,13 +63,13 @@ class Value {
   Value(const Function* v) : kind_(Kind::kFunction), function_(v) {}
   Value(LoopState* v) : kind_(Kind::kLoop), loop_(v) {}
 
-  // Refers to bytes that live as long as the rendering: in its arena, the template's, the input, or a literal. Valid
-  // UTF-8; Runtime::text() copies other bytes.
+  // Refers to bytes that must live as long as the rendering: in its arena, the template's arena, the input, or a
+  // literal. They must be valid UTF-8. Runtime::text() copies text that does not live long enough.
   static Value ofText(std::string_view text);
-  // An integer beyond int64_t by its decimal digits without leading zeros, behind a minus where it is negative. They
-  // are kept as by ofText.
+  // An integer that does not fit int64_t, as decimal digits without leading zeros, after a minus sign if it is
+  // negative. The digits must live as long as a text for ofText.
   static Value wideInteger(std::string_view digits);
-  // The name is kept as by ofText; object is what lacks it, where the hint names its type.
+  // name must live as long as a text for ofText. object: the value that lacks the name, if the message names its type.
   static Value undefined(Hint hint, std::string_view name, const Value* object = nullptr);
 
   Kind kind() const { return kind_; }
@@ -77,7 +78,8 @@ class Value {
   bool isString() const { return kind_ == Kind::kString; }
   bool isSequence() const { return kind_ == Kind::kSequence; }
   bool isDict() const { return kind_ == Kind::kDict; }
-  // Booleans are integers, as in Python. The next two are false for wide integers, which nothing computes with.
+  // Booleans are integers, as in Python. isInteger and isNumber are false for wide integers, because nothing computes
+  // with them.
   bool isInteger() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }
   bool isNumber() const { return isInteger() || kind_ == Kind::kFloat; }
   bool isWideInteger() const { return kind_ == Kind::kWideInt; }
@@ -88,22 +90,22 @@ class Value {
   std::string_view string() const { return {text_, length_}; }
   std::string_view digits() const { return {text_, length_}; }  // of a wide integer
   const Sequence& sequence() const { return *sequence_; }
-  Dict& dict() const { return *dict_; }  // of a dict or namespace; a dict is changed only by who makes it
+  Dict& dict() const { return *dict_; }  // of a dict or namespace; only the code that makes a dict may change it
   const Function& function() const { return *function_; }
   LoopState& loop() const { return *loop_; }
   Hint hint() const { return static_cast<Hint>(extra_ & 7); }
-  // The object behind a list, dict or function, for identity; null when there is none.
+  // Address of a sequence, dict, namespace, function or loop, to compare identity; null for other kinds.
   const void* identity() const { return kind_ >= Kind::kSequence ? static_cast<const void*>(text_) : nullptr; }
 
-  // How deep values nest below this one. Bounded by kMaxValueDepth, because printing and comparing recurse. Every
-  // class below counts it in the one function that makes its objects.
+  // Nesting depth of the values inside this one; at most kMaxValueDepth, because printing and comparing recurse. Each
+  // class below counts it in the function that makes its objects.
   int depth() const;
 
  private:
   friend void requireDefined(const Value& value);
 
   Kind kind_;
-  uint8_t extra_ = 0;  // of Undefined: the hint in 3 bits, and the type of the object
+  uint8_t extra_ = 0;  // for kUndefined: the hint in 3 bits, and the type of the object
   uint32_t length_ = 0;
   union {
     int64_t integer_;
@@ -123,9 +125,9 @@ class Sequence {
  public:
   enum class Flavor : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems, kGenerator };
 
-  // items live as long as the rendering. Throws TemplateError when they nest too deep.
+  // items must live as long as the rendering. Throws TemplateError if they nest too deep.
   static Value make(Runtime& rt, Flavor flavor, std::span<const Value> items);
-  // A tuple of groupby, whose parts are also called grouper and list.
+  // A tuple of the groupby filter, whose parts are also the attributes grouper and list.
   static Value makeGroup(Runtime& rt, const Value& grouper, const Value& list);
   static Value makeRange(Runtime& rt, int64_t start, int64_t stop, int64_t step, size_t count);
 
@@ -137,13 +139,13 @@ class Sequence {
   Value at(size_t i) const {
     return flavor_ == Flavor::kRange ? Value(start_ + static_cast<int64_t>(i) * step_) : items_[i];
   }
-  // Empty for a range, whose items are made one by one.
+  // Empty for a range, whose items are computed one by one.
   std::span<const Value> items() const { return {items_, flavor_ == Flavor::kRange ? 0 : size_}; }
   int64_t start() const { return start_; }
   int64_t stop() const { return stop_; }
   int64_t step() const { return step_; }
   int depth() const { return depth_; }
-  // A generator gives its items once: true for the first caller.
+  // A generator can be iterated once: returns true for the first caller only.
   bool consume() const { return std::exchange(consumed_, true) == false; }
 
  private:
@@ -163,14 +165,14 @@ class Sequence {
   int64_t stop_ = 0, step_ = 1;
 };
 
-// Keys keep the order in which they came.
+// A dict whose entries keep their insertion order.
 class Dict {
  public:
   struct Entry {
     Value key, value;
   };
 
-  // room: how many entries are expected.
+  // room: the expected number of entries.
   static Dict* make(Runtime& rt, size_t room = 0);
   static Dict* makeNamespace(Runtime& rt);
   static Dict* copy(Runtime& rt, const Dict& from);
@@ -178,11 +180,11 @@ class Dict {
   bool isNamespace() const { return is_namespace_; }
   std::span<const Entry> entries() const { return {entries_, size_}; }
   size_t size() const { return size_; }
-  // Null when there is none. Throws TemplateError on a key that can't be one.
+  // Returns null if the key does not exist. Throws TemplateError for a value that can't be a key.
   const Value* find(Runtime& rt, const Value& key) const;
-  // Throws TemplateError when a dict's values nest too deep; a namespace is a reference, which nothing walks through.
+  // Throws TemplateError if a dict's values nest too deep. A namespace is a reference that nothing recurses into.
   void set(Runtime& rt, const Value& key, const Value& value);
-  // A dict that nothing else has seen yet becomes a namespace.
+  // Turns a dict to which nothing else refers yet into a namespace.
   void becomeNamespace();
   int depth() const { return depth_; }
 
@@ -198,7 +200,9 @@ class Dict {
   int depth_;
   uint32_t size_ = 0, capacity_ = 0;
   Entry* entries_ = nullptr;
-  std::span<uint32_t> index_;  // by hash, open addressing: position + 1; empty for few entries, which are compared
+  // Open addressing: each slot holds an entry's position + 1, or 0. Empty for a dict of few entries, which is searched
+  // linearly.
+  std::span<uint32_t> index_;
 };
 
 struct NamedValue {
@@ -211,17 +215,17 @@ struct CallArgs {
   std::span<const NamedValue> named;
 };
 
-// A function of a template. Whatever values it needs are its captures, so that they count to its depth.
+// A function of a template. All values that it uses must be in its captures, so that they count in its depth.
 class Function {
  public:
   using Call = Value (*)(Runtime&, const Function& self, CallArgs&);
 
-  // For tables of functions that capture nothing.
+  // For tables of functions without captures.
   constexpr Function(std::string_view name, Call call) : name_(name), call_(call) {}
-  // name and captures live as long as the rendering. counter: what calls count, shared with other functions.
+  // name and captures must live as long as the rendering. counter: a number that calls change; functions may share it.
   static Value make(Runtime& rt, std::string_view name, Call call, std::span<const Value> captures,
                     uint64_t* counter = nullptr);
-  // A macro: code is the statement, and the scope is the one around it. A scope is a reference like a namespace.
+  // A macro. code: its statement. scope: the scope around it, which is a reference like a namespace.
   static Value makeMacro(Runtime& rt, std::string_view name, Call call, const void* code, Scope* scope,
                          std::span<const Value> parameter_names);
 
@@ -238,27 +242,27 @@ class Function {
 
   std::string_view name_;
   Call call_;
-  std::span<const Value> captures_;  // the names of a macro's parameters
+  std::span<const Value> captures_;  // for a macro, the names of its parameters
   uint64_t* counter_ = nullptr;
   const void* code_ = nullptr;
   Scope* scope_ = nullptr;
   int depth_ = 1;
 };
 
-// What "loop" is inside a loop.
+// The variable "loop" inside a loop.
 class LoopState {
  public:
-  // items: a sequence. code is the loop's statement when it is recursive, else null, and scope the one around it.
+  // items: a sequence. code: the loop's statement if it is recursive, else null. scope: the scope around the loop.
   static LoopState* make(Runtime& rt, const Value& items, int64_t level, const void* code, Scope* scope);
 
   const Sequence& items() const { return items_.sequence(); }
   size_t index() const { return index_; }
   void advance() { ++index_; }
-  int64_t level() const { return level_; }  // loop.depth: how often a recursive loop has called itself
+  int64_t level() const { return level_; }  // loop.depth: the nesting of a recursive loop's calls, from 1
   const void* code() const { return code_; }
   Scope* scope() const { return scope_; }
   int depth() const { return depth_; }
-  // Whether the values differ from those of the call before.
+  // Whether the values differ from those of the previous call.
   bool changed(Runtime& rt, std::span<const Value> values);
 
  private:
@@ -282,7 +286,7 @@ bool equals(Runtime& rt, const Value& a, const Value& b);
 bool lessThan(Runtime& rt, const Value& a, const Value& b);
 // Python's name of the type: "str", "int", ...
 std::string_view typeName(const Value& value);
-// Throws for Undefined, with its hint.
+// Throws TemplateError with the hint's message if the value is undefined.
 void requireDefined(const Value& value);
 
 }  // namespace chorus::tmpl

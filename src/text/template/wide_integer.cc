@@ -15,7 +15,7 @@ bool isNegative(const Value& v) {
   return v.isInteger() ? v.integer() < 0 : v.number() < 0;
 }
 
-// Digits without a sign; empty for what lies within 64 bits, which is nearer to zero than every wide integer.
+// Digits without a sign; empty for a number within 64 bits, which is nearer to zero than every wide integer.
 std::string magnitudeOf(const Value& v) {
   std::string digits = v.isWideInteger() ? std::string(v.digits()) : v.isInteger() ? "" : wideDigitsOf(v.number());
   if (digits.starts_with('-')) digits.erase(0, 1);

@@ -1,4 +1,4 @@
-// Integers that do not fit int64_t: how they are read and compared.
+// Integers that do not fit int64_t: how they are parsed and compared.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace chorus::tmpl {
 
-// Python reads and prints integers of at most so many digits.
+// Python's limit on the digits of an integer that it parses or prints.
 inline constexpr size_t kMaxDigits = 4300;
 
-// The integer of decimal digits, which may begin with a sign and with zeros: a wide one where int64_t can't hold it.
-// Throws TemplateError on more than kMaxDigits digits.
+// The integer with these decimal digits, which may begin with a sign and zeros; wide if it doesn't fit int64_t. Throws
+// TemplateError for more than kMaxDigits digits.
 Value integerOfDigits(Runtime& rt, std::string_view digits);
-// The decimal digits of a float that is integral and beyond int64_t; empty for every other float.
+// The decimal digits of a float that is integral and outside of int64_t; empty for every other float.
 std::string wideDigitsOf(double number);
-// Whether the first is a wide integer and the second a float of the same value.
+// Whether `wide` is a wide integer and `number` a float of the same value.
 bool wideEqualsFloat(const Value& wide, const Value& number);
-// a < b of two numbers, at least one of which is a wide integer.
+// a < b for two numbers, at least one of which is a wide integer.
 bool wideLess(const Value& a, const Value& b);
 
 }  // namespace chorus::tmpl

@@ -1,4 +1,4 @@
-// Integers beyond 64 bits in templates: what Python does, or one error.
+// Integers beyond 64 bits in templates behave as in Python or give one error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// The rendering with the names a, b, ... of the JSON, or "error: " and its line.
+// Renders with the variables in the JSON object; returns the rendering, or "error: " and the error's message.
 std::string attempt(const std::string& text, const std::string& variables = "{}") {
   ChatTemplateInput input;
   input.variables = parseExactJson(variables, "test");

@@ -1,4 +1,4 @@
-// The work of one template: a limit of its own within its request's meter.
+// The work of one template: its own limit, within the limit of the request's meter.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace chorus::tmpl {
 
 class Work {
  public:
-  // What evaluating one node of the tree, or one statement, is charged beside what it does to texts and values.
+  // Charge for evaluating one expression or statement, in addition to the bytes of texts and values that it processes.
   static constexpr uint64_t kStep = 64;
 
-  // The meter outlives it.
+  // The meter must outlive this object.
   Work(WorkMeter& meter, uint64_t limit) : meter_(meter), limit_(limit) {}
 
   // Throws TemplateError beyond the template's own limit, and what the meter throws.

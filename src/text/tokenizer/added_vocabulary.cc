@@ -12,7 +12,7 @@ bool wordAt(Utf8View text, size_t at) { return at < text.size() && isWordCharact
 
 bool wordBefore(Utf8View text, size_t at) { return at > 0 && wordAt(text, text.before(at)); }
 
-// Begin of the white space that ends at `at`, not before `limit`.
+// Start of the white space that ends at `at`, but not before `limit`.
 size_t spaceBegin(Utf8View text, size_t at, size_t limit) {
   while (at > limit) {
     const size_t before = text.before(at);
@@ -53,7 +53,7 @@ void AddedVocabulary::Trie::insert(std::string_view content, int32_t id) {
     }
     node = child;
   }
-  // Of two tokens that normalize to the same text, the first is the one that is found.
+  // If two tokens normalize to the same text, the first one is found.
   if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
 }
 
@@ -93,7 +93,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
   const Trie& trie = normalized ? normalized_ : plain_;
   const std::string_view bytes = text.bytes();
   size_t done = 0;
-  // White space that the last token with rstrip was followed by: the tokens within it need not look again.
+  // White space after the last token with rstrip. Tokens that end inside it reuse the range instead of scanning again.
   size_t space_begin = 0, space_end = 0;
   constexpr uint64_t kChargeEvery = 4096;
   uint64_t steps = 0;
@@ -113,7 +113,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
     at = end;
     const AddedToken& token = by_id_.at(id);
     if (token.single_word && (wordBefore(text, begin) || wordAt(text, end))) continue;
-    // White space that the token before has already taken stays with it.
+    // White space that the previous token has taken stays with that token.
     if (token.lstrip) {
       const size_t before = spaceBegin(text, begin, std::min(done, begin));
       steps += begin - before;
@@ -128,7 +128,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
       end = space_end;
     }
     if (done < begin) sink({-1, done, begin});
-    // Of a token that is all white space, the one before may have taken everything.
+    // Empty if the token is all white space and the previous token has taken all of it.
     if (begin < end) sink({id, begin, end});
     done = end;
   }
@@ -137,7 +137,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
 }
 
 size_t AddedVocabulary::memoryBytes() const {
-  constexpr size_t kTokenBytes = sizeof(AddedToken) + 3 * 96;  // with its places in the maps
+  constexpr size_t kTokenBytes = sizeof(AddedToken) + 3 * 96;  // including its map entries
   size_t bytes = sizeof(*this) + plain_.memoryBytes() + normalized_.memoryBytes();
   for (const auto& [id, token] : by_id_) bytes += kTokenBytes + 3 * token.content.size() + token.decoded.size();
   return bytes;

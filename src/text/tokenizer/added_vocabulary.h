@@ -16,28 +16,29 @@ namespace chorus {
 
 struct AddedToken {
   Utf8Text content;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space after it
-  bool normalized = true;    // is looked for in normalized text
-  bool special = false;      // is left out by skip_special_tokens
-  Utf8Text decoded = {};     // what the decoder is given: normalized content for a normalized token
+  bool single_word = false;  // matches only if no word character is next to it
+  bool lstrip = false;       // the match includes the white space before it
+  bool rstrip = false;       // the match includes the white space after it
+  bool normalized = true;    // is searched for in the normalized text, else in the input
+  bool special = false;      // is skipped by skip_special_tokens
+  Utf8Text decoded = {};     // text for the decoder: the normalized content if `normalized`
 };
 
 class AddedVocabulary {
  public:
-  // A stretch of the text: an added token, or text (id < 0) for the rest of the pipeline.
+  // A range of the text: an added token, or text (id < 0) for the rest of the pipeline.
   struct Part {
     int32_t id;
     size_t begin;
     size_t end;
   };
 
-  // Later tokens with the same content or id replace earlier ones. token.decoded is set and not empty.
+  // For tokenId() and find(), a later token with the same content or id replaces an earlier one. token.decoded must be
+  // set and not empty.
   void add(AddedToken token, int32_t id);
 
-  // Cuts text at the tokens that are looked for before (normalized false) or after normalization, and gives the parts
-  // in their order. The search is charged.
+  // Cuts text at the added tokens and passes the parts to sink in order. normalized: searches for the tokens that are
+  // matched after normalization (true) or before it (false). Charges the search to work.
   void split(Utf8View text, bool normalized, EncodeWork& work, FunctionRef<void(const Part&)> sink) const;
 
   const AddedToken* find(int32_t id) const;
@@ -47,11 +48,12 @@ class AddedVocabulary {
   size_t memoryBytes() const;
 
  private:
-  // Finds the longest token at a position: nodes of a byte trie, the children of each as a list.
+  // Byte trie that finds the longest token at a position. The children of a node are a linked list.
   class Trie {
    public:
     void insert(std::string_view content, int32_t id);
-    // Length of the longest token at the start of text, 0 for none. steps is raised by the nodes visited.
+    // Returns the length of the longest token at the start of text and sets id; returns 0 if there is none. Adds the
+    // number of visited nodes to steps.
     size_t longest(std::string_view text, int32_t& id, uint64_t& steps) const;
     bool empty() const { return nodes_.size() == 1; }
     bool begins(char byte) const { return first_[static_cast<unsigned char>(byte)] != 0; }
@@ -60,7 +62,7 @@ class AddedVocabulary {
    private:
     struct Node {
       int32_t id = -1;
-      uint32_t child = 0, sibling = 0;  // 0: none, for the root is neither
+      uint32_t child = 0, sibling = 0;  // 0: none (the root is never a child)
       char byte = 0;
     };
     uint32_t childOf(uint32_t node, char byte, uint64_t& steps) const;

@@ -8,14 +8,14 @@ namespace chorus {
 namespace {
 
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
-// Rows up to this length are merged in one go.
+// Sequences of up to this many symbols are merged with one queue for all ranks.
 constexpr size_t kShortRow = 4096;
 constexpr uint64_t kWorkPerLookup = 16;
 }  // namespace
 
-// Symbols that merge in place. A symbol that covers several places stands at the first; the second place holds where
-// the next symbol begins and the last place where this one does, as ~index, so that both neighbours are found without
-// further memory.
+// A sequence of symbols that merge in place. A symbol that covers several places is stored in the first one. Its second
+// place holds where the next symbol begins, and its last place where the symbol itself begins, both as ~index. Both
+// neighbours are thus found without further memory.
 class BpeMerges::Row {
  public:
   Row(const BpeMerges& merges, std::span<int32_t> places, EncodeWork& work)
@@ -27,7 +27,7 @@ class BpeMerges::Row {
   Row& operator=(const Row&) = delete;
 
   void mergeAll() {
-    // Ranks below `begin` have been applied.
+    // Ranks below band.end have been applied.
     for (Band band{0, 0}; band.end < kRanks;) {
       band = nextBand(band.end);
       if (band.end == band.begin + 1)
@@ -91,11 +91,12 @@ class BpeMerges::Row {
     if (end - at > 2) places_[at + 1] = ~static_cast<int32_t>(end);
   }
 
-  // Ranks from begin on whose merges fit into the queue together, or a single rank.
+  // Returns the next range of ranks, from `begin` on, whose merges fit into the queue together, or else a single rank.
   Band nextBand(uint64_t begin) {
     if (places_.size() <= most_) return {begin, kRanks};
     for (int shift = 32 - kBucketBits;; shift = std::max(0, shift - kBucketBits)) {
-      // Merges by the next bits of their ranks, of those that agree with begin in the bits before.
+      // Histogram of the merges by the next bits of their ranks; counts only ranks that agree with `begin` in the
+      // higher bits.
       std::vector<size_t> counts(size_t{1} << kBucketBits);
       const uint64_t width = uint64_t{1} << shift;
       const uint64_t base = begin & ~(width * counts.size() - 1);
@@ -109,7 +110,7 @@ class BpeMerges::Row {
       while (bucket < counts.size() && sum + counts[bucket] <= most_) sum += counts[bucket++];
       const uint64_t end = base + bucket * width;
       if (sum > 0 || bucket == counts.size()) return {begin, end};
-      // The first bucket with any has too many: a smaller part of it is looked for.
+      // The first bucket that is not empty has too many merges: search for a smaller range inside it.
       begin = std::max(begin, end);
       if (shift == 0) return {begin, begin + 1};
     }
@@ -126,7 +127,8 @@ class BpeMerges::Row {
     drain(end);
   }
 
-  // From left to right; a merge that makes an earlier one possible is followed by that one first.
+  // Applies the merges of one rank from left to right. Merges of this or a lower rank that become possible are applied
+  // before the next one.
   void applyOneRank(uint64_t rank) {
     queue_.clear();
     for (size_t at = 0; at < places_.size();) {
@@ -139,7 +141,7 @@ class BpeMerges::Row {
       join(at, merge->id);
       considerAround(at, rank + 1);
       drain(rank + 1);
-      // The symbol may have been joined to those before it.
+      // The symbol may have been joined to symbols before it: go back to the start of the joined symbol.
       for (; places_[at] < 0; --at) work_.meter.charge(1);
     }
   }
@@ -187,7 +189,7 @@ class BpeMerges::Row {
     work_.meter.charge(before * kWorkPerLookup);
     std::make_heap(queue_.begin(), queue_.end(), std::greater<>());
   }
-  // Its symbol is gone or stands before another one.
+  // True if the symbol no longer begins there or its right neighbour has changed.
   bool isStale(const Candidate& candidate) {
     if (places_[candidate.position] < 0) return true;
     const Merge* merge = mergeAt(candidate.position);
@@ -199,7 +201,7 @@ class BpeMerges::Row {
   const BpeMerges& merges_;
   std::span<int32_t> places_;
   EncodeWork& work_;
-  size_t most_;  // candidates that a band begins with
+  size_t most_;  // largest number of candidates at the start of a band
   std::vector<Candidate> queue_;
   size_t taken_ = 0;
 };

@@ -1,4 +1,4 @@
-// The merges of a byte pair model, and how they are applied to a row of symbols.
+// The merge table of a byte pair encoding (BPE) model and its application to a sequence of symbols.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@ namespace chorus {
 class BpeMerges {
  public:
   void reserve(size_t count) { merges_.reserve(count); }
-  // left and right become id; lower ranks come first. A pair that was added before gets the new rank and id.
+  // The pair (left, right) merges into id; lower ranks are applied first. Adding a pair again replaces its rank and id.
   void add(int32_t left, int32_t right, uint32_t rank, int32_t id) { merges_[pairKey(left, right)] = {rank, id}; }
   size_t memoryBytes() const;
 
-  // Applies merges by rank, leftmost first among equals, until none is left. Returns how many symbols remain, at the
-  // front of the row. O(n log n) in time; beside the row, memory for a quarter of it or a few kilobytes.
+  // Applies merges in place, lowest rank first and leftmost first among equal ranks, until none is left. Returns the
+  // number of remaining symbols, which are at the front of `symbols`. Time is O(n log n). Additional memory: a queue of
+  // about a quarter as many entries as symbols, or a few kilobytes if that is more.
   size_t apply(std::span<int32_t> symbols, EncodeWork& work) const;
 
  private:

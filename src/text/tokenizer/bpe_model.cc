@@ -11,7 +11,7 @@ namespace chorus {
 namespace {
 
 constexpr size_t kCachedWordBytes = 64;
-constexpr size_t kCachedWord = 96;  // bytes beside the text and the tokens
+constexpr size_t kCachedWord = 96;  // bytes of a cache entry besides its text and tokens
 constexpr uint64_t kCacheLookup = 64;
 constexpr size_t kMaxDecorationBytes = 256;
 
@@ -37,7 +37,7 @@ BpeModel::BpeModel(const Json& json, const std::string& source)
     if (!unknown_) fail(ErrorCode::kCorrupt, "{}: the unk_token is not in 'vocab'", source);
   }
   if (jsonGetOr<bool>(json, "byte_fallback", false, source)) bytes_.emplace(vocabulary_);
-  // A decorated character is another token than the character.
+  // A character with a prefix or suffix is a different token than the character alone.
   may_cut_ = continuing_prefix_.empty() && end_suffix_.empty();
   if (std::max(continuing_prefix_.size(), end_suffix_.size()) > kMaxDecorationBytes) {
     fail(ErrorCode::kUnsupported, "{}: a prefix or suffix of more than {} bytes", source, kMaxDecorationBytes);
@@ -80,12 +80,12 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
   }
 }
 
-// The last character of the left token and the first of the right one may merge.
+// Records that the last character of the left token and the first character of the right one may merge.
 void BpeModel::forbidCutsAt(int32_t left, int32_t right) {
   const Utf8View first = *vocabulary_.tokenText(left), second = *vocabulary_.tokenText(right);
   const auto is_byte = [&](Utf8View token) { return bytes_ && byteOfFallbackToken(token.bytes()); };
   const bool named = left == unknown_ || right == unknown_ || is_byte(first) || is_byte(second);
-  // The texts of such tokens don't say which characters they stand for.
+  // The text of an unknown or byte token doesn't show which characters the token represents.
   if (named || first.empty() || second.empty()) may_cut_ = false;
   if (!may_cut_) return;
   const uint32_t before = first.characterAt(first.before(first.size())).code, after = second.characterAt(0).code;
@@ -100,7 +100,7 @@ bool BpeModel::cutsBetween(uint32_t before, uint32_t after) const {
   return !other_pairs_.contains(uint64_t{before} << 32 | after);
 }
 
-// Both characters must be tokens, which no merge makes one of.
+// True if the word may be cut at `at`: both characters are tokens, and no merge joins them.
 bool BpeModel::isCut(Utf8View word, size_t before, size_t at) const {
   const auto left = word.characterAt(before), right = word.characterAt(at);
   if (!cutsBetween(left.code, right.code)) return false;
@@ -161,11 +161,11 @@ void BpeModel::encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink
   sink.check();
 }
 
-// One symbol per character, before any merge. A character that the vocabulary lacks becomes its bytes, or the
-// unknown token, or nothing.
+// Appends one symbol per character, before any merge. A character that is not in the vocabulary becomes its byte
+// tokens, else the unknown token, else nothing.
 void BpeModel::appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<int32_t>& symbols) const {
   constexpr uint64_t kWorkPerCharacter = 24;
-  // Doubling would hold twice the memory that a long word needs.
+  // Reserve beforehand: growth by doubling could hold twice the memory that a long word needs.
   const size_t needed = symbols.size() + countCharacters(word.bytes());
   if (needed > symbols.capacity()) symbols.reserve(std::max(needed, symbols.capacity() + symbols.capacity() / 2));
   bool unknown_pending = false;

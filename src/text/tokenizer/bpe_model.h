@@ -28,7 +28,8 @@ class BpeModel final : public TokenModel {
   size_t memoryBytes() const override;
 
  private:
-  // Encodings of short words, by shards so that threads seldom meet. A full shard takes no more.
+  // Cache of the encodings of short words, in shards so that threads rarely contend for a mutex. A full shard accepts
+  // no more words.
   struct CacheShard {
     std::mutex mutex;
     size_t bytes = 0;
@@ -48,10 +49,11 @@ class BpeModel final : public TokenModel {
   std::optional<int32_t> unknown_;
   std::string continuing_prefix_;
   std::string end_suffix_;
-  std::optional<ByteTokens> bytes_;  // of a model with byte_fallback
+  std::optional<ByteTokens> bytes_;  // set for a model with byte_fallback
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
-  // A long word is cut between two characters over which no merge reaches: the pairs over which one may.
+  // A long word is cut between two characters that no merge can join. The sets hold the pairs of characters that a
+  // merge may join; may_cut_ is false if a model's words can't be cut at all.
   bool may_cut_ = true;
   std::bitset<128 * 128> ascii_pairs_;
   std::unordered_set<uint64_t, SeededHash> other_pairs_;

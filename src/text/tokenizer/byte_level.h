@@ -1,4 +1,4 @@
-// GPT-2's alphabet: every byte as one printable character.
+// GPT-2's byte-level alphabet, which represents every byte by one printable character.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 namespace chorus {
 
 void appendByteLevel(std::string_view bytes, ScratchText& out);
-// The byte that a character of the alphabet stands for.
+// The byte that a character of the alphabet represents; nullopt for other characters.
 std::optional<uint8_t> byteOfCharacter(uint32_t code);
-// The byte of a token "<0xNN>", as models with byte fallback name them.
+// The byte of a byte fallback token "<0xNN>"; nullopt for other tokens.
 std::optional<uint8_t> byteOfFallbackToken(std::string_view token);
-// The bytes of a token whose every character is in the alphabet; any other token as it is.
+// Appends the bytes that the token's characters represent; if one of them is not in the alphabet, appends the token
+// unchanged.
 void appendByteLevelToken(std::string& bytes, Utf8View token);
 
 }  // namespace chorus

@@ -14,7 +14,8 @@ void CharacterSet::prepare() {
   }
 }
 
-// Below U+0100 the library has two answers: brackets and \p use the tables of ranges, and so does everything above.
+// Below U+0100, Oniguruma's is_code_ctype() and its range tables disagree. Brackets and \p use the range tables, and
+// from U+0100 on so does is_code_ctype().
 bool CharacterSet::hasType(uint32_t code, int type) {
   if (type == kWordOperation) return ONIG_ENCODING_UTF8->is_code_ctype(code, ONIGENC_CTYPE_WORD) != 0;
   const auto ctype = static_cast<OnigCtype>(type);

@@ -1,4 +1,4 @@
-// The sets of characters that regular expressions take.
+// Character sets of regular expressions.
 #pragma once
 
 #include <array>
@@ -7,23 +7,24 @@
 
 namespace chorus::regex {
 
-// A set of characters. Properties are looked up in Oniguruma's tables, so that both engines agree on every character.
+// A set of characters. Properties are looked up in Oniguruma's tables, so that the native matcher and Oniguruma agree
+// on every character.
 class CharacterSet {
  public:
   void addRange(uint32_t first, uint32_t last) { ranges_.push_back({first, last}); }
-  // One of Oniguruma's character types, or all characters outside it.
+  // Adds one of Oniguruma's character types, or all characters outside it.
   void addType(int type, bool negated) { types_.push_back({type, negated}); }
-  // The characters of \w outside brackets, which below U+0100 are not quite those of the type.
+  // Adds the characters of \w outside brackets; below U+0100 they differ slightly from those of the type.
   void addWord(bool negated) { types_.push_back({kWordOperation, negated}); }
   void addSet(CharacterSet set) { sets_.push_back(std::move(set)); }
   void negate() { negated_ = true; }
-  // To be called once, after the last change.
+  // Must be called once, after the last change.
   void prepare();
 
   bool contains(uint32_t code) const {
     return code < 128 ? (ascii_[code / 64] >> (code % 64) & 1) != 0 : evaluate(code);
   }
-  // What looking up one character beyond ASCII costs, in bytes of work.
+  // Cost of testing one character beyond ASCII, in bytes of work.
   uint32_t cost() const { return cost_; }
   bool operator==(const CharacterSet&) const = default;
 

@@ -11,19 +11,19 @@
 namespace chorus {
 namespace {
 
-// Stages work within each other, so their number bounds the stack.
+// Stages call each other recursively, so their number bounds the stack.
 constexpr size_t kMaxDecoders = 32;
-// What one call may cost, in work beside so much for each byte: of the token, or when it flushes of all
-// tokens.
+// Work limit of one call: kDecodeWork plus kDecodeWorkPerByte for each byte of the token (feed) or of all tokens
+// (flush).
 constexpr uint64_t kDecodeWork = uint64_t{1} << 20;
 constexpr uint64_t kDecodeWorkPerByte = 1024;
 
-// Tokens of the byte alphabet to bytes to UTF-8.
+// Turns tokens of the byte-level alphabet into bytes, and the bytes into UTF-8.
 class ByteLevelStage final : public DecoderStage {
  public:
   void feed(Utf8Text token, EncodeWork&, Sink sink) override {
     appendByteLevelToken(pending_, token);
-    // All but the beginning of a character at the end.
+    // Number of bytes before an incomplete character at the end.
     size_t whole = pending_.size() - std::min<size_t>(pending_.size(), 3);
     while (whole < pending_.size() && decodeUtf8(std::string_view(pending_).substr(whole)).kind != Kind::kIncomplete) {
       ++whole;
@@ -39,10 +39,11 @@ class ByteLevelStage final : public DecoderStage {
 
  private:
   using Kind = Utf8Step::Kind;
-  std::string pending_;  // the beginning of a character
+  std::string pending_;  // bytes of an incomplete character
 };
 
-// Runs of <0xNN> tokens to UTF-8. Whether a run is text is known only at its end, so it is held back until then.
+// Turns runs of <0xNN> tokens into UTF-8. Whether a run is valid is known only at its end, so it is held back until
+// then.
 class ByteFallbackStage final : public DecoderStage {
  public:
   void feed(Utf8Text token, EncodeWork& work, Sink sink) override {
@@ -105,11 +106,11 @@ class MetaspaceStage final : public DecoderStage {
 
  private:
   Utf8Text replacement_;  // one character
-  bool drop_;             // this is the first token, whose replacement characters were prepended
+  bool drop_;             // drop replacement characters instead of writing spaces: true in the first token
   bool fused_;
 };
 
-// Strips up to start characters from the front and stop from the back of every token.
+// Strips content_ up to start_ times from the front and up to stop_ times from the back of every token.
 class StripStage final : public DecoderStage {
  public:
   StripStage(Utf8Text content, uint64_t start, uint64_t stop)
@@ -130,7 +131,7 @@ class StripStage final : public DecoderStage {
   uint64_t start_, stop_;
 };
 
-// The same on one token that comes in stretches: counts what it may still strip, and holds back what may be its end.
+// StripStage for one token that arrives in fragments: counts down start_, and holds back what may be the token's end.
 class FusedStripStage final : public DecoderStage {
  public:
   FusedStripStage(Utf8Text content, uint64_t start, uint64_t stop)
@@ -148,7 +149,8 @@ class FusedStripStage final : public DecoderStage {
     size_t end = text.size();
     uint64_t trailing = 0;
     for (; end > 0 && text.bytes().substr(0, end).ends_with(content_.bytes()); ++trailing) end -= content_.size();
-    // What is held back is a row of the content, which goes on only when nothing else stands in between.
+    // The copies of content_ that were held back are not at the end of the token, because other text follows: emit
+    // them.
     Utf8Text out;
     if (end > 0) {
       give(held_, out);
@@ -170,10 +172,10 @@ class FusedStripStage final : public DecoderStage {
 
   Utf8Text content_;  // one character
   uint64_t start_, stop_;
-  uint64_t held_ = 0;  // times the content, at most stop_
+  uint64_t held_ = 0;  // copies of content_ held back, at most stop_
 };
 
-// Null decoder: spaces between tokens.
+// Decoder for a null json: joins tokens with spaces.
 class JoinStage final : public DecoderStage {
  public:
   void feed(Utf8Text token, EncodeWork&, Sink sink) override {
@@ -188,7 +190,7 @@ class JoinStage final : public DecoderStage {
   bool first_ = true;
 };
 
-// Runs a stage that must see the whole of a token on a token that comes in stretches: at its end.
+// For a token that arrives in fragments and a stage that needs the whole token: runs the stage at the token's end.
 class WholeTokenStage final : public DecoderStage {
  public:
   explicit WholeTokenStage(std::unique_ptr<DecoderStage> stage) : stage_(std::move(stage)) {}

@@ -1,5 +1,5 @@
-// The "decoder" of a tokenizer.json: tokens to text, as a chain of stages that work on a stream. Decoding a whole
-// list and decoding token by token are the same code, so their texts can't differ.
+// The "decoder" of a tokenizer.json: a chain of stages that turns a stream of tokens into text. Decoding a whole list
+// and decoding token by token run the same code, so their texts can't differ.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,21 @@
 
 namespace chorus {
 
-// One stage at work. Takes tokens (or, after a stage that joins all tokens into one, stretches of that one token).
+// State of one stage. Each input is a token or, after a stage that joins all tokens into one, a fragment of that token.
 class DecoderStage {
  public:
   using Sink = FunctionRef<void(Utf8Text)>;
   virtual ~DecoderStage() = default;
   virtual void feed(Utf8Text token, EncodeWork& work, Sink sink) = 0;
-  // The input has ended: gives what was held back.
+  // Called at the end of the input: emits the text that was held back.
   virtual void flush(EncodeWork& work, Sink sink) { (void)work, (void)sink; }
 };
 
 // Immutable description of a chain.
 class TokenDecoder {
  public:
-  // json null gives the decoder that joins tokens with spaces. Throws Error(kUnsupported) that names source and a
-  // component that is not known.
+  // A null json gives a decoder that joins tokens with spaces. Throws Error(kUnsupported), naming source and component,
+  // for an unknown component.
   TokenDecoder(const Json& json, const std::string& source);
 
   std::vector<std::unique_ptr<DecoderStage>> start() const;
@@ -39,21 +39,21 @@ class TokenDecoder {
 
   std::vector<Factory> stages_;
   size_t bytes_ = 0;
-  bool fused_ = false;  // while the chain is built: an earlier stage has joined all tokens
+  bool fused_ = false;  // used while the chain is built: a stage has joined all tokens into one
 };
 
-// A chain at work. Texts that it gives are valid UTF-8 and end at a character's end.
+// One run of a decoder chain. Its texts are valid UTF-8 and contain whole characters only.
 class DecodeStream {
  public:
   explicit DecodeStream(const TokenDecoder& decoder) : stages_(decoder.start()) {}
-  // Throws Error when the decoder costs too much work or memory for the tokens seen so far.
+  // Throws Error if the decoder costs too much work or memory for the tokens seen so far.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();
 
  private:
   void run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out);
   std::vector<std::unique_ptr<DecoderStage>> stages_;
-  size_t fed_ = 0;  // bytes of all tokens
+  size_t fed_ = 0;  // total bytes of the tokens fed
 };
 
 }  // namespace chorus

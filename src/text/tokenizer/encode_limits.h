@@ -1,4 +1,4 @@
-// How many tokens a text may have.
+// Limit on the number of tokens of a text.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 namespace chorus {
 
 struct EncodeLimits {
-  // Special tokens count. Encoding stops soon after the first token beyond it.
+  // Includes special tokens. Encoding stops soon after the first token beyond the limit.
   size_t max_tokens = std::numeric_limits<size_t>::max();
 };
 
-// A text has more tokens than EncodeLimits allows.
+// Thrown if a text has more tokens than EncodeLimits allows.
 class TooManyTokens : public Error {
  public:
   explicit TooManyTokens(size_t max_tokens)

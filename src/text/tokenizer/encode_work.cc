@@ -17,7 +17,8 @@ void ScratchText::append(uint32_t code) {
   appendUtf8(bytes_, isCharacterCode(code) ? code : 0xFFFD);
 }
 
-// Doubles while memory is plentiful, then grows by what is left, since old and new bytes are held at once.
+// Doubles the capacity while memory is plentiful, then grows by a quarter of what is left, because the old and the new
+// bytes are held at once.
 void ScratchText::grow(size_t needed) {
   const size_t wanted = std::max(needed, std::min(bytes_.capacity() * 2, needed + work_.scratch.left() / 4));
   work_.scratch.take(wanted);

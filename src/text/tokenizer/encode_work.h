@@ -1,4 +1,4 @@
-// What one call of Tokenizer::encode may spend: work, by the caller's meter, and memory beside the result.
+// Budget of one Tokenizer::encode call: work, charged to the caller's meter, and temporary (scratch) memory.
 #pragma once
 
 #include <array>
@@ -12,10 +12,11 @@
 
 namespace chorus {
 
-// Bytes of memory that stages hold while they work: texts between stages, stacks and tables.
+// Counts the bytes of memory that stages hold while they run: texts between stages, stacks and tables.
 class Scratch {
  public:
-  // For a text of so many bytes: with what the caller and the result hold, at most 16 bytes for each of them.
+  // Limit for one text: kRoom plus kPerByte for each byte of text. kPerByte is chosen so that with the memory of the
+  // caller and the result there are at most 16 bytes for each byte of text.
   static constexpr size_t kPerByte = 10;
   static constexpr size_t kRoom = size_t{256} << 10;
   static size_t limitFor(size_t text_bytes) { return kRoom + kPerByte * text_bytes; }
@@ -46,7 +47,7 @@ struct EncodeWork {
   Scratch& scratch;
 };
 
-// A text that a stage makes. What it holds counts as scratch, what is appended as work.
+// A text that a stage builds. Its capacity counts as scratch memory; appended bytes are charged as work.
 class ScratchText {
  public:
   explicit ScratchText(EncodeWork& work) : work_(work) {}
@@ -61,9 +62,9 @@ class ScratchText {
     makeRoom(text.size());
     bytes_ += text.bytes();
   }
-  // A number that is no character is appended as U+FFFD.
+  // Appends U+FFFD if code is not a character.
   void append(uint32_t code);
-  // Every byte as the character that stands for it, which has at most two bytes.
+  // Appends characters[byte] for every byte; each of these characters has at most two bytes.
   void appendMapped(std::string_view bytes, const std::array<Utf8Text, 256>& characters) {
     makeRoom(2 * bytes.size());
     for (const char byte : bytes) bytes_ += characters[static_cast<unsigned char>(byte)].bytes();
@@ -72,7 +73,7 @@ class ScratchText {
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   Utf8View view() const { return Utf8View(bytes_); }
-  // Both must work for the same call.
+  // Both must use the same EncodeWork.
   void swap(ScratchText& other) noexcept {
     bytes_.swap(other.bytes_);
     std::swap(taken_, other.taken_);
@@ -90,7 +91,7 @@ class ScratchText {
   size_t taken_ = 0;
 };
 
-// Elements of a table that counts as scratch.
+// An array whose memory counts as scratch.
 template <typename T>
 class ScratchArray {
  public:

@@ -66,8 +66,8 @@ size_t contraction(std::string_view text, bool ignore_case) {
   return two ? 3 : 0;
 }
 
-// End of the match of \s+(?!\S)|\s+ at a white space: a run keeps its last character for the word after it,
-// unless the run is one character or ends the text.
+// End of the match of \s+(?!\S)|\s+ at a white space character. A run of white space leaves its last character to the
+// next word, unless the run is one character or ends the text.
 size_t spaceRun(Cursor cursor) {
   const size_t begin = cursor.at;
   size_t last = begin;
@@ -86,7 +86,7 @@ size_t gpt2Match(const Cursor& start) {
   return spaceRun(start);
 }
 
-// max_digits: how many characters of \p{N} one match takes.
+// max_digits: the largest number of \p{N} characters in one match.
 size_t cl100kMatch(const Cursor& start, int max_digits) {
   if (const size_t n = contraction(start.text.bytes().substr(start.at), true); n > 0) return start.at + n;
   Cursor cursor = start;

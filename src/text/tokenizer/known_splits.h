@@ -1,4 +1,5 @@
-// The split patterns of well-known tokenizers, by hand: the same matches as the regular expression, many times faster.
+// Hand-written matchers for the split patterns of well-known tokenizers: the same matches as the regular expression,
+// many times faster.
 #pragma once
 
 #include <string_view>
@@ -14,11 +15,12 @@ inline constexpr std::string_view kLlama3Pattern =
 inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// The end of the match that begins at a boundary before the end of the text; the matches together cover the text.
+// Returns the end of the match that begins at `at`, a character boundary before the end of the text. The matches
+// together cover the text.
 using KnownSplit = size_t (*)(Utf8View text, size_t at);
-// The splitter equal to pattern, or null when the pattern is not a known one.
+// Returns the matcher for pattern, or null if the pattern is not a known one.
 KnownSplit findKnownSplit(std::string_view pattern);
-// As Regex::forEachMatch.
+// Same contract as Regex::forEachMatch.
 void forEachKnownMatch(KnownSplit split, Utf8View text, EncodeWork& work,
                        FunctionRef<bool(size_t begin, size_t end)> found);
 

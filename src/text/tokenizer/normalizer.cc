@@ -33,7 +33,7 @@ class Lowercase final : public NormalizerStage {
     for (size_t at = 0; at < text.size();) {
       const auto character = text.characterAt(at);
       at += character.length;
-      // The one character whose lower case is two characters: I with a dot above.
+      // U+0130 (I with a dot above) is the only character whose lower case is two characters.
       if (character.code == 0x130) {
         out.append('i');
         out.append(0x307);

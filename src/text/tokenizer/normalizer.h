@@ -14,7 +14,7 @@ namespace chorus {
 class NormalizerStage {
  public:
   virtual ~NormalizerStage() = default;
-  // Appends the normalized text to out, which is empty. Work and memory are charged.
+  // Appends the normalized text to out, which must be empty. Charges work and memory.
   virtual void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const = 0;
   virtual size_t memoryBytes() const { return 64; }
 };
@@ -22,7 +22,7 @@ class NormalizerStage {
 class Normalizer {
  public:
   explicit Normalizer(std::vector<std::unique_ptr<const NormalizerStage>> stages) : stages_(std::move(stages)) {}
-  // Replaces the content of out, which the stages in turn have made.
+  // Replaces the content of out by the text that results from all stages in order.
   void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const;
   size_t memoryBytes() const;
 
@@ -30,7 +30,7 @@ class Normalizer {
   std::vector<std::unique_ptr<const NormalizerStage>> stages_;
 };
 
-// json null gives null. Throws Error(kUnsupported) that names source and a component that is not known.
+// Returns null for a null json. Throws Error(kUnsupported), naming source and component, for an unknown component.
 std::unique_ptr<const Normalizer> makeNormalizer(const Json& json, const std::string& source);
 
 }  // namespace chorus

@@ -12,10 +12,10 @@
 namespace chorus {
 namespace {
 
-// A class of a few bytes takes some kilobytes when it is compiled.
+// Low, because a character class of a few bytes compiles to some kilobytes.
 constexpr size_t kMaxPatternBytes = 512;
 constexpr unsigned kMatchStackEntries = 50'000;
-// Between two looks at the meter: steps that are counted times bytes that one of them can read.
+// Work between two charges to the meter: steps that Oniguruma counts, times the bytes that one step can read.
 constexpr size_t kWorkPerCall = size_t{1} << 22;
 constexpr size_t kLeastSteps = 2000;
 // Repetition counts multiply in the compiled program ((a{500}){500}), so their product is bounded beforehand.
@@ -75,7 +75,7 @@ OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view so
   from_start_ = pattern.find("\\G") != std::string_view::npos;
   const auto* begin = reinterpret_cast<const OnigUChar*>(pattern.data());
   OnigErrorInfo info{};
-  // onig_new touches tables that it shares between patterns.
+  // onig_new accesses tables that all patterns share.
   static std::mutex compile;
   const std::lock_guard lock(compile);
   const int status = onig_new(&compiled_->regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
@@ -134,7 +134,7 @@ std::optional<std::pair<size_t, size_t>> OnigurumaPattern::Search::search(size_t
       return std::pair(start, stop);
     }
     const bool tired = status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER;
-    if (tired && batch > 1) {  // every beginning by itself has the whole number of steps
+    if (tired && batch > 1) {  // try each start position alone, with the full number of steps
       batch = 1;
       continue;
     }

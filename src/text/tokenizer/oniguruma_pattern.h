@@ -1,4 +1,4 @@
-// Regular expressions with syntax that only Oniguruma has, under limits that hold for the whole text.
+// Regular expressions whose syntax only Oniguruma supports, with limits that hold for a whole text.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace chorus {
 
 class OnigurumaPattern {
  public:
-  // Oniguruma can read the whole text between two steps that it counts, so its texts are short.
+  // Oniguruma may read the whole text between two steps that it counts, so only short texts are allowed.
   static constexpr size_t kMaxTextBytes = size_t{64} << 10;
 
   // Throws Error that names source: kCorrupt when the pattern doesn't compile, kUnsupported when it is too large.
@@ -22,7 +22,7 @@ class OnigurumaPattern {
   OnigurumaPattern(const OnigurumaPattern&) = delete;
   OnigurumaPattern& operator=(const OnigurumaPattern&) = delete;
 
-  // The searches of one text; they share what they spend. The pattern outlives it.
+  // The searches in one text, which share one budget. The pattern must outlive it.
   class Search {
    public:
     // Throws Error(kInvalidArgument) for a text of more than kMaxTextBytes.
@@ -31,13 +31,13 @@ class OnigurumaPattern {
     Search(const Search&) = delete;
     Search& operator=(const Search&) = delete;
 
-    // The first match that begins at or after `from`, a boundary. Throws Error(kInvalidArgument) when it takes too many
-    // steps, and what the meter throws: the time that each step takes is charged.
+    // Returns the first match that begins at or after `from`, a character boundary. Throws Error(kInvalidArgument) if
+    // it takes too many steps, and what the meter throws. The time that each call of Oniguruma takes is charged.
     std::optional<std::pair<size_t, size_t>> search(size_t from);
 
    private:
     struct State;
-    // The status of Oniguruma for matches that begin in [from, to].
+    // Runs Oniguruma for matches that begin in [from, to] and returns its status.
     int searchRange(size_t from, size_t to);
 
     const OnigurumaPattern& pattern_;
@@ -50,7 +50,7 @@ class OnigurumaPattern {
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
   std::string source_;
-  bool from_start_ = false;  // looks at where the search began
+  bool from_start_ = false;  // the pattern contains \G and depends on where the search began
 };
 
 }  // namespace chorus

@@ -56,7 +56,7 @@ SpecialTokens readTemplate(const Json& json, const std::string& source) {
   return tokens;
 }
 
-// ["</s>", 2] as Bert's and Roberta's processors write it.
+// Returns the id of a pair such as ["</s>", 2] in a BertProcessing or RobertaProcessing.
 int32_t readPair(const Json& json, const char* key, const std::string& source) {
   const auto pair = json.find(key);
   if (pair == json.end() || !pair->is_array() || pair->size() != 2) {
@@ -65,7 +65,7 @@ int32_t readPair(const Json& json, const char* key, const std::string& source) {
   return readId((*pair)[1], source);
 }
 
-// The ids of inner stand next to the text.
+// Puts the ids of outer around those of inner, which stay next to the text.
 SpecialTokens around(SpecialTokens inner, SpecialTokens outer) {
   outer.before.insert(outer.before.end(), inner.before.begin(), inner.before.end());
   inner.after.insert(inner.after.end(), outer.after.begin(), outer.after.end());

@@ -13,8 +13,8 @@ struct SpecialTokens {
   std::vector<int32_t> before, after;
 };
 
-// json null gives none, and so does a component that only moves offsets. Throws Error(kUnsupported) that names source
-// and a component that is not known.
+// Returns no tokens for a null json, or for a component that only moves offsets. Throws Error(kUnsupported), naming
+// source and component, for an unknown component.
 SpecialTokens readPostProcessor(const Json& json, const std::string& source);
 
 }  // namespace chorus

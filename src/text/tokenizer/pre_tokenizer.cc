@@ -9,7 +9,7 @@
 namespace chorus {
 namespace {
 
-// Stages work within each other, so their number bounds the stack.
+// Stages call each other recursively, so their number bounds the stack.
 constexpr size_t kMaxPreTokenizers = 32;
 constexpr uint64_t kWorkPerCharacter = 8;
 
@@ -17,7 +17,7 @@ void givePart(const Piece& piece, size_t begin, size_t end, PieceSink sink) {
   sink({piece.text.sub(begin, end), piece.at_start && begin == 0});
 }
 
-// Splits at characters of one kind.
+// Splits at the characters that is_match accepts.
 class CharacterSplit final : public PreTokenizerStage {
  public:
   using Predicate = bool (*)(uint32_t);
@@ -40,7 +40,7 @@ class CharacterSplit final : public PreTokenizerStage {
   SplitBehavior behavior_;
 };
 
-// Runs of word characters and runs of others; white space is dropped.
+// Splits into runs of word characters and runs of other characters; drops white space.
 class WordsAndSymbols final : public PreTokenizerStage {
  public:
   void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
@@ -158,7 +158,7 @@ std::unique_ptr<const PreTokenizerStage> makeMetaspace(const Json& json, const s
   if (countCharacters(replacement.bytes()) != 1) {
     fail(ErrorCode::kInvalidArgument, "{}: 'replacement' must be one character", source);
   }
-  // Files from before prepend_scheme say add_prefix_space.
+  // Older files have add_prefix_space instead of prepend_scheme.
   const bool legacy = jsonGetOr<bool>(json, "add_prefix_space", true, source);
   const auto scheme = jsonGetOr<std::string>(json, "prepend_scheme", legacy ? "always" : "never", source);
   Metaspace::Prepend prepend;
@@ -176,7 +176,7 @@ std::unique_ptr<const PreTokenizerStage> makeMetaspace(const Json& json, const s
 std::unique_ptr<const PreTokenizerStage> makePreTokenizer(const std::string& type, const Json& json,
                                                           const std::string& here) {
   if (type == "ByteLevel") {
-    // trim_offsets moves offsets only, never ids.
+    // trim_offsets is ignored: it changes offsets only, never ids.
     return std::make_unique<ByteLevel>(jsonGet<bool>(json, "add_prefix_space", here),
                                        jsonGetOr<bool>(json, "use_regex", true, here));
   }

@@ -1,4 +1,4 @@
-// The "pre_tokenizer" of a tokenizer.json: normalized text to the words that the model sees.
+// The "pre_tokenizer" of a tokenizer.json: splits normalized text into the words that the model encodes.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 namespace chorus {
 
 struct Piece {
-  Utf8View text;          // not empty; valid during the call that gives it
-  bool at_start = false;  // begins where the whole input begins
+  Utf8View text;          // not empty; valid only during the call
+  bool at_start = false;  // true if it begins at the start of the whole input
 };
 using PieceSink = FunctionRef<void(const Piece&)>;
 
@@ -21,7 +21,7 @@ using PieceSink = FunctionRef<void(const Piece&)>;
 class PreTokenizerStage {
  public:
   virtual ~PreTokenizerStage() = default;
-  // Gives the parts of a piece in their order, each as soon as it is known. Work and memory are charged.
+  // Passes the parts of a piece to sink in order, each as soon as it is known. Charges work and memory.
   virtual void split(const Piece& piece, EncodeWork& work, PieceSink sink) const = 0;
   virtual size_t memoryBytes() const { return 64; }
 };
@@ -38,7 +38,7 @@ class PreTokenizer {
   std::vector<std::unique_ptr<const PreTokenizerStage>> stages_;
 };
 
-// json null gives null. Throws Error(kUnsupported) that names source and a component that is not known.
+// Returns null for a null json. Throws Error(kUnsupported), naming source and component, for an unknown component.
 std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source);
 
 }  // namespace chorus

@@ -36,7 +36,7 @@ std::string decodeBase64(std::string_view text, const std::string& source) {
 
 class PrecompiledNormalizer final : public NormalizerStage {
  public:
-  // Throws Error(kCorrupt) for a value that lies inside a character.
+  // Throws Error(kCorrupt) if a value points inside a character.
   PrecompiledNormalizer(std::vector<uint32_t> trie, Utf8Text texts, const std::string& source)
       : trie_(std::move(trie)), texts_(std::move(texts)) {
     for (const uint32_t unit : trie_) {
@@ -47,8 +47,9 @@ class PrecompiledNormalizer final : public NormalizerStage {
     }
   }
 
-  // A short grapheme that begins with a character of the map becomes that character's text as a whole; the characters
-  // of others one by one. So does Hugging Face's implementation, which the models were published with.
+  // A short grapheme that begins with a key of the map is replaced as a whole by that key's text; otherwise each of its
+  // characters is mapped separately. Hugging Face's implementation, with which the models were published, does the
+  // same.
   void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const override {
     constexpr uint64_t kWorkPerCharacter = 16;
     out.reserve(text.size());
@@ -88,7 +89,7 @@ class PrecompiledNormalizer final : public NormalizerStage {
     }
   }
 
-  // The text of the shortest key that key begins with.
+  // Returns the text of the shortest map key that `key` begins with.
   std::optional<Utf8View> find(std::string_view key) const {
     const auto offsetOf = [](uint32_t unit) { return size_t{unit >> 10} << ((unit & 0x200) >> 6); };
     size_t node = offsetOf(trie_[0]);
@@ -102,7 +103,8 @@ class PrecompiledNormalizer final : public NormalizerStage {
       node ^= offsetOf(unit);
       if (node >= trie_.size()) return std::nullopt;
       if ((unit >> 8 & 1) == 0) continue;
-      // A unit without the bit of a value can be reached as one too, so the place is checked again.
+      // A unit that the constructor did not check, because it lacks kValueBit, can be reached here too: check the
+      // offset again.
       const size_t from = trie_[node] & ~kValueBit;
       if (from >= texts_.size() || !texts_.view().isBoundary(from)) return std::nullopt;
       const size_t end = texts_.bytes().find('\0', from);

@@ -9,9 +9,9 @@
 
 namespace chorus {
 
-// charsmap: base64 in a string, as tokenizer.json has it, or the bytes themselves (a JSON binary). The bytes are the
-// trie's size in bytes (32 bits, little-endian), the trie, and the texts, each ended by a zero. Throws Error, also for
-// a value of the trie that lies inside a character of the texts.
+// charsmap: a base64 string, as in tokenizer.json, or the bytes themselves (a JSON binary). Layout of the bytes: size
+// of the trie in bytes (32 bits, little-endian), the trie, and the texts, each terminated by a zero byte. Throws Error,
+// also if a value of the trie points inside a character of the texts.
 std::unique_ptr<const NormalizerStage> makePrecompiledNormalizer(const Json& charsmap, const std::string& source);
 
 }  // namespace chorus

@@ -14,10 +14,11 @@ namespace chorus {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 16384;
-// What Oniguruma holds of a pattern is not known to us; a pattern of the most bytes takes about this.
+// Oniguruma does not report the memory of a compiled pattern; the largest allowed pattern takes about this much.
 constexpr size_t kOnigurumaBytes = size_t{512} << 10;
 
-// Up to 6.9.8 the library's [:punct:] lacks the symbols that later versions, and so Hugging Face's, count to it.
+// In Oniguruma up to 6.9.8, [:punct:] lacks the symbols that it has in later versions and so in Hugging Face's
+// tokenizers.
 std::string withSymbolsInPunct(std::string_view pattern) {
   constexpr std::string_view kPunct = "[:punct:]";
   std::string out;
@@ -47,7 +48,7 @@ void forEach(Search&& search, Utf8View text, FunctionRef<bool(size_t, size_t)> f
 
 struct Regex::State {
   std::optional<regex::Program> program;
-  std::unique_ptr<const OnigurumaPattern> fallback;  // without a program
+  std::unique_ptr<const OnigurumaPattern> fallback;  // set if there is no program
 };
 
 Regex::Regex(std::string_view pattern, std::string_view source) : state_(std::make_unique<State>()) {

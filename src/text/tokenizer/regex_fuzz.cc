@@ -1,5 +1,6 @@
-// A pattern and a text: the matcher finds what Oniguruma finds, or one of them gives up. Input that begins with a zero
-// is a pattern, another zero, and the text; of other input the bytes are choices, from which both are drawn.
+// Compares the native matcher with Oniguruma: both find the same matches, or one of them gives up. Input that begins
+// with a zero byte is a pattern, another zero byte, and the text; other input is a list of choices from which both are
+// drawn.
 // parses: src/text/tokenizer/regex_scanner.cc src/text/tokenizer/regex_syntax.cc src/text/tokenizer/character_set.cc
 // parses: src/text/tokenizer/regex_program.cc src/text/tokenizer/regex_matcher.cc
 // parses: src/text/tokenizer/regex.cc src/text/tokenizer/oniguruma_pattern.cc
@@ -16,8 +17,8 @@
 #include "text/tokenizer/oniguruma_pattern.h"
 #include "text/tokenizer/regex.h"
 
-// Both engines may use their work on a text of any length, and Oniguruma has a stack of its own. A pattern of a few
-// bytes may be one of thousands of operations.
+// Both engines may use their full work limit on a text of any length, and Oniguruma has its own stack. A pattern of a
+// few bytes may compile to thousands of operations.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 60'000, .bytes = 4 << 20};
 
 namespace {
@@ -25,7 +26,7 @@ namespace {
 using Ranges = std::vector<chorus::TextRange>;
 constexpr uint64_t kWork = uint64_t{1} << 22;
 
-// Nothing when the search gave up.
+// Returns nullopt if the search gave up.
 template <typename Find>
 std::optional<Ranges> within(size_t text_bytes, Find&& find) {
   using namespace chorus;
@@ -60,7 +61,7 @@ void compare(const std::string& pattern, const std::string& text) {
   try {
     oracle.emplace(pattern, "p");
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) return;  // too large for it
+    if (error.code() == ErrorCode::kUnsupported) return;  // too large for Oniguruma
     std::fprintf(stderr, "only one engine takes the pattern %s: %s\n", pattern.c_str(), error.what());
     __builtin_trap();
   }

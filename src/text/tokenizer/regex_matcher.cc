@@ -13,7 +13,7 @@ namespace {
 using Kind = Operation::Kind;
 
 constexpr uint64_t kStep = WorkMeter::kRegexStep;
-// States are remembered after so much work for each byte of text.
+// Memoization starts after kPlainWork plus kPlainWorkPerByte for each byte of text.
 constexpr uint64_t kPlainWorkPerByte = 256;
 constexpr uint64_t kPlainWork = 16384;
 
@@ -35,7 +35,7 @@ void Matcher::settle() {
   if (until_remembered_ == 0) remember();
 }
 
-// A text that leaves no room for the table is searched without it.
+// Allocates the memoization table. If there is not enough scratch memory, the search continues without it.
 void Matcher::remember() {
   const size_t bits = program_.memo_states * (text_.size() + 1);
   const size_t bytes = (bits + 63) / 64 * 8;
@@ -54,7 +54,7 @@ bool Matcher::visited(uint32_t memo, size_t position) {
   return seen;
 }
 
-// States at the end of a match have not failed: the next search may begin there.
+// Clears the states at the end of a match: they have not failed, and the next search may begin there.
 void Matcher::forgetAt(size_t position) {
   if (memo_.empty()) return;
   for (uint32_t memo = 0; memo < program_.memo_states; ++memo) {
@@ -64,7 +64,8 @@ void Matcher::forgetAt(size_t position) {
   spend(program_.memo_states);
 }
 
-// Old and new entries are held at once while the stack grows, so a large one grows but once, to most of what is left.
+// While the stack grows, old and new entries are held at once. A large stack therefore grows only once, to most of the
+// memory that is left.
 void Matcher::growStack() {
   constexpr size_t kSmall = 4096;
   const size_t before = stack_.capacity();
@@ -136,7 +137,7 @@ bool Matcher::look(const Operation& op, uint32_t body, size_t position) {
   return found != (op.c != 0);
 }
 
-// Which branches of a split the next byte leaves possible.
+// Returns which branches of a split are possible given the next byte.
 std::pair<bool, bool> Matcher::openBranches(const Operation& split, size_t position) const {
   if (split.c == kNoLimit) return {true, true};
   const Branches& branches = program_.branches[split.c];
@@ -145,7 +146,8 @@ std::pair<bool, bool> Matcher::openBranches(const Operation& split, size_t posit
   return {branches.a_open || branches.a[byte], branches.b_open || branches.b[byte]};
 }
 
-// The end of the longest run of the loop's characters; what one position has found serves the others of the run.
+// End of the longest run of the loop's characters. The run is cached, because it ends at the same place for all
+// positions in it.
 size_t Matcher::loopEnd(const Operation& loop, size_t position) {
   const bool unlimited = loop.b == kNoLimit;
   if (unlimited) {
@@ -158,7 +160,8 @@ size_t Matcher::loopEnd(const Operation& loop, size_t position) {
   return end;
 }
 
-// Moves position to where the loop is left first and keeps the other ways; false when all of them have failed before.
+// Moves position to where the loop is left first and pushes the alternatives; returns false if all of them have failed
+// before.
 bool Matcher::enterLoop(uint32_t index, size_t& position, bool top) {
   const Operation& loop = program_.operations[index];
   const bool memo = top && !memo_.empty() && loop.greed != Greed::kPossessive;
@@ -169,7 +172,7 @@ bool Matcher::enterLoop(uint32_t index, size_t& position, bool top) {
   }
   const size_t begin = position;
   if (memo && loop.b == kNoLimit) {
-    // The positions of a run that was entered further on have been tried.
+    // Stop at a position where the loop was entered before: the rest of the run has been tried.
     for (size_t next = position; takes(loop.a, position, next); position = next) {
       spend(2);
       if (visited(loop.memo, next)) break;
@@ -183,7 +186,7 @@ bool Matcher::enterLoop(uint32_t index, size_t& position, bool top) {
   return true;
 }
 
-// Takes the latest way that is still open; false when there is none above base.
+// Backtracks to the latest alternative above `base`; returns false if there is none.
 bool Matcher::resume(size_t base, bool top, uint32_t& operation, size_t& position) {
   while (stack_.size() > base) {
     Entry& entry = stack_.back();

@@ -1,4 +1,4 @@
-// Runs a program over one text, in time proportional to the text wherever that is possible.
+// Matches a program against one text, in time proportional to the text wherever that is possible.
 #pragma once
 
 #include <optional>
@@ -10,29 +10,30 @@
 
 namespace chorus::regex {
 
-// A backtracking search that, once it has cost more than a few steps for each byte, remembers the states (operation,
-// position) that it has been in: none is tried twice, over all searches in the text together. What happens within
-// look-arounds and atomic groups is not remembered; the meter limits it. Every step is charged.
+// A backtracking search. Once it has cost more than a few steps per byte, it memoizes the states (operation, position)
+// that it visits, so that no state is tried twice in all searches of this text. States inside look-arounds and atomic
+// groups are not memoized; the meter limits their work. Every step is charged.
 class Matcher {
  public:
-  // All must outlive the matcher. The text must have fewer than 2^32 bytes.
+  // All arguments must outlive the matcher. The text must have fewer than 2^32 bytes.
   Matcher(const Program& program, Utf8View text, EncodeWork& work);
   ~Matcher();
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  // The first match that begins at or after `from`, a boundary. A later call must not begin before an earlier one.
+  // Returns the first match that begins at or after `from`, a character boundary. `from` must not decrease from call to
+  // call.
   std::optional<std::pair<size_t, size_t>> search(size_t from);
 
  private:
-  // A place to go back to. Below the entry of a loop lies another one, whose position is a bound: a greedy loop may be
-  // left at every character from there to `position`; a lazy one may take so many more characters.
+  // A backtracking point. Below the entry of a loop lies a second entry, whose position is a bound: a greedy loop may
+  // be left at every character from the bound to `position`; a lazy loop may take up to that many more characters.
   struct Entry {
     uint32_t operation;
     uint32_t position;
   };
   struct Run {
-    uint32_t begin = 1, end = 0;  // a run of the loop's characters as long as it can be; none at first
+    uint32_t begin = 1, end = 0;  // longest run of the loop's characters; at first none
   };
 
   std::optional<std::pair<size_t, size_t>> find(size_t from);
@@ -44,7 +45,7 @@ class Matcher {
   bool look(const Operation& op, uint32_t body, size_t position);
   bool holds(Assertion assertion, size_t position);
   bool wordAt(size_t position);
-  // True when the state has been tried before; remembers it.
+  // Returns true if the state has been tried before; marks it as tried.
   bool visited(uint32_t memo, size_t position);
   void push(uint32_t operation, size_t position);
   void pushLoop(uint32_t operation, size_t position, size_t bound);
@@ -64,12 +65,12 @@ class Matcher {
   const Program& program_;
   Utf8View text_;
   EncodeWork& work_;
-  uint64_t spent_ = 0;         // not yet charged
-  uint64_t until_remembered_;  // work after which states are remembered
+  uint64_t spent_ = 0;         // work that is not yet charged
+  uint64_t until_remembered_;  // work that is left until memoization starts
   std::vector<Entry> stack_;
   size_t stack_bytes_ = 0;
   std::vector<Run> runs_;
-  std::vector<uint64_t> memo_;  // a bit for each state and position; empty at first
+  std::vector<uint64_t> memo_;  // one bit per state and position; empty before memoization
   size_t memo_bytes_ = 0;
 };
 

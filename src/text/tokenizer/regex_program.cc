@@ -8,10 +8,10 @@ namespace {
 using Kind = Operation::Kind;
 
 constexpr size_t kMaxOperations = 8192;
-// Splits whose branches are looked into beforehand.
+// Number of splits for which Branches are computed.
 constexpr size_t kMaxBranches = 64;
 
-// Thrown within this file alone.
+// Thrown and caught only within this file.
 struct TooLarge {};
 
 class Compiler {
@@ -127,7 +127,7 @@ class Compiler {
       enclose({.kind = Kind::kLook, .b = *fixedLength(part), .c = node.negated}, part);
     };
     if (body.kind != Node::Kind::kAlternatives) return look(body);
-    if (node.negated) {  // none of them
+    if (node.negated) {  // none of the alternatives may match
       for (const Node& part : body.parts) look(part);
       return;
     }
@@ -147,12 +147,12 @@ class Compiler {
   Program& program_;
 };
 
-// The bytes that a match from an operation on may begin with; a superset where that is simpler.
+// Computes the bytes with which a match from a given operation may begin; a superset where that is simpler.
 class FirstBytes {
  public:
   explicit FirstBytes(const Program& program) : program_(program) {}
 
-  // True when it may also take none.
+  // Returns true if the match may also consume no byte.
   bool find(uint32_t operation, std::bitset<256>& bytes) {
     seen_.assign(program_.operations.size(), false);
     std::vector<uint32_t> open{operation};

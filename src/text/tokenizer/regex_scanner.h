@@ -1,4 +1,4 @@
-// The characters of a regular expression one by one, and what escapes and names in brackets stand for.
+// Scanner of regular expressions: reads characters, escapes and the names in brackets.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace chorus::regex {
 
-// Thrown between the parser and its scanner alone: the pattern is wrong, or beyond what is supported here.
+// Thrown and caught only within the parser and its scanner: the pattern is wrong, or its syntax is not supported here.
 struct Unsupported {};
 
 inline bool isAsciiLetter(uint32_t code) { return (code | 0x20) >= 'a' && (code | 0x20) <= 'z' && code < 128; }
@@ -33,13 +33,14 @@ class PatternScanner {
     return character.code;
   }
 
-  // After a backslash and its character: adds what \d and its like stand for; false for an escape of one character.
+  // Called after a backslash and the character `code`. For a class escape such as \d, adds its characters to set and
+  // returns true; returns false for an escape of one character.
   bool classEscape(uint32_t code, CharacterSet& set);
-  // Likewise the character of another escape.
+  // Called after a backslash and the character `code`: returns the character of any other escape.
   uint32_t characterEscape(uint32_t code);
-  // The upper end of a range in brackets, after its backslash.
+  // Reads the upper end of a range in brackets, after its backslash.
   uint32_t rangeEnd();
-  // [:name:] within brackets.
+  // Reads [:name:] within brackets.
   void posixBracket(CharacterSet& set);
 
  protected:

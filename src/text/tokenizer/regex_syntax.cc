@@ -13,14 +13,15 @@ constexpr uint32_t kMaxRepetition = 2000;
 constexpr size_t kMaxSetItems = 4096;
 constexpr uint32_t kLastCode = 0x10FFFF;
 
-// Two letters that together are the folded form of one character, as "ss" is of U+00DF.
+// True for two letters that together are the folded form of one character, as "ss" is of U+00DF.
 bool foldsTogether(uint32_t first, uint32_t second) {
   first |= 0x20, second |= 0x20;
   return (first == 's' && (second == 's' || second == 't')) ||
          (first == 'f' && (second == 'f' || second == 'i' || second == 'l'));
 }
 
-// The other case of an ASCII letter, and the two characters beyond ASCII that fold to one.
+// Adds a character and, for an ASCII letter, its other case and the character beyond ASCII that folds to it (for k and
+// s).
 void addFolded(CharacterSet& set, uint32_t code) {
   set.addRange(code, code);
   if (!isAsciiLetter(code)) return;
@@ -40,10 +41,10 @@ class Parser : PatternScanner {
 
   Pattern run() {
     Flags flags;
-    // At the very front an option without a group of its own covers the whole pattern.
+    // An option without a group is supported only at the very start, where it applies to the whole pattern.
     if (text_.bytes().starts_with("(?i)")) at_ = 4, flags.ignore_case = true;
     pattern_.root = alternatives(flags, 0);
-    // Oniguruma misses such matches at the very end of a text.
+    // With look-behind and an end-of-text assertion together, Oniguruma misses matches at the very end of a text.
     if (!ended() || (looks_behind_ && ends_text_)) throw Unsupported();
     return std::move(pattern_);
   }
@@ -97,7 +98,7 @@ class Parser : PatternScanner {
     return only;
   }
 
-  // Alternatives of single characters are one set, which needs no backtracking.
+  // Alternatives that are all single characters become one set, which needs no backtracking.
   Node mergedSets(Node node) {
     const auto is_set = [](const Node& part) { return part.kind == Node::Kind::kSet; };
     if (!std::all_of(node.parts.begin(), node.parts.end(), is_set)) return node;
@@ -141,13 +142,13 @@ class Parser : PatternScanner {
     } else {
       return atom;
     }
-    // A repetition of a repetition is rewritten by Oniguruma, not always to the same.
+    // Oniguruma rewrites a repetition of a repetition, not always to an equivalent one.
     const bool simple = !interval && peek() != '?' && peek() != '+';
     const bool harmless =
         simple && atom.greed == Greed::kGreedy && (atom.min <= 1 && (atom.max <= 1 || atom.max == kNoLimit));
     const bool repeatable = atom.kind != Node::Kind::kRepeat || harmless;
     if (!repeatable || mayBeNoTarget(atom) || (interval && folded_before_ != 0)) throw Unsupported();
-    // Oniguruma leaves a repetition when one round of it is empty, whatever the count.
+    // Oniguruma ends a repetition after an empty round, whatever the count.
     if (max > 1 && canBeEmpty(atom)) throw Unsupported();
     folded_before_ = 0;
     Node node;
@@ -167,7 +168,7 @@ class Parser : PatternScanner {
     return node;
   }
 
-  // Oniguruma refuses to repeat alternatives one of which is an assertion and nothing else.
+  // Oniguruma refuses to repeat alternatives if one of them is only an assertion.
   static bool mayBeNoTarget(const Node& node) {
     if (node.kind == Node::Kind::kLook || node.kind == Node::Kind::kAssert) return true;
     return node.kind == Node::Kind::kAlternatives && std::any_of(node.parts.begin(), node.parts.end(), mayBeNoTarget);
@@ -276,7 +277,7 @@ class Parser : PatternScanner {
       wrap = false;
       captures = true;
     }
-    // Of a look-around nothing may be quantified or concatenated with what stands outside it.
+    // Letters inside a look-around don't fold together with letters outside it.
     if (node.kind == Node::Kind::kLook) folded_before_ = 0;
     const int captures_before = captures_;
     Node body = alternatives(flags, depth + 1);
@@ -284,7 +285,7 @@ class Parser : PatternScanner {
     captures_ += captures;
     if (!take(")")) throw Unsupported();
     if (captures && !named_ && body.kind == Node::Kind::kRepeat) {
-      // Only within a group that doesn't capture does Oniguruma see a repetition of a repetition.
+      // Oniguruma rewrites a repetition of a repetition only inside groups that don't capture.
       node.parts.push_back(std::move(body));
       return node;
     }
@@ -340,7 +341,7 @@ class Parser : PatternScanner {
     return ofSet(std::move(set));
   }
 
-  // After the opening bracket.
+  // Parses a bracket expression, after its opening bracket.
   CharacterSet bracket(const Flags& flags, int depth) {
     if (depth > kMaxDepth) throw Unsupported();
     CharacterSet set;
@@ -396,8 +397,8 @@ class Parser : PatternScanner {
   size_t items_ = 0;
   bool looks_behind_ = false, ends_text_ = false;
   int captures_ = 0;
-  bool named_ = false;  // groups have names, so that others don't capture
-  // The letter just read that ignores case, which may fold together with the next one; 0 for none.
+  bool named_ = false;  // the pattern has named groups, so that unnamed ones don't capture
+  // The last letter read if it ignores case, because it may fold together with the next one; otherwise 0.
   uint32_t folded_before_ = 0;
 };
 

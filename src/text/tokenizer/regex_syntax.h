@@ -1,4 +1,5 @@
-// The syntax of regular expressions that Chorus matches itself: the part of Oniguruma's whose meaning is certain.
+// Parser of the regular expressions that Chorus matches itself: the part of Oniguruma's syntax whose meaning is
+// certain.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,11 @@ inline constexpr uint32_t kNoLimit = 0xFFFFFFFF;
 struct Node {
   enum class Kind : uint8_t { kSet, kSequence, kAlternatives, kRepeat, kAtomic, kLook, kAssert };
   Kind kind = Kind::kSequence;
-  Greed greed = Greed::kGreedy;          // of kRepeat
-  Assertion assertion{};                 // of kAssert
-  bool behind = false, negated = false;  // of kLook
-  uint32_t set = 0;                      // of kSet: an index into Pattern::sets
-  uint32_t min = 0, max = 0;             // of kRepeat
+  Greed greed = Greed::kGreedy;          // for kRepeat
+  Assertion assertion{};                 // for kAssert
+  bool behind = false, negated = false;  // for kLook
+  uint32_t set = 0;                      // for kSet: an index into Pattern::sets
+  uint32_t min = 0, max = 0;             // for kRepeat
   std::vector<Node> parts;               // an empty sequence matches the empty text
 };
 
@@ -39,12 +40,12 @@ struct Pattern {
   std::vector<CharacterSet> sets;
 };
 
-// Nothing when the pattern is wrong, or uses syntax beyond this part: back references, subroutine calls, conditions,
+// Returns nullopt if the pattern is wrong or uses unsupported syntax: back references, subroutine calls, conditions,
 // case-insensitive letters beyond ASCII, look-behind without a fixed length and the like.
 std::optional<Pattern> parsePattern(Utf8View pattern);
 
 bool canBeEmpty(const Node& node);
-// Characters that every match of the node has; nothing when they differ.
+// Number of characters of every match of the node; nullopt if matches differ in length.
 std::optional<uint32_t> fixedLength(const Node& node);
 
 }  // namespace chorus::regex

@@ -1,4 +1,4 @@
-// The matcher of regular expressions against Oniguruma, and what hostile patterns may cost.
+// Compares the regular expression matcher with Oniguruma, and checks what hostile patterns may cost.
 #include "text/tokenizer/regex.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ Ranges matchesOf(const Regex& regex, const std::string& text) {
   return matchesOf(regex, text, budget);
 }
 
-// As Regex::forEachMatch does it.
+// Same loop as in Regex::forEachMatch.
 Ranges matchesOfOniguruma(const OnigurumaPattern& pattern, const std::string& text) {
   Budget budget(text.size());
   const Utf8View view = *Utf8View::check(text);
@@ -67,7 +67,7 @@ std::string randomText(std::mt19937& rng) {
   return text;
 }
 
-// A pattern of everything that the parser knows, and now and then of what it doesn't.
+// A random pattern of all the syntax that the parser supports, and sometimes of syntax that it doesn't.
 std::string randomPattern(std::mt19937& rng, int depth) {
   static const std::vector<std::string> kItems = {"a",           "b",
                                                   "ab",          ".",
@@ -136,7 +136,7 @@ TEST(RegexTest, EqualsOniguruma) {
     const std::string pattern = randomPattern(rng, 3);
     std::optional<OnigurumaPattern> oracle;
     std::optional<Regex> regex;
-    // The spelling that Regex gives the class is the oracle's too.
+    // Regex rewrites the class [:punct:]; the oracle gets the rewritten pattern.
     std::string spelled = pattern;
     for (size_t at; (at = spelled.find("[:punct:]")) != std::string::npos;) spelled.replace(at, 9, "\\p{P}\\p{S}");
     const std::string refused = errorOf([&] { oracle.emplace(spelled, "p"); });
@@ -158,7 +158,7 @@ TEST(RegexTest, EqualsOniguruma) {
   EXPECT_GT(native, 10000);
 }
 
-// Long repeats of a short text, so that states are remembered; the oracle takes these texts too.
+// Texts are long repeats of a short text, so that states are memoized, but short enough for the oracle.
 TEST(RegexTest, RememberedStatesChangeNoMatch) {
   std::mt19937 rng(5);
   for (int i = 0; i < 400; ++i) {

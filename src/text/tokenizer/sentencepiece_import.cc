@@ -13,13 +13,14 @@ namespace {
 using Kind = SentencePieceModel::Kind;
 using Type = SentencePiece::Type;
 
-constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581, sentencepiece's sign for a space
-// Merges are bounded by the size of the model: 64 bytes and the text for each, against so much for each byte of pieces.
+constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581, SentencePiece's mark for a space
+// Limit on the merges, relative to the size of the model: kMergeBytes and the text of each merge are counted, against
+// kMergesPerByte for each byte of pieces.
 constexpr size_t kMergesPerByte = 24;
 constexpr size_t kMergeBytes = 64, kPieceBytes = 16;
 
-// The merges that a byte pair model's file leaves unsaid: every way to put a piece together from two, in the order in
-// which training found the pieces.
+// The merges, which the file of a byte pair model does not list: every way to join two pieces into a piece, in the
+// order in which training found the pieces.
 Json mergesOf(const SentencePieceModel& model, const std::string& source) {
   std::vector<Utf8Text> texts;
   size_t bytes = 0;
@@ -36,7 +37,7 @@ Json mergesOf(const SentencePieceModel& model, const std::string& source) {
     for (size_t cut = text.characterAt(0).length; cut < text.size(); cut += text.characterAt(cut).length) {
       const Utf8View left = text.sub(0, cut), right = text.from(cut);
       if (!vocabulary.tokenId(left.bytes()) || !vocabulary.tokenId(right.bytes())) continue;
-      // The texts of all merges together are not many times those of the pieces.
+      // Bounds the total size of the texts of all merges.
       taken += text.size() + kMergeBytes;
       if (taken > most) fail(ErrorCode::kUnsupported, "{}: its pieces have too many merges", source);
       merges.push_back(Json::array({left.bytes(), right.bytes()}));
@@ -96,7 +97,7 @@ Json decoderOf(bool strip) {
   return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
 }
 
-// The piece that the config names, where it names one, else the model's own; -1 when there is none.
+// Id of the piece that config[key] names; otherwise `fallback`, the model's own id, which is -1 if there is none.
 int32_t specialId(const SentencePieceModel& model, const Json& config, const char* key, int32_t fallback) {
   const auto it = config.find(key);
   if (it == config.end()) return fallback;

@@ -1,4 +1,4 @@
-// A sentencepiece model as the tokenizer.json that Hugging Face's converter would write for it.
+// Converts a SentencePiece model to the tokenizer.json that Hugging Face's converter would write for it.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace chorus {
 
-// config is tokenizer_config.json (null: none), of which "legacy", "add_prefix_space", "add_bos_token" and
-// "add_eos_token" count here; the names of the model's special tokens that it lacks are added to it. Byte pair and
-// unigram models; kUnsupported for others.
+// config: tokenizer_config.json (null: none). Its "legacy", "add_prefix_space", "add_bos_token" and "add_eos_token" are
+// used; names of the model's special tokens that it lacks are added to it. Supports byte pair and unigram models;
+// throws kUnsupported for others.
 //
-// Without "legacy": false the text gets its leading space as sentencepiece itself does it: one more, whatever the text
-// begins with; its ids are then sentencepiece's own, but that user-defined symbols end a word, as Hugging Face has it.
-// With it, only a text that begins without a space, and not after a special token.
+// Leading space of a text:
+// - Unless "legacy" is false, one space is added in any case, as SentencePiece does. The ids are then SentencePiece's
+//   own, except that user-defined symbols end a word, as in Hugging Face's tokenizers.
+// - If "legacy" is false, a space is added only if the text begins without one, and not after a special token.
 Json importSentencePiece(const SentencePieceModel& model, Json& config, const std::string& source);
 
 }  // namespace chorus

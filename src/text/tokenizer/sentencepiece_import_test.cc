@@ -1,4 +1,4 @@
-// Ids and texts equal to sentencepiece's own, which tests/oracle/text_sentencepiece_goldens.py has written down.
+// Compares ids and texts with SentencePiece's own, which tests/oracle/text_sentencepiece_goldens.py recorded.
 #include "text/tokenizer/sentencepiece_import.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ TEST_F(ModelDirectory, EqualsSentencePiece) {
       const Json row = parseJson(line, name);
       const auto text = row["text"].get<std::string>();
       EXPECT_EQ(tokenizer->encode(text, true), row["ids"].get<Ids>()) << name << ": " << row["text"];
-      // It decodes the unknown token as U+2047, a tokenizer.json as itself or nothing.
+      // SentencePiece decodes the unknown token as U+2047, a tokenizer.json decodes it as its own text or as nothing.
       const auto decoded = row["decoded"].get<std::string>();
       if (decoded.find("\xE2\x81\x87") != std::string::npos) continue;
       EXPECT_EQ(tokenizer->decode(row["ids"].get<Ids>(), true), decoded) << name << ": " << row["text"];

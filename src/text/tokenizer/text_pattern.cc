@@ -54,7 +54,7 @@ void MatchSplitter::add(Segment segment) {
       }
       break;
     case SplitBehavior::kMergedWithPrevious:
-      // A second match in a row stands alone.
+      // A match directly after a match becomes a range of its own.
       if (pending_ && segment.is_match && !previous_is_match_) {
         pending_->end = segment.end;
       } else {
@@ -111,8 +111,7 @@ void TextPattern::forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool
   forEachLiteral(text, work, found);
 }
 
-// By the literal's own prefixes (Knuth, Morris and Pratt), since std::string_view::find takes the product of both
-// sizes.
+// Knuth-Morris-Pratt search, because the time of std::string_view::find grows with the product of both sizes.
 void TextPattern::forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t, size_t)> found) const {
   const std::string_view bytes = text.bytes(), literal = literal_.bytes();
   size_t matched = 0;

@@ -17,15 +17,15 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 // Throws Error(kUnsupported) that names source.
 SplitBehavior splitBehaviorFromName(std::string_view name, std::string_view source);
 
-// Turns the matches in a text, and what lies between them, into ranges of the text, one by one.
+// Turns the matches in a text and the gaps between them into ranges of the text, one at a time.
 class MatchSplitter {
  public:
   using Sink = FunctionRef<void(size_t begin, size_t end)>;
 
-  // invert: the matches are what lies between, and the other way round. Empty ranges are left out.
+  // invert: swaps matches and gaps. Empty ranges are left out.
   MatchSplitter(SplitBehavior behavior, bool invert, Sink sink) : behavior_(behavior), invert_(invert), sink_(sink) {}
 
-  // In ascending order.
+  // Matches must be added in ascending order.
   void addMatch(size_t begin, size_t end);
   void finish(size_t text_size);
 
@@ -44,24 +44,24 @@ class MatchSplitter {
   bool invert_;
   Sink sink_;
   size_t done_ = 0;
-  std::optional<Segment> pending_;  // what the next segment may join
+  std::optional<Segment> pending_;  // the next segment may be merged into it
   bool previous_is_match_ = false;
 };
 
-// {"String": "..."} or {"Regex": "..."}. Immutable.
+// A literal ({"String": "..."}) or a regular expression ({"Regex": "..."}). Immutable.
 class TextPattern {
  public:
-  // The member "pattern" of json.
+  // Reads the member "pattern" of json.
   static TextPattern fromMember(const Json& json, std::string_view source);
   // Throws Error(kUnsupported) for an empty literal.
   static TextPattern fromLiteral(Utf8Text literal, std::string_view source);
   static TextPattern fromRegex(std::string_view pattern, std::string_view source);
 
-  // As Regex::forEachMatch.
+  // Same contract as Regex::forEachMatch.
   void forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
   // Appends text to out with every match replaced.
   void replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const;
-  // Throws Error(kUnsupported) when the pattern matches nothing at all: replacing that has no agreed meaning.
+  // Throws Error(kUnsupported) if the pattern matches the empty text: replacing that has no agreed meaning.
   void refuseEmptyMatches(std::string_view source) const;
   size_t memoryBytes() const;
 
@@ -69,7 +69,7 @@ class TextPattern {
   void forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
 
   Utf8Text literal_;
-  std::vector<uint32_t> prefixes_;  // for each beginning of the literal, the longest one that it ends with
+  std::vector<uint32_t> prefixes_;  // Knuth-Morris-Pratt table: per prefix of literal_, its longest border
   std::optional<Regex> regex_;
   KnownSplit known_ = nullptr;
 };

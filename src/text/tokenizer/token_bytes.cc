@@ -9,7 +9,7 @@ namespace chorus {
 std::string tokenBytes(const Tokenizer& tokenizer, int32_t id) {
   const Utf8Text* token = tokenizer.decoderText(id);
   if (token == nullptr || tokenizer.isSpecial(id)) return tokenizer.tokenText(id);
-  // A decoder may strip what stands first in a text, so something else stands there.
+  // A decoder may strip the start of a text, so another token is decoded first.
   Utf8Text before;
   before.append('a');
   DecodeStream stream(tokenizer.decoder());

@@ -1,4 +1,4 @@
-// What one token adds to a text, as bytes: a token may hold a part of a character only.
+// The bytes that one token adds to a text; a token may hold only a part of a character.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace chorus {
 
-// In the middle of a text, where no decoder strips a leading space. Special tokens as their names; empty for an id
-// without a token.
+// The bytes of the token in the middle of a text, where no decoder strips a leading space. For a special token its
+// name; empty for an id without a token.
 std::string tokenBytes(const Tokenizer& tokenizer, int32_t id);
 
 }  // namespace chorus

@@ -15,14 +15,14 @@ std::string bytesOf(const Tokenizer& tokenizer, const std::vector<int32_t>& ids)
 
 class TokenBytesTest : public ::testing::TestWithParam<const char*> {};
 
-// Whatever characters a tokenizer splits, the bytes of its tokens are those of the text.
+// The bytes of the tokens join to the text, even if the tokenizer splits characters.
 TEST_P(TokenBytesTest, JoinToTheText) {
   const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + GetParam() + ".json"), Json(), GetParam());
   for (const std::string text :
        {"the cat sat", "caf\xc3\xa9 \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xf0\x9f\xa6\x99", "a  b\n\tc"}) {
     const auto ids = tokenizer->encode(text, false);
     const std::string bytes = bytesOf(*tokenizer, ids), decoded = tokenizer->decode(ids, false);
-    // A tokenizer that prepends a space has it in its first token, and its decoder drops it.
+    // If a tokenizer prepends a space, its first token contains the space and its decoder drops it.
     EXPECT_TRUE(bytes == decoded || bytes == " " + decoded) << bytes;
   }
   EXPECT_EQ(tokenBytes(*tokenizer, tokenizer->vocabSize()), "");

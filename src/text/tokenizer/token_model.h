@@ -1,4 +1,4 @@
-// The "model" of a tokenizer.json: words to tokens.
+// The "model" of a tokenizer.json: encodes words as tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace chorus {
 
-// The ids of one text as they are found.
+// Collects the ids of one text and checks the limits.
 class TokenSink {
  public:
   TokenSink(std::vector<int32_t>& ids, const EncodeLimits& limits) : ids_(ids), limits_(limits) {}
@@ -24,7 +24,7 @@ class TokenSink {
     ids_.push_back(id);
     check();
   }
-  // Ids that were appended to all() count from here on. Throws TooManyTokens.
+  // To be called after appending ids to all(). Throws TooManyTokens.
   void check() const {
     if (ids_.size() > limits_.max_tokens) throw TooManyTokens(limits_.max_tokens);
   }
@@ -38,7 +38,7 @@ class TokenSink {
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  // Appends the tokens of one word. Work and memory are charged. Thread-safe.
+  // Appends the tokens of one word. Charges work and memory. Thread-safe.
   virtual void encode(Utf8View word, EncodeWork& work, TokenSink& sink) const = 0;
   virtual size_t memoryBytes() const { return vocabulary_.memoryBytes(); }
 
@@ -51,14 +51,14 @@ class TokenModel {
   Vocabulary vocabulary_;
 };
 
-// By the json's "type" (absent: by its members, as old files have it). Throws Error that names source and the field;
-// kUnsupported for a model of another type.
+// Chooses the model by the json's "type" or, if that is absent as in old files, by its members. Throws Error that names
+// source and field; kUnsupported for a model of another type.
 std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source);
 
-// Ids of the tokens <0x00> to <0xFF>, -1 where the vocabulary has none.
+// Ids of the tokens <0x00> to <0xFF>; -1 if the vocabulary lacks the token.
 struct ByteTokens {
   explicit ByteTokens(const Vocabulary& vocabulary);
-  // Appends the tokens of text's bytes; false, and nothing appended, when one is missing.
+  // Appends the tokens of text's bytes. If one is missing, returns false and appends nothing.
   bool append(std::string_view text, std::vector<int32_t>& ids) const;
 
   int32_t ids[256];

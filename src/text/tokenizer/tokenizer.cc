@@ -15,7 +15,7 @@ namespace chorus {
 namespace {
 
 constexpr size_t kMaxAddedTokenBytes = 4096;
-// What normalizing one added token may cost.
+// Work limit for normalizing one added token.
 constexpr uint64_t kAddedTokenWork = uint64_t{1} << 20;
 
 // A special token in a config: a string, or an object with "content".
@@ -89,8 +89,8 @@ struct Tokenizer::State {
   void encodeWords(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
 };
 
-// An added token that the model has keeps the model's id; others follow the vocabulary in order. A file that says
-// otherwise contradicts itself.
+// Adds a token after checking its id. A token that the model has must have the model's id; other tokens must follow the
+// vocabulary in order. Throws kCorrupt otherwise.
 void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string& source) {
   const auto in_model = model->vocabulary().tokenId(token.content.bytes());
   const auto in_added = added.tokenId(token.content.bytes());
@@ -135,7 +135,7 @@ void Tokenizer::State::readAddedTokens(const Json& tokenizer, const std::string&
   }
 }
 
-// tokenizer_config.json may know tokens that tokenizer.json lacks.
+// Adds the tokens of tokenizer_config.json that tokenizer.json lacks.
 void Tokenizer::State::addConfigTokens(const Json& config, const std::string& source) {
   const auto list = config.is_object() ? config.find("added_tokens_decoder") : config.end();
   if (!config.is_object() || list == config.end() || !list->is_object()) return;

@@ -1,4 +1,4 @@
-// Text to token ids and back, as a Hugging Face tokenizer.json with a byte pair or unigram model says.
+// Converts text to token ids and back, as defined by a Hugging Face tokenizer.json with a byte pair or unigram model.
 #pragma once
 
 #include <cstdint>
@@ -23,34 +23,35 @@ class TokenDecoder;
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
  public:
-  // Reads a directory's files (text/tokenizer/tokenizer_files.h): tokenizer.json, or a sentencepiece tokenizer.model.
-  // Throws Error that names the file and the field; a component that is not supported is kUnsupported with its name,
-  // never ignored.
+  // Reads the files of a directory (text/tokenizer/tokenizer_files.h): tokenizer.json, or else a SentencePiece
+  // tokenizer.model. Throws Error that names the file and the field. A component that is not supported is never
+  // ignored: it throws kUnsupported with its name.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& dir);
-  // The same from parsed documents; config may be null.
+  // Like load(), from parsed documents; config may be null.
   static std::shared_ptr<const Tokenizer> fromJson(const Json& tokenizer, const Json& config,
                                                    const std::string& source);
   ~Tokenizer();
 
-  // Invalid UTF-8 is read as U+FFFD. Special tokens that occur in the text are always recognised;
-  // add_special_tokens adds those around it (begin of text and the like).
-  // Charges the meter for its work and throws what the meter throws; TooManyTokens beyond the limits; and
-  // Error(kInvalidArgument) when the tokenizer's stages need too much memory: with the result's own growth it is at
-  // most 16 bytes for each byte of text, where an invalid byte counts as the three of U+FFFD, and half a megabyte.
+  // Invalid UTF-8 is read as U+FFFD. Special tokens that occur in the text are always recognised; add_special_tokens
+  // adds the special tokens around the text (begin of text and the like).
+  // Charges its work to the meter and throws what the meter throws; throws TooManyTokens beyond the limits, and
+  // Error(kInvalidArgument) if the tokenizer's stages need too much memory. Including the result's own growth, memory
+  // is at most half a megabyte and 16 bytes for each byte of text, where an invalid byte counts as the three bytes of
+  // U+FFFD.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                               const EncodeLimits& limits = {}) const;
-  // Without a limit: for text that is trusted.
+  // Without limits: for trusted text only.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
-  // Valid UTF-8. Ids without a token give nothing. Throws Error when the decoder costs too much for these tokens.
+  // Returns valid UTF-8. Ids without a token are skipped. Throws Error if the decoder costs too much for these tokens.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
-  // One more than the largest id.
+  // The largest id plus one.
   int32_t vocabSize() const;
   std::optional<int32_t> tokenId(std::string_view token) const;
-  // As the file spells it (byte-level tokens in their alphabet); empty for an id without a token.
+  // The text of the token in the file (byte-level tokens in their alphabet); empty for an id without a token.
   const std::string& tokenText(int32_t id) const;
-  // What the decoder makes text of: tokenText, save for added tokens that are normalized. Null for an id without a
-  // token; a token may be empty.
+  // The text that the decoder receives: tokenText, except for normalized added tokens. Null for an id without a token;
+  // a token's text may be empty.
   const Utf8Text* decoderText(int32_t id) const;
   bool isSpecial(int32_t id) const;
 
@@ -58,15 +59,15 @@ class Tokenizer {
   std::optional<int32_t> eosId() const { return specialId("eos_token"); }
   std::optional<int32_t> unkId() const { return specialId("unk_token"); }
   std::optional<int32_t> padId() const { return specialId("pad_token"); }
-  // By their names in tokenizer_config.json ("bos_token", ...): what chat templates may print.
+  // Special tokens by their names in tokenizer_config.json ("bos_token", ...), for chat templates.
   const std::map<std::string, std::string>& specialTokens() const;
 
-  // Texts of the chat templates by name; the only or usual one is "default". Empty when the model has none.
+  // Texts of the chat templates by name; the only or main one is named "default". Empty if the model has none.
   const std::map<std::string, std::string>& chatTemplates() const;
 
   const TokenDecoder& decoder() const;
 
-  // An estimate of the memory that the tokenizer holds, caches at their largest included.
+  // Estimated memory of the tokenizer in bytes, including full caches.
   size_t memoryBytes() const;
 
  private:

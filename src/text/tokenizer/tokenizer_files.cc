@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 constexpr size_t kMaxTemplates = 64;
-constexpr size_t kMaxTemplateNames = 1024;  // of the directory of templates, which may hold other files
+constexpr size_t kMaxTemplateNames = 1024;  // in the directory of templates, which may hold other files
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
                                   "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
@@ -26,12 +26,12 @@ constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model", 
 
 bool isTemplate(std::string_view name) { return name.ends_with(".jinja"); }
 
-// Reads files within the limits of all of them.
+// Reads files and checks the limit on their total size.
 class Reader {
  public:
   Reader(const Directory& directory, const TokenizerFileLimits& limits) : directory_(directory), limits_(limits) {}
 
-  // Nothing when it is not there.
+  // Does nothing if the file does not exist.
   void read(const std::string& name, TokenizerFileSet& set) {
     if (!directory_.stampOf(name)) return;
     std::string text = directory_.readFile(name, isTemplate(name) ? kMaxTemplateBytes : limits_.file_bytes);
@@ -63,14 +63,14 @@ class Reader {
   size_t total_ = 0;
 };
 
-// The files of a set, and those of another where it has no tokenizer of its own.
+// Finds the files of a set and, if it has no tokenizer, those of the fallback set.
 class Lookup {
  public:
   Lookup(const TokenizerFileSet& files, const TokenizerFileSet* fallback)
       : files_(files), fallback_(files.hasTokenizer() ? nullptr : fallback) {}
 
   struct Found {
-    const std::string* text = nullptr;  // null when there is none
+    const std::string* text = nullptr;  // null if the file does not exist
     std::string path;
   };
   Found find(const std::string& name) const {
@@ -86,7 +86,7 @@ class Lookup {
     const Found found = find(name);
     return found.text == nullptr ? Json() : parseJson(*found.text, found.path);
   }
-  // Names of the templates of their own: those of one set, never a mixture.
+  // Names of the additional templates; all come from one set, never from both.
   std::vector<std::string> moreTemplates() const {
     const std::string folder = std::string(kMoreTemplates) + "/";
     for (const TokenizerFileSet* set : {&files_, fallback_}) {
@@ -112,7 +112,7 @@ void addSpecialTokensMap(const Json& map, Json& config) {
   }
 }
 
-// {"text": id} of files from before added_tokens_decoder.
+// Adds the tokens of added_tokens.json ({"text": id}), which is older than added_tokens_decoder.
 void addAddedTokens(const Json& added, Json& config, const std::string& source) {
   if (!added.is_object()) return;
   Json& decoder = config["added_tokens_decoder"];
@@ -136,7 +136,7 @@ void addAddedTokens(const Json& added, Json& config, const std::string& source) 
   }
 }
 
-// Templates in files of their own, by name.
+// Templates that have their own files, by name.
 std::map<std::string, std::string> templateFiles(const Lookup& lookup) {
   std::map<std::string, std::string> templates;
   for (const std::string& name : lookup.moreTemplates())
@@ -146,7 +146,7 @@ std::map<std::string, std::string> templateFiles(const Lookup& lookup) {
   return templates;
 }
 
-// As a list of names and templates in the config, where files' templates take the place of the config's.
+// Stores the templates in the config as a list of names and templates; templates in files replace those of the config.
 void addTemplates(const Lookup& lookup, Json& config) {
   const auto files = templateFiles(lookup);
   Json& templates = config["chat_template"];

@@ -1,4 +1,4 @@
-// The files of a model directory that say how it reads and writes text.
+// The tokenizer and chat template files of a model directory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace chorus {
 
-// The bytes of these files, read once: what is hashed, checked and parsed is the same.
+// The bytes of these files, read once, so that the bytes that are hashed, checked and parsed are the same.
 struct TokenizerFileSet {
   std::string directory;                     // for error lines
   std::map<std::string, std::string> files;  // by name relative to the directory
@@ -22,7 +22,7 @@ struct TokenizerFileSet {
   bool empty() const { return files.empty(); }
   bool hasTokenizer() const;
   size_t bytes() const;
-  // A hash of the files' names and contents, for whoever would load equal ones once.
+  // A hash of the files' names and contents, so that equal sets need to be loaded only once.
   std::string digest() const;
 };
 
@@ -31,27 +31,28 @@ struct TokenizerFileLimits {
   size_t total_bytes = size_t{256} << 20;
 };
 
-// Reads those that are there. Throws Error: a file that is larger than the limits, is not a regular file or lies behind
-// a link that the directory refuses; more than 64 templates of their own.
+// Reads the files that exist. Throws Error if a file is larger than the limits, is not a regular file or lies behind a
+// link that the directory refuses, or if there are more than 64 additional templates.
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits = {});
-// The same of a trusted directory; empty when there is none.
+// Reads the files of a trusted directory; empty if the directory does not exist.
 TokenizerFileSet readTokenizerFileSet(const std::filesystem::path& directory);
 
 struct TokenizerFiles {
-  Json tokenizer;      // tokenizer.json, or what stands for it
-  Json config;         // tokenizer_config.json with what other files add to it; null when there is nothing
+  Json tokenizer;      // tokenizer.json, or its equivalent for tokenizer.model
+  Json config;         // object: tokenizer_config.json with what other files add to it
   std::string source;  // for errors: the file that tokenizer was read from
 };
 
-// tokenizer.json, else tokenizer.model (sentencepiece); tokenizer_config.json; of the older special_tokens_map.json and
-// added_tokens.json what the config lacks; chat templates from chat_template.jinja and additional_chat_templates/
-// before those of the config, and from chat_template.json when there are no others.
+// Sources, in order of precedence:
+// - tokenizer: tokenizer.json, else tokenizer.model (SentencePiece);
+// - config: tokenizer_config.json; what it lacks comes from the older files special_tokens_map.json and, with
+//   tokenizer.model, added_tokens.json;
+// - chat templates: chat_template.jinja and additional_chat_templates/, then the config, then chat_template.json.
 //
-// fallback: where `files` has neither tokenizer, the files that are used for those that it lacks; null: none.
-// Throws Error.
+// fallback: if `files` has no tokenizer, files that it lacks are taken from fallback; null: none. Throws Error.
 TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& files, const TokenizerFileSet* fallback = nullptr);
 
-// Both for a trusted directory.
+// Reads and parses the files of a trusted directory.
 TokenizerFiles readTokenizerFiles(const std::filesystem::path& dir);
 
 }  // namespace chorus

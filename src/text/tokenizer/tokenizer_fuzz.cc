@@ -1,6 +1,6 @@
-// A tokenizer from anywhere loads or is refused, and what loads encodes and decodes within its limits. Input that
-// begins with a brace is a tokenizer.json and its own config; of other input the bytes are choices, from which a
-// document and a text are drawn.
+// Any tokenizer document loads or is refused, and a loaded one encodes and decodes within its limits. Input that begins
+// with a brace is a tokenizer.json and its own config; other input is a list of choices from which a document and a
+// text are drawn.
 // parses: src/text/tokenizer/tokenizer_schema.cc src/text/tokenizer/tokenizer.cc
 // parses: src/text/tokenizer/bpe_model.cc src/text/tokenizer/bpe_merges.cc src/text/tokenizer/unigram_model.cc
 // parses: src/text/tokenizer/vocabulary.cc src/text/tokenizer/added_vocabulary.cc
@@ -22,13 +22,13 @@
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_schema.h"
 
-// A drawn document has a table of 4 KB, a vocabulary of bytes and replacements of 4 KB for a byte of input, and every
-// text may use its scratch of 256 KB and work of a few milliseconds whatever its length.
+// A drawn document has a table of 4 KB, a vocabulary of bytes, and replacements of 4 KB per byte of input. Every text,
+// whatever its length, may use 256 KB of scratch memory and a few milliseconds of work.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 60'000, .bytes = 3 << 20};
 
 namespace {
 
-// Of one text; a regular expression of rare syntax looks at the meter after at most a few milliseconds.
+// Work limit of one text. A regular expression of rare syntax charges the meter after at most a few milliseconds.
 constexpr uint64_t kWork = uint64_t{1} << 20;
 
 void roundTrip(const std::shared_ptr<const chorus::Tokenizer>& tokenizer, std::string_view text) {

@@ -1,5 +1,5 @@
-// What a hostile tokenizer or text may cost: work, tokens and stack. Memory is counted by
-// tests/tokenizer_memory_test.cc.
+// Limits on what a hostile tokenizer or text may cost: work, tokens and stack. tests/tokenizer_memory_test.cc checks
+// the memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ std::string repeated(const std::string& unit, size_t bytes) {
   return text;
 }
 
-// The message with which a document refuses to load or to encode the text within so much work; empty when it does both.
+// Returns the error with which the document fails to load, or to encode the text within `work`; empty if both succeed.
 std::string refusal(const Json& document, const std::string& text, uint64_t work = uint64_t{1} << 28) {
   return errorOf([&] {
     const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
@@ -35,7 +35,7 @@ std::string refusal(const Json& document, const std::string& text, uint64_t work
   });
 }
 
-// A charsmap that maps "a" to the text at an offset.
+// A charsmap that maps "a" to the text at `offset`.
 Json charsmapTo(uint32_t offset, const std::string& texts) {
   std::vector<uint32_t> trie(1024);
   trie[0] = 0x100 << 10;
@@ -88,8 +88,8 @@ TEST(TokenizerLimitsTest, TextsThatANormalizerMultipliesAreRefused) {
               HasSubstr("more than 64 normalizers"));
 }
 
-// What costs the product of two sizes elsewhere: marks to sort, added tokens that share white space, nested prefixes,
-// pieces of every length.
+// Cases that a simple implementation handles in quadratic time: marks to sort, added tokens that share white space,
+// nested prefixes, pieces of every length.
 TEST(TokenizerLimitsTest, WorkGrowsWithTheText) {
   const auto work = [](const Json& document, const std::string& text) {
     const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
@@ -133,7 +133,7 @@ TEST(TokenizerLimitsTest, EncodingStopsBehindTheLastTokenAllowed) {
     WorkMeter long_text;
     EXPECT_THAT(errorOf([&] { tokenizer->encode(text, true, long_text, {.max_tokens = 1000}); }),
                 HasSubstr("more than 1000 tokens"));
-    // Normalizing may come first, splitting and merging do not.
+    // The whole text may be normalized first, but it must not be split and merged.
     EXPECT_LT(long_text.spent(), text.size() * 64);
   }
 }

@@ -17,7 +17,7 @@ enum class Need {
   kOptional,  // may be missing or null
 };
 
-// Throws unless the value is what the field `key` of the part `where` takes.
+// Throws unless the value is valid for the field `key` of the component `where`.
 using Check = void (*)(const Json& value, const std::string& key, const std::string& where);
 
 struct Field {
@@ -29,7 +29,7 @@ struct Field {
 struct Shape {
   const char* type;
   std::span<const Field> fields;
-  void (*rule)(const Json& json, const std::string& where) = nullptr;  // among the fields
+  void (*rule)(const Json& json, const std::string& where) = nullptr;  // checks relations between fields
 };
 
 [[noreturn]] void failKind(const std::string& key, const std::string& where, std::string_view kind) {
@@ -103,7 +103,7 @@ void isTokenAndId(const Json& value, const std::string& key, const std::string& 
   if (!value.is_array() || value.size() != 2 || !value[0].is_string()) failKind(key, where, "[token, id]");
   isId(value[1], key, where);
 }
-// All in one spelling.
+// All merges must have the same form: strings, or lists.
 void isMerges(const Json& value, const std::string& key, const std::string& where) {
   isList(value, key, where);
   const auto all = [&](bool (*fits)(const Json&)) { return std::all_of(value.begin(), value.end(), fits); };
@@ -150,13 +150,13 @@ void checkShape(const Json& json, const Shape& shape, const std::string& where) 
   if (shape.rule != nullptr) shape.rule(json, where);
 }
 
-// A part of a type that is not in the table is refused by its own reader.
+// A component whose type is not in the table is refused by its own reader.
 void checkPart(std::span<const Shape> shapes, const Json& json, const std::string& key, const std::string& where) {
   const Shape* shape = findShape(shapes, json);
   if (shape != nullptr) checkShape(json, *shape, where + ": " + key + "." + shape->type);
 }
 
-// Parts hold parts.
+// Declared here, because components may contain components.
 void isNormalizer(const Json& value, const std::string& key, const std::string& where);
 void isPreTokenizer(const Json& value, const std::string& key, const std::string& where);
 void isPostProcessor(const Json& value, const std::string& key, const std::string& where);
@@ -178,7 +178,7 @@ constexpr Field kAddedToken[] = {{"id", Need::kRequired, isId},
                                  {"normalized", Need::kRequired, isBool},
                                  {"special", Need::kRequired, isBool}};
 
-// Of more than one kind of part.
+// Components that occur in more than one of the tables below.
 constexpr Field kReplace[] = {{"pattern", Need::kRequired, isPattern}, {"content", Need::kRequired, isString}};
 constexpr Field kByteLevel[] = {{"add_prefix_space", Need::kRequired, isBool},
                                 {"trim_offsets", Need::kRequired, isBool},
@@ -247,7 +247,7 @@ void areSpecialTokens(const Json& value, const std::string& key, const std::stri
 constexpr Field kTemplate[] = {{"single", Need::kRequired, isListOf<isPiece>},
                                {"pair", Need::kRequired, isListOf<isPiece>},
                                {"special_tokens", Need::kRequired, areSpecialTokens}};
-// Of Roberta's further fields, which move offsets only, none is needed: without them it is read as Bert's.
+// Roberta's further fields only move offsets and are not required: without them it is read as a BertProcessing.
 constexpr Field kEnds[] = {{"sep", Need::kRequired, isTokenAndId}, {"cls", Need::kRequired, isTokenAndId}};
 constexpr Field kPostProcessorList[] = {{"processors", Need::kRequired, isListOf<isPostProcessor>}};
 constexpr Shape kPostProcessors[] = {{"RobertaProcessing", kEnds},
@@ -279,7 +279,8 @@ void isPreTokenizer(const Json& value, const std::string& key, const std::string
 void isDecoder(const Json& value, const std::string& key, const std::string& where) {
   checkPart(kDecoders, value, key, where);
 }
-// The reference tells post-processors by their fields, in the order of the table, whatever their type says.
+// Hugging Face's reader ignores the type of a post-processor: it takes the first one, in the order of the table, whose
+// fields are present.
 void isPostProcessor(const Json& value, const std::string& key, const std::string& where) {
   checkPart(kPostProcessors, value, key, where);
   const Shape* own = findShape(kPostProcessors, value);

@@ -1,5 +1,5 @@
-// The shape of a tokenizer.json: the fields that each of its parts has, and their kinds. A file that Hugging Face's
-// tokenizers refuses as incomplete or mistyped is refused here too, whether or not a field matters to ids and texts.
+// The schema of tokenizer.json: the fields of each of its components, and their types. A file that Hugging Face's
+// tokenizers refuse as incomplete or mistyped is refused here too, whether or not a field affects ids and texts.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace chorus {
 
-// The document, checked. Throws Error that names source and field in one line. What the fields mean, and types of parts
-// that are not in the tables, is left to Tokenizer::fromJson.
+// Parses and checks the document. Throws Error that names source and field in one line. The meaning of the fields, and
+// components whose types are not in the tables, are left to Tokenizer::fromJson.
 Json parseTokenizerJson(std::string_view text, const std::string& source);
 
 }  // namespace chorus

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 const std::string kGoldens = CHORUS_SOURCE_DIR "/tests/goldens/text/tokenizers/";
 
-// A document with every kind of part that the schema knows.
+// A document with every kind of component that the schema covers.
 Json wholeDocument() {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   document["truncation"] = {{"direction", "Right"}, {"max_length", 512}, {"strategy", "LongestFirst"}, {"stride", 0}};
@@ -159,7 +159,7 @@ TEST(TokenizerSchema, AKeyTwiceIsRefusedSaveInTheVocabulary) {
   EXPECT_EQ(refusalOf(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]}})"), "");
 }
 
-// They are told by their fields, whatever their type says.
+// Hugging Face's reader identifies post-processors by their fields, whatever their type says.
 TEST(TokenizerSchema, APostProcessorOfTwoTypesIsRefused) {
   Json document = wholeDocument();
   Json& byte_level = document["post_processor"]["processors"][0];

@@ -1,4 +1,4 @@
-// Ids and texts equal to those of Hugging Face's tokenizers, which tests/oracle/text_goldens.py has written down.
+// Compares ids and texts with those of Hugging Face's tokenizers, which tests/oracle/text_goldens.py recorded.
 #include "text/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -204,7 +204,7 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
 }
 
-// A token of no text is a token: without a decoder a space stands before it.
+// A token with an empty text is still a token: without a decoder a space is written before it.
 TEST(TokenizerTest, EmptyTokensAreDecoded) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   document["model"] = parseJson(R"({"vocab": {"a": 0, "": 1, "b": 3}, "merges": []})", "model");

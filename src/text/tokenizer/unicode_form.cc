@@ -11,15 +11,15 @@
 namespace chorus {
 namespace {
 
-// A stretch that ends at any character is normalized apart once it has so many code points.
+// From this many code points on, a stretch ends before the next independent character and is normalized separately.
 constexpr size_t kStretch = 1024;
-// No character decomposes into more.
+// No character decomposes into more code points.
 constexpr size_t kMostCodes = 32;
 
 int combiningClass(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
-// Whether nothing before the character can change with it: it is no mark, no part of a Hangul syllable, and doesn't
-// decompose into something that begins with one.
+// True if nothing before the character can change because of it: it is no mark, no part of a Hangul syllable, and
+// doesn't decompose into text that begins with one.
 bool isIndependent(uint32_t code) {
   if (code < 0x80) return true;
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
@@ -30,7 +30,7 @@ bool isIndependent(uint32_t code) {
   return !mark && !hangul_part && !half_or_full_width && !recent && category != UTF8PROC_CATEGORY_CN;
 }
 
-// Code points of a stretch, decomposed.
+// The decomposed code points of a part of the text that is normalized separately.
 class Stretch {
  public:
   Stretch(const UnicodeForm& form, EncodeWork& work)
@@ -78,7 +78,7 @@ class Stretch {
     work_.scratch.giveBack(before);
   }
 
-  // Marks in a row by their combining class, equal ones in their order. utf8proc's own way is quadratic in the row.
+  // Sorts each run of marks by combining class (stable). utf8proc's own sort is quadratic in the length of the run.
   void reorder() {
     for (size_t begin = 0; begin < codes_.size();) {
       if (combiningClass(codes_[begin]) == 0) {
@@ -110,7 +110,7 @@ void appendNormalForm(Utf8View text, const UnicodeForm& form, EncodeWork& work, 
   out.reserve(out.size() + text.size());
   Stretch stretch(form, work);
   for (size_t at = 0; at < text.size();) {
-    // ASCII is in every normal form, but its last character may compose with what follows.
+    // ASCII is unchanged in every normal form, but its last character may compose with the character after it.
     size_t end = at;
     while (end < text.size() && is_ascii(end)) ++end;
     if (end < text.size() && end > at) --end;

@@ -1,4 +1,4 @@
-// The normal forms of Unicode, NFC to NFKD, over texts of any length.
+// The Unicode normal forms NFC, NFD, NFKC and NFKD, for texts of any length.
 #pragma once
 
 #include "text/tokenizer/encode_work.h"
@@ -10,7 +10,7 @@ struct UnicodeForm {
   bool compose = false;        // NFC, NFKC
 };
 
-// Appends the normal form of text. Time grows with the text, whatever marks it stacks up.
+// Appends the normal form of text. Time is nearly proportional to the text, even for long runs of combining marks.
 void appendNormalForm(Utf8View text, const UnicodeForm& form, EncodeWork& work, ScratchText& out);
 
 }  // namespace chorus

@@ -11,7 +11,7 @@ namespace chorus {
 namespace {
 
 constexpr size_t kMaxPieces = size_t{1} << 21;
-constexpr double kUnknownPenalty = 10;  // below the lowest score, as sentencepiece has it
+constexpr double kUnknownPenalty = 10;  // subtracted from the lowest score, as in SentencePiece
 
 std::vector<Utf8Text> readTexts(const Json& json, const std::string& source) {
   const auto vocab = json.find("vocab");
@@ -75,7 +75,8 @@ size_t UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
   const auto textOf = [&](size_t i) -> const std::string& { return vocabulary_.tokenText(sorted_[i])->bytes(); };
   size_t length = 1;
   for (; low < high; ++length) {
-    // All of [low, high) begin with the first length bytes of text; the shortest, if any, is those bytes.
+    // All pieces in [low, high) begin with the first `length` bytes of text; the first piece may be exactly these
+    // bytes.
     if (textOf(low).size() == length) {
       found(sorted_[low], length);
       ++low;
@@ -106,8 +107,8 @@ void UnigramModel::appendPiece(std::string_view piece, TokenSink& sink) const {
     sink.push(*unknown_);
 }
 
-// The best ways to each position of a word. Scores are needed for the longest piece only, so they lie in a ring; of a
-// way itself two bytes say how long its last piece is.
+// Best segmentation up to each position of a word. Scores are needed only as far back as the longest piece reaches, so
+// they are kept in a ring; of a segmentation, two bytes per position hold the length of its last piece.
 class UnigramModel::Lattice {
  public:
   Lattice(const UnigramModel& model, Utf8View word, EncodeWork& work, TokenSink& sink)
@@ -129,12 +130,13 @@ class UnigramModel::Lattice {
     steps_[end] = static_cast<uint16_t>(length | (unknown ? kUnknown : 0));
     reached_ = std::max(reached_, end);
   }
-  // How far pieces that have been looked at reach.
+  // Largest position that the pieces so far reach.
   size_t reached() const { return reached_; }
 
-  // All ways go through this position: gives the tokens before it, but holds back what isn't known, which may go on.
+  // Every segmentation passes through `at`: emits the tokens before it, except for unknown text at the end, which may
+  // continue.
   void cut(size_t at) {
-    // Turns the steps around: each now says how long the piece is that begins there.
+    // Reverse the steps: each one becomes the length of the piece that begins there.
     uint16_t step = steps_[at];
     for (size_t end = at; end > cut_;) {
       const size_t begin = end - (step & ~kUnknown);
@@ -160,7 +162,7 @@ class UnigramModel::Lattice {
  private:
   static constexpr uint16_t kUnknown = 0x8000;
 
-  // What the model doesn't know in a row is one piece.
+  // A run of unknown characters is encoded as one piece.
   void giveUnknown(size_t end) {
     if (known_ < end) model_.appendPiece(word_.bytes().substr(known_, end - known_), sink_);
     known_ = end;
@@ -172,8 +174,8 @@ class UnigramModel::Lattice {
   ScratchArray<double> scores_;
   ScratchArray<uint16_t> steps_;
   size_t reached_ = 0;
-  size_t cut_ = 0;    // tokens are given up to here,
-  size_t known_ = 0;  // save for what isn't known from here
+  size_t cut_ = 0;    // tokens are emitted up to here,
+  size_t known_ = 0;  // except for unknown text from here on
 };
 
 void UnigramModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) const {

@@ -1,4 +1,4 @@
-// The unigram language model of sentencepiece: the split of a word whose pieces' scores add up highest.
+// The unigram language model of SentencePiece: splits a word into the pieces with the highest sum of scores.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class UnigramModel final : public TokenModel {
   size_t memoryBytes() const override;
 
  private:
-  // The tokens of a word are given as soon as no piece can reach back over them.
+  // Viterbi lattice of a word. It emits tokens as soon as every segmentation of the word passes through their end.
   class Lattice;
 
   void sortPieces();
@@ -29,9 +29,9 @@ class UnigramModel final : public TokenModel {
 
   std::vector<double> scores_;   // by id
   std::vector<int32_t> sorted_;  // ids by text
-  // Where the pieces of each first byte stand in sorted_.
+  // The range [begin, end) in sorted_ of the pieces with each first byte.
   std::array<std::pair<size_t, size_t>, 256> by_first_byte_{};
-  size_t longest_ = 4;  // bytes of the longest piece, at least those of a character
+  size_t longest_ = 4;  // bytes of the longest piece, and at least of the longest character
   std::optional<int32_t> unknown_;
   double unknown_score_ = 0;
   std::optional<ByteTokens> bytes_;

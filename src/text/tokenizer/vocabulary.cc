@@ -61,7 +61,7 @@ size_t Vocabulary::memoryBytes() const {
   size_t bytes = texts_.capacity() * sizeof(Utf8Text) + present_.size() / 8 + ids_.bucket_count() * sizeof(void*) +
                  ids_.size() * kMapNode;
   for (const Utf8Text& text : texts_) {
-    if (text.size() > 15) bytes += text.size() + 16;  // shorter ones lie in the string itself
+    if (text.size() > 15) bytes += text.size() + 16;  // shorter ones are stored in the string object
   }
   return bytes;
 }

@@ -16,13 +16,13 @@ namespace chorus {
 
 class Vocabulary {
  public:
-  // Longer tokens are refused.
+  // Limit on the length of a token; longer tokens are refused.
   static constexpr size_t kMaxTokenBytes = 4096;
 
-  // An object of tokens and ids; ids may have gaps, but not more gaps than tokens beyond the first 4,096. Throws Error
-  // that names source.
+  // From an object that maps tokens to ids. Ids may have gaps, at most as many as there are tokens plus 4,096. Throws
+  // Error that names source.
   static Vocabulary fromObject(const Json& json, const std::string& source);
-  // A token's place is its id; of equal texts the last is the one that a text becomes.
+  // The index of a token is its id. If texts are equal, tokenId() returns the last one.
   static Vocabulary fromList(std::vector<Utf8Text> texts);
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;
@@ -32,18 +32,18 @@ class Vocabulary {
     const auto it = ids_.find(token);
     return it == ids_.end() ? std::nullopt : std::optional(it->second);
   }
-  // Null for an id that has no token.
+  // Returns null for an id that has no token.
   const Utf8Text* tokenText(int32_t id) const {
     const auto index = static_cast<size_t>(id);
     return id >= 0 && index < texts_.size() && present_[index] ? &texts_[index] : nullptr;
   }
-  // Number of tokens (equal texts of a list are several), and one more than the largest id.
+  // Number of tokens (equal texts of a list count separately), and the largest id plus one.
   size_t size() const { return size_; }
   int32_t idEnd() const { return static_cast<int32_t>(texts_.size()); }
   size_t memoryBytes() const;
 
  private:
-  std::vector<Utf8Text> texts_;  // of all ids; the strings never move
+  std::vector<Utf8Text> texts_;  // by id; the strings must not move, because ids_ refers to them
   std::vector<bool> present_;
   size_t size_ = 0;
   std::unordered_map<std::string_view, int32_t, SeededHash> ids_;  // views of texts_
