@@ -13,7 +13,7 @@
 namespace chorus {
 namespace {
 
-// A megabyte a rank: small enough for the caches, large enough that meetings cost little.
+// 1 MiB of floats per rank: small enough for the processor caches, large enough that the barriers cost little.
 constexpr int64_t kPiece = int64_t{1} << 18;
 
 size_t floatBytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
@@ -26,7 +26,7 @@ inline void pauseCpu() {
 #endif
 }
 
-// Rows as stretches of contiguous memory: fn(place in packed rows, place, count).
+// Calls fn(packed offset, strided offset, count) for each contiguous run of floats of a [rows, cols] matrix.
 template <typename F>
 void forEachStretch(int64_t rows, int64_t cols, int64_t stride, F&& fn) {
   if (cols == stride) return fn(0, 0, rows * cols);
@@ -59,7 +59,7 @@ class LocalGroup::End final : public Communicator {
     assert(whole.cols <= group_.piece_ && whole.cols <= part.cols * group_.size_);
     const int64_t first = std::min(rank_ * part.cols, whole.cols);
     const int64_t kept = std::min(part.cols, whole.cols - first);
-    // The padding may make a part's rows longer than its share of a piece.
+    // A slot holds packed rows of `part`, which padding can make wider than those of `whole`.
     const int64_t rows_at_once = std::max<int64_t>(1, group_.piece_ / std::max(whole.cols, part.cols));
     for (int64_t begin = 0; begin < part.rows; begin += rows_at_once) {
       const int64_t rows = std::min(rows_at_once, part.rows - begin);
@@ -120,7 +120,7 @@ class LocalGroup::End final : public Communicator {
 
 LocalGroup::LocalGroup(int32_t size, int64_t longest_row, int spin_us)
     : size_(size),
-      piece_(std::max({kPiece, longest_row + size})),  // the last rank's padding: less than one column a rank
+      piece_(std::max({kPiece, longest_row + size})),  // + size: padding adds less than one column per rank
       spin_us_(spin_us),
       slots_(floatBytes((size + 1) * piece_)),
       channels_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
@@ -159,7 +159,7 @@ void LocalGroup::meet() {
     }
   }
   const auto met = [&] { return meetings_.load(std::memory_order_acquire) != meeting; };
-  if (met()) {  // this rank came last
+  if (met()) {  // this rank arrived last
     changed_.notify_all();
     return;
   }

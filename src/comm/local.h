@@ -1,5 +1,5 @@
-// Ranks in one process: each is a thread with a backend of its own, and values pass through host memory of
-// the group.
+// Communicators of ranks in one process. Each rank is a thread with its own backend; values are exchanged through host
+// memory of the group.
 #pragma once
 
 #include <atomic>
@@ -15,45 +15,45 @@ namespace chorus {
 
 class LocalGroup {
  public:
-  // longest_row: the widest whole that allGatherColumns will be given. spin_us: how long a collective looks
-  // for the other ranks before it sleeps; 0 wherever the process has more threads than cores.
+  // longest_row: maximum whole.cols of allGatherColumns. spin_us: microseconds that a collective spins while it waits
+  // for the other ranks, before it sleeps; use 0 if the process has more threads than cores.
   LocalGroup(int32_t size, int64_t longest_row, int spin_us);
   ~LocalGroup();
   LocalGroup(const LocalGroup&) = delete;
   LocalGroup& operator=(const LocalGroup&) = delete;
 
-  // The end of `rank`, whose memory is backend's. Must outlive neither.
+  // Communicator of `rank` for device memory of `backend`. It must not outlive this group or `backend`.
   std::unique_ptr<Communicator> communicator(int32_t rank, Backend& backend);
 
-  // A rank that can't go on calls this: the others throw where they wait, and at their next call.
-  // Thread-safe.
+  // Called by a rank that cannot continue: the other ranks throw from the call in which they wait, or from their next
+  // call. Thread-safe.
   void abort();
-  // Makes the group usable again. No rank may be inside a call.
+  // Makes the group usable again after abort(). No rank may be inside a call.
   void reset();
 
  private:
   class End;
-  // What is on its way between two ranks, a piece at a time.
+  // Staging buffer from one rank to another; holds one piece of at most piece_ floats.
   struct Channel {
     AlignedBuffer staging;
-    bool full = false;
+    bool full = false;  // sent and not yet received
     int64_t count = 0;
   };
 
   float* slot(int32_t rank) { return slots_.as<float>() + rank * piece_; }
   float* result() { return slots_.as<float>() + size_ * piece_; }
   Channel& channel(int32_t from, int32_t to) { return channels_[static_cast<size_t>(from * size_ + to)]; }
-  // Returns when all ranks have called it.
+  // Barrier: returns when all ranks have called it.
   void meet();
   void awaitChannel(const Channel& channel, bool full);
   void setChannel(Channel& channel, bool full);
-  // Sums every rank's slot over this rank's share of [0, count) into the result.
+  // Sums all ranks' slots, over this rank's share of [0, count), into result().
   void sumShare(int32_t rank, int64_t count);
 
   const int32_t size_;
-  const int64_t piece_;  // floats that pass at once
+  const int64_t piece_;  // floats exchanged at a time
   const int spin_us_;
-  AlignedBuffer slots_;  // one a rank, then the result
+  AlignedBuffer slots_;  // [size_ + 1, piece_]: one slot per rank, then the result
   std::vector<Channel> channels_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -16,10 +16,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a rank of a test does: its end of the group, and device memory of its backend.
+// Body of one rank's thread in a test.
 using RankWork = std::function<void(Communicator& comm, Backend& backend)>;
 
-// Runs the work on a thread per rank. Returns each rank's error line, empty where there was none.
+// Runs `work` on one thread per rank. Returns the error line of each rank; empty: no error.
 std::vector<std::string> onAllRanks(LocalGroup& group, int32_t size, const RankWork& work) {
   std::vector<std::string> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
@@ -39,7 +39,7 @@ std::vector<std::string> onAllRanks(LocalGroup& group, int32_t size, const RankW
   return errors;
 }
 
-// Both ways of waiting.
+// Values of spin_us: sleep at once, or spin first.
 constexpr int kSpins[] = {0, 50};
 
 DeviceBuffer uploaded(const std::vector<float>& values, Backend& backend) {
@@ -53,7 +53,7 @@ std::vector<float> downloaded(const DeviceBuffer& buffer, size_t count, Backend&
   return values;
 }
 
-// Of magnitudes so different that the order of a sum shows in its bits.
+// The magnitudes differ so much that the order of a sum changes its bits.
 std::vector<float> randomValues(size_t count, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::vector<float> values(count);
@@ -76,7 +76,7 @@ TEST_P(LocalGroupTest, SumsInRankOrder) {
     LocalGroup group(size, 1, spin_us);
     const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
       EXPECT_EQ(comm.size(), size);
-      // The largest are more than what passes at once.
+      // The largest counts need more than one piece.
       for (const size_t count : {1u, 3u, 17u, 1000u, 262145u, 600001u}) {
         std::vector<float> sum = randomValues(count, 10 * count);
         for (int32_t rank = 1; rank < size; ++rank) {
@@ -96,7 +96,7 @@ TEST_P(LocalGroupTest, SumsInRankOrder) {
 TEST_P(LocalGroupTest, GathersColumnsAndLeavesPaddingOut) {
   const int32_t size = GetParam();
   constexpr int64_t kLongest = 300001;
-  constexpr float kBetween = -7.0f;  // what stands between rows, and stays
+  constexpr float kBetween = -7.0f;  // fills the gaps between rows, which must stay untouched
   LocalGroup group(size, kLongest, 0);
   const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
     for (const int64_t between : {0, 3}) {
@@ -136,7 +136,7 @@ TEST_P(LocalGroupTest, PassesAlongAChain) {
       if (comm.rank() > 0) {
         comm.receive(data.as<float>(), static_cast<int64_t>(count), comm.rank() - 1, {});
         values = downloaded(data, count, backend);
-        // Every rank passes on the double of what it got.
+        // Every rank doubles what it received before it sends it on.
         std::vector<float> expected = origin;
         for (float& value : expected) value *= static_cast<float>(1 << comm.rank());
         EXPECT_TRUE(sameBits(values, expected)) << count;
@@ -158,7 +158,7 @@ TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
     std::mt19937_64 sleeps(static_cast<uint64_t>(comm.rank()) + 1), calls(99);
     const DeviceBuffer sums = backend.allocate(64 * sizeof(float));
     const DeviceBuffer whole = backend.allocate(static_cast<size_t>(size) * 3 * sizeof(float));
-    const int sum_of_ranks = size * (size + 1) / 2;  // counted from 1
+    const int sum_of_ranks = size * (size + 1) / 2;  // ranks numbered from 1
     for (int round = 0; round < 300; ++round) {
       if (sleeps() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(sleeps() % 200));
       const auto mine = static_cast<float>((comm.rank() + 1) * (round + 1));
@@ -186,7 +186,7 @@ TEST(LocalGroupAbortTest, FreesThoseThatWaitAndTheGroupGoesOn) {
   for (const int spin_us : kSpins) {
     LocalGroup group(4, 1, spin_us);
     for (int32_t failing = 0; failing < 4; ++failing) {
-      // Rank 3 waits in receive, the others where they meet; the failing one throws instead.
+      // Rank 3 waits in receive(), the others in the barrier of allReduceSum(); the failing rank throws instead.
       const auto errors = onAllRanks(group, 4, [&](Communicator& comm, Backend& backend) {
         const DeviceBuffer data = backend.allocate(16);
         if (comm.rank() == failing) fail(ErrorCode::kExhausted, "no more memory");

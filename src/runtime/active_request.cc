@@ -113,7 +113,7 @@ void ActiveRequest::pause(executor::IterationType iteration) noexcept {
 
 int32_t ActiveRequest::promptRowsWanted() const {
   if (output_.returnContextLogits) return prompt_length_;
-  return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // a row scores the token after it
+  return output_.returnPromptLogProbs ? prompt_length_ - 1 : 0;  // each row scores the next token
 }
 
 int32_t ActiveRequest::reusableTokens() const {

@@ -1,13 +1,13 @@
-// Which ExecutorConfig this build can keep.
+// Checks that this build can honour an ExecutorConfig.
 #pragma once
 
 #include "chorus/executor_config.h"
 
 namespace chorus {
 
-// Throws Error (kUnsupported) that names the first field which asks for what is not done here, or kInvalidArgument for
-// a value that nobody could keep. What has no bearing on one machine's CPU is taken at its default alone; fields that
-// cost nothing to keep are taken as they are.
+// Throws Error(kUnsupported) naming the first field that asks for something this build does not support, or
+// Error(kInvalidArgument) for a value that no build could honour. A field that is meaningless on the CPU of one machine
+// must have its default value. A field that costs nothing to honour may have any value.
 void checkSupported(const executor::ExecutorConfig& config, executor::ModelType model_type, int32_t max_seq_len);
 
 }  // namespace chorus

@@ -27,7 +27,7 @@ std::string refusalAfter(Change change) {
   return text;
 }
 
-// Names, order and defaults of 0.19.
+// Names, order and defaults are those of TensorRT-LLM 0.19.
 TEST(ExecutorConfig, HasTensorRtLlmsDefaults) {
   const ExecutorConfig config;
   EXPECT_EQ(config.getMaxBeamWidth(), 1);

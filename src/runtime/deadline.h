@@ -1,4 +1,4 @@
-// Time-outs that callers give, as points in time.
+// Converts callers' timeouts to points in time.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,10 @@
 
 namespace chorus {
 
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // none: never
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // nullopt: none
 
-// Those below 0 have passed. Longer than a year is as good as none, and could not always be added to a time.
+// A negative timeout has passed already. A timeout of more than a year means no deadline: adding it to the current time
+// could overflow.
 inline Deadline deadlineAfter(const std::optional<std::chrono::milliseconds>& timeout) {
   constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
   if (!timeout || *timeout > kForever) return std::nullopt;

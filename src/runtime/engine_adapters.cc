@@ -36,13 +36,13 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// What the files held when they were registered, or else when they were first loaded.
+// Content of the files at registration, or at their first load if the registration did not read the values.
 LearnedContent::Content knownOf(const AdapterSource& source) {
   if (source.learned != nullptr) return source.learned->get();
   return {source.stamps, source.content_hash};
 }
 
-// Whether it is about the files, not about the state of this process.
+// True for errors in the files, false for errors caused by the state of this process.
 bool refusesFiles(ErrorCode code) {
   return code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument || code == ErrorCode::kUnsupported;
 }
@@ -78,14 +78,14 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::files
 
 std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::AdapterFiles files_of) const {
   constexpr std::chrono::milliseconds kHeavy{500};
-  constexpr size_t kHeavyBytes = size_t{256} << 20;  // what takes so long to read and check
+  constexpr size_t kHeavyBytes = size_t{256} << 20;  // reading and checking this much takes about kHeavy
   const auto begin = std::chrono::steady_clock::now();
   Pace pace(pace_());
   const PaceScope scope(pace);
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
   source->open = std::move(files_of.open);
-  // Without the plugin every adapter is refused for that reason, whatever else is wrong with it.
+  // Runs first, so that without the LoRA plugin every adapter is refused for that reason.
   checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   source->newest_change_ns = newestPeftChangeNs(source->open);
   const Engine& engine = ranks_.engine();

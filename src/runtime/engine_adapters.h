@@ -1,4 +1,4 @@
-// Adapters of one engine: reads and checks sources against its model, prepares them for its ranks.
+// Reads adapters, checks them against one engine's model and packs them for its ranks.
 #pragma once
 
 #include <filesystem>
@@ -18,40 +18,42 @@
 
 namespace chorus {
 
-// All its work is done in slices, with rests between them while a step runs (base/pace.h). Thread-safe. The ranks must
-// outlive it.
+// All work runs under a background throttle: in slices, with rests between them while a step runs (base/pace.h).
+// Thread-safe. `ranks` must outlive it.
 class EngineAdapters {
  public:
-  // pace: the clock of the thread that calls it, for each load; called from any thread.
+  // pace: returns the throttle's clock for the calling thread. Called for each registration and load, on any thread.
   EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace);
 
-  // Reads and checks a PEFT directory, which `files` opens, or its headers alone (AdapterFiles::deferContent). Throws
-  // Error that names what is wrong, and what onContent throws.
+  // Reads and checks the PEFT directory that `files` opens; with AdapterFiles::deferContent, only its headers. Throws
+  // Error that names what is wrong, and anything that onContent throws.
   std::shared_ptr<const AdapterSource> peftSource(executor::AdapterFiles files) const;
-  // The same for a path that is trusted.
+  // Overload for a trusted path.
   std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
                                                   OnAdapterContent on_content = nullptr) const;
-  // Reads, checks and prepares. A directory that was rewritten since it was registered is taken as it is now; the
-  // parts' content_hash says what they are. Throws Error, and AdapterUnsettled while it is being rewritten.
+  // Reads, checks and packs an adapter. If the directory was rewritten since its registration, its present content is
+  // loaded; PreparedAdapter::content_hash identifies it. Throws Error, or AdapterUnsettled if the files changed just
+  // now and may not be complete.
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
-  // What an adapter takes; at_most: values that were not read may be the base's own and then take nothing.
+  // Packed size of an adapter. at_most: an upper bound, because values that were not read may equal the base's and then
+  // take no memory.
   struct Shapes {
     int64_t bytes = 0, elements = 0;
     bool at_most = false;
   };
-  // Checks headers against the model. Many adapters have the same ones, which are checked once.
+  // Checks headers against the model. Results are cached, because many adapters have equal headers.
   Shapes shapesOf(const PeftHeaders& headers, const std::string& name, const AdapterTarget& target) const;
   std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
-  // stamps: of the files that were read, if any were.
+  // stamps: receives the stamps of the files that were read; unchanged for tensors.
   Adapter read(const AdapterSource& source, std::vector<FileStamp>& stamps) const;
 
   const RankGroup& ranks_;
   std::function<PaceClock()> pace_;
   WeightTable table_;
   mutable std::mutex shapes_mutex_;
-  mutable std::map<std::string, Shapes> shapes_;  // of headers that are in order, by PeftHeaders::digest
+  mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by PeftHeaders::digest
 };
 
 }  // namespace chorus

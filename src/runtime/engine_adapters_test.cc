@@ -1,4 +1,4 @@
-// Loading a large adapter never keeps a core for more than a millisecond, and never dies of what becomes of its files.
+// Loading a large adapter runs in slices of at most a millisecond, and survives any change of its files meanwhile.
 #include "runtime/engine_adapters.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 const fs::path kModel = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama/plain";
 
-// A machine on which every gigabyte takes a second, and what a load's Pace makes of it.
+// A fake clock on which one byte takes one nanosecond; records the slices between the throttle's rests.
 struct Recorder {
   PaceClock::Duration time{0}, begin{0};
   std::vector<PaceClock::Duration> slices;
@@ -96,7 +96,7 @@ class EngineAdaptersTest : public ::testing::Test {
     return fs::file_size(dir / "adapter_model.safetensors");
   }
 
-  // As a loader does that finds a rewritten directory.
+  // Retries like the adapter loader while the directory was rewritten just now.
   static std::shared_ptr<const PreparedAdapter> loadQuiet(const EngineAdapters& adapters, const AdapterSource& source) {
     for (;;) {
       try {
@@ -125,7 +125,7 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   EXPECT_EQ(parts->elements, source->elements);
   EXPECT_EQ(source->elements,
             model().num_hidden_layers * 3 * kRank * (model().hidden_size + model().intermediate_size));
-  // Read, checked and hashed; then read, checked and packed.
+  // Registering reads, checks and hashes the file; loading reads, checks and packs it.
   EXPECT_GT(registering.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.slices.size(), 2u);
@@ -133,7 +133,7 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   EXPECT_LE(loading.longest(), Pace::kSlice);
 }
 
-// Bytes that this process has taken from files by read().
+// Bytes that this process has read with read().
 uint64_t bytesRead() {
   std::ifstream io("/proc/self/io");
   std::string key;
@@ -168,7 +168,7 @@ TEST_F(EngineAdaptersTest, ADeferredRegistrationReadsConfigurationAndHeaderAlone
   EXPECT_EQ(source->elements, whole->elements);
   EXPECT_TRUE(source->sizeIsExact());
 
-  // The first load tells the content, further ones know it without hashing.
+  // The first load reports the content hash; later loads reuse it without hashing.
   EXPECT_EQ(adapters.load(*source)->content_hash, whole->content_hash);
   EXPECT_EQ(told, std::vector<std::string>{whole->content_hash});
   recorder.bytes = 0;
@@ -205,7 +205,7 @@ TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
   EXPECT_EQ(refused, std::vector<std::string>{why});
   EXPECT_TRUE(told.empty());
 
-  // What is no fault of the files is not; nor is what was loaded once.
+  // onRefused is not called for errors that the files did not cause, nor for an adapter that was loaded once.
   writeAdapter(directory_ / "once", 1.0f);
   const auto once = register_deferred(directory_ / "once");
   busy = true;
@@ -241,7 +241,7 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   EXPECT_NE(parts->content_hash, source->content_hash);
   EXPECT_EQ(parts->content_hash, adapters.peftSource(dir)->content_hash);
   EXPECT_EQ(told, (std::vector<std::string>{source->content_hash, parts->content_hash}));
-  // The weights alone.
+  // Replacing only the weights file is enough.
   const auto again = adapters.peftSource(dir);
   writeAdapter(directory_ / "other", 3.0f);
   fs::rename(directory_ / "other" / "adapter_model.safetensors", dir / "adapter_model.safetensors");

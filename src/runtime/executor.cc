@@ -1,4 +1,4 @@
-// The public Executor: loads an engine, sizes its caches, and hands requests to the core.
+// The public Executor: loads an engine, sizes its caches and passes requests to ExecutorCore.
 #include "chorus/executor.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace chorus::executor {
 namespace {
 
-// A limit of the engine, or a lower one that the configuration asks for.
+// The engine's limit, or the lower one of the configuration.
 SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, const char* field, const char* flag) {
   if (!asked) return engine;
   if (*asked <= 0) fail(ErrorCode::kInvalidArgument, "{} {} must be positive", field, *asked);
@@ -30,8 +30,8 @@ SizeType32 limitOf(const std::optional<SizeType32>& asked, SizeType32 engine, co
   return *asked;
 }
 
-// A library does not write to its client's standard output, as spdlog's own logger does; a logger that the client or
-// the program made stays.
+// Replaces spdlog's default logger, because a library should not write to its client's standard output. A logger that
+// the client or the program installed is kept.
 void logToStandardError() {
   const auto logger = log::default_logger();
   if (logger != nullptr && logger->name().empty()) initLogging("info");
@@ -60,7 +60,7 @@ int64_t weightBytes(std::span<const std::shared_ptr<const Engine>> engines) {
   return bytes;
 }
 
-// The engine's limits and the configuration's, as far as they do not depend on memory.
+// Options from the engine and the configuration that do not depend on the available memory.
 CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const BuildConfig& build = engine.buildConfig();
   CoreOptions core;
@@ -96,7 +96,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;
   core.logits_post_processors = config.getLogitsPostProcessorConfig();
   core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
-  // At most: every tensor-parallel rank holds a whole A or B.
+  // Upper bound: every tensor-parallel rank holds the whole of A or of B.
   core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
   return core;
 }
@@ -110,7 +110,7 @@ class RankRunner : public StepRunner {
     const Running now(running_);
     return ranks.run(input);
   }
-  // Any thread.
+  // Thread-safe.
   bool running() const { return running_.load(std::memory_order_relaxed); }
   RankGroup ranks;
 
@@ -159,7 +159,7 @@ class Executor::Impl {
   const MemoryPlan& memory() const { return memory_; }
 
  private:
-  // Adapters first, then what a step needs, then the KV cache's share of the rest.
+  // Sizes the adapter cache first, then the KV cache from what weights, activations and adapters leave.
   void sizeCaches(const ExecutorConfig& config, std::span<const std::shared_ptr<const Engine>> engines,
                   SessionOptions& session, CoreOptions& options) {
     const Engine& engine = *engines.front();
@@ -168,7 +168,8 @@ class Executor::Impl {
     const int64_t free_for_caches = free_bytes - planMemory(engines, session, 0, free_bytes).total();
     const MemoryNeeds needs = leastMemory(engine.config(), engine.buildConfig(), weightBytes(engines), session, peft);
     needs.check(free_bytes);
-    // A cache that nobody sized takes a quarter of this, and leaves one sequence its KV blocks.
+    // An adapter cache without a configured size takes a quarter of this. The second term of the minimum leaves room
+    // for the KV blocks of one sequence.
     const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
     const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
     options.adapter_host_capacity = adapters.host;
@@ -189,9 +190,9 @@ class Executor::Impl {
   }
 
   MemoryPlan memory_;
-  std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetched_;  // kept: they are loaded again when evicted
+  std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetched_;  // owned here: reloaded after eviction
   std::unique_ptr<EngineAdapters> adapters_;
-  std::unique_ptr<ExecutorCore> core_;  // last: its threads use the adapters
+  std::unique_ptr<ExecutorCore> core_;  // last, because its threads use adapters_
 };
 
 Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig)

@@ -1,5 +1,5 @@
-// Random loads of requests over many adapters and compositions of them, under caches that hold a few: every answer is
-// the one the request gets alone, and what the cache counts is what a plain model counts that did the same.
+// Random requests over many adapters and compositions, with caches that hold only a few: every answer equals the one
+// that the request gets alone, and the cache's counters equal those of PlainAdapterCache after the same operations.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ class ExecutorAdapterRandomTest : public CoreFixture {
 
   struct Asked {
     executor::IdType id = 0;
-    std::string error;  // that it must get; or else these tokens
+    std::string error;  // expected error; empty: it must get the tokens `expected`
     executor::VecTokens expected;
-    bool may_be_gone = false;  // tensors that were evicted
+    bool may_be_gone = false;  // its adapter was sent as tensors, which may have been evicted
     bool cancelled = false;
   };
   struct Seen {
@@ -51,14 +51,14 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     scheduler.max_num_tokens = pick(24, 60);
     scheduler.kv_blocks = 16 * pick(1, 3);
     scheduler.max_bypasses = pick(0, 10);
-    // At least what the largest composition takes: three adapters of two bytes.
+    // Holds at least the largest composition: three adapters of two bytes.
     const int host = pick(6, 16);
     setAdapterRoom(host, pick(6, host));
     options.adapter_element_bytes = 1;
     options.adapter_workers = pick(1, 3);
   }
 
-  // Another content under a task id of a directory, now and then one that does not load.
+  // Registers new content for a directory's task id; in one of 16 calls it fails to load.
   void replace(uint64_t task_id) {
     auto& name = names_[task_id];
     name = fmt::format("{}{}.{}-{}", pick(0, 15) == 0 ? "broken" : "a", task_id, ++versions_, pick(1, 2));
@@ -102,7 +102,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
       for (int i = pick(1, 3); i > 0; --i) terms.push_back({any(), static_cast<float>(pick(-4, 4)) / 2});
       r.setLoraComposition(terms);
     } else if (kind < 9) {
-      // Now and then with the tensors, in between by id alone.
+      // Half of these requests send the tensors, the others only the id.
       const uint64_t task_id = kDirectories + static_cast<uint64_t>(pick(0, static_cast<int>(kTensors) - 1));
       int32_t content = static_cast<int32_t>(task_id), rows[] = {1, 0, 2};
       terms = {{task_id, 1.0f}};
@@ -198,7 +198,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
   }
 
   std::mt19937 random_;
-  std::map<uint64_t, std::string> names_;  // what a task id means now; "" where it means nothing
+  std::map<uint64_t, std::string> names_;  // current content of each task id; "": none
   int versions_ = 0;
 };
 

@@ -24,7 +24,7 @@ class ExecutorAdaptersTest : public CoreFixture {
     r.setLoraConfig(LoraConfig(task_id));
     return r;
   }
-  // Tensors whose content, in the fixture's reading, is "tensors<number>".
+  // A request with tensors that the fixture's loader reads as content "tensors<number>".
   static Request withTensors(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id, int32_t number) {
     const int32_t rows[] = {1, 0, 2};
     Request r = request(std::move(prompt), max_tokens);
@@ -167,7 +167,8 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
   EXPECT_EQ(resultOf(first).outputTokenIds.at(0), expectedTokens({1}, 30, kVocab, "most-8"));
 }
 
-// Room for three adapters of rank 4 is room for twelve of rank 1, whatever they take in bytes.
+// Capacity in elements is proportional to the rank: room for three adapters of rank 4 holds twelve of rank 1, whatever
+// their size in bytes.
 TEST_F(ExecutorAdaptersTest, RoomGoesByTheTrueRank) {
   options.adapter_host_capacity = options.scheduler.adapter_budget = {AdapterSize::kUnlimited, 12};
   load = [plain = load](const AdapterSource& source) {
@@ -194,7 +195,7 @@ TEST_F(ExecutorAdaptersTest, RoomGoesByTheTrueRank) {
   EXPECT_EQ(loads, 15);
 }
 
-// Though a request that has not begun to load them still holds them.
+// Tensors that failed to load are not known to later requests, even while a waiting request still refers to them.
 TEST_F(ExecutorAdaptersTest, TensorsThatDidNotLoadAreNotKnown) {
   Gate large, tensors;
   large.close();
@@ -242,7 +243,7 @@ TEST_F(ExecutorAdaptersTest, ANewGenerationServesLaterRequestsOnly) {
   EXPECT_EQ(resultOf(after).outputTokenIds.at(0), expectedTokens({1}, 20, kVocab, "new"));
 }
 
-// Small adapters that are always in use would keep a large one out for ever.
+// Small adapters that are always in use must not keep a large one out for ever.
 TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   Gate gate;
   gate.close();
@@ -254,7 +255,7 @@ TEST_F(ExecutorAdaptersTest, ALargeAdapterIsNotStarved) {
   core->registerAdapter(9, fakeSource("large-4"));
   std::mutex mutex;
   std::condition_variable done;
-  std::vector<bool> order;  // of ends: true is the large one
+  std::vector<bool> order;  // in which requests ended; true: the one with the large adapter
   const auto add = [&](uint64_t task_id) {
     const Request r = withAdapter({1, 2, 3}, 5, task_id);
     core->enqueue({&r, 1}, [&, task_id](const executor::Response& response) {

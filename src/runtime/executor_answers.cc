@@ -1,4 +1,4 @@
-// The answers of ExecutorCore: who ends and how, what it is told, and what it held.
+// Responses of ExecutorCore, and the end of requests.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -18,7 +18,7 @@ void logFailedCallback(const Response& response, const char* why) noexcept {
   try {
     log::error("a response callback of request {} threw: {}", response.getRequestId(), why);
   } catch (...) {
-    // What cannot be told is not told.
+    // Logging is best effort: it may itself run out of memory.
   }
 }
 
@@ -37,7 +37,7 @@ void ExecutorCore::decide(ActiveRequest& request, const std::exception& error) n
   try {
     request.verdict.error = std::make_shared<const Error>(errorCodeOf(error), error.what());
   } catch (...) {
-    // Without an error it is told that memory was missing.
+    // responseTo() answers a null error as std::bad_alloc.
   }
 }
 
@@ -49,7 +49,7 @@ Response ExecutorCore::responseTo(ActiveRequest& request) const {
 }
 
 void ExecutorCore::endDecided() {
-  // The siblings of one that fails follow it.
+  // respond() sets decided_ again if a sequence fails; the next pass then ends its siblings.
   while (std::exchange(decided_, false)) {
     try {
       for (auto next = requests_.begin(); next != requests_.end();) {
@@ -88,7 +88,7 @@ void ExecutorCore::deliver() {
   if (!calls_.empty()) throw std::bad_alloc();
 }
 
-// False where the client had no memory for it: it is called again.
+// Returns false if the callback threw std::bad_alloc and must be called again.
 bool ExecutorCore::call(const Callback& callback, const Response& response) noexcept {
   try {
     callback(response);
@@ -136,7 +136,7 @@ void ExecutorCore::forget(ActiveRequest& request) noexcept {
       ended_.push_back(request.stats(iterations_ - 1));
       ended_.back().stage = executor::RequestStage::kGENERATION_COMPLETE;
     } catch (const std::bad_alloc&) {
-      // A request less in the statistics.
+      // The statistics lack this request.
     }
   }
   if (request.queued) waiting_.remove(request, runs);

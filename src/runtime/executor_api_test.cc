@@ -1,4 +1,4 @@
-// What a client of the public Executor sees of its requests, over a real engine.
+// The public Executor over a real engine, from a client's side.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr milliseconds kLong{60000};
 
-// Holds a request at its first token until it is opened.
+// Blocks a request at its first token until open().
 class Gate {
  public:
   void putBefore(Request& request) {
@@ -39,11 +39,11 @@ class Gate {
     reached_.set_value();
     opened_.get_future().wait();
   }
-  bool is_reached_ = false;  // of the step thread
+  bool is_reached_ = false;  // step thread only
   std::promise<void> reached_, opened_;
 };
 
-// Until the thread has been seen asleep for a while: it waits for what does not come.
+// Returns once the thread has been asleep in 10 checks in a row, so that it most likely blocks.
 void awaitSleep(pid_t thread) {
   for (int seen = 0; seen < 10; std::this_thread::sleep_for(milliseconds(1))) {
     std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
@@ -63,7 +63,7 @@ class ExecutorApiTest : public EngineFixture {
     output.excludeInputFromOutput = true;
     return Request(std::move(prompt), max_tokens, streaming, SamplingConfig(), output);
   }
-  // All responses of a request, to the last.
+  // Awaits all responses of a request, including the final one.
   static std::vector<Response> finish(Executor& executor, IdType id) {
     std::vector<Response> all;
     do {
@@ -97,7 +97,7 @@ TEST_F(ExecutorApiTest, AwaitsOneSeveralAndAll) {
   EXPECT_TRUE(executor.awaitResponses(milliseconds(1)).empty());
   EXPECT_EQ(executor.awaitResponses(ids[1], milliseconds(1)).at(0).getErrorMsg(),
             "ReqId " + std::to_string(ids[1]) + " has already been processed and was terminated.");
-  // One that takes its time: the timeout comes first.
+  // The gate holds this request, so that the timeouts pass first.
   Gate gate;
   Request held = plain({1}, 3);
   gate.putBefore(held);
@@ -210,7 +210,7 @@ TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
   Request low = plain({2}, 1), high = plain({3}, 1);
   low.setPriority(0.1f);
   high.setPriority(0.9f);
-  // Each runs alone and answers on the executor's thread, so the answers tell the order.
+  // Requests run one at a time and call back on the executor's thread, so the answers come in the order of execution.
   std::vector<IdType> order;
   std::promise<void> last;
   const auto answered = [&](const Response& response) {
@@ -228,7 +228,7 @@ TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
   EXPECT_EQ(order[1], later);
 }
 
-// A running request keeps the weights it began with; the next one under the id has the new ones.
+// A running request keeps the weights it started with; the next request with the same id uses the new ones.
 TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
   Gate gate;
   Executor executor = open();
@@ -247,7 +247,7 @@ TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
   const auto running = executor.enqueueRequest(old);
   gate.awaitReached();
   {
-    // The client's own memory, which it gives back when enqueueRequest returns.
+    // The client owns the tensors' memory and may overwrite it after enqueueRequest() returns.
     const LoraConfig sent = tensorsOf(second, 1);
     Tensor weights = *sent.getWeights(), config = *sent.getConfig();
     const auto id =

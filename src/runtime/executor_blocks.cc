@@ -1,4 +1,4 @@
-// The KV blocks of ExecutorCore: what a request reuses, holds and leaves to others.
+// KV blocks of ExecutorCore: cache namespaces, reuse, allocation and release.
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -11,7 +11,7 @@ bool ExecutorCore::reuses(const ActiveRequest& request) const { return request.r
 
 namespace {
 
-// The length keeps a part apart from what follows it.
+// The length prefix keeps different lists of parts from giving the same key.
 void addPart(std::string& key, char kind, std::string_view part) {
   key += fmt::format("{}{}:{}", kind, part.size(), part);
 }
@@ -22,14 +22,14 @@ void addNumber(std::string& key, char kind, const std::optional<Number>& number)
 
 }  // namespace
 
-// Once the adapter is there: what is loaded counts, not what was registered. When memory is missing nothing has
-// changed.
+// Assigns the cache namespace and the eviction scope once the adapter is loaded. They depend on the content that was
+// loaded, which may differ from what was registered. If it throws std::bad_alloc, nothing has changed.
 void ExecutorCore::findRealm(ActiveRequest& request) {
   if (request.reuse_realm != 0 || !request.adapter.ready()) return;
   const auto* parts = request.adapter.parts.get();
   assert(parts == nullptr || !parts->content_hash.empty());
-  // A composition has as many contents as it can have weights: all of a client's together have one share of the cache,
-  // and so have all its salts.
+  // The scope leaves out a composition's members and the salt's value: a client can send any number of them, and each
+  // would otherwise get its own share of the cache.
   std::string scope;
   addNumber(scope, 'c', request.clientId());
   if (request.adapter.composition != nullptr)
@@ -69,7 +69,7 @@ void ExecutorCore::findRealm(ActiveRequest& request) {
   request.reuse_realm = realm;
 }
 
-// A group without a sequence that refers to its realm forgets the number: it may be given to others.
+// When its last user leaves, the group forgets its namespace, because the number may be assigned to another one.
 void ExecutorCore::leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept {
   realms_.release(realm);
   if (options_.block_reuse || request.group == nullptr) return;
@@ -103,7 +103,8 @@ RequestView ExecutorCore::viewOf(ActiveRequest& request) {
   return view;
 }
 
-// What pausing would free, where somebody may be paused: under a policy that does, or for another client.
+// Fills blocks_alone and blocks_freed of the running views, but only if a sequence may be paused: for another client
+// or under kMAX_UTILIZATION.
 void ExecutorCore::countFreed() {
   if (waiting_.numClients() > 1 && candidates_.size() > running_.size()) {
     for (size_t i = 0; i < running_.size(); ++i) views_[i].blocks_alone = blocks_.usedAlone(running_[i]->slot);
@@ -120,7 +121,8 @@ void ExecutorCore::countFreed() {
   }
 }
 
-// All that start take what they reuse before any request takes new blocks, which may evict cached ones.
+// Runs for all starting requests before the first extend(), because new blocks may evict cached blocks that a starting
+// request reuses.
 void ExecutorCore::start(ActiveRequest& request) noexcept {
   const int32_t slot = free_slots_.back();
   free_slots_.pop_back();

@@ -1,4 +1,4 @@
-// Which waiting requests hold adapters: the first ones of a long queue, and all sequences of a request together.
+// Adapter claims of waiting requests: only the front of a long queue claims, and a request's sequences claim together.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST_F(ExecutorClaimsTest, ALongQueueThatIsCancelledIsOnlyAWait) {
   resultOf(running);
 }
 
-// A directory that is loaded again may have other content by then: not for half of a request's answers.
+// A directory may have new content when it is loaded again; all sequences of a request must still use the same content.
 TEST_F(ExecutorClaimsTest, SequencesOfARequestRunWithOneContent) {
   Gate gate;
   gate.close();

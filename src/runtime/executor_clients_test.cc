@@ -1,4 +1,4 @@
-// Several clients of one executor: what one does, the others hardly notice.
+// Several clients of one executor: fairness and isolation between them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class ExecutorClientsTest : public CoreFixture {
     r.setClientId(client);
     return r;
   }
-  // Tokens of a prompt's context that are computed.
+  // Runs a request, checks its answer and returns how many context tokens were computed.
   int32_t computed(const Request& r, const std::string& adapter = "") {
     core->takeStats();
     EXPECT_EQ(answer(r), expectedTokens(r.getInputTokenIds(), r.getMaxTokens(), kVocab, adapter));
@@ -37,7 +37,8 @@ class ExecutorClientsTest : public CoreFixture {
   }
 };
 
-// One request of a thousand sequences that would run for 64,000 steps, and a neighbour that sends one after the other.
+// One client sends a request of a thousand sequences, which would run for 64,000 steps; another sends short requests,
+// three at once and then one after the other.
 TEST_F(ExecutorClientsTest, AThousandSequencesOfOneClientDoNotHoldUpAnother) {
   Gate gate;
   gate.close();
@@ -68,7 +69,7 @@ TEST_F(ExecutorClientsTest, AThousandSequencesOfOneClientDoNotHoldUpAnother) {
   }
 }
 
-// The steps between a request's arrival and its first one.
+// A new client's request starts in the first step after its arrival, although another client holds all slots.
 TEST_F(ExecutorClientsTest, ANewcomerStartsInTheNextStep) {
   Gate gate;
   gate.close();
@@ -147,7 +148,7 @@ TEST_F(ExecutorClientsTest, SaltsShareNothing) {
   EXPECT_EQ(computed(salted(0)), 18) << "an id of 0 is a salt too";
 }
 
-// Nor does one wait for what is being computed for another: that would tell as much.
+// A request must not wait for a block that it may not reuse: the delay would reveal another client's prompt.
 TEST_F(ExecutorClientsTest, NobodyWaitsForABlockThatItMayNotTake) {
   for (const bool same : {true, false}) {
     Gate gate;
@@ -191,7 +192,7 @@ TEST_F(ExecutorClientsTest, ScopesSayWhoSharesWithWhom) {
   }
 }
 
-// However many salts, compositions or prompts come and go, what others left in the cache and what was used again stays.
+// A flood of salts, compositions or prompts must not evict the cached blocks of others, nor blocks that were reused.
 TEST_F(ExecutorClientsTest, AFloodOfContentsLeavesOthersTheirs) {
   setAdapterRoom(100);
   start();

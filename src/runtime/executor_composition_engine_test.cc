@@ -1,4 +1,4 @@
-// Compositions over a real engine: the sum of their members' products, alone and beside others.
+// Compositions over a real engine: they equal the sum of their members, alone and in a batch with other requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -92,15 +92,15 @@ class CompositionEngineTest : public ::testing::TestWithParam<int32_t> {
   }
   std::vector<float> logits(const Request& r) { return logits(executor_->enqueueRequest(r)); }
 
-  // What PEFT's "cat" makes of the terms, as a client would send it: A stacked, each scaled by scale x weight, and B
-  // side by side.
+  // The adapter that PEFT's combination type "cat" makes of the terms, as a client would send it: the A matrices
+  // stacked, each scaled by scale x weight, and the B matrices side by side.
   static LoraConfig catOf(const std::vector<Named>& named, IdType task_id) {
     const auto engine = Engine::load(engineDir(GetParam()));
     const auto table = engine->architecture().weightTable(engine->config());
     struct Cat {
       int64_t rank = 0, in = 0, out = 0;
       std::vector<float> a;                // [rank, in]
-      std::vector<std::vector<float>> bs;  // of each term [out, its rank]
+      std::vector<std::vector<float>> bs;  // per term: [out, rank of the term]
     };
     std::map<std::pair<int32_t, int32_t>, Cat> modules;
     for (const auto& [name, weight] : named) {
@@ -175,7 +175,7 @@ TEST_P(CompositionEngineTest, OneMemberOfWeightOneIsThatAdapterToTheBit) {
     const auto terms = termsOf({{name, 1.0f}});
     EXPECT_EQ(logits(composed({{name, 1.0f}})), logits(with(LoraConfig(terms[0].taskId)))) << name;
   }
-  // Terms of weight 0 add nothing, in whatever order.
+  // A term of weight 0 adds nothing.
   EXPECT_EQ(logits(composed({{"qv_r3_f32", 1.0f}, {"all_r8_bf16", 0.0f}})), logits(composed({{"qv_r3_f32", 1.0f}})));
 }
 

@@ -146,7 +146,7 @@ TEST_F(ExecutorCompositionTest, ANewGenerationOfAMemberServesLaterRequestsOnly) 
             expectedTokens({1}, 20, kVocab, fakeComposition({{"new", 0.5f}, {"blue", 0.5f}})));
 }
 
-// Room for two: were members claimed one by one, requests that hold one each would wait for each other for ever.
+// With room for two adapters, claiming members one by one would deadlock requests that hold one member each.
 TEST_F(ExecutorCompositionTest, ThoseThatShareMembersDoNotLockEachOtherOut) {
   setAdapterRoom(2);
   start();

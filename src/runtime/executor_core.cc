@@ -84,7 +84,7 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
   std::vector<IdType> ids;
   ids.reserve(requests.size());
   size_t entered = 0;
-  // Under the lock.
+  // Requires mutex_.
   const auto leave = [&]() noexcept {
     while (entered > 0) {
       const auto& request = requests[--entered];
@@ -108,7 +108,7 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
       next_id_ += static_cast<IdType>(numSequences(request));
     }
   }
-  // Checking a prompt and hashing an adapter's tensors takes time: not under the lock.
+  // Checking prompts and hashing adapter tensors takes long, so it runs without the lock.
   size_t opened = 0;
   try {
     Requests made;
@@ -142,7 +142,7 @@ void ExecutorCore::ring() {
   bell_.notify_one();
 }
 
-// Whoever cancels is done with it, perhaps because memory is missing: it is tried again before it is given up.
+// Retries on std::bad_alloc, because a caller may cancel for the very reason that memory is short.
 void ExecutorCore::cancel(IdType id) {
   constexpr int kTries = 100;
   for (int i = 1;; ++i) {
@@ -196,7 +196,7 @@ void ExecutorCore::loop() {
     }
   }
   takeInbox();
-  // Memory that is missing now may be there soon; nobody waits for an answer for ever.
+  // Retries while memory is short, but not for ever: nobody must wait without end for an answer.
   constexpr int kTries = 100;
   for (int i = 0; i < kTries && !(requests_.empty() && outgoing_.empty() && calls_.empty()); ++i) {
     try {
@@ -228,7 +228,7 @@ void ExecutorCore::round() {
   deliver();
 }
 
-// Nothing is lost by a round that fails: what it did not come to is done in the next.
+// A failed round loses nothing: the next one does what it left undone.
 void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
   idle_ = false;
   try {
@@ -236,13 +236,13 @@ void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
       std::rethrow_exception(error);
     } catch (const std::exception& known) {
       log::error("a round of the executor failed: {}", known.what());
-      // What fails for another reason than memory would fail again.
+      // A cause other than a lack of memory would repeat itself, so after 10 failures in a row all requests fail.
       if (++failed_rounds_ < 10) return;
       failed_rounds_ = 0;
       for (const auto& [_, request] : requests_) decide(*request, known);
     }
   } catch (...) {
-    // What cannot be told is not told.
+    // Logging is best effort: it may itself run out of memory.
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -329,7 +329,7 @@ void ExecutorCore::takeLoadedAdapters() {
         adapters_->give(*load, request.adapter);
       } catch (const std::exception& error) {
         decide(request, error);
-        adapters_->release(request.adapter);  // before the next load, which may be of another of its adapters
+        adapters_->release(request.adapter);  // now, because the next load may be of another adapter of it
       }
     });
   }
@@ -369,7 +369,7 @@ void ExecutorCore::claimAdapters() {
   claims_cut_ = next != nullptr;
 }
 
-// For it and the sequences of its request that wait behind it: they run with one content.
+// Claims the adapters of `first` and of its waiting siblings together, so that all run with the same content.
 void ExecutorCore::claimOf(ActiveRequest& first) {
   claiming_.clear();
   const auto forEachSibling = [&](auto visit) {
@@ -384,12 +384,12 @@ void ExecutorCore::claimOf(ActiveRequest& first) {
   forEachSibling([&](ActiveRequest& sequence) { checkTokens(sequence); });
 }
 
-// Somebody left the queue: who stood too far back to claim may stand near enough now.
+// A sequence left the queue, so one that was beyond kLookahead may claim now.
 void ExecutorCore::queueMoved() {
   if (claims_cut_) claims_changed_ = true;
 }
 
-// Tokens that the model does not have, once the adapter is there that may have them.
+// Checks tokens outside the model's vocabulary against the adapter's vocabulary, once it is loaded. Throws Error.
 void ExecutorCore::checkTokens(ActiveRequest& request) const {
   if (request.unknown_tokens == nullptr || !request.adapter.ready()) return;
   const int32_t model = options_.requests.vocab_size;

@@ -1,12 +1,11 @@
-// The executor's loop over any StepRunner: requests come in, share steps, and leave with their responses.
+// The executor's loop over any StepRunner: admits requests, batches them into steps and sends their responses.
 //
-// Memory may be missing at any moment. What commits a change of state allocates nothing; what must allocate comes
-// before it, and a request whose answer cannot be made yet keeps its verdict until it can. So a round that fails
-// (round() catches everything) leaves each request, block and slot with exactly one owner, and the next goes on.
+// Any allocation may fail. Code that commits a change of state does not allocate; everything that must allocate runs
+// before it. A request whose response cannot be built yet keeps its verdict until it can. So after a failed round
+// (loop() catches everything) each request, block and slot still has exactly one owner, and the next round continues.
 //
-// Threads: callers put commands into an inbox; one step thread owns everything else (requests, blocks,
-// adapters) and takes the inbox between steps. Loader workers put loaded adapters into the loader and ring
-// the inbox's bell.
+// Threads: callers put commands into an inbox. One step thread owns the requests, blocks and adapters, and takes the
+// inbox between steps. Loader workers pass loaded adapters to the AdapterLoader and wake the step thread with ring().
 #pragma once
 
 #include <condition_variable>
@@ -38,33 +37,32 @@ namespace chorus {
 struct CoreOptions {
   RequestLimits requests;
   SchedulerLimits scheduler;
-  std::optional<int32_t> max_queue_size;  // requests that wait for their first step
+  std::optional<int32_t> max_queue_size;  // sequences that wait for their first step
   int32_t iter_stats_max = 1000;
   int32_t request_stats_max = 0;
-  bool static_batching = false;  // how statistics are told
+  bool static_batching = false;  // fills staticBatchingStats instead of inflightBatchingStats
   std::optional<executor::LogitsPostProcessorConfig> logits_post_processors;
   int sampler_threads = 1;
-  AdapterSize adapter_host_capacity;  // the device level's is the scheduler's adapter_budget
-  int64_t adapter_element_bytes = 2;  // of a packed weight, to size adapters that come as tensors
+  AdapterSize adapter_host_capacity;  // the device level's capacity is scheduler.adapter_budget
+  int64_t adapter_element_bytes = 2;  // bytes per packed weight, to size adapters that are sent as tensors
   int adapter_workers = 1;
-  std::function<void(const AdapterCacheEvent&)> adapter_observer;  // on the step thread; empty: nobody
+  std::function<void(const AdapterCacheEvent&)> adapter_observer;  // called on the step thread; may be empty
   bool block_reuse = true;                                         // between requests
   executor::KvReuseScope reuse_scope = executor::KvReuseScope::kALL;
-  int64_t kv_block_bytes = 0;  // of one block over all layers, for statistics
+  int64_t kv_block_bytes = 0;  // bytes of one block over all layers, for statistics
 };
 
 class ExecutorCore {
  public:
   using Callback = executor::Executor::ResponseCallback;
-  // Waiting requests that claim adapters and are scheduled in a round; those further back wait for the queue
-  // to move.
+  // In a round, only this many waiting sequences at the front of the queue claim adapters and are candidates to start.
   static constexpr size_t kLookahead = 1024;
 
-  // runner outlives no one: the core owns it. load is called on loader threads until the core is gone.
+  // load is called on loader threads until the destructor returns.
   ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load);
   ~ExecutorCore();
 
-  // As the methods of executor::Executor that these serve. Thread-safe.
+  // Implement the methods of executor::Executor (chorus/executor.h). Thread-safe.
   std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests, const Callback& callback);
   void cancel(executor::IdType id);
   void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
@@ -81,7 +79,7 @@ class ExecutorCore {
  private:
   using Clock = ActiveRequest::Clock;
   using RequestPtr = std::unique_ptr<ActiveRequest>;
-  using Requests = std::map<executor::IdType, RequestPtr>;  // by id of the sequence: those of a request are neighbours
+  using Requests = std::map<executor::IdType, RequestPtr>;  // by sequence id: a request's sequences are adjacent
   struct Cancel {
     executor::IdType id;
   };
@@ -91,13 +89,14 @@ class ExecutorCore {
   };
   using Command = std::variant<Requests::node_type, Cancel, SetAdapter>;
 
-  // One of `request`'s sequences, ids from `first_id` on, for each of them.
+  // Adds to `made` one ActiveRequest for each sequence of `request`, with ids from first_id on.
   void makeSequences(executor::IdType first_id, const executor::Request& request, const Callback& callback,
                      Requests& made) const;
   void post(Command command);
   void ring();
 
-  // The step thread, in the order of a round. executor_core.cc: what comes in and who goes.
+  // Step thread only, in the order of a round.
+  // executor_core.cc: commands, loaded adapters, deadlines and adapter claims.
   void loop();
   void round();
   void roundFailed(const std::exception_ptr& error) noexcept;
@@ -112,7 +111,7 @@ class ExecutorCore {
   void claimOf(ActiveRequest& first);
   void checkTokens(ActiveRequest& request) const;
   void queueMoved();
-  // executor_step.cc: one step.
+  // executor_step.cc: schedules and runs one step.
   void plan();
   void applyPlan();
   void pause(ActiveRequest* request);
@@ -121,7 +120,7 @@ class ExecutorCore {
   void sampleAndRespond(std::span<const float> logits, int64_t width);
   void postProcess();
   void failRunning(const std::exception& error) noexcept;
-  // executor_blocks.cc: what a request reuses, holds and leaves to others.
+  // executor_blocks.cc: reuse, allocation and release of KV blocks.
   bool reuses(const ActiveRequest& request) const;
   void findRealm(ActiveRequest& request);
   void leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept;
@@ -132,24 +131,25 @@ class ExecutorCore {
   void extend(ActiveRequest& request);
   void written(ActiveRequest& request);
   void countBlocks();
-  // executor_statistics.cc: what is counted of a step.
+  // executor_statistics.cc: statistics of a step.
   void publishStats();
   void joinStep(Clock::time_point begin);
   void beginStats();
   void endStats(Clock::time_point begin);
   void keepRequestStats();
 
+  // executor_answers.cc: responses and the end of requests.
   void respond(ActiveRequest& request, executor::Response response);
   void deliver();
   bool call(const Callback& callback, const executor::Response& response) noexcept;
   void releaseResources(ActiveRequest& request) noexcept;
   void leftQueue(ActiveRequest& request) noexcept;
-  // Decides how a request ends; endDecided() answers it and forgets it. The first decision stands.
+  // Sets the request's verdict unless it has one. endDecided() then answers and removes the request.
   void decide(ActiveRequest& request, executor::FinishReason reason) noexcept;
   void decide(ActiveRequest& request, const std::exception& error) noexcept;
   void endDecided();
   executor::Response responseTo(ActiveRequest& request) const;
-  // Answers and forgets a request at once. When memory is missing nothing has changed.
+  // Answers and removes a request at once. If it throws std::bad_alloc, nothing has changed.
   void end(ActiveRequest& request, executor::Response response);
   void forget(ActiveRequest& request) noexcept;
 
@@ -164,7 +164,7 @@ class ExecutorCore {
   bool rung_ = false;
   bool shutdown_ = false;
   executor::IdType next_id_ = 1;
-  QueueShares queued_;  // enqueued and not yet begun
+  QueueShares queued_;  // sequences that were enqueued and have not started
 
   mutable std::mutex stats_mutex_;
   std::deque<executor::IterationStats> stats_;
@@ -172,55 +172,58 @@ class ExecutorCore {
   executor::KvCacheStats published_kv_stats_;
   executor::AdapterCacheStats published_adapter_stats_;
 
-  // Owned by the step thread.
-  SharedNumbers realms_;  // what keys and values depend on besides tokens: adapter content, salt, by scope the client
-  SharedNumbers scopes_;  // whose cached blocks are evicted together
+  // The members from here to join_mutex_ are owned by the step thread.
+
+  // Cache namespaces: what keys and values depend on besides the tokens, which is adapter content and salt. With a
+  // narrower reuse_scope also the client.
+  SharedNumbers realms_;
+  SharedNumbers scopes_;  // eviction scopes: cached blocks of one scope are evicted together
   BlockManager blocks_;
   executor::KvCacheStats kv_stats_;
   StepBuilder builder_;
   StepTimes step_times_;
   Sampler sampler_;
   std::vector<int32_t> free_slots_;
-  Requests requests_;                    // all that are not answered to their end
+  Requests requests_;                    // all sequences that have not ended
   std::vector<ActiveRequest*> running_;  // in the order they started
   FairQueue waiting_;
   int32_t with_deadline_ = 0;
-  Clock::time_point first_deadline_ = Clock::time_point::max();  // nobody's passes before it
+  Clock::time_point first_deadline_ = Clock::time_point::max();  // no deadline is earlier
   bool claims_changed_ = false;                                  // a claim that failed may succeed now
-  bool claims_cut_ = false;                                      // more wait than those that may claim
-  bool decided_ = false;                                         // somebody has a verdict
+  bool claims_cut_ = false;                                      // more than kLookahead sequences wait
+  bool decided_ = false;                                         // endDecided() has work
   uint64_t claim_rounds_ = 0;
-  int refused_calls_ = 0;                      // of one response, for want of memory
-  int failed_rounds_ = 0;                      // one after the other
-  bool idle_ = true;                           // the last round had nothing to run and leaves nothing to try
-  executor::IterationType iterations_ = 0;     // begun; the step in hand has the number below it
-  int32_t completed_ = 0;                      // requests, since the last step ended
-  std::vector<executor::RequestStats> ended_;  // requests that ran, since the last step ended
+  int refused_calls_ = 0;                      // consecutive std::bad_alloc from calling back one response
+  int failed_rounds_ = 0;                      // consecutive
+  bool idle_ = true;                           // the last round ran no step, and no claim is to be retried
+  executor::IterationType iterations_ = 0;     // steps begun; the current step's number is iterations_ - 1
+  int32_t completed_ = 0;                      // requests completed since the last step ended
+  std::vector<executor::RequestStats> ended_;  // of requests that ran and ended since the last step ended
   std::vector<executor::Response> outgoing_;
   std::vector<std::pair<Callback, executor::Response>> calls_;
-  // Of the step in hand, kept for their memory.
+  // Scratch of the current step; members so that their memory is reused.
   std::vector<Command> taken_;
-  std::vector<ActiveRequest*> candidates_;  // what the plan's indices mean
+  std::vector<ActiveRequest*> candidates_;  // the plan's indices refer to these
   std::vector<RequestView> views_;
   SchedulerPlan plan_;
   std::vector<AdapterTicket*> claiming_;
   std::vector<StepSequence> sequences_;
-  std::vector<size_t> sampling_;  // sequences that sample
+  std::vector<size_t> sampling_;  // indices of the plan's sequences that sample
   std::vector<SampleInput> sample_inputs_;
   std::vector<SampleOutput> sample_outputs_;
-  std::vector<size_t> scoring_;  // sequences whose prompts' tokens are scored, once a row
+  std::vector<size_t> scoring_;  // for each of score_inputs_, the index of the plan's sequence
   std::vector<SampleInput> score_inputs_;
   std::vector<SampleOutput> score_outputs_;
-  std::vector<PostProcessed> post_processed_;  // of the sequences that sample
-  std::vector<size_t> post_processed_of_;      // which of them
-  std::vector<std::string> sample_errors_;     // of the sequences that sample; empty: none
+  std::vector<PostProcessed> post_processed_;  // sampling sequences that have a post-processor
+  std::vector<size_t> post_processed_of_;      // their indices in sampling_
+  std::vector<std::string> sample_errors_;     // by index in sampling_; empty: no error
   executor::IterationStats step_stats_;
   std::vector<uint64_t> step_adapters_;
-  std::vector<int32_t> slots_from_back_, freed_from_back_;  // of the running requests
+  std::vector<int32_t> slots_from_back_, freed_from_back_;  // slots of running_ in reverse, blocks that each frees
 
   std::mutex join_mutex_;
   std::unique_ptr<AdapterStore> adapters_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all members above
 };
 
 }  // namespace chorus

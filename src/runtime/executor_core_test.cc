@@ -1,4 +1,4 @@
-// The executor's loop over a fake network: what requests ask for and what they get.
+// The executor's loop over a fake network: request options and their results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST_F(ExecutorCoreTest, EndsAtStopWordsOfTheGeneratedTokens) {
   const executor::VecTokens prompt = {1, 2, 3};
   const auto expected = expectedTokens(prompt, 8, kVocab);
   Request stopped = request(prompt, 8);
-  // The first word would need the prompt's last token.
+  // The first stop word must not match, because it begins with the prompt's last token.
   stopped.setStopWords({{3, expected[0]}, {expected[2], expected[3]}});
   const auto result = resultOf(enqueue(stopped));
   EXPECT_EQ(result.outputTokenIds.at(0), executor::VecTokens(expected.begin(), expected.begin() + 4));
@@ -157,7 +157,7 @@ TEST_F(ExecutorCoreTest, RefusesWhatItCannotServeInOneLine) {
   EXPECT_THAT(refused(SamplingConfig(1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
                                      std::vector<int32_t>{1})),
               HasSubstr("beamWidthArray"));
-  // What changes nothing is no reason to refuse.
+  // Values that have no effect are accepted.
   EXPECT_EQ(refused(SamplingConfig(1, {}, {}, {}, {}, 1.0f, {}, {}, {}, {}, 1.0f, 0.0f, 0.0f)), "");
 }
 

@@ -1,4 +1,4 @@
-// The public Executor over a real engine: limits of engine and configuration, and an adapter sent as tensors.
+// The public Executor over a real engine: limits of the engine and the configuration, and adapters sent as tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,8 +58,8 @@ TEST_F(ExecutorEngineTest, SettingsThatCannotBeMetAreNamed) {
   EXPECT_THAT(refusal(config), HasSubstr("deviceCachePercent"));
 }
 
-// Levels that hold no adapter of the engine's largest size, 64 ranks on all seven linears of 4 layers here, are refused
-// with TensorRT-LLM's text, in what the level is sized in.
+// A cache level that cannot hold the engine's largest adapter (here rank 64 on all seven linears of 4 layers) is
+// refused with TensorRT-LLM's text, in the unit that the level is sized in.
 TEST_F(ExecutorEngineTest, RoomForAnAdapterIsForTheModulesThatAreEnabled) {
   BuildConfig build;
   build.max_batch_size = 4;
@@ -110,7 +110,7 @@ TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
               peft.setMaxDeviceAdapters(1);
             }),
             "");
-  // A smaller largest adapter needs less.
+  // A smaller maxAdapterSize needs less room.
   EXPECT_EQ(refusalOf([&](auto& peft) {
               peft.setMaxAdapterSize(16);
               peft.setHostCacheSize(sizing.fullAdapter(16).bytes);
@@ -119,7 +119,7 @@ TEST_F(ExecutorEngineTest, ACacheMustHoldOneAdapterOfTheLargestSize) {
   EXPECT_THAT(refusalOf([](auto& peft) { peft.setMaxHostAdapters(0); }), HasSubstr("maxHostAdapters 0"));
 }
 
-// What the formula says of a full adapter is what packing takes.
+// AdapterSizing's formula for a full adapter gives the size that packing really takes.
 TEST_F(ExecutorEngineTest, FullAdaptersAreSizedAsTheyArePacked) {
   const auto engine = Engine::load(directory_ / "lora");
   const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});
@@ -133,7 +133,7 @@ TEST_F(ExecutorEngineTest, FullAdaptersAreSizedAsTheyArePacked) {
   EXPECT_EQ(prepared->elements, sizing.fullAdapter(8).elements);
 }
 
-// As NIM has it: room for 8 adapters of rank 64 is room for 32 of rank 16 and 64 of rank 8, on all modules or few.
+// As in NVIDIA NIM, room for 8 adapters of rank 64 holds 32 of rank 16 or 64 of rank 8, on all modules or a few.
 TEST_F(ExecutorEngineTest, RoomForLargeAdaptersHoldsManySmallOnes) {
   const auto engine = Engine::load(directory_ / "lora");
   const AdapterSizing sizing(*engine);
@@ -174,7 +174,7 @@ TEST_F(ExecutorEngineTest, TensorsAnswerAsTheirDirectoryDoes) {
   EXPECT_EQ(logitsOf(by_id), logitsOf(by_directory));
 }
 
-// Before it is read, an adapter that comes as tensors is taken for no smaller than it will be.
+// The size estimated for an adapter sent as tensors, before it is read, is never smaller than its packed size.
 TEST_F(ExecutorEngineTest, TensorsAreTakenForLargeEnough) {
   const auto engine = Engine::load(directory_ / "lora");
   const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});

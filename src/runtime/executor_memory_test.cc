@@ -1,5 +1,4 @@
-// The executor when memory is missing: every request is answered, nothing is lost or held, and what runs later is
-// right.
+// The executor when allocations fail: every request is answered, nothing leaks, and later requests get correct answers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +15,7 @@ using testing::fakeSource;
 
 class ExecutorMemoryTest : public CoreFixture {
  protected:
-  // What comes of a request whose enqueueing may fail too.
+  // Result of a request, whose enqueueing may fail too.
   struct Outcome {
     bool refused = false;
     std::vector<executor::Response> responses;
@@ -34,7 +33,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
   sampling.setNoRepeatNgramSize(20);
   sampling.setRepetitionPenalty(1.0f);
   {
-    // OpenSSL does not bear to begin without memory; a server has hashed an engine by then.
+    // Initialises OpenSSL, which does not survive an allocation failure there. A server has hashed its engine by then.
     Request composed = request({1}, 1);
     composed.setLoraComposition({{1, 0.5f}});
     answer(composed);
@@ -73,7 +72,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
         ++answered;
         failed += of_one.back().hasError() ? 1 : 0;
       }
-      // And then all is as if nothing had happened.
+      // Afterwards a request without failures gets the correct answer.
       ASSERT_EQ(answer(request({7, 8, 9}, 5)), expectedTokens({7, 8, 9}, 5, kVocab));
     }
   }

@@ -1,5 +1,5 @@
-// Logits post-processors in the executor: what they see, what they change, and that one that throws ends its requests
-// alone.
+// Logits post-processors in the executor: their inputs, their effect, and that one that throws ends only its own
+// requests.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -50,7 +50,8 @@ class ExecutorPostProcessorsTest : public CoreFixture {
   }
 };
 
-// The row is the model's own, the tokens are the prompt's and those generated so far, and what is left there decides.
+// The function gets the model's logits row and the tokens of the prompt and the generation so far; the logits that it
+// leaves determine the next token.
 TEST_F(ExecutorPostProcessorsTest, SeesEachStepAndDecides) {
   std::vector<executor::VecTokens> seen;
   std::vector<float> first_row;
@@ -77,7 +78,7 @@ TEST_F(ExecutorPostProcessorsTest, SeesEachStepAndDecides) {
   EXPECT_EQ(first_row, model);
 }
 
-// It comes before everything that sampling asks for: a banned word stays banned whatever it prefers.
+// The post-processor runs before the sampling rules: a banned word stays banned even if the post-processor prefers it.
 TEST_F(ExecutorPostProcessorsTest, ComesBeforeTheRulesOfSampling) {
   startWith({});
   Request r = request({5}, 2);
@@ -91,7 +92,7 @@ TEST_F(ExecutorPostProcessorsTest, ComesBeforeTheRulesOfSampling) {
   EXPECT_THAT(resultOf(enqueue(r)).outputTokenIds.at(0), ElementsAre(12, 12));
 }
 
-// One given as a function, streaming, under an adapter, beside a request without any.
+// A function in the request itself, with streaming and an adapter, beside a request without a post-processor.
 TEST_F(ExecutorPostProcessorsTest, WorksWithAnAdapterAndAStream) {
   startWith({});
   core->registerAdapter(3, fakeSource("red"));
@@ -107,7 +108,7 @@ TEST_F(ExecutorPostProcessorsTest, WorksWithAnAdapterAndAStream) {
     const auto& tokens = response.getResult().outputTokenIds.at(0);
     streamed.insert(streamed.end(), tokens.begin(), tokens.end());
   }
-  // The least likely token of the adapter's rows, by the fake network.
+  // The expected tokens: the least likely ones under the adapter's logits of the fake network.
   const PreparedAdapter red{.content_hash = "red"};
   std::vector<int32_t> history{1, 2}, least;
   std::vector<float> row(kVocab);
@@ -134,7 +135,7 @@ TEST_F(ExecutorPostProcessorsTest, TheBatchedOneGetsAllThatAskForItInOneCall) {
     for (size_t i = 0; i < ids.size(); ++i) {
       EXPECT_EQ(clients[i], ids[i] == 2 ? std::optional<IdType>(50) : std::nullopt);
       const int32_t token = static_cast<int32_t>(10 * ids[i]) + static_cast<int32_t>(tokens[i].get().at(0).size());
-      // Replacing the tensor is as good as writing into it.
+      // The function may replace the tensor instead of writing into it.
       if (i % 2 == 1) logits[i] = Tensor::cpu<float>(logits[i].getShape());
       allow(logits[i], token);
     }
@@ -243,7 +244,7 @@ TEST_F(ExecutorPostProcessorsTest, NamesAreCheckedWhenTheRequestComes) {
   EXPECT_EQ(resultOf(enqueue(named({1}, 1, "known"))).outputTokenIds.at(0), expectedTokens({1}, 1, kVocab));
 }
 
-// A request that is paused and computed again shows the same tokens and answers the same.
+// A request that is paused and recomputed passes the same tokens to its function and gives the same answer.
 TEST_F(ExecutorPostProcessorsTest, PausesDoNotShow) {
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
   options.scheduler.kv_blocks = 16;

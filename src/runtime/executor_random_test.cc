@@ -1,5 +1,4 @@
-// Random loads under random limits through the executor's loop: every answer is the one the request gets
-// alone.
+// Random loads under random limits through the executor's loop: every answer is the one that the request gets alone.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +50,7 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     std::vector<Asked> asked;
     for (int i = 0; i < 40; ++i) {
       executor::VecTokens prompt(static_cast<size_t>(pick(1, 40)));
-      // Half of the prompts begin like others.
+      // Half of the prompts share a prefix with others.
       const int family = pick(0, 3);
       const size_t common = family < 2 ? random() % prompt.size() : 0;
       for (size_t t = 0; t < prompt.size(); ++t) prompt[t] = t < common ? family : pick(0, kVocab - 1);
@@ -97,8 +96,8 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
   EXPECT_GT(reused, 200) << "hardly any blocks were shared";
 }
 
-// Of adapters that are registered and that come as tensors, alone and as several sequences: nobody is left without an
-// answer, nothing is held for them afterwards.
+// The requests have registered adapters or adapters sent as tensors, and one or several sequences. Each gets an answer,
+// and no resources are held afterwards.
 TEST_F(ExecutorRandomTest, AThousandRequestsCancelledAtAnyMoment) {
   std::mt19937 random(5);
   const auto pick = [&](int low, int high) {
@@ -160,7 +159,7 @@ TEST_F(ExecutorRandomTest, AThousandRequestsCancelledAtAnyMoment) {
   EXPECT_EQ(core->adapterCacheStats().device.pinnedAdapters, 0);
 }
 
-// Sampled tokens depend on seed and position alone, so the same request gives the same answer in any company.
+// Sampled tokens depend only on seed and position, so a request gives the same answer in any batch.
 TEST_F(ExecutorRandomTest, SampledAnswersDoNotDependOnMates) {
   const auto sampled = [](uint64_t seed) {
     auto r = request({1, 2, 3}, 30);

@@ -1,5 +1,4 @@
-// KV blocks reused between requests, through the executor's loop: what is computed, what is shared, what is
-// not.
+// Reuse of KV blocks between requests, through the executor's loop: which tokens are computed and which blocks shared.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +22,7 @@ class ExecutorReuseTest : public CoreFixture {
     for (int32_t i = 0; i < length; ++i) tokens[static_cast<size_t>(i)] = (first + i * i) % kVocab;
     return tokens;
   }
-  // Runs it, checks its answer and returns how many of its context tokens were computed.
+  // Runs a request, checks its answer and returns how many context tokens were computed.
   int32_t computed(const Request& r, const std::string& adapter = "") {
     core->takeStats();
     const auto result = resultOf(enqueue(r));

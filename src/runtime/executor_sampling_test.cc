@@ -1,5 +1,5 @@
-// Sampling through the executor's loop: answers follow the rules of each request whatever the batch, the chunks
-// and the pauses are; log probabilities; what errors say.
+// Sampling through the executor's loop: answers follow each request's rules for any batch, chunks and pauses; log
+// probabilities; error texts.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class ExecutorSamplingTest : public testing::CoreFixture {
   }
 };
 
-// The answer by definition, token by token.
+// Reference answer: computed token by token from the definition of the rules.
 executor::VecTokens plainAnswer(testing::PlainRequest plain, int count, int32_t vocab) {
   std::vector<float> logits(static_cast<size_t>(vocab));
   for (int i = 0; i < count; ++i) {
@@ -57,7 +57,7 @@ TEST_F(ExecutorSamplingTest, RulesFollowTheKnownTokensAlone) {
     scheduler.tokens_per_block = 1 << pick(0, 3);
     scheduler.max_batch_size = pick(1, 8);
     scheduler.max_num_tokens = pick(16, 60);
-    // Room for little more than one, so that requests pause.
+    // The pool holds little more than one request, so that requests are paused.
     scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block + pick(0, 8);
     options.sampler_threads = pick(1, 3);
     start();
@@ -241,7 +241,7 @@ TEST_F(ExecutorSamplingTest, WordsAndBiasAreChecked) {
             "topLogProbs needs returnLogProbs");
 }
 
-// A callback that cannot be copied once: what enqueue keeps of it fails.
+// A callback whose copy throws while *armed, so that enqueue() fails after it has counted the request.
 struct ThrowsWhenCopied {
   bool* armed;
   explicit ThrowsWhenCopied(bool* a) : armed(a) {}

@@ -36,7 +36,7 @@ class ExecutorSequencesTest : public CoreFixture {
     r.setSamplingConfig(config);
     return r;
   }
-  // The answers by sequence; checks what every response says about sequences.
+  // The answers by sequence index. Checks the sequence fields of every response.
   std::map<int32_t, VecTokens> answers(executor::IdType id, int32_t count) {
     std::map<int32_t, VecTokens> tokens;
     std::set<int32_t> ended;

@@ -1,4 +1,4 @@
-// The statistics of ExecutorCore: what is counted of a step.
+// Statistics of ExecutorCore, per step and per request.
 #include <algorithm>
 #include <ctime>
 
@@ -8,7 +8,7 @@
 namespace chorus {
 namespace {
 
-// As TensorRT-LLM writes it: "11-21-2026 20:15:03.120417".
+// Local time in TensorRT-LLM's format: "11-21-2026 20:15:03.120417".
 std::string timestampNow() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);

@@ -1,4 +1,4 @@
-// What the executor counts: of each step and of each request in it.
+// Statistics of the executor, per step and per request.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,8 @@ class ExecutorStatisticsTest : public CoreFixture {
     gate.close();
     options.request_stats_max = 100;
   }
-  // One request of 3 tokens and 3 to come, in whose first step come one under an adapter and two plain ones of 1 token.
+  // Runs a request of 3 tokens that generates 3 more. During its first step two requests for 1 token arrive: one with
+  // an adapter and one without.
   void run() {
     start();
     core->registerAdapter(4, fakeSource("red"));
@@ -99,7 +100,7 @@ TEST_F(ExecutorStatisticsTest, OfRequestsInThem) {
   EXPECT_EQ(first[0].allocNewBlocksPerRequest, 1);
   EXPECT_EQ(first[0].missedBlocksPerRequest, 1);
   EXPECT_FALSE(first[0].disServingStats);
-  // Every request is seen to its end, once.
+  // Every request is reported as completed exactly once.
   std::map<executor::IdType, int> ends;
   for (const auto& step : requests) {
     for (const auto& stats : step.requestStats) {

@@ -1,4 +1,4 @@
-// The step of ExecutorCore: plan, build, run, sample, respond.
+// One step of ExecutorCore: plan, build, run, sample, respond.
 #include <algorithm>
 #include <new>
 
@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// Weights of a composition are the client's, and it can give others.
+// Error for logits that are not finite: kInvalidArgument for a composition, because the client chose its weights.
 Error notFinite(const ActiveRequest& request) {
   if (request.post_processing.wanted()) {
     return {ErrorCode::kInternal,
@@ -34,13 +34,13 @@ void ExecutorCore::plan() {
     candidates_.push_back(&request);
     views_.push_back(viewOf(request));
   };
-  int32_t most_running = 0;  // sequences of one client
+  int32_t most_running = 0;  // maximum over clients of running sequences
   for (ActiveRequest* request : running_) {
     add(*request);
     most_running = std::max(most_running, FairQueue::runningOf(*request));
   }
-  // No more can start than there are slots, and those for whom others may be paused: the rest of the queue need not be
-  // looked at. Each is a prompt that is compared with the cache, so of the latter a few a step.
+  // Adds enough waiting sequences for the free slots, and a few newcomers for which another client's sequence may be
+  // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache.
   constexpr size_t kMostNewcomers = 8;
   const size_t free = free_slots_.size();
   size_t ready = 0;
@@ -82,7 +82,7 @@ void ExecutorCore::applyPlan() {
       blocks_.prepare(request.cache_scope);
       adapters_->ensure(request.adapter);
     } catch (const std::exception& error) {
-      // The others have started, and go on with the next step's plan.
+      // Requests that this loop started before take part in the next step's plan.
       decide(request, error);
       throw;
     }
@@ -155,7 +155,8 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;
-    // Its adapter may add tokens, others' in the step more: those are none of its.
+    // The row's valid columns are the vocabulary of the model, or of its adapter if larger. The step is as wide as its
+    // widest adapter's vocabulary.
     const PreparedAdapter* adapter = request.adapter.parts.get();
     const int64_t added_to = adapter != nullptr ? adapter->vocabSize() : 0;
     const LogitsRows own{logits.data() + range.begin * width, rows,
@@ -205,7 +206,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
   }
 }
 
-// Puts what the clients' functions made of the logits where the sampler reads them.
+// Runs the clients' logits post-processors and passes their logits to the sampler.
 void ExecutorCore::postProcess() {
   sample_errors_.assign(sample_inputs_.size(), "");
   post_processed_.clear();

@@ -1,4 +1,4 @@
-// Adapters with tokens of their own beside requests that do not have them.
+// Adapters that add tokens to the vocabulary, in batches with requests that lack these tokens.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class ExecutorVocabularyTest : public testing::CoreFixture {
   }
 };
 
-// Behind each narrower row stand logits that would win.
+// The columns behind each narrower row hold logits that would win if they were sampled.
 TEST_F(ExecutorVocabularyTest, EachRequestSamplesItsOwnTokens) {
   startWithAdapters();
   executor::SamplingConfig penalised;

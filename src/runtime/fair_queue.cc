@@ -10,8 +10,8 @@ struct QueueEntry::Client {
   uint64_t number = 0;
   int32_t running = 0;
   size_t entries = 0;          // waiting and running
-  uint64_t since = 0;          // when it was served last, or began to wait
-  QueueEntry* head = nullptr;  // of its waiting
+  uint64_t since = 0;          // clock_ when it was last served or began to wait
+  QueueEntry* head = nullptr;  // first waiting entry
   QueueEntry* tail = nullptr;
   Client* previous_waiting = nullptr;
   Client* next_waiting = nullptr;
@@ -54,7 +54,7 @@ void FairQueue::link(QueueEntry& entry) noexcept {
     if (first_waiting_ != nullptr) first_waiting_->previous_waiting = &client;
     first_waiting_ = &client;
   }
-  // Nearly all come last or, paused, first.
+  // Nearly every entry belongs at the end or, if it was paused, at the front.
   QueueEntry* before = client.tail;
   if (client.head != nullptr && entry.position < client.head->position) before = nullptr;
   while (before != nullptr && entry.position < before->position) before = before->previous_;
@@ -104,7 +104,7 @@ void FairQueue::drop(Client* client) noexcept {
     anonymous_.reset();
 }
 
-// A heap has its last element in front: that of the next turn.
+// Order of the heap turns_, whose front is the turn that is later than no other: the next one.
 bool FairQueue::later(const Turn& a, const Turn& b) noexcept {
   if (a.entry->position.priority != b.entry->position.priority)
     return a.entry->position.priority < b.entry->position.priority;
@@ -128,7 +128,7 @@ QueueEntry* FairQueue::nextTurn() noexcept {
   if (entry->next_ == nullptr) {
     turns_.pop_back();
   } else {
-    // Served last of all, as start() would have it.
+    // Marks the client as served last, like start().
     turn = {entry->next_, turn.running + 1, clock_ + ++served_};
     std::push_heap(turns_.begin(), turns_.end(), later);
   }

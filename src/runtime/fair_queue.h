@@ -1,9 +1,9 @@
-// Who waits for a slot, in whose turn it is: a higher priority first; then the client with the fewest running
-// sequences, and of those with equally many the one that has waited longest since it was served; within a client by
-// arrival. Sequences without a client are those of one.
+// Queue of sequences that wait for a slot. Order of turns: higher priority first; then the client with the fewest
+// running sequences; then the client that has waited longest since it was served; within a client, by arrival.
+// Sequences without a client id count as one client.
 //
-// So slots are shared evenly, as far as clients ask for them: a client with a thousand sequences is behind one that
-// has none. One client alone is served in the order of arrival.
+// So slots are shared evenly between the clients that ask for them: a client that runs a thousand sequences comes after
+// one that runs none. A single client is served in order of arrival.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct QueuePosition {
 
 class FairQueue;
 
-// The base of what waits and runs. Stays where it is while it is in a queue.
+// Base class of waiting and running sequences. Its address must not change while it is in a queue.
 class QueueEntry {
  public:
   QueueEntry() = default;
@@ -44,7 +44,7 @@ class QueueEntry {
   QueueEntry* next_ = nullptr;
 };
 
-// Not thread-safe. Entries are not owned. Only add() allocates: what it made room for cannot fail later.
+// Not thread-safe. Does not own its entries. Only add() allocates; it reserves what the other calls need.
 class FairQueue {
  public:
   FairQueue();
@@ -52,27 +52,28 @@ class FairQueue {
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
 
-  // The entry begins to wait. When memory is missing nothing has changed.
+  // Adds a waiting entry. If it throws std::bad_alloc, nothing has changed.
   void add(QueueEntry& entry, std::optional<uint64_t> client);
-  // From waiting to running and back. A paused entry stands where its arrival says: ahead of its client's later ones.
+  // start() moves an entry from waiting to running, pause() moves it back. A paused entry keeps its arrival number, so
+  // it waits ahead of its client's later arrivals.
   void start(QueueEntry& entry) noexcept;
   void pause(QueueEntry& entry) noexcept;
-  // Of one that waits, or runs: it leaves.
+  // Removes an entry. runs: it is running, not waiting.
   void remove(QueueEntry& entry, bool runs) noexcept;
 
   size_t numWaiting() const { return num_waiting_; }
-  // Clients of which somebody waits or runs.
+  // Clients that have waiting or running entries.
   size_t numClients() const { return clients_.size() + (anonymous_ != nullptr ? 1 : 0); }
-  // A number that tells the clients in the queue apart.
+  // Number of the entry's client, unique among the clients in the queue.
   static uint64_t clientOf(const QueueEntry& entry);
-  // Sequences that its client runs.
+  // Running sequences of the entry's client.
   static int32_t runningOf(const QueueEntry& entry);
 
-  // The waiting in the order of their turns, as if each were started in its turn; nullptr at the end. The queue does
-  // not change between beginTurns() and the last nextTurn().
+  // Iterates over the waiting entries in order of turns, as if each were started at its turn; nullptr at the end. The
+  // queue must not change between beginTurns() and the last nextTurn().
   void beginTurns() noexcept;
   QueueEntry* nextTurn() noexcept;
-  // How many sequences the client of the next one runs, those whose turn has come included; -1 at the end.
+  // Running sequences of the next entry's client, including its entries that nextTurn() has returned; -1 at the end.
   int32_t runningOfNext() const noexcept { return turns_.empty() ? -1 : turns_.front().running; }
 
   // Every waiting entry, client by client. `visit` must not change the queue.
@@ -80,7 +81,7 @@ class FairQueue {
   void forEachWaiting(Visit visit) const {
     for (const QueueEntry* at = nullptr; (at = after(at)) != nullptr;) visit(const_cast<QueueEntry&>(*at));
   }
-  // The one behind it of the same client and, unless they have other priorities, the next arrival.
+  // The next waiting entry of the same client, by priority, then arrival; nullptr at the end.
   static QueueEntry* nextOfClient(const QueueEntry& entry) { return entry.next_; }
 
  private:
@@ -98,12 +99,12 @@ class FairQueue {
 
   std::unordered_map<uint64_t, std::unique_ptr<Client>> clients_;
   std::unique_ptr<Client> anonymous_;
-  Client* first_waiting_ = nullptr;  // of the clients of whom somebody waits
+  Client* first_waiting_ = nullptr;  // list of the clients that have waiting entries
   size_t num_waiting_ = 0;
-  uint64_t clock_ = 0;       // counts starts, and when clients begin to wait
-  uint64_t numbers_ = 0;     // of clients, given so far
-  uint64_t served_ = 0;      // turns since beginTurns()
-  std::vector<Turn> turns_;  // a heap; as large as there are clients
+  uint64_t clock_ = 0;       // counts starts, and clients that begin to wait
+  uint64_t numbers_ = 0;     // client numbers assigned so far
+  uint64_t served_ = 0;      // added to clock_ for turns since beginTurns()
+  std::vector<Turn> turns_;  // a heap; its capacity is reserved for all clients
 };
 
 }  // namespace chorus

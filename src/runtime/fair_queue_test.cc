@@ -38,7 +38,7 @@ TEST(FairQueue, APausedOneStandsAheadOfItsClientsOthers) {
   EXPECT_EQ(queue.nextTurn(), &all[2]);
 }
 
-// The order as it is defined, by looking at everybody for every turn.
+// Reference implementation: searches all clients for every turn.
 class PlainQueue {
  public:
   struct Client {
@@ -81,7 +81,7 @@ TEST(FairQueueRandom, IsThePlainOrder) {
     FairQueue queue;
     PlainQueue plain;
     std::deque<QueueEntry> entries;
-    std::map<QueueEntry*, std::pair<int, bool>> live;  // client; runs
+    std::map<QueueEntry*, std::pair<int, bool>> live;  // (client, runs)
     uint64_t clock = 0;
     const auto wait = [&](QueueEntry* entry, PlainQueue::Client& client) {
       if (client.waiting.empty() && client.running == 0) client.since = ++clock;

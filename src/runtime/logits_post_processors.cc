@@ -14,11 +14,11 @@ using executor::Tensor;
 
 constexpr const char* kFailed = "Encountered an error in the logits post-processor: ";
 
-// The row, and the tokens that came since the last call, where the function looks for them.
+// Prepares the arguments of a call: copies the logits row and appends the tokens since the last call.
 void show(PostProcessed& request) {
   PostProcessing& own = *request.processing;
   const auto vocab = static_cast<int64_t>(request.logits.size());
-  // A tensor that the client kept is not written under its hands.
+  // A new tensor for each call, because the client may have kept the last one.
   own.logits = Tensor::cpu(DataType::kFP32, {1, 1, vocab});
   std::copy(request.logits.begin(), request.logits.end(), static_cast<float*>(own.logits.getData()));
   if (own.tokens.empty()) own.tokens.emplace_back();
@@ -26,7 +26,7 @@ void show(PostProcessed& request) {
   shown.insert(shown.end(), request.tokens.begin() + static_cast<ptrdiff_t>(shown.size()), request.tokens.end());
 }
 
-// What the function left.
+// Checks the tensor that the function left and makes it the request's logits.
 void take(PostProcessed& request) {
   const Tensor& logits = request.processing->logits;
   if (logits.getDataType() != DataType::kFP32 || logits.getSize() != request.logits.size()) {

@@ -1,4 +1,4 @@
-// The .npy files of a converted adapter (convert/lora_convert.h) as the tensors of a request.
+// Loads the .npy files of a converted adapter (convert/lora_convert.h) as tensors of a request.
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,15 @@
 
 namespace chorus {
 
-// Whether a directory holds such files.
+// Whether the directory has at least one of these files.
 bool holdsLoraFiles(const std::filesystem::path& dir);
 
 struct LoraTensors {
   executor::Tensor weights;
   executor::Tensor config;
 };
-// Reads them; what the tensors say is for the Executor to check. Throws Error that names the file which is missing, no
-// .npy file, or of a type that no LoRA tensor has.
+// Reads both files without checking the tensors' values, which the Executor does. Throws Error that names the file if
+// it is missing, is not a .npy file, or has a data type that no LoRA tensor has.
 LoraTensors readLoraFiles(const std::filesystem::path& dir);
 
 }  // namespace chorus

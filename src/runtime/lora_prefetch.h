@@ -1,4 +1,4 @@
-// Converted adapters that are there before any request brings them (PeftCacheConfig's loraPrefetchDir).
+// Reads converted adapters at start, before any request sends them (loraPrefetchDir of PeftCacheConfig).
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 namespace chorus {
 
 // Reads DIR/TASK_ID/model.lora_weights.npy and model.lora_config.npy for every task id, which is a whole number; other
-// names are skipped with a warning. Throws Error that names the directory which is missing, or whose files cannot be
-// read. The sources keep the files' content in memory. element_bytes: of a packed weight.
+// names are skipped with a warning. Throws Error that names the directory if it is missing or its files cannot be read.
+// The sources keep the files' content in memory. element_bytes: bytes per packed weight.
 std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetchedAdapters(const std::filesystem::path& dir,
                                                                             int64_t element_bytes);
 

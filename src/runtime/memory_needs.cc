@@ -35,7 +35,7 @@ MemoryNeeds leastMemory(const ModelConfig& model, const BuildConfig& build, int6
   needs.kv_sequence = blocks * Session::kvBlockBytes(model, per_block);
   if (!build.lora_plugin) return needs;
   executor::PeftCacheConfig sized = adapters;
-  sized.setDeviceCachePercent(std::nullopt);  // a share of memory that is not divided yet
+  sized.setDeviceCachePercent(std::nullopt);  // a fraction of memory that is not known yet
   needs.adapters = adapterCapacity(sized, model, build, 0).host.bytes;
   return needs;
 }

@@ -1,4 +1,4 @@
-// What a model takes at the least to be served: known from configurations alone, before anything is built or loaded.
+// Minimum memory to serve a model, computed from configurations alone, before anything is built or loaded.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,26 @@
 
 namespace chorus {
 
-// Bytes of all ranks together.
+// In bytes, summed over all ranks.
 struct MemoryNeeds {
   int64_t weights = 0;
   int64_t kv_sequence = 0;  // KV cache of one sequence of max_seq_len tokens
-  int64_t activations = 0;  // with logits on the host
-  int64_t adapters = 0;     // the adapter cache: what was asked for, else one adapter of the largest rank
+  int64_t activations = 0;  // including logits on the host
+  int64_t adapters = 0;     // adapter cache: its configured size, else one adapter of the largest rank
   int32_t max_seq_len = 0;
 
   int64_t total() const { return weights + kv_sequence + activations + adapters; }
   bool fit(int64_t available) const { return total() <= available; }
+  // For example
   // "9000.0 MiB (weights 8000.0, KV cache of one sequence of 4096 tokens 500.0, activations 300.0, adapters 200.0)".
   std::string text() const;
-  // Throws Error(kExhausted) when they do not fit: one sentence with these numbers, what is free and which flags change
-  // it.
+  // Throws Error(kExhausted) if they do not fit. Its one sentence has these numbers, the free memory and the flags that
+  // change the needs.
   void check(int64_t available) const;
 };
 
-// build: with a max_seq_len. weight_bytes: of all ranks' files. Throws Error for a cache that is out of range.
+// build: max_seq_len must be set. weight_bytes: size of all ranks' files. Throws Error if a configured adapter cache
+// size is out of range.
 MemoryNeeds leastMemory(const ModelConfig& model, const BuildConfig& build, int64_t weight_bytes,
                         const SessionOptions& options, const executor::PeftCacheConfig& adapters);
 

@@ -1,8 +1,8 @@
-// How much of the waiting queue is taken, and by whom.
+// Limits the number of waiting sequences, in total and per client.
 //
-// A client may have no more requests in the queue than it leaves places free: one that sends without end fills half of
-// it, two fill a third each, and whoever comes then finds room. Requests without a client id are the caller's own and
-// bounded by the queue alone.
+// A client may occupy at most as many places of the queue as it leaves free, but always one. A client that sends
+// without end therefore fills half of the queue, two such clients a third each, and a newcomer still finds room.
+// Sequences without a client id are limited by the size of the queue alone.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ class QueueShares {
  public:
   explicit QueueShares(std::optional<int32_t> most) : most_(most) {}
 
-  // `count` sequences of a client enter. Throws Error kExhausted where there is no room for them; nothing has changed
-  // then.
+  // Adds `count` sequences of a client. Throws Error(kExhausted) if there is no room for all; nothing has changed then.
   void enter(std::optional<uint64_t> client, int32_t count);
   void leave(std::optional<uint64_t> client, int32_t count) noexcept;
 
@@ -27,7 +26,7 @@ class QueueShares {
  private:
   std::optional<int32_t> most_;
   int32_t queued_ = 0;
-  std::map<uint64_t, int32_t> of_;  // clients with any
+  std::map<uint64_t, int32_t> of_;  // sequences per client that has any
 };
 
 }  // namespace chorus

@@ -71,7 +71,7 @@ Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_s
   }
   const auto* values = static_cast<const float*>(bias->getData());
   for (size_t i = 0; i < bias->getSize(); ++i) {
-    // Minus infinity bans a token.
+    // Minus infinity is allowed: it bans the token.
     if (std::isnan(values[i]) || values[i] == HUGE_VALF)
       return invalid("embeddingBias holds {} at {}: expected finite numbers", values[i], i);
   }
@@ -91,7 +91,6 @@ Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limit
   const auto not_served = [](const char* field) {
     return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported yet: leave it unset", field));
   };
-  // A value that changes nothing is as good as none.
   if (config.getNumReturnSequences().value_or(1) > kMostReturnSequences) {
     return invalid("numReturnSequences {} is larger than {}", *config.getNumReturnSequences(), kMostReturnSequences);
   }
@@ -117,7 +116,7 @@ Refusal compositionRefusal(const executor::Request& request) {
   return std::nullopt;
 }
 
-// What TensorRT-LLM has and this build has not, by the names of Request's fields.
+// Refuses TensorRT-LLM features that this build lacks; the error names the field of Request.
 Refusal featureRefusal(const executor::Request& request) {
   const auto refused = [](const char* field, const char* why) {
     return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported: {}", field, why));

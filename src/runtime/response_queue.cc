@@ -14,7 +14,7 @@ ResponseQueue::Visit::Visit(ResponseQueue& queue) : queue_(queue) {
   ++queue_.visits_;
 }
 
-// Under the lock: the queue may go as soon as it is free.
+// Notifies while it holds the lock, because the queue may be destroyed as soon as the lock is released.
 ResponseQueue::Visit::~Visit() {
   const std::lock_guard lock(queue_.mutex_);
   if (--queue_.visits_ == 0) queue_.left_.notify_all();

@@ -1,4 +1,4 @@
-// Responses on their way from the step thread to whoever awaits them.
+// Passes responses from the step thread to the threads that await them.
 #pragma once
 
 #include <chrono>
@@ -20,31 +20,31 @@ class ResponseQueue {
   using Timeout = std::optional<std::chrono::milliseconds>;
 
   ResponseQueue() = default;
-  // As close(), and waits for those who wait to be gone.
+  // Calls close(), then waits until no thread is inside an await call.
   ~ResponseQueue();
   ResponseQueue(const ResponseQueue&) = delete;
   ResponseQueue& operator=(const ResponseQueue&) = delete;
 
   // Announces a request whose responses will be awaited. Ids ascend.
   void open(executor::IdType id);
-  // Takes an announcement back.
+  // Undoes open().
   void forget(executor::IdType id) noexcept;
-  // Adds responses; those of ids that were never opened are dropped. Empties the vector; when memory is missing, of
-  // those that it could add.
+  // Moves the responses into the queue and empties the vector. Responses of ids that are not open are dropped. If it
+  // throws std::bad_alloc, the responses that were not added remain in the vector.
   void push(std::vector<executor::Response>& responses);
-  // No response will come any more: those who wait return.
+  // Ends all waits, because no response will come any more.
   void close();
 
-  // Block until there is a response (of any request, of that one), the time has passed, or close(). Empty
-  // then.
+  // awaitAny() and awaitOne() block until a response is ready (of any request, or of `id`), the timeout has passed, or
+  // close(). They return all such responses that are ready, possibly none.
   std::vector<executor::Response> awaitAny(const Timeout& timeout);
-  // An id whose last response was taken, or that was never opened, gives one error response at once.
+  // Returns one error response at once if `id` was never opened or its last response was taken.
   std::vector<executor::Response> awaitOne(executor::IdType id, const Timeout& timeout);
-  // One list an id, in order; the timeout is for all together.
+  // One list per id, in the order of ids. The timeout is for the whole call.
   std::vector<std::vector<executor::Response>> awaitEach(const std::vector<executor::IdType>& ids,
                                                          const Timeout& timeout);
   executor::SizeType32 numReady(const std::optional<executor::IdType>& id) const;
-  // Threads in awaitAny, awaitOne and awaitEach, whether they have to wait or not.
+  // Number of threads inside awaitAny, awaitOne and awaitEach, blocked or not.
   int numWaiting() const;
 
  private:
@@ -52,7 +52,7 @@ class ResponseQueue {
     std::vector<executor::Response> ready;
     bool complete = false;  // the last response is in ready
   };
-  // A call in hand that may wait: the queue outlives it.
+  // Counts a call that may block, so that the destructor can wait for its end.
   class Visit {
    public:
     explicit Visit(ResponseQueue& queue);

@@ -1,4 +1,4 @@
-// Waiting for responses: how long, and when the queue goes away meanwhile.
+// Waiting for responses: timeouts, and destruction of the queue meanwhile.
 #include "runtime/response_queue.h"
 
 #include <gtest/gtest.h>

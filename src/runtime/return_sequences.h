@@ -1,5 +1,5 @@
-// A request that asks for several answers without beams (numReturnSequences): one prompt, so many sequences
-// that sample on their own and share the blocks of the prompt.
+// Requests for several answers without beams (numReturnSequences): one prompt, several sequences that sample
+// independently and share the prompt's KV blocks.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace chorus {
 
 inline constexpr int32_t kMostReturnSequences = 1024;
 
-// What the sequences of one request have in common. Owned by them, used by the step thread alone.
+// State shared by the sequences of one request, which own it together. Only the step thread uses it.
 struct SequenceGroup {
-  executor::IdType request_id = 0;  // what the caller knows them by
-  int32_t unfinished = 0;
-  bool failed = false;       // an error was answered: nothing follows, and the rest of them end
-  uint64_t claim_round = 0;  // in which their adapters were claimed together
-  uint64_t reuse_realm = 0;  // of their own, where requests share nothing with others
-  int32_t realm_users = 0;   // sequences that refer to it
+  executor::IdType request_id = 0;  // the id that enqueue() returned
+  int32_t unfinished = 0;           // sequences whose last response was not sent
+  bool failed = false;              // an error was sent: no response follows, and the other sequences end
+  uint64_t claim_round = 0;         // latest round in which their adapters were claimed together
+  uint64_t reuse_realm = 0;         // the group's own cache namespace if requests share no blocks; 0: none
+  int32_t realm_users = 0;          // sequences that use reuse_realm
 };
 
-// 1 where beams or a limit are in the way.
+// Number of sequences of a request; 1 if it asks for beams or for more than kMostReturnSequences.
 int32_t numSequences(const executor::Request& request);
-// What one of several sequences asks for: its own seed, the request's plus index; what is about the prompt
-// alone is answered by the first.
+// The request of sequence `index` of several. Its seed is the request's plus index. Only sequence 0 returns outputs
+// about the prompt (context logits, prompt log probabilities).
 executor::Request requestOfSequence(const executor::Request& request, int32_t index);
 
 }  // namespace chorus

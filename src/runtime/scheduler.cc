@@ -64,8 +64,8 @@ class Pass {
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
   bool isGone(int32_t i) const { return gone_[static_cast<size_t>(i)] != 0; }
   int32_t blocksFor(int32_t tokens) const { return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block; }
-  // Blocks for the next token: a context takes those of all its tokens when it starts, so that no chunk of it
-  // fails.
+  // Blocks needed for the next token. A context takes the blocks of all its tokens when it starts, so that none of its
+  // chunks can fail.
   int32_t blocksNow(const RequestView& r) const { return std::max(blocksFor(r.num_tokens), r.blocks_held); }
   int32_t blocksAtEnd(const RequestView& r) const {
     return std::max({blocksFor(r.final_cached), blocksFor(r.num_tokens), r.blocks_held});
@@ -73,17 +73,16 @@ class Pass {
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
   int32_t blocksKept(const RequestView& r) const { return pausing() ? blocksNow(r) : blocksAtEnd(r); }
 
-  // Blocks of the pool that are gone when r has what it needs: what it lacks, and what it takes over and
-  // nobody else uses.
+  // Free blocks that r consumes to hold `needed` blocks: those it lacks, and those it reuses that were free.
   int32_t takes(const RequestView& r, int32_t needed) const { return needed - r.blocks_held + r.blocks_taken; }
 
-  // A context that may not be cut needs room for all of it.
+  // A context that may not be chunked needs room for all its tokens.
   int32_t contextTokens() const {
     if (!limits_.chunked_context) return limits_.max_num_tokens;
     return std::max(room_.context_tokens, limits_.tokens_per_block);
   }
 
-  // Settles who goes on: [0, last_running_), the others are paused from the back.
+  // Decides which requests keep running: [0, last_running_). The others are paused, the last started one first.
   void keepRunning() {
     last_running_ = num_running_;
     if (!pausing()) {
@@ -100,13 +99,13 @@ class Pass {
     }
   }
 
-  // A step that had to pause starts nobody: the blocks that are left belong to those who were paused.
+  // A step that had to pause requests starts none, because the remaining blocks are for the paused ones.
   bool mayStart() const {
     if (!plan_.paused.empty()) return false;
     return limits_.policy != CapacitySchedulerPolicy::kSTATIC_BATCH || num_running_ == 0;
   }
 
-  // Generation takes a token of each running request, so no more run than a step has tokens.
+  // Generation needs one token per running request, so at most max_num_tokens requests run.
   int32_t maxRunning() const { return std::min(limits_.max_batch_size, limits_.max_num_tokens); }
 
   void addWaiting() {
@@ -116,14 +115,14 @@ class Pass {
       if (several_clients_) add(at(i), 1);
       if (at(i).generating) ++generating_;
     }
-    bool adapters_wait = false;  // for a request that was overtaken often enough
+    bool adapters_wait = false;  // behind a request that was overtaken max_bypasses times
     for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
       if (isShort(r.client)) continue;
       const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
-      // One without tokens waits for them in front of its client's others.
+      // A request with a place but without tokens begins too, so that its client's later requests do not overtake it.
       if ((has_place && hasTokens(r)) || pauseFor(r) || has_place) {
         begin(i);
         continue;
@@ -134,7 +133,8 @@ class Pass {
         skipped_.push_back(i);
         continue;
       }
-      // Its client's later ones wait with it; others', which may need less, do so when they overtook it often enough.
+      // Later requests of its client wait behind it. Those of other clients may need fewer blocks and may overtake it,
+      // up to max_bypasses times.
       if (!several_clients_ || r.times_bypassed >= limits_.max_bypasses) break;
       short_.push_back(i);
     }
@@ -151,7 +151,8 @@ class Pass {
     plan_.started.push_back(i);
   }
 
-  // Generation leaves the tokens of its first piece. Asked where clients share: one alone waits for its own.
+  // Whether generation leaves enough tokens for the first piece of r. Matters only with several clients: a single
+  // client waits for its own generation.
   bool hasTokens(const RequestView& r) const {
     return !several_clients_ || nextPiece(r, 0) <= limits_.max_num_tokens - generating_;
   }
@@ -160,8 +161,8 @@ class Pass {
     return std::any_of(short_.begin(), short_.end(), [&](int32_t i) { return at(i).client == client; });
   }
 
-  // What a start takes from the pool. A pause of this step may free the very blocks that it would share: then all of
-  // its blocks count.
+  // Free blocks that starting r consumes. A fair pause of this step may have freed the blocks that r would share, so
+  // all its blocks count then.
   int32_t blocksTaken(const RequestView& r) const { return fair_pauses_ > 0 ? blocksKept(r) : takes(r, blocksKept(r)); }
 
   ClientTally& tallyOf(uint64_t client) {
@@ -175,7 +176,7 @@ class Pass {
     tally.blocks += sign * blocksKept(r);
   }
 
-  // Pauses sequences of clients that hold more until r can start; false, and nobody is paused, where they do not.
+  // Pauses sequences of clients that hold more until r can start. Returns false, with nothing paused, if it cannot.
   bool pauseFor(const RequestView& r) {
     if (!several_clients_ || limits_.policy == CapacitySchedulerPolicy::kSTATIC_BATCH) return false;
     const size_t before = plan_.paused.size();
@@ -190,7 +191,7 @@ class Pass {
     return false;
   }
 
-  // Who is paused for r: of the client that holds the most, who started last. -1: nobody.
+  // The request to pause for r: the last started one of the client that holds the most; -1: none.
   int32_t victimFor(const RequestView& r, bool by_blocks, bool with_adapters) {
     const int32_t own = by_blocks ? tallyOf(r.client).blocks + blocksKept(r) : tallyOf(r.client).sequences + 1;
     int32_t victim = -1, most = 0;
@@ -209,7 +210,7 @@ class Pass {
     return victim;
   }
 
-  // Ran long enough for what computing its context again may cost.
+  // Whether r has run long enough to justify the cost of recomputing its context.
   bool hadItsTurn(const RequestView& r) const {
     return r.steps_run >= limits_.turn_steps + 4 * (r.num_tokens / limits_.max_num_tokens);
   }
@@ -225,7 +226,7 @@ class Pass {
     generating_ -= r.generating ? 1 : 0;
     countAdapters();
   }
-  // Takes the last pause back.
+  // Undoes the last pause().
   void resume() {
     const int32_t i = plan_.paused.back();
     const RequestView& r = at(i);
@@ -271,7 +272,8 @@ class Pass {
   void computes(const RequestView& r) {
     if (!r.generating && r.next_block != 0) computing_.push_back(r.next_block);
   }
-  // A static batch starts together or not at all: nobody in it can wait for another.
+  // Whether another request computes this block. The requests of a static batch start together, so none of them can
+  // wait for another.
   bool isComputed(uint64_t block) const {
     return limits_.policy != CapacitySchedulerPolicy::kSTATIC_BATCH &&
            std::find(computing_.begin(), computing_.end(), block) != computing_.end();
@@ -279,7 +281,7 @@ class Pass {
 
   bool chunkable(const RequestView& r) const { return limits_.chunked_context || r.was_paused; }
 
-  // The largest chunk of r that fits `room` tokens: all that remains, or up to a block's end.
+  // The largest chunk of r that fits into `room` tokens: all remaining tokens, or up to the end of a block; 0: none.
   int32_t largestChunk(const RequestView& r, int32_t room) const {
     const int32_t remaining = r.num_tokens - r.num_cached;
     if (remaining <= room) return remaining;
@@ -287,8 +289,8 @@ class Pass {
     const int32_t end = (r.num_cached + room) / limits_.tokens_per_block * limits_.tokens_per_block;
     return std::max(0, end - r.num_cached);
   }
-  // What r gets in a turn behind `given` tokens of this step: a block's worth, or the whole where chunks are not
-  // allowed. 0 at its end.
+  // Tokens that r gets next if it already has `given` tokens of this step: up to the end of a block, or the whole
+  // context if it may not be chunked; 0 if its context is complete.
   int32_t nextPiece(const RequestView& r, int32_t given) const {
     const int32_t done = r.num_cached + given;
     const int32_t block_end = (done / limits_.tokens_per_block + 1) * limits_.tokens_per_block;
@@ -319,7 +321,7 @@ class Pass {
     return true;
   }
 
-  // Round robin, a piece a turn.
+  // Round robin over contexts, one piece per turn.
   void shareEqually(std::span<PlannedSequence> contexts) {
     for (bool first_turn = true, progress = true; progress; first_turn = false) {
       progress = false;
@@ -339,8 +341,8 @@ class Pass {
            });
   }
 
-  // Round robin over clients, a piece a turn; who is first goes round from step to step, so that a step with room for
-  // one piece is not always the same client's.
+  // Round robin over clients, one piece per turn. The first client rotates from step to step, because a step may have
+  // room for one piece only.
   void shareByClients(std::span<PlannedSequence> contexts) {
     for (const PlannedSequence& sequence : contexts) {
       const uint64_t client = at(sequence.request_index).client;
@@ -360,7 +362,7 @@ class Pass {
     }
   }
 
-  // Whose turn it is among a client's contexts; null when all have what they need.
+  // The client's context that gets the next piece; null if all its contexts are complete.
   PlannedSequence* nextOf(uint64_t client, std::span<PlannedSequence> contexts) const {
     PlannedSequence* next = nullptr;
     for (PlannedSequence& sequence : contexts) {
@@ -407,14 +409,14 @@ class Pass {
   SchedulerPlan& plan_;
   bool several_clients_ = false;
   int32_t num_running_ = 0;
-  int32_t last_running_ = 0;  // running requests that were not paused for want of blocks
-  int32_t running_ = 0;       // with those that start, without those that are paused
-  int32_t generating_ = 0;    // of these
+  int32_t last_running_ = 0;  // running requests that were not paused for lack of blocks
+  int32_t running_ = 0;       // including starting requests, excluding paused ones
+  int32_t generating_ = 0;    // of running_
   int32_t num_generating_ = 0;
   int32_t tokens_left_ = 0;
   int32_t free_blocks_;
-  int32_t borrowed_ = 0;     // blocks that those who start share with running ones
-  int32_t fair_pauses_ = 0;  // for the sake of other clients
+  int32_t borrowed_ = 0;     // blocks that starting requests share with running ones
+  int32_t fair_pauses_ = 0;  // pauses for other clients
   AdapterSize adapter_size_;
   std::vector<uint64_t>& adapters_;
   std::vector<uint64_t>& computing_;

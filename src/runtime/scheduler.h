@@ -1,15 +1,15 @@
-// What the next step computes: a pure function of requests and budgets. No clock, no I/O, no tensors.
+// Decides what the next step computes: a pure function of requests and budgets, without clock, I/O or tensors.
 //
-// Two decisions, made together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's
-// policies). Micro batch: how many of their tokens fit this step. Running requests are never overtaken for
-// lack of tokens: the first context that gets none ends the search, so nobody behind it can keep it waiting.
-// A request whose next block is just being computed for another waits for it instead of computing it too.
+// It makes two decisions together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's policies).
+// Micro batch: how many of their tokens the step computes. Running requests are never overtaken for lack of tokens:
+// the first context that gets no tokens ends the search, so requests behind it cannot keep it waiting. A waiting
+// request whose next block is being computed by another request waits for that block instead of computing it too.
 //
-// Between clients both decisions are max-min fair. Who waits comes in the order of FairQueue. Where slots, blocks or
-// adapters' room are missing for it, a sequence of the client that holds the most of them is paused, if that client
-// still holds as much as the newcomer's afterwards: so a pause never calls for the opposite one. The tokens that
-// generation leaves are given block by block to each client in turn. One client alone never pauses for this and shares
-// its tokens as its policy says.
+// Both decisions are max-min fair between clients. Waiting requests are tried in the order of FairQueue. If a slot,
+// blocks or adapter room are missing for one, a sequence of the client that holds the most of them is paused, provided
+// that this client then still holds as much as the newcomer's client. So a pause never leads to the opposite pause
+// (turn_steps is the exception). The tokens that generation leaves are given to the clients in turn, a block's worth at
+// a time. If there is a single client, nothing is paused for fairness, and chunking_policy divides the tokens.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ struct SchedulerLimits {
   executor::ContextChunkingPolicy chunking_policy = executor::ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED;
   bool chunked_context = true;
   int32_t max_batch_size = 1;  // requests that run at once
-  int32_t max_num_tokens = 1;  // rows of a step; at least tokens_per_block where a context can need chunks
+  int32_t max_num_tokens = 1;  // rows per step; at least tokens_per_block if contexts may be chunked
   int32_t tokens_per_block = 1;
-  int32_t kv_blocks = 1;       // the whole pool; holds at least one request to its end alone
-  AdapterSize adapter_budget;  // what the distinct adapters of running requests may take
-  int32_t max_bypasses = 64;   // steps in which later adapters overtake one that does not fit, before they wait
-  // Steps for which a client runs before it may be paused where it would keep less than whom it is paused for: a pool
-  // or a batch that holds one request at a time is shared by turns.
+  int32_t kv_blocks = 1;       // size of the pool; any single request must fit to its end
+  AdapterSize adapter_budget;  // limit for the sum of the distinct adapters of running requests
+  int32_t max_bypasses = 64;   // steps in which later requests may overtake one that does not fit; then they wait
+  // Steps after which a sequence may be paused even if its client then holds less than the newcomer's. Clients thereby
+  // take turns in a pool or batch that holds one request at a time.
   int32_t turn_steps = 32;
 };
 
-// What one step has.
+// Room of one step.
 struct StepRoom {
-  int32_t free_blocks = 0;  // of the pool, cached content counting as free
-  uint64_t turn = 0;        // number of the step: whose context is first to get tokens goes round by it
-  // Tokens of contexts at most, at least a block's; longer ones of several clients make steps that all of them wait
-  // for.
+  int32_t free_blocks = 0;  // of the pool, including cached blocks
+  uint64_t turn = 0;        // step number; rotates which client's contexts get tokens first
+  // Maximum context tokens, raised to one block if less. With several clients it is limited, because the generation of
+  // all clients waits for a step with long contexts.
   int32_t context_tokens = std::numeric_limits<int32_t>::max();
 };
 
@@ -53,22 +53,22 @@ struct AdapterUse {
   AdapterSize size;
 };
 
-// A request as the scheduler sees it.
+// State of a request, as input of schedule().
 struct RequestView {
   int32_t num_tokens = 0;       // known tokens, prompt and generated
-  int32_t num_cached = 0;       // of these, tokens whose keys and values stand in the cache
+  int32_t num_cached = 0;       // of these, tokens whose keys and values are in the cache
   int32_t final_cached = 0;     // tokens in the cache at the latest possible end: prompt + maxTokens - 1
-  int32_t blocks_held = 0;      // waiting: those it can reuse
-  int32_t blocks_taken = 0;     // waiting: of these, free ones, which its start takes from the pool
-  int32_t blocks_freed = 0;     // running: blocks that pausing it frees once all behind it are paused
-  int32_t blocks_alone = 0;     // running: blocks that nobody else uses
-  uint64_t next_block = 0;      // number of the complete block that its context computes next; 0: none to share
-  bool can_reuse_next = false;  // waiting: it would take that block over were it computed
+  int32_t blocks_held = 0;      // waiting: blocks it can reuse
+  int32_t blocks_taken = 0;     // waiting: of these, free blocks, which its start takes from the pool
+  int32_t blocks_freed = 0;     // running: blocks that its pause frees after all requests behind it were paused
+  int32_t blocks_alone = 0;     // running: blocks that no other request uses
+  uint64_t next_block = 0;      // identifies the next complete block of its context; 0: none to share
+  bool can_reuse_next = false;  // waiting: it can reuse next_block once that is computed
   bool running = false;         // was started and not paused
   bool generating = false;      // its context is done: one token a step
-  bool was_paused = false;      // recomputes a context that may have outgrown max_num_tokens: always chunkable
-  uint64_t adapter = 0;         // what its rows run with; 0: the base alone; equal numbers are neighbours in a step
-  std::span<const AdapterUse> adapters;  // that this takes, distinct; several make up a composition
+  bool was_paused = false;      // always chunkable, because its context may have outgrown max_num_tokens
+  uint64_t adapter = 0;         // adapter or composition of its rows, adjacent in a step if equal; 0: base only
+  std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
   bool adapter_ready = true;
   int32_t times_bypassed = 0;
   uint64_t client = 0;  // equal numbers are one client
@@ -78,48 +78,48 @@ struct RequestView {
 
 struct PlannedSequence {
   int32_t request_index = 0;  // into the views
-  int32_t num_tokens = 0;     // rows of this step, from num_cached on
+  int32_t num_tokens = 0;     // rows in this step, from position num_cached on
   bool context = false;
-  bool samples = false;  // its last row gives the next token
+  bool samples = false;  // its last row yields the next token
 };
 
-// What a client holds in a plan.
+// Resources that a client holds in a plan.
 struct ClientTally {
   uint64_t client = 0;
   int32_t sequences = 0;
   int32_t blocks = 0;
 };
-// A client's contexts in a plan.
+// A client whose contexts share the step's tokens.
 struct ContextLane {
   uint64_t client = 0;
-  bool closed = false;  // its next chunk does not fit
+  bool closed = false;  // gets no more: its next chunk does not fit, or its contexts are complete
 };
 
 // Indices are positions in the views. Apply in this order: paused, started, sequences.
 struct SchedulerPlan {
-  std::vector<int32_t> paused;    // give blocks and slot back; known tokens stay, num_cached becomes 0
+  std::vector<int32_t> paused;    // release blocks and slot; known tokens stay, num_cached becomes 0
   std::vector<int32_t> started;   // take a slot
-  std::vector<int32_t> bypassed;  // skipped for want of adapter room, while a later one with an adapter started
+  std::vector<int32_t> bypassed;  // lacked adapter room (or blocks) while a later request (with an adapter) started
   std::vector<PlannedSequence> sequences;  // packed order: contexts, then generation, each by adapter (none first)
 
-  // Memory of schedule() itself.
+  // Scratch memory of schedule(), kept between calls.
   struct Scratch {
-    std::vector<uint64_t> adapters;        // of those that run, distinct
-    std::vector<uint64_t> computing;       // next blocks of contexts that run
-    std::vector<int32_t> skipped;          // waiting ones without adapter room
-    std::vector<int32_t> short_of_blocks;  // waiting ones that others may overtake
+    std::vector<uint64_t> adapters;        // distinct adapters of running requests
+    std::vector<uint64_t> computing;       // next_block of running contexts
+    std::vector<int32_t> skipped;          // waiting requests without adapter room
+    std::vector<int32_t> short_of_blocks;  // waiting requests without blocks, which other clients may overtake
     std::vector<ClientTally> clients;
-    std::vector<uint8_t> gone;  // running ones that are paused for others
+    std::vector<uint8_t> gone;  // per running request: 1 if it is paused for another client
     std::vector<ContextLane> lanes;
   } scratch;
 
-  // For requests of this number in all, so many of them running.
+  // requests: number of views, of which `running` are running.
   void reserve(size_t requests, size_t running);
 };
 
-// requests: the running ones in the order they started, then the waiting ones in the order of FairQueue's turns. Every
-// sequence of the plan then needs blocks for all its known tokens, which the pool has once those that start have taken
-// the blocks they reuse. Overwrites plan; reuses its memory.
+// requests: the running ones in the order they started, then the waiting ones in the order of FairQueue's turns. The
+// caller must allocate blocks for all known tokens of every planned sequence. The pool has enough of them if all
+// starting requests first take the blocks they reuse. Overwrites plan; reuses its memory.
 void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,
               SchedulerPlan& plan);
 

@@ -1,5 +1,5 @@
-// Random loads under random limits: no budget is ever exceeded (the simulation checks every step), every
-// request finishes, and equals start in the order they came.
+// Random loads under random limits: no budget is ever exceeded (the simulation checks every step), every request
+// finishes, and requests that differ only in their arrival start in that order.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Load {
   int32_t requests = 0;
   int32_t adapters = 0;
   bool priorities = false;
-  int32_t families = 0;  // requests of one begin with the same tokens
+  int32_t families = 0;  // requests of one family share a prefix
   int32_t clients = 1;
   int64_t work = 0;  // tokens computed if nothing is ever paused
 };
@@ -70,7 +70,7 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
     r.common = random.between(1, r.prompt);
   }
   if (load.adapters > 0 && random.chance(70)) {
-    // At most two, so that they fit the least budget.
+    // At most two adapters, so that they fit into the smallest budget.
     const auto adapter = static_cast<uint64_t>(random.between(1, load.adapters));
     r.adapters.push_back({adapter, {1 + static_cast<int64_t>(adapter) % 3, 0}});
     const uint64_t other = adapter % static_cast<uint64_t>(load.adapters) + 1;
@@ -106,8 +106,8 @@ void playOne(unsigned seed, int64_t& reused) {
   ASSERT_EQ(simulation.finished().size(), static_cast<size_t>(load.requests));
   ASSERT_EQ(simulation.blocksHeld(), 0) << "blocks leak";
   for (const auto& request : simulation.finished()) reused += request.reused;
-  // Among requests that never wait for an adapter or for each other's blocks, and have one priority, nobody
-  // starts before an earlier arrival.
+  // Requests that never wait for an adapter or for each other's blocks, and have equal priorities, start in order of
+  // arrival.
   if (load.adapters > 0 || load.priorities || load.families > 0 || load.clients > 1) return;
   auto finished = simulation.finished();
   std::sort(finished.begin(), finished.end(),
@@ -139,8 +139,8 @@ Sharing sharingOf(const SchedulerSimulation& simulation) {
   return sharing;
 }
 
-// With nothing scarce but slots: after each step nobody waits whose client runs two less than another does, no slot is
-// free while somebody waits, and whoever waits starts within its turn.
+// Only slots are scarce. After each step, no client with waiting requests runs two fewer than another client, no slot
+// is free while a request waits, and a waiting client is served within its turn.
 TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -161,7 +161,7 @@ TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
         r.name = fmt::format("r{}_{}", step, n);
         r.prompt = random.between(1, 8);
         r.new_tokens = random.between(1, 30);
-        // The first client sends most of it.
+        // Client 1 sends most requests.
         r.client = random.chance(60) ? 1 : static_cast<uint64_t>(random.between(1, clients));
         simulation.arrive(r);
       }
@@ -170,7 +170,7 @@ TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
       const Sharing sharing = sharingOf(simulation);
       int32_t most = 0, all = static_cast<int32_t>(simulation.running().size());
       for (const auto& [_, count] : sharing.running) most = std::max(most, count);
-      // Those that finish in a step leave their slots to the next.
+      // Slots of requests that finish in a step are filled in the next step, so the checks skip such steps.
       const bool finished = plan.find("finish=") != std::string::npos;
       for (uint64_t client = 1; client <= static_cast<uint64_t>(clients); ++client) {
         const bool waits = sharing.waiting.contains(client);
@@ -186,7 +186,7 @@ TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
   }
 }
 
-// A client with long contexts and one with short ones: the short ones take as many steps as their tokens need.
+// A short context finishes in one step although another client's long contexts compete for the tokens.
 TEST(SchedulerRandom, TokensAreSharedMaxMin) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -220,7 +220,7 @@ TEST(SchedulerRandom, TokensAreSharedMaxMin) {
   }
 }
 
-// A large adapter meets an endless stream of small ones whose adapters are always in use.
+// A request with a large adapter competes with an endless stream of requests whose small adapters are always in use.
 TEST(SchedulerRandom, ALargeAdapterIsNotStarved) {
   SchedulerSimulation simulation;
   simulation.limits.max_batch_size = 4;

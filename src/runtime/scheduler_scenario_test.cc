@@ -1,4 +1,4 @@
-// Runs tests/scenarios/scheduler/*.txt; the format is described in its first file.
+// Runs tests/scenarios/scheduler/*.txt; guaranteed_no_evict.txt describes the format.
 #include <gtest/gtest.h>
 
 #include "runtime/testing/scenario_file.h"
@@ -68,7 +68,7 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
   }
 }
 
-// Empty when the line holds, else what was seen.
+// Executes one line of a scenario. Returns "" if it holds, else what was observed.
 std::string play(SchedulerSimulation& simulation, const ScenarioLine& line) {
   if (line.command == "config") {
     configure(simulation, line);

@@ -1,4 +1,4 @@
-// From a plan's sequences to the packed step that a session runs.
+// Packs a plan's sequences into the StepInput that a session runs.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,25 @@ namespace chorus {
 
 enum class LogitsWanted { kNone, kLastRow, kAllRows };
 
-// One sequence of the step, in packed order. What it points to stays valid until the step is done.
+// One sequence of the step, in packed order. Does not own what it refers to, which must live until the step is done.
 struct StepSequence {
-  std::span<const int32_t> tokens;       // of this step, at least one
-  int32_t first_position = 0;            // of the first of them
+  std::span<const int32_t> tokens;       // tokens of this step, at least one
+  int32_t first_position = 0;            // position of tokens[0] in the sequence
   std::span<const int32_t> block_table;  // covers first_position + tokens.size() tokens
   const PreparedAdapter* adapter = nullptr;
   LogitsWanted logits = LogitsWanted::kNone;
 };
 
-// Not thread-safe. Sized once: building allocates nothing once the largest step was seen.
+// Not thread-safe. Reuses its memory: build() allocates nothing once it has seen the largest step.
 class StepBuilder {
  public:
   StepBuilder(int32_t max_batch_size, int32_t max_num_tokens);
 
-  // The result is valid until the next build. Sequences of one adapter need not be neighbours, but where they
-  // are they share a row range.
+  // The result is valid until the next build(). Adjacent sequences of one adapter share a row range; sequences of one
+  // adapter need not be adjacent.
   const StepInput& build(std::span<const StepSequence> sequences);
 
-  // Where the logits of sequence i of the last build stand among the rows that the step returns: [begin,
-  // end).
+  // Rows [begin, end) of the last build's logits that belong to sequence i.
   RowRange logitsOf(size_t i) const { return logits_[i]; }
 
  private:
@@ -38,7 +37,7 @@ class StepBuilder {
 
   StepInput input_;
   std::vector<RowRange> logits_;
-  std::vector<std::vector<RowRange>> spare_ranges_;  // memory of groups that the last step did not need
+  std::vector<std::vector<RowRange>> spare_ranges_;  // unused memory of earlier groups
 };
 
 }  // namespace chorus

@@ -51,7 +51,7 @@ TEST(StepBuilder, AnAdapterHasOneGroupOfAscendingRanges) {
   const auto sequence = [&](const std::vector<int32_t>& tokens, const PreparedAdapter* adapter) {
     return StepSequence{tokens, 0, table, adapter, LogitsWanted::kLastRow};
   };
-  // Contexts: none, one, one, two. Generation: none, one, two.
+  // Adapters of the contexts: none, one, one, two. Adapters of the generation steps: none, one, two.
   const std::vector<StepSequence> sequences = {
       sequence(pair, nullptr),   sequence(pair, &one),   sequence(pair, &one),  sequence(pair, &two),
       sequence(single, nullptr), sequence(single, &one), sequence(single, &two)};

@@ -1,5 +1,4 @@
-// What the executor needs of a network: one step. A session runs it; tests put a small deterministic network
-// here.
+// The executor's interface to the network: runs one step. Tests implement it with a small deterministic network.
 #pragma once
 
 #include <span>
@@ -11,8 +10,8 @@ namespace chorus {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Logits [input.logits_rows, vocab] in host memory, valid until the next run. Called on the step thread
-  // alone. What it throws fails the requests that run.
+  // Returns logits [input.logits_rows.size(), logitsWidth(input, vocab_size)] in host memory, valid until the next
+  // run(). Called on the step thread only. An exception fails all running requests.
   virtual std::span<const float> run(const StepInput& input) = 0;
 };
 

@@ -1,8 +1,8 @@
-// How long contexts may make a step that several clients share, told by what earlier steps took.
+// Limits the context tokens of a step that several clients share, based on the times of earlier steps.
 //
-// A step is as long as its longest part: a thousand tokens of one client's context hold up every other client's next
-// token. So where clients share, a step has as many tokens of contexts as take about the time of the rest of it, and at
-// least a block. One client alone has steps as large as the limits allow.
+// All sequences of a step wait for its end: a thousand context tokens of one client delay the next token of every other
+// client. So with several clients a step has about as many context tokens as take the time of the rest of the step, and
+// at least one block. With a single client a step is as large as the scheduler's limits allow.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,13 @@ namespace chorus {
 class StepTimes {
  public:
   using Clock = std::chrono::steady_clock;
-  // Clients share from the moment two are there until one has been alone for so long: one that comes again and again
-  // is expected.
+  // The limit applies until there has been a single client for this long, because a client that comes and goes is
+  // expected to come back.
   static constexpr std::chrono::seconds kAlone{10};
 
+  // Records that there are several clients.
   void shared(Clock::time_point now) { shared_at_ = now; }
-  // A step of these tokens took so long.
+  // Records the time of a step with this many context tokens.
   void ran(int32_t context_tokens, std::chrono::duration<double> time) {
     if (context_tokens <= kFew) {
       follow(rest_, time.count());
@@ -30,7 +31,7 @@ class StepTimes {
       follow(token_, std::max(time.count() - rest_, 0.0) / context_tokens);
     }
   }
-  // For the next step: at most so many tokens of contexts.
+  // Maximum context tokens of the next step.
   int32_t contextTokens(Clock::time_point now) const {
     constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
     if (!shared_at_ || now - *shared_at_ > kAlone || rest_ <= 0 || token_ <= 0) return kNoLimit;
@@ -38,15 +39,16 @@ class StepTimes {
   }
 
  private:
-  static constexpr int32_t kFew = 16;  // tokens whose time is that of a step without contexts
-  // Down at once, up slowly: what else runs on the machine makes single steps longer, none shorter.
+  static constexpr int32_t kFew = 16;  // a step with at most this many context tokens counts as one without contexts
+  // The estimate goes down at once and up slowly, because other load on the machine makes single steps longer, never
+  // shorter.
   static void follow(double& estimate, double seen) {
     estimate = estimate <= 0 || seen < estimate ? seen : estimate + (seen - estimate) / 16;
   }
 
   std::optional<Clock::time_point> shared_at_;
-  double rest_ = 0;   // seconds of a step with few tokens of contexts; 0: not known
-  double token_ = 0;  // and of each further token
+  double rest_ = 0;   // seconds of a step without contexts; 0: not known
+  double token_ = 0;  // seconds per context token; 0: not known
 };
 
 }  // namespace chorus
