@@ -430,8 +430,8 @@ class ExecutorConfig {
   SchedulerConfig& getSchedulerConfigRef() { return schedulerConfig_; }
   KvCacheConfig& getKvCacheConfigRef() { return kvCacheConfig_; }
 
-  // Chorus: how the CPU runs it.
-  // 0: as many as cores and the cgroup's quota give.
+  // Chorus: execution on the CPU.
+  // 0: as many as cores that this process may run on, at most the cgroup's CPU quota.
   int getNumThreads() const { return numThreads_; }
   void setNumThreads(int v) { numThreads_ = v; }
   // "cpu", "guarded" or "reference".
@@ -440,7 +440,8 @@ class ExecutorConfig {
   // Forces an instruction set by name.
   const std::optional<std::string>& getIsa() const { return isa_; }
   void setIsa(std::optional<std::string> v) { isa_ = std::move(v); }
-  // Ready as soon as the weights are mapped; steps run while they are moved to where they are read fastest.
+  // If set, the executor is ready as soon as the weights are mapped, and steps run while the weights are moved to where
+  // they are read fastest.
   bool getImportWeightsInBackground() const { return importWeightsInBackground_; }
   void setImportWeightsInBackground(bool v) { importWeightsInBackground_ = v; }
 

@@ -107,7 +107,7 @@ class Tensor {
   Tensor copyToPinned(CudaStreamPtr stream = nullptr) const;
   Tensor copyToPooledPinned(CudaStreamPtr stream = nullptr) const;
   Tensor copyToManaged(CudaStreamPtr stream = nullptr) const;
-  Tensor copyToGpu(CudaStreamPtr stream) const;  // as gpu()
+  Tensor copyToGpu(CudaStreamPtr stream) const;  // throws, as gpu() does
 
   Tensor() noexcept = default;
 

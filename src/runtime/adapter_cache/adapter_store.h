@@ -48,8 +48,8 @@ class AdapterStore {
   // one content.
   //
   // Requests ahead in the queue get room first. Behind a request that found no room, later ones may share resident
-  // adapters but load none, and only so many of them may hold a claim that the first is overtaken at most max_bypasses
-  // times. times_bypassed: how often this request has been overtaken so far.
+  // adapters but load none, and the number of their claims is limited so that the first is overtaken at most
+  // max_bypasses times. times_bypassed: how often this request has been overtaken so far.
   //
   // Throws Error if the adapters can never fit or cannot be composed.
   void beginClaims();
