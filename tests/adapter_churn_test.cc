@@ -1,5 +1,5 @@
-// Many more adapters than the cache holds: every answer is the adapter's own, nothing is lost, the cache does what its
-// plain model does, and memory does not grow.
+// Runs many more adapters than the cache holds. Every answer is its own adapter's, no request is lost, the cache
+// behaves as its plain model, and memory does not grow.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// CHORUS_CHURN="ADAPTERS REQUESTS" asks for another size (scripts/soak.sh).
+// CHORUS_CHURN="ADAPTERS REQUESTS" sets another size (scripts/soak.sh).
 struct ChurnSize {
   size_t adapters = 100, requests = 600;
   static constexpr size_t kCached = 32, kInFlight = 24;
@@ -41,7 +41,7 @@ struct ChurnSize {
   }
 };
 
-// A rank-8 adapter on three linears of every layer, large enough to change what is said.
+// A rank-8 adapter of three linears of every layer, large enough to change the answers.
 fs::path writeAdapter(const fs::path& dir, const ModelConfig& config, uint32_t seed) {
   fs::create_directories(dir);
   constexpr int64_t kRank = 8;
@@ -73,7 +73,7 @@ fs::path writeAdapter(const fs::path& dir, const ModelConfig& config, uint32_t s
   return dir;
 }
 
-// An executor whose adapter cache can be watched.
+// An executor with an observer of its adapter cache.
 class WatchedExecutor {
  public:
   using Observer = std::function<void(const AdapterCacheEvent&)>;
@@ -121,7 +121,7 @@ class WatchedExecutor {
   std::unique_ptr<ExecutorCore> core_;
 };
 
-// Each adapter has a prompt of its own.
+// Each adapter has its own prompt.
 executor::Request requestFor(size_t adapter, int32_t vocab) {
   std::mt19937 random(static_cast<uint32_t>(adapter) + 77);
   std::vector<int32_t> prompt(4 + random() % 30);
@@ -135,7 +135,7 @@ executor::Request requestFor(size_t adapter, int32_t vocab) {
   return request;
 }
 
-// Its tokens and the bits of their log probabilities.
+// The answer's tokens and the bits of their log probabilities.
 std::string answerOf(const executor::Response& response) {
   if (response.hasError()) return "error: " + response.getErrorMsg();
   const executor::Result& result = response.getResult();
@@ -221,7 +221,7 @@ TEST(AdapterChurn, EveryAnswerIsTheAdaptersOwnAndMemoryDoesNotGrow) {
   while (!in_flight.empty() && !HasFatalFailure()) takeOne();
   ASSERT_EQ(answered, size.requests);
   const int64_t anonymous_after = anonymousKb();
-  // Short runs are still warming up then: threads' arenas are worth some megabytes.
+  // In short runs memory still grows by some megabytes of allocator arenas per thread.
   const int64_t allowed = size.requests >= 10'000 ? 4096 : 16384;
   EXPECT_LE(anonymous_after - anonymous_before, std::max<int64_t>(anonymous_before / 50, allowed))
       << "anonymous memory grew from " << anonymous_before << " kB after a fifth of the requests";

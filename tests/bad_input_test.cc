@@ -1,5 +1,5 @@
-// What a user gets for bad input on the command line: exit status 2, one line on stderr that names the thing, and
-// nothing left behind.
+// Bad input on the command line: exit status 2, one line on standard error that names what is wrong, and no files left
+// behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 class BadInput : public testing::Test {
  protected:
-  // A private copy of a golden model, to be spoilt.
+  // A private copy of a golden model, for a test to damage.
   fs::path copyModel(const std::string& name = "plain") {
     const fs::path model = dir_.path() / "model";
     fs::copy(loadGolden(name, DType::kFloat32).directory, model, fs::copy_options::recursive);
@@ -33,7 +33,7 @@ class BadInput : public testing::Test {
     writeFileAtomically(file, json.dump());
   }
 
-  // Runs and expects the one line, with every one of `parts` in it.
+  // Runs the program and expects one error line that contains all of `parts`.
   static CommandResult refuses(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
     const CommandResult result = runChorus(arguments);
     EXPECT_EQ(result.status, 2);
@@ -42,7 +42,7 @@ class BadInput : public testing::Test {
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
     return result;
   }
-  // As refuses, for a command that writes a directory: neither it nor a sibling may stay.
+  // The same for a command that writes a directory: neither the directory nor a sibling may be left.
   void leavesNothing(std::vector<std::string> arguments, const std::vector<std::string>& parts) {
     const fs::path parent = dir_.path() / "outputs";
     fs::create_directory(parent);
@@ -54,7 +54,7 @@ class BadInput : public testing::Test {
     leavesNothing({"convert", "--model_dir", model, "--dtype", "float32"}, parts);
   }
 
-  // `run` arguments for prompts, one line each, over an engine.
+  // Arguments of `chorus run` over an engine, with one prompt per line.
   std::vector<std::string> runArguments(const fs::path& engine, const std::string& prompts) {
     const fs::path file = dir_.path() / "prompts.csv";
     std::ofstream(file) << prompts;
@@ -82,7 +82,7 @@ class BadInput : public testing::Test {
   const TempDir dir_;
 };
 
-// The tests below spoil what this one shows to work.
+// Shows that the input is served before the tests below damage it.
 TEST_F(BadInput, GoodInputIsServed) {
   const fs::path checkpoint = dir_.path() / "checkpoint", engine = dir_.path() / "engine";
   const fs::path model = copyModel();

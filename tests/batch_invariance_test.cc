@@ -1,6 +1,5 @@
-// A request's logits are the same bits whatever shares the batch, whenever it arrives, however it is chunked, paused
-// or found in the cache, and on any number of threads: one hash over 204 random schedules, bfloat16, best instruction
-// set.
+// A request's logits are bitwise the same with any other requests in the batch, arrival times, chunks, pauses, reused
+// blocks and numbers of threads: one hash over 204 random schedules, in bfloat16 on the best instruction set.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,9 +21,9 @@ constexpr uint64_t kFirstSeed = 4201;
 struct Setting {
   const char* name;
   int threads;
-  bool tight;  // few rows a step and few blocks, so that mates chunk and pause the watched request
+  bool tight;  // few rows per step and few blocks: other requests cause chunks and pauses
   bool reuse;
-  // Where every context is computed to its end and none is reused, more tokens than the prompts have mean pauses.
+  // If no context is reused or cut short, more context tokens than prompt tokens prove that a request was paused.
   bool provesPauses() const { return tight && !reuse; }
 };
 constexpr Setting kSettings[] = {{"1 thread", 1, false, true},        {"2 threads, no reuse", 2, false, false},
@@ -47,7 +46,7 @@ std::unique_ptr<executor::Executor> open(const GoldenCase& golden, const Setting
   return openExecutor(testEngine(golden.directory, golden.dtype, build), config, adapterDirectories(golden));
 }
 
-// A third of them begin with some of the watched prompt, under its adapter or another.
+// A third of these requests begin with a part of the watched prompt, with its adapter or another.
 executor::Request randomMate(const GoldenCase& golden, const executor::Request& watched, std::mt19937_64& rng) {
   std::vector<int32_t> prompt(1 + rng() % 120);
   for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % static_cast<uint64_t>(golden.vocab_size));
@@ -69,8 +68,8 @@ int64_t contextTokens(executor::Executor& executor) {
   return tokens;
 }
 
-// Enqueues the watched request at a random place among 1 to 64 mates, at random times, some of which may be cancelled,
-// and returns its answer. Counts the prompts' tokens.
+// Enqueues the watched request at a random place among 1 to 64 others, at random times, and returns its answer. Some of
+// the others may be cancelled. Adds the lengths of all prompts to prompt_tokens.
 RunAnswer runSchedule(executor::Executor& executor, const GoldenCase& golden, const executor::Request& watched,
                       uint64_t seed, bool cancel, int64_t& prompt_tokens) {
   std::mt19937_64 rng(seed);
@@ -94,8 +93,8 @@ RunAnswer runSchedule(executor::Executor& executor, const GoldenCase& golden, co
 
 TEST(BatchInvariance, OneHashOverRandomSchedules) {
   const GoldenCase golden = loadGolden("plain", DType::kBFloat16);
-  // The longest prompt with the base, and the DoRA adapter: the schedules watch them in turn, with the logits of the
-  // prompt, which then is computed, and without them, so that it may be reused.
+  // The schedules alternate between the longest prompt with the base and a prompt with the DoRA adapter, each with
+  // context logits, so that the prompt is computed, and without, so that it may be reused.
   const auto requests = goldenRequests(golden);
   const std::vector<executor::Request> watched = {requests[0], requests[4]};
   ASSERT_EQ(golden.rows[0].prompt.size(), 150u);
@@ -128,7 +127,7 @@ TEST(BatchInvariance, OneHashOverRandomSchedules) {
     if (setting.provesPauses()) {
       EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": nothing was ever paused";
     }
-    // In a tight pool it depends on the threads' timing whether a schedule finds blocks; twice in a row alone always
+    // In a tight pool it depends on thread timing whether a schedule finds blocks. The second of two runs alone always
     // does.
     for (int pass = 0; pass < 2; ++pass) {
       const RunAnswer answer = runAlone(*executor, {withoutContextLogits(watched[0])})[0];

@@ -1,4 +1,4 @@
-// `chorus build`: what its flags check, and what it says.
+// `chorus build`: the checks of its flags, and its output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class BuildCommand : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return runChorus(arguments);
   }
-  // The one line of a build that ends with an error and leaves nothing.
+  // The one error line of a build that fails and leaves no files.
   std::string refusal(const std::vector<std::string>& more) {
     const CommandResult result = build(more);
     EXPECT_NE(result.status, 0);
@@ -53,7 +53,7 @@ TEST_F(BuildCommand, LoraDirIsOpenedAlsoBesideLoraTargetModules) {
     return more;
   };
   EXPECT_THAT(refusal(with("/nowhere/adapter")), HasSubstr("/nowhere/adapter"));
-  // An adapter with other modules is one that the engine would refuse.
+  // The adapter has modules other than attn_q, for which the engine would refuse it.
   EXPECT_THAT(refusal(with(adapter_)), AllOf(HasSubstr("all_r8_bf16"), HasSubstr("--lora_target_modules")));
   const CommandResult inferred = build({"--lora_plugin", "enable", "--lora_dir", adapter_});
   EXPECT_EQ(inferred.status, 0) << inferred.errors;

@@ -1,4 +1,4 @@
-// Fields of a checkpoint's config.json that change the numbers: each acts, as a plain reference has it, or is refused
+// Fields of a checkpoint's config.json that change the logits: each has the effect of a plain reference, or is refused
 // by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double relu(double x) { return x > 0 ? x : 0; }
 
-// A random model's checkpoint in float32, to be edited and built.
+// The float32 checkpoint of a random model. Tests edit and build it.
 class CheckpointFields : public testing::Test {
  protected:
   CheckpointFields() {
@@ -41,7 +41,7 @@ class CheckpointFields : public testing::Test {
     original_ = readJsonFile(checkpoint_ / "config.json");
   }
 
-  // Logits of the model whose config says this too.
+  // Logits of the model after these fields are added to its config.
   std::vector<float> logitsWith(const Json& fields, const BuildConfig& build = testBuildConfig()) {
     Json config = original_;
     config.update(fields);
@@ -52,7 +52,7 @@ class CheckpointFields : public testing::Test {
     return teacherForced(ranks, tokens_, 0, nullptr);
   }
 
-  // That those are the reference's, and others than without the fields.
+  // Expects the reference's logits, and logits that differ from those without the fields.
   void expectActs(const Json& fields, const PlainNetwork& network) {
     SCOPED_TRACE(fields.dump());
     const std::vector<float> logits = logitsWith(fields);
@@ -118,7 +118,7 @@ TEST_F(CheckpointFields, LogitsDtypeActs) {
   EXPECT_NE(half, whole);
   EXPECT_EQ(logitsWith({{"logits_dtype", "float16"}}), half);
   EXPECT_EQ(logitsWith({{"logits_dtype", "bfloat16"}}), brain);
-  // build --logits_dtype wins over the checkpoint's.
+  // `build --logits_dtype` takes precedence over the checkpoint's field.
   BuildConfig build = testBuildConfig();
   build.logits_dtype = DType::kFloat32;
   EXPECT_EQ(logitsWith({{"logits_dtype", "float16"}}, build), whole);

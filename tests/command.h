@@ -1,4 +1,4 @@
-// Runs the chorus program as a user does and keeps what it said.
+// Runs the chorus program as a user does and captures its output.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 namespace chorus::test {
 
 struct CommandResult {
-  int status = 0;  // exit status; 128 plus the signal when one ended it
+  int status = 0;  // exit status, or 128 plus the signal that ended it
   std::string out;
-  std::string errors;  // what went to stderr
+  std::string errors;  // standard error
 };
 
-// arguments: after the program's name. No shell is involved. standard_output: a file in place of the one that is kept.
+// arguments: those after the program's name; no shell is involved. standard_output: a file that receives the standard
+// output instead of the result.
 CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output = "");
 
 }  // namespace chorus::test

@@ -1,4 +1,5 @@
-// Several adapters at once: what PEFT's add_weighted_adapter(combination_type="cat") answers, in a batch with others.
+// Compositions of several adapters answer as PEFT's add_weighted_adapter(combination_type="cat"), in a batch with
+// others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +67,7 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
     const fs::path engine = testEngine(plain_.directory, DType::kFloat32, testBuildConfig(), cut);
     const auto executor = openExecutor(engine, executor::ExecutorConfig(), adapterDirectories(plain_));
     loadAdapters(*executor, plain_.adapters.size());
-    // Compositions among rows of single adapters and of the base.
+    // Compositions share the batch with rows of single adapters and of the base.
     std::vector<executor::Request> requests = goldenRequests(plain_);
     const size_t others = requests.size();
     for (const ComposedRow& row : rows_) requests.push_back(row.request());
@@ -87,7 +88,7 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
   }
 }
 
-// A term of weight 1 is the adapter itself, and order and weights tell compositions apart.
+// One term with weight 1 is the adapter itself. Order and weights distinguish compositions.
 TEST_F(Composition, OfOneAdapterAloneIsThatAdapter) {
   const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), executor::ExecutorConfig(),
                                      adapterDirectories(plain_));

@@ -1,4 +1,4 @@
-// The demo's adapters on a float32 engine say, token by token, what transformers and PEFT say, all in one batch.
+// The demo's adapters on a float32 engine generate exactly the tokens of transformers and PEFT, all in one batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(DemoTokens, AreThoseOfPeft) {
       adapter = index.at(name);
     }
     const auto expected = json.at("generated_ids").get<std::vector<int32_t>>();
-    // Room to go on after the end token: it must stop there by itself.
+    // Allows tokens after the end token, where the request must stop by itself.
     const size_t room = expected.back() == end_id ? 4 : 0;
     executor::Request request = greedyRequest(json.at("prompt_ids").get<std::vector<int32_t>>(),
                                               static_cast<int32_t>(expected.size() + room), adapter);

@@ -9,7 +9,7 @@
 
 namespace chorus::test {
 namespace {
-// Name -> directory, of every family: a folder of goldens/ with a manifest that lists variants.
+// Name -> directory. A family is a folder of goldens/ whose manifest.json lists its variants.
 const std::map<std::string, std::filesystem::path>& goldens() {
   static const auto kGoldens = [] {
     std::map<std::string, std::filesystem::path> found;

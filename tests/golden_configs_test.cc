@@ -1,5 +1,5 @@
-// Every golden in one mixed batch under every hostile configuration, on every instruction set: all settings of one
-// instruction set and number of tensor-parallel ranks have one hash of all logits, and the tokens are the oracle's.
+// Every golden in one mixed batch under every hostile configuration, on every instruction set. With one instruction set
+// and one number of tensor-parallel ranks, all settings give one hash of all logits, and the tokens are the oracle's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace chorus::test {
 namespace {
 
-// What decides the order of every sum. The guarded backend runs the CPU's ops; pipeline stages add nothing up.
+// What determines the order of every sum. The guarded backend runs the CPU's ops, and pipeline stages change no sum.
 struct Arithmetic {
   bool reference = false;
   std::optional<Isa> isa;
@@ -38,7 +38,7 @@ std::vector<HostileConfig> hostileConfigs() {
   return configs;
 }
 
-// Those that the configurations ask for, on every instruction set.
+// What the configurations need, on every instruction set.
 std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   std::set<std::pair<bool, int32_t>> wanted;
   for (const auto& config : configs) wanted.emplace(config.executor.getBackend() == "reference", config.cut.tp_size);
@@ -52,8 +52,8 @@ std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   return all;
 }
 
-// Bytes of the golden's largest adapter as the engine holds it, and no less than one of rank 1 on all modules: the
-// smallest cache of PeftCacheConfig::maxAdapterSize 1.
+// The smallest host cache for the golden: the bytes of its largest adapter, but at least those of an adapter of rank 1
+// on all modules, which PeftCacheConfig::maxAdapterSize 1 requires.
 size_t largestAdapter(const GoldenCase& golden, const std::filesystem::path& engine_dir) {
   const RankGroup ranks(RankGroup::loadEngines(engine_dir), {.threads = 1}, {.kv_blocks = 1});
   auto largest = static_cast<size_t>(AdapterSizing(ranks.engine()).fullAdapter(1).bytes);
@@ -67,7 +67,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
  protected:
   GoldenConfigs() : golden_(loadGolden(std::get<0>(GetParam()), std::get<1>(GetParam()))) {
     requests_ = goldenRequests(golden_);
-    // The longest prompt first, the shortest after it: what fits together at the start no longer does when both grow.
+    // The longest prompt comes first. Requests that fit together at the start no longer fit when they grow.
     const auto longest = std::max_element(requests_.begin(), requests_.end(), [](const auto& a, const auto& b) {
       return a.getInputTokenIds().size() < b.getInputTokenIds().size();
     });
@@ -75,7 +75,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     std::rotate(requests_.begin(), longest, requests_.end());
   }
 
-  // Each request alone under default settings.
+  // Runs each request alone with default settings.
   void runUsual(const Arithmetic& arithmetic) {
     executor::ExecutorConfig config;
     config.setBackend(arithmetic.reference ? "reference" : "cpu");
@@ -88,7 +88,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     }
   }
 
-  // All of them together under the configuration. Returns the hash of all logits.
+  // Runs all requests together with the configuration. Returns the hash of all logits.
   std::string runHostile(const HostileConfig& config, const Arithmetic& arithmetic) {
     executor::ExecutorConfig run = config.executor;
     if (arithmetic.isa) run.setIsa(std::string(isaName(*arithmetic.isa)));
@@ -101,7 +101,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     }
     const auto executor = openExecutor(engine_dir, run, adapterDirectories(golden_));
     loadAdapters(*executor, golden_.adapters.size());
-    executor->getLatestIterationStats();  // those of loading are not looked at
+    executor->getLatestIterationStats();  // discards the statistics of loading
     std::vector<executor::Request> all = requests_, again;
     for (const auto& request : requests_) again.push_back(withoutContextLogits(request));
     if (config.repeat) all.insert(all.end(), again.begin(), again.end());
@@ -129,7 +129,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
   std::vector<RunAnswer> usual_;
 
  private:
-  // Answers to all requests in order, perhaps several times.
+  // answers: for all requests in order, once or several times.
   void compareGenerated(const std::vector<RunAnswer>& answers) {
     for (size_t i = 0; i < answers.size(); ++i) {
       SCOPED_TRACE("row " + std::to_string(i));
@@ -179,7 +179,7 @@ TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
                     testing::EndsWith(refusal));
         continue;
       }
-      // The example's architecture is linked into this test, not into the program.
+      // The architecture of this example is linked into this test but not into the program.
       if (config.padded_input && golden_.directory.parent_path().filename() == "troubadour") continue;
       ++settings;
       if (config.padded_input)

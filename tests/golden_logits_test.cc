@@ -1,5 +1,5 @@
-// Teacher-forced logits of every golden through the ranks of an engine: on each instruction set, on the reference and
-// on the guarded backend. And that no kernel is used by default which no golden has run.
+// Teacher-forced logits of every golden through the ranks of an engine, on each instruction set, on the reference
+// backend and on the guarded backend. Also checks that a golden has run every kernel that is used by default.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ struct Where {
   std::string name() const { return isa ? backend + " " + std::string(isaName(*isa)) : backend; }
 };
 
-// None: the reference.
+// nullopt: the reference backend.
 std::optional<Isa> isaOf(const Where& where) {
   return where.backend == "reference" ? std::nullopt : std::optional(where.isa.value_or(defaultIsa()));
 }
@@ -35,7 +35,7 @@ std::vector<Where> everywhere() {
 
 class GoldenLogits : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 
-// Compares every row with the oracle's; the kernels that ran for it.
+// Compares every row with the oracle's. Returns the kernels that ran.
 VariantRecord compare(const GoldenCase& golden, const Where& where) {
   const DType dtype = golden.dtype;
   SCOPED_TRACE(golden.name + " " + where.name());
@@ -75,8 +75,8 @@ TEST_P(GoldenLogits, AreTheOracles) {
   for (const Where& where : everywhere()) compare(golden, where);
 }
 
-// An op or a variant of one that is new needs a golden that runs it: on this machine's sets and on the reference. Whole
-// goldens are compared until every default has run.
+// A new op or variant needs a golden that runs it, on this machine's instruction sets and on the reference backend.
+// Compares goldens until every default variant has run.
 TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   for (const Where& where : everywhere()) {
     const auto isa = isaOf(where);
@@ -96,7 +96,7 @@ TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   }
 }
 
-// As above, of the linears that read quantised weights.
+// The same for linears with quantised weights.
 TEST(GoldenKernels, EveryQuantisedFormatRunsInAGolden) {
   for (const Where& where : everywhere()) {
     const auto isa =

@@ -1,5 +1,5 @@
-// Every golden on two tensor-parallel ranks, two pipeline stages, and both: the oracle's logits, those of one
-// rank within the tolerance, and one set of bits whatever the number of stages.
+// Every golden on two tensor-parallel ranks, on pipeline stages, and on both. The logits are the oracle's and those of
+// one rank within the tolerance, and bitwise the same for any number of stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace chorus::test {
 namespace {
 
-// Logits of every row of the golden, each through all ranks of the engine.
+// Logits of every row of the golden, from all ranks of the engine together.
 std::vector<std::vector<float>> logitsOf(const GoldenCase& golden, const std::filesystem::path& engine_dir,
                                          const std::string& backend, int64_t chunk) {
   RankGroup ranks(RankGroup::loadEngines(engine_dir), {.name = backend, .threads = 2}, kTeacherForcedOptions);
@@ -51,7 +51,7 @@ TEST_P(GoldenRanks, AnswerAsOneDoes) {
         EXPECT_THAT(testEngineRefusal(golden.directory, dtype, testBuildConfig(), cut), testing::EndsWith(refusal));
         continue;
       }
-      // Chunks of 11 wherever there are stages: chunking and stages together change no bit.
+      // Runs with several stages are in chunks of 11: neither chunks nor stages change a bit.
       const auto logits = logitsOf(golden, testEngine(golden.directory, dtype, testBuildConfig(), cut), backend,
                                    pp_size == 1 ? 1 << 20 : 11);
       if (pp_size == 1) one_stage[tp_size] = logits;

@@ -1,4 +1,4 @@
-// Every golden through the Executor: rows alone and all together, with other adapters and lengths beside them.
+// Every golden through the Executor: each row alone, and all in one batch with other adapters and lengths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,13 +47,13 @@ void compareTokens(const std::string& name, DType dtype, Isa isa) {
         EXPECT_EQ(alone[i].tokens[k], row.tokens[k]) << "token " << k;
         ++decided;
       }
-      if (alone[i].tokens[k] != row.tokens[k]) break;  // from here on the two answer different texts
+      if (alone[i].tokens[k] != row.tokens[k]) break;  // the two texts differ from here on
     }
     EXPECT_EQ(mixed[i].tokens, alone[i].tokens);
     EXPECT_EQ(mixed[i].logits_hash, alone[i].logits_hash);
   }
-  // The goldens' margins are wide enough for the comparison to mean something in 16 bits too: where only weights and
-  // cache have these, and less so where products' inputs are rounded as well.
+  // The goldens' margins are wide enough for most tokens to be compared in 16 bits as well, and for fewer if products
+  // round their inputs too.
   const size_t all = golden.rows.size() * golden.rows[0].tokens.size();
   EXPECT_GE(decided, inputs == DType::kBFloat16 ? all * 3 / 8 : all * 3 / 4);
   std::printf("%s %s %s: %zu of %zu tokens decided\n", name.c_str(), std::string(dtypeName(dtype)).c_str(),
@@ -66,7 +66,7 @@ void compareTokens(const std::string& name, DType dtype, Isa isa) {
   })) << "the rows never shared a step";
 }
 
-// By the default set, and where its products round their inputs by the best that does not.
+// On the default instruction set. If its products round their inputs, also on the best set whose products do not.
 TEST_P(GoldenTokens, AloneAndInOneMixedBatch) {
   const auto& [name, dtype] = GetParam();
   compareTokens(name, dtype, defaultIsa());

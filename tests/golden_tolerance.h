@@ -1,4 +1,4 @@
-// The one tolerance by which an engine's logits are compared with the oracle's.
+// The tolerance for all comparisons of an engine's logits with the oracle's.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,20 @@
 
 namespace chorus::test {
 
-// Both sides start from the same rounded weights, so what differs is rounding on the way:
-//   - float32 sums. A logit stands behind 7 products a layer (qkv, scores, values, dense, fc and gate, their product,
-//     proj) and the last one; a sum of K terms in float32 is off by about sqrt(K) 2^-24 of its size, in whatever
-//     order. K is the longest sum: hidden, attention width, intermediate, or the positions attended to.
-//   - the cache. With 16-bit engines keys and values are rounded once each a layer, by up to 2^-8 (bfloat16, 8 bits
-//     of significand) or 2^-11 (float16, 11 bits); the oracle does not round them.
-//   - inputs of products, where these take bfloat16: each is rounded by up to 2^-8, so the output is off by as much. 4
-//     linears a layer and lm_head; an adapter's A x is rounded as well, so 8 a layer. Attention's queries and weights
-//     are two more.
-// Nothing else is 16 bits wide.
-// Errors of different steps are independent and add in quadrature. What they do to a logit is relative to the
-// largest one. Softmax and the gated product can double a relative error on its way, hence the 2.
+// Both sides start from the same rounded weights, so they differ only by rounding in the computation:
+//   - float32 sums. A logit depends on 7 products per layer (qkv, scores, values, dense, fc and gate, their product,
+//     proj) and on the last one. A sum of K terms in float32, in any order, has an error of about sqrt(K) 2^-24 of its
+//     size. K is the longest sum: hidden, attention width, intermediate, or the positions attended to.
+//   - the KV cache. In 16-bit engines keys and values are rounded once per layer each, by up to 2^-8 (bfloat16, 8 bits
+//     of significand) or 2^-11 (float16, 11 bits). The oracle does not round them.
+//   - inputs of products, if these take bfloat16: each is rounded by up to 2^-8, and the output has as large an error.
+//     There are 4 linears per layer and lm_head. An adapter's A x is rounded as well, which makes 8 per layer.
+//     Attention's queries and weights are two more.
+// Nothing else has 16 bits.
+//
+// Errors of different steps are independent and add in quadrature. Their effect on a logit is relative to the largest
+// logit. Softmax and the gated product can double a relative error, hence the factor 2.
+//
 // linear_inputs: see linearInputType.
 inline double goldenTolerance(DType dtype, DType linear_inputs, const ModelConfig& config, int64_t positions,
                               double largest_logit) {

@@ -1,4 +1,4 @@
-// `chorus inspect`: what it says of whole things, and the one line for each that is not.
+// `chorus inspect`: its report on valid things, and its one error line for each invalid one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 class Inspect : public testing::Test {
  protected:
-  // The --json report of a whole thing.
+  // The facts of the --json report on a valid thing.
   static Json facts(std::vector<std::string> arguments, const std::string& kind) {
     arguments.insert(arguments.begin(), "inspect");
     const CommandResult table = runChorus(arguments);
@@ -79,7 +79,7 @@ TEST_F(Inspect, ModelCheckpointAndEngineAgree) {
   EXPECT_EQ(model.at("layers"), 4);
   EXPECT_EQ(model.at("vocabulary"), 211);
 
-  // The model's own count of its parameters: what its file holds.
+  // The parameter count agrees with the bytes of the model's file.
   const auto engine = Engine::load(engine_dir);
   EXPECT_EQ(model.at("parameters").get<uint64_t>() * 4,
             facts({plain_.directory / "model.safetensors"}, "safetensors file").at("bytes of tensors"));
@@ -106,7 +106,7 @@ TEST_F(Inspect, AnAdapterAloneAndOnItsBase) {
     EXPECT_EQ(on_base.at("rank"), Json({4, 5, 11}));
     EXPECT_EQ(on_base.at("modules"),
               Json({"mlp.down_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj"}));
-    // What an engine really takes for it.
+    // The report agrees with what an engine really takes for the adapter.
     const auto engine = Engine::load(engine_dir);
     const RankGroup ranks({engine}, {.threads = 1}, {.kv_blocks = 1});
     EXPECT_EQ(on_base.at("in memory"), ranks.prepareAdapter(readTestAdapter(adapter, *engine))->bytes);

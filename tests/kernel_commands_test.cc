@@ -1,4 +1,4 @@
-// What the program says about its kernels, and how one chooses among them on the command line.
+// What the program reports about its kernels, and how the command line selects them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

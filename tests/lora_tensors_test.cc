@@ -1,4 +1,4 @@
-// Adapters as the tensors of a request answer as their PEFT directories do: normalised, converted, submitted.
+// Adapters sent as tensors of a request, normalised and converted, answer as their PEFT directories do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ constexpr std::array kStorage = {DType::kFloat32, DType::kFloat16, DType::kBFloa
 constexpr uint64_t kFirstSeed = 515;
 constexpr int kModels = 6;
 
-// The tensors of a PEFT directory, normalised first where it is DoRA's.
+// The tensors of a PEFT directory. A DoRA directory is normalised first.
 LoraTensors tensorsOf(const fs::path& adapter, const fs::path& base, DType storage) {
   const TempDir scratch;
   fs::path source = adapter;
@@ -41,7 +41,7 @@ LoraTensors tensorsOf(const fs::path& adapter, const fs::path& base, DType stora
   return readLoraFiles(scratch.path() / "tensors");
 }
 
-// Requests of the same prompts for the adapters: by directory, and by tensors under task ids of their own.
+// Requests with the same prompts for each adapter: by directory, and by tensors under separate task ids.
 struct Requests {
   std::vector<Request> by_directory, by_tensors;
 };
@@ -84,7 +84,7 @@ TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
       for (size_t i = 0; i < adapters.size(); ++i) {
         SCOPED_TRACE(adapters[i].filename().string());
         EXPECT_EQ(answers[i].tokens, expected[i].tokens);
-        // Scales of 2 round nothing, and A and B are exact in every type; magnitudes are in float32.
+        // A scale of 2 rounds nothing, and A and B are exact in every type. Magnitudes are exact only in float32.
         const Json config = readJsonFile(adapters[i] / "adapter_config.json");
         const bool is_exact = !config.at("use_rslora") && (!config.at("use_dora") || storage == DType::kFloat32);
         if (is_exact) {
@@ -99,7 +99,7 @@ TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
   EXPECT_GT(all, exact + 10);
 }
 
-// One adapter of a layer's fused linears, in sixteenths: exact in every type, as is its scale of 2.
+// An adapter of a layer's fused linears. Its values are sixteenths, which with its scale of 2 are exact in every type.
 void writeFusedAdapter(const RandomLlama& model, std::mt19937_64& rng, const fs::path& dir) {
   constexpr int64_t kRank = 3;
   const std::pair<const char*, int64_t> fused[] = {
@@ -149,8 +149,8 @@ TEST(LoraTensors, OfFusedLinearsAnswerToTheBit) {
   }
 }
 
-// Of the goldens, whose tokens are PEFT's, over an engine of two tensor-parallel ranks and two stages: the tensors are
-// whole whatever the engine is.
+// The expected tokens of the goldens are PEFT's. The engine has one rank, or two tensor-parallel ranks and two stages:
+// the tensors are whole in both cases.
 TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
   for (const char* name : {"plain", "tied_bias"}) {
     const GoldenCase golden = loadGolden(name, DType::kFloat32);
@@ -174,7 +174,7 @@ TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
       }
       const auto answers = runTogether(*executor, requests);
       for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].tokens, golden.rows[i].tokens) << i;
-      // Cached now: the ids alone will do.
+      // The adapters are cached now, so that their ids suffice.
       for (Request& request : requests) {
         if (request.getLoraConfig()) {
           request.setLoraConfig(executor::LoraConfig(request.getLoraConfig()->getTaskId()));
@@ -185,7 +185,8 @@ TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
   }
 }
 
-// Its adapter_config.json says so; else the norms would be divided by twice.
+// The directory's adapter_config.json says that it is normalised; otherwise the norms would divide its magnitudes
+// twice.
 TEST(LoraTensors, ANormalisedDirectoryAnswersAsTheAdapterItWasMadeOf) {
   const TempDir root;
   const GoldenCase plain = loadGolden("plain", DType::kFloat32);

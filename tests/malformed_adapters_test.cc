@@ -1,5 +1,5 @@
-// Adapters that are not what they should be, through a real executor: each is refused in one line, or answers, and
-// requests beside it have the bits of a run without it.
+// Malformed adapters through a real executor: each is refused in one line or answers, and requests beside it have the
+// same bits as in a run without it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,9 +32,9 @@ using testing::HasSubstr;
 
 constexpr uint64_t kFirstSeed = 1;
 constexpr int kMutations = 10000;
-constexpr int kBatch = 20;  // malformed adapters in flight with three sound requests
+constexpr int kBatch = 20;  // malformed adapters in flight together with three sound requests
 constexpr int32_t kMaxRank = 16;
-// Task ids: those of sound adapters lie below.
+// The first task id of malformed adapters. Those of sound ones are lower.
 constexpr executor::IdType kMalformed = 1000;
 
 std::vector<uint8_t> readBytes(const fs::path& path) {
@@ -42,7 +42,7 @@ std::vector<uint8_t> readBytes(const fs::path& path) {
   return {text.begin(), text.end()};
 }
 
-// Without the sync of a real writer: ten thousand files.
+// Unlike a real writer it does not sync, because the test writes ten thousand files.
 void writeBytes(const fs::path& path, const std::vector<uint8_t>& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
@@ -54,7 +54,7 @@ Tensor tensorOf(executor::DataType type, const void* data, size_t size, const st
   return tensor;
 }
 
-// What the standard's or our own exception of f says; empty when it throws none.
+// The message of the exception that f throws; empty if it throws none.
 std::string lineOf(const std::function<void()>& f) {
   try {
     f();
@@ -76,7 +76,7 @@ class MalformedAdapters : public testing::Test {
     }
     normaliseDora(sound_[1], base_, root_.path() / "normalised", false);
     convertLora(root_.path() / "normalised", tensors_, DType::kFloat32);
-    log::set_level(log::level::off);  // every refusal is logged too
+    log::set_level(log::level::off);  // every refusal would be logged too
     BuildConfig build = testBuildConfig();
     build.max_lora_rank = kMaxRank;
     executor_ = openExecutor(testEngine(base_, DType::kFloat32, build), executor::ExecutorConfig(), sound_);
@@ -94,13 +94,14 @@ class MalformedAdapters : public testing::Test {
     request.setLoraConfig(std::move(lora));
     return request;
   }
-  // The line of the error with which a request ends; empty if it is answered.
+  // The error with which a request ends; empty if it was answered.
   std::string endOf(executor::IdType id) {
     const auto responses = executor_->awaitResponses(id, std::chrono::seconds(60));
     if (responses.empty()) return "no answer";
     return responses.back().hasError() ? responses.back().getErrorMsg() : "";
   }
-  // Enqueues requests for malformed adapters among sound ones, waits for all, and returns the former's errors.
+  // Enqueues malformed requests among sound ones, waits for all, checks the sound answers, and returns the errors of
+  // the malformed ones.
   std::vector<std::string> runBeside(const std::vector<executor::Request>& malformed) {
     std::vector<executor::Request> all = malformed;
     for (size_t i = 0; i < beside_.size(); ++i) {
@@ -127,7 +128,7 @@ class MalformedAdapters : public testing::Test {
   }
 
   fs::path mutationDirectory(int number) const { return root_.path() / ("mutation" + std::to_string(number)); }
-  // A sound adapter with one of its files mutated.
+  // Writes a sound adapter with one of its files mutated.
   void makeMutation(bool as_tensors, std::mt19937_64& rng, const fs::path& dir) const;
 
   const TempDir root_;
@@ -200,11 +201,11 @@ TEST_F(MalformedAdapters, EachDirectoryIsRefusedInOneLineThatSaysWhy) {
     expectOneLine(refusal, 0);
     requests.push_back(requestFor(LoraConfig(task_id)));
   }
-  // What is not registered is not there.
+  // An adapter whose registration was refused is unknown.
   for (const std::string& error : runBeside(requests)) {
     EXPECT_THAT(error, testing::EndsWith(" not found in cache. Please send LoRA weights with request"));
   }
-  // Spoilt after they were registered.
+  // Now the directories are damaged after they were registered.
   for (size_t i = 0; i < requests.size(); ++i) {
     dir = root_.path() / std::get<0>(cases[i]);
     fs::remove_all(dir);
@@ -269,7 +270,7 @@ TEST_F(MalformedAdapters, TensorsAreRefusedInOneLineEach) {
   for (const auto& [name, make, part] : cases) {
     SCOPED_TRACE(name);
     std::vector<executor::Request> malformed;
-    // What its own constructor refuses is no request yet.
+    // A request that its own constructor refuses never reaches the executor.
     std::string error = lineOf([&, &make = make] { malformed.push_back(make()); });
     if (error.empty()) {
       error = runBeside(malformed).at(0);
@@ -288,7 +289,7 @@ TEST_F(MalformedAdapters, TensorsAreRefusedInOneLineEach) {
   EXPECT_THAT(runBeside({requestFor(again)}), testing::ElementsAre("")) << "the sound tensors are still taken";
 }
 
-// One member of a document becomes something else, or goes.
+// Replaces a random value of the document.
 void mutateJson(OrderedJson& json, std::mt19937_64& rng) {
   OrderedJson* at = &json;
   for (OrderedJson* parent = at; at->is_structured() && !at->empty() && (at == parent || rng() % 4 != 0);) {
@@ -334,7 +335,7 @@ std::vector<uint8_t> mutateFile(const fs::path& path, std::mt19937_64& rng) {
     const std::string text = json.dump();
     return {text.begin(), text.end()};
   }
-  // A number among the values, where there are any.
+  // Overwrites one number in the last half of the file, where the values are.
   std::vector<uint8_t> changed = bytes;
   static constexpr float kValues[] = {std::numeric_limits<float>::quiet_NaN(),  std::numeric_limits<float>::infinity(),
                                       std::numeric_limits<float>::max(),        -1e30f,
@@ -369,7 +370,7 @@ void MalformedAdapters::makeMutation(bool as_tensors, std::mt19937_64& rng, cons
   writeBytes(file, mutateFile(file, rng));
 }
 
-// The tensors of a directory, half of them with a number of their config changed.
+// The tensors of a directory. In half of the cases one number of their config is changed.
 LoraConfig mutatedTensors(executor::IdType id, const fs::path& dir, uint64_t seed) {
   LoraTensors tensors = readLoraFiles(dir);
   std::mt19937_64 rng(seed ^ 0x5eed);
@@ -384,7 +385,7 @@ LoraConfig mutatedTensors(executor::IdType id, const fs::path& dir, uint64_t see
 TEST_F(MalformedAdapters, MutationsAreRefusedOrAnswerAndDisturbNobody) {
   int refused = 0, answered = 0, failed = 0;
   for (uint64_t first = kFirstSeed; first < kFirstSeed + kMutations; first += kBatch) {
-    // All files first: those that have just changed are waited for when they are read.
+    // Writes all files first, because a load waits for files that changed just now.
     std::vector<bool> as_tensors;
     for (int i = 0; i < kBatch; ++i) {
       std::mt19937_64 rng(first + static_cast<uint64_t>(i));
@@ -412,7 +413,7 @@ TEST_F(MalformedAdapters, MutationsAreRefusedOrAnswerAndDisturbNobody) {
         ++refused;
       }
       if (as_tensors[static_cast<size_t>(i)] || i % 5 != 0) continue;
-      // The converter is no less careful.
+      // The converter must be as careful: one error line, or an output.
       const fs::path out = root_.path() / "converted";
       const std::string conversion = lineOf([&] { convertLora(dir, out, DType::kFloat16); });
       expectOneLine(conversion, seed);

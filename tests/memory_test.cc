@@ -1,4 +1,4 @@
-// Memory: what is planned is what is allocated, and nothing grows once every kind of request was seen.
+// Memory: the plan equals what is allocated, and nothing grows once every kind of request was served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -19,7 +19,7 @@
 namespace chorus::test {
 namespace {
 
-// A step over one sequence from its start; logits of the rows from `first` on.
+// A step over one sequence from its start, with the logits of the rows from `first` on.
 struct OneSequence {
   std::vector<int32_t> blocks = std::vector<int32_t>(16);
   StepInput step;
@@ -92,7 +92,7 @@ size_t heapInUse() {
   return info.uordblks + info.hblkhd;
 }
 
-// Prompts of any length, any adapter, with and without logits of the context.
+// Prompts of any length with any adapter, with and without context logits.
 std::vector<executor::Request> randomRequests(const GoldenCase& golden, uint64_t seed, size_t count) {
   std::mt19937_64 random(seed);
   std::vector<executor::Request> requests;
@@ -126,7 +126,7 @@ TEST_F(Memory, NothingGrowsOnceEveryKindOfRequestWasSeen) {
   };
   const size_t warm = serve(40);
   const size_t later = serve(40);
-  // 1,600 requests: a leak of 10 bytes each would show.
+  // After 1,600 requests, a leak of 10 bytes per request would show.
   EXPECT_LE(later, warm + 16 * 1024);
   executor->shutdown();
 }

@@ -1,4 +1,4 @@
-// The demo's command: one prompt, the base and five adapters.
+// The demo's command: one prompt, for the base and five adapters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 namespace chorus::test {
 namespace {
 
-// An answer of one token is over after the first step, so a prompt that began before the adapters of the others were
-// loaded would share no step with them.
+// An answer of one token ends with its first step. A prompt that started before the others' adapters were loaded would
+// share no step with them.
 TEST(OneBatch, AllSixRequestsOfTheDemoAreInOneBatchOnEveryMachine) {
   const std::filesystem::path demo = std::filesystem::path(CHORUS_SOURCE_DIR) / "examples/demo";
   const std::filesystem::path engine = testEngine(demo / "base", DType::kBFloat16);

@@ -1,4 +1,4 @@
-// Packed bytes are those of their packing version: an engine in a cache is used by later programs of the same version.
+// The packed bytes belong to a packing version: later programs of the same version use engines from a cache.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -16,7 +16,7 @@ struct Packed {
   const char* hash;  // the first digits of rank0.engine's SHA-256
 };
 
-// Where this fails because packing was changed on purpose: raise kPackingVersion and take the new hashes.
+// If this fails because packing was changed on purpose, raise kPackingVersion and update the hashes.
 TEST(PackingVersion, SameVersionSameBytes) {
   static_assert(kPackingVersion == 1, "take the hashes of the new version");
   const Packed all[] = {{"plain", DType::kFloat32, "5c93a676b98f93af"},

@@ -1,4 +1,4 @@
-// A golden's prompts as a user with a padded array gives them: `chorus run --input_file X.npy`.
+// Runs a golden's prompts as a user with a padded array does: `chorus run --input_file X.npy`.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ namespace chorus::test {
 
 struct PaddedAnswer {
   std::vector<int32_t> tokens;      // generated
-  std::vector<float> first_logits;  // [vocab], of the last prompt position
+  std::vector<float> first_logits;  // [vocab], at the last prompt position
 };
 
-// One answer a request, which asks for tokens, greedily, with one of the golden's adapters. Throws
-// std::runtime_error with what the program said when it fails.
+// One answer per request. Each request is greedy and uses one of the golden's adapters or none. Throws
+// std::runtime_error with the program's standard error if it fails.
 std::vector<PaddedAnswer> runPadded(const GoldenCase& golden, const std::vector<executor::Request>& requests,
                                     const std::filesystem::path& engine_dir, const std::string& backend,
                                     std::optional<Isa> isa);

@@ -1,5 +1,5 @@
-// PEFT's adapters where a golden's layout does not go: on embedding tables that are cut over ranks, and with more
-// tokens than the model has.
+// PEFT adapters in cases that the golden tests do not cover: embedding tables that are sharded over ranks, and adapters
+// with more tokens than the model.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -65,7 +65,7 @@ class GrownVocabulary : public testing::TestWithParam<std::string> {
                      {.threads = 2}, kTeacherForcedOptions);
   }
 
-  // Of the adapter's prompt, with the oracle's logits of the tokens that it answers with.
+  // Compares the logits of the adapter's prompt with the oracle's, over the tokens that the adapter can answer with.
   void expectAnswers(RankGroup& ranks, const Adapter& adapter, const std::string& name) const {
     const TensorView& prompt = *expected_.find(name + ".prompt");
     std::vector<int32_t> tokens(static_cast<size_t>(prompt.elements()));
@@ -108,8 +108,8 @@ TEST_P(GrownVocabulary, AddedTokensAreTakenAndAnswered) {
   EXPECT_EQ(adapters, 20);
 }
 
-// Without the tables that PEFT saves along, trained rows still bring every added token: of an output head that the
-// model ties to the embedding too, and no other is answered with one.
+// PEFT saves grown tables with an adapter. Without them, its trained token rows still add every token to the inputs,
+// and to the outputs only if the model ties its output head to the embedding.
 TEST_P(GrownVocabulary, RowsOfTokensAloneBringWhatWasAdded) {
   const fs::path directory = fs::path(testing::TempDir()) / ("chorus_rows_alone_" + GetParam());
   fs::remove_all(directory);

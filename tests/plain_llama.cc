@@ -9,7 +9,7 @@ namespace {
 using Row = std::vector<double>;
 using Rows = std::vector<Row>;
 
-constexpr double kEpsilon = 1e-5;  // as writeModel says
+constexpr double kEpsilon = 1e-5;  // the value of writeModel
 constexpr double kRotaryBase = 10000.0;
 
 class Network {
@@ -73,7 +73,7 @@ class Network {
     return y;
   }
 
-  // Turns every head of the rows by its position.
+  // Applies the rotary embedding to every head.
   void rotate(Rows& x) const {
     const auto d = static_cast<size_t>(m_.head_size);
     for (size_t position = 0; position < x.size(); ++position) {

@@ -1,4 +1,4 @@
-// A Llama network in plain loops of doubles: a reference that shares nothing with src/.
+// A Llama network in plain loops over doubles: a reference that shares no code with src/.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace chorus::test {
 
-// What a checkpoint's config says beyond the shapes.
+// Settings of a checkpoint's config other than shapes.
 struct PlainNetwork {
   std::function<double(double)> activation;
   double q_scaling = 1;
-  bool adjacent_pairs =
-      false;  // rotary positions turn (0, 1), (2, 3), ... of a head, not (0, d / 2), (1, d / 2 + 1), ...
+  // Rotary pairs of a head of d values are (0, 1), (2, 3), ... instead of (0, d / 2), (1, d / 2 + 1), ...
+  bool adjacent_pairs = false;
 };
 
-// The logits [tokens, vocab] of a sequence from its first position on.
+// The logits [tokens, vocab] of a sequence at all its positions.
 std::vector<float> plainLogits(const RandomLlama& model, const PlainNetwork& network, std::span<const int32_t> tokens);
 
 }  // namespace chorus::test

@@ -1,4 +1,5 @@
-// What quantising costs the demo: perplexity of held-out text on bfloat16, int8 and int4 engines, base and adapters.
+// The cost of quantisation on the demo: perplexity of held-out text on bfloat16, int8 and int4 engines, with its
+// adapters.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,14 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kDemo = fs::path(CHORUS_SOURCE_DIR) / "examples/demo";
-constexpr size_t kPhrases = 40;  // of the held-out ones, of each skill
+constexpr size_t kPhrases = 40;  // held-out phrases per skill
 
 struct Text {
   std::string adapter;
   std::vector<int32_t> tokens;
 };
 
-// Held-out prompts and right answers in the demo's chat form, whose special tokens stand in its expected rows.
+// Held-out prompts and right answers in the demo's chat format. The special tokens are taken from an expected row.
 std::vector<Text> heldOutTexts() {
   const auto codec = server::loadTextCodec(kDemo / "base");
   std::ifstream expected(kDemo / "prompts/expected_float32.jsonl");
@@ -53,7 +54,7 @@ std::vector<Text> heldOutTexts() {
   return texts;
 }
 
-// Perplexity of all texts, each on its skill's adapter.
+// Perplexity over all texts, each with its skill's adapter.
 double perplexity(const std::vector<Text>& texts, const std::optional<QuantiseOptions>& quantise) {
   const TempDir dir;
   convertHuggingFace(kDemo / "base", dir.path() / "checkpoint",

@@ -15,7 +15,7 @@ int64_t between(int64_t low, int64_t high, std::mt19937_64& rng) {
   return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
 }
 
-// Seven bits of significand: exact in bfloat16, and in float16 for the sizes used here.
+// Rounds to seven bits of significand: exact in bfloat16, and in float16 for the sizes used here.
 float rounded(double value) {
   int exponent = 0;
   const double fraction = std::frexp(value, &exponent);
@@ -27,7 +27,7 @@ PlainTensor randomTensor(std::vector<int64_t> shape, double mean, double deviati
   int64_t count = 1;
   for (const int64_t extent : tensor.shape) count *= extent;
   for (int64_t i = 0; i < count; ++i) {
-    const double uniform = static_cast<double>(rng() % 20001) / 10000 - 1;  // of deviation 1 / sqrt(3)
+    const double uniform = static_cast<double>(rng() % 20001) / 10000 - 1;  // of standard deviation 1 / sqrt(3)
     tensor.values.push_back(rounded(mean + uniform * std::sqrt(3.0) * deviation));
   }
   return tensor;
@@ -121,14 +121,14 @@ void writeRandomAdapter(const RandomLlama& m, bool dora, std::mt19937_64& rng, c
   const int64_t rank = between(1, 9, rng);
   const bool all = rng() % 2 == 0;
   const bool rslora = rng() % 2 == 0;
-  // What an adapter adds is half of what it adds to: scores many times larger would have softmax multiply roundings.
+  // The adapter's term is half as large as the base's. Much larger scores would make softmax amplify rounding errors.
   const double scale = rslora ? 2 * std::sqrt(static_cast<double>(rank)) : 2;
   const double b_deviation = 0.5 / (scale * std::sqrt(static_cast<double>(rank)));
   PlainTensors tensors;
   Json targets = Json::array();
   for (const Linear& linear : linears(m)) {
     const std::string name = linear.name;
-    if (!all && name != "self_attn.o_proj" && rng() % 2 == 0) continue;  // one that is cut along its inputs stays
+    if (!all && name != "self_attn.o_proj" && rng() % 2 == 0) continue;  // o_proj, whose inputs are sharded, stays
     targets.push_back(name.substr(name.find('.') + 1));
     for (int64_t layer = 0; layer < m.layers; ++layer) {
       const std::string prefix = fmt::format("base_model.model.model.layers.{}.{}.", layer, name);

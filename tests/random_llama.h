@@ -1,4 +1,4 @@
-// Random small Llama models and adapters, written as a user would have them.
+// Random small Llama models and adapters, as the files that a user would have.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace chorus::test {
 
-// Float values of a tensor; every one is exact in float32, float16 and bfloat16.
+// A float tensor whose values are all exact in float32, float16 and bfloat16.
 struct PlainTensor {
   std::vector<int64_t> shape;
   std::vector<float> values;  // row-major
@@ -22,21 +22,21 @@ using PlainTensors = std::map<std::string, PlainTensor>;
 struct RandomLlama {
   int64_t layers = 3, hidden = 24, heads = 4, kv_heads = 2, head_size = 6, mlp = 28, vocab = 37;
   bool attention_bias = false, mlp_bias = false, tied = false;
-  PlainTensors tensors;  // by the source's names
+  PlainTensors tensors;  // by their names in the source model
 
-  // One line for a failing test.
+  // One line that describes the model in failure messages.
   std::string describe() const;
 };
 
-// heads is a multiple of 4 and mlp too, kv_heads a power of two from 1 to heads; the rest is odd where it may
-// be.
+// heads and mlp are multiples of 4, kv_heads is a power of two from 1 to heads; the other sizes may be odd where that
+// is valid.
 RandomLlama randomLlamaShape(std::mt19937_64& rng);
-// Weights of a network whose activations stay near 1.
+// Fills in weights that keep activations near 1.
 void fillWeights(RandomLlama& model, std::mt19937_64& rng);
 
-// config.json and model.safetensors.
+// Writes config.json and model.safetensors.
 void writeModel(const RandomLlama& model, const std::filesystem::path& dir);
-// A PEFT directory: some or all of the linears of some or all layers; LoRA, rsLoRA or DoRA.
+// Writes a PEFT directory: some or all linears of every layer; LoRA or DoRA, with or without rsLoRA.
 void writeRandomAdapter(const RandomLlama& model, bool dora, std::mt19937_64& rng, const std::filesystem::path& dir);
 
 }  // namespace chorus::test

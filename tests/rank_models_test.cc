@@ -1,6 +1,6 @@
-// Random small models with random adapters, cut over ranks in every way that weights can be: heads repeated
-// where there are fewer than ranks, a vocabulary that does not divide, tied and sharded embeddings. Answers
-// are those of one rank, and rows of a mixed batch have the bits of their solo runs.
+// Random small models with random adapters, sharded over ranks in every possible way: KV heads repeated if there are
+// fewer than ranks, a vocabulary that does not divide, tied and sharded embeddings. Answers are those of one rank
+// within the tolerance, and rows of a mixed batch have the bits of their solo runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kFirstSeed = 77100;
 constexpr int kModels = 8;
-constexpr int kAdapters = 3;  // the first two with LoRA, the last with DoRA
+constexpr int kAdapters = 3;  // the first two are LoRA, the last is DoRA
 
 struct Case {
   RandomLlama model;
@@ -34,7 +34,7 @@ struct Case {
 Case makeCase(uint64_t seed, const std::filesystem::path& root) {
   std::mt19937_64 rng(seed);
   Case c{.model = randomLlamaShape(rng), .dir = root / std::to_string(seed)};
-  if (seed % 2 == 0) c.model.kv_heads = 1 + static_cast<int64_t>(seed / 2 % 2);  // fewer than ranks
+  if (seed % 2 == 0) c.model.kv_heads = 1 + static_cast<int64_t>(seed / 2 % 2);  // fewer KV heads than ranks
   fillWeights(c.model, rng);
   writeModel(c.model, c.dir);
   for (int i = 0; i < kAdapters; ++i) {
@@ -45,7 +45,7 @@ Case makeCase(uint64_t seed, const std::filesystem::path& root) {
   return c;
 }
 
-// Of the base, then of every adapter.
+// Logits of the base, then of every adapter.
 std::vector<std::vector<float>> logitsOf(const Case& c, DType dtype, const Cut& cut) {
   RankGroup ranks(RankGroup::loadEngines(testEngine(c.dir, dtype, testBuildConfig(), cut)), {.threads = 2},
                   kTeacherForcedOptions);
@@ -91,7 +91,7 @@ TEST(RankModels, AnswerAsOneRankDoes) {
           EXPECT_GT(largestDifference(logits[i], logits[0]), tolerance) << "the adapter does something";
         }
       }
-      // How the embedding is held and where stages end changes no bit.
+      // Neither the embedding's layout nor the bounds of the stages change a bit.
       const auto [known, is_new] = by_tp.emplace(cut.tp_size, logits);
       if (!is_new) {
         EXPECT_EQ(logits, known->second);

@@ -1,5 +1,5 @@
-// Rank files of the converter against a splitter of their own: plain code after TensorRT-LLM's rules, which
-// shares nothing with src/checkpoint/shard.cc. Every tensor of every rank, byte for byte, over random small
+// Compares the converter's rank files with an independent splitter: plain code that follows TensorRT-LLM's rules and
+// shares nothing with src/checkpoint/shard.cc. Every tensor of every rank is equal byte for byte, over random small
 // models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr int kModels = 12;
 int64_t rowsOf(const PlainTensor& t) { return t.shape[0]; }
 int64_t colsOf(const PlainTensor& t) { return t.shape.size() > 1 ? t.shape[1] : 1; }
 
-// Rows [begin, end); rows past the tensor's last are zeros.
+// Rows [begin, end). Rows beyond the tensor's last are zeros.
 PlainTensor rows(const PlainTensor& t, int64_t begin, int64_t end) {
   PlainTensor part = t;
   part.shape[0] = end - begin;
@@ -59,8 +59,8 @@ PlainTensor below(const PlainTensor& upper, const PlainTensor& lower) {
   return both;
 }
 
-// Key or value heads: cut like any rows, or, where there are fewer heads than ranks, each repeated for tp /
-// heads ranks that follow each other.
+// Key or value heads of one rank. They are split like other rows, but if there are fewer heads than ranks, each head is
+// repeated for tp / heads consecutive ranks.
 PlainTensor heads(const PlainTensor& t, int64_t count, int64_t size, int64_t tp, int64_t which) {
   PlainTensor repeated = rows(t, 0, 0);
   const int64_t times = std::max<int64_t>(1, tp / count);
@@ -78,7 +78,7 @@ PlainTensor vocabulary(const PlainTensor& t, int64_t tp, int64_t which) {
 
 PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
   const int64_t tp = cut.tp_size, pp = cut.pp_size;
-  const int64_t t = rank % tp, p = rank / tp;  // tensor-parallel ranks are neighbours
+  const int64_t t = rank % tp, p = rank / tp;  // tensor-parallel ranks are consecutive
   const auto& from = m.tensors;
   const PlainTensor& table = from.at("model.embed_tokens.weight");
   PlainTensors out;
@@ -87,7 +87,7 @@ PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
                                                 : cut.embedding_sharding_dim == 0 ? vocabulary(table, tp, t)
                                                                                   : columns(table, tp, t);
   }
-  // The first stages have one layer more where the layers do not divide.
+  // If the layers do not divide evenly, the first stages have one layer more.
   int64_t begin = 0;
   for (int64_t stage = 0; stage < p; ++stage) begin += m.layers / pp + (stage < m.layers % pp ? 1 : 0);
   const int64_t count = m.layers / pp + (p < m.layers % pp ? 1 : 0);
@@ -115,7 +115,7 @@ PlainTensors split(const RandomLlama& m, const Cut& cut, int64_t rank) {
   }
   if (p == pp - 1) {
     out["transformer.ln_f.weight"] = from.at("model.norm.weight");
-    // A head that is the table is left out where the rank has the table's rows.
+    // A tied output head is left out if the rank holds the table's rows.
     const bool columns_only = cut.use_parallel_embedding && cut.embedding_sharding_dim == 1 && tp > 1;
     if (!m.tied || pp > 1 || columns_only) {
       out["lm_head.weight"] = vocabulary(m.tied ? table : from.at("lm_head.weight"), tp, t);
@@ -181,7 +181,7 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
       }
     }
   }
-  // The random models met what the test is about.
+  // The random models covered the cases that this test is for.
   EXPECT_GT(repeated_heads, 0u);
   EXPECT_GT(padded, 0u);
   EXPECT_GT(tied, 0u);

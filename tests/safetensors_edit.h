@@ -1,4 +1,4 @@
-// Safetensors files spoilt on purpose.
+// Damages safetensors files on purpose.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace chorus::test {
 
-// Changes the header in place of the old one; the tensors' bytes stay as they are, true to it or not.
+// Replaces the header by an edited one. The tensors' bytes stay as they are, even if the header does not fit them.
 void editHeader(const std::filesystem::path& file, const std::function<void(OrderedJson& header)>& edit);
-// Writes the file again without one of its tensors.
+// Rewrites the file without one of its tensors.
 void dropTensor(const std::filesystem::path& file, const std::string& name);
 void truncateFile(const std::filesystem::path& file, double share);
 

@@ -10,7 +10,7 @@ namespace chorus::test {
 std::vector<float> teacherForced(RankGroup& ranks, std::span<const int32_t> tokens, int64_t first_position,
                                  const PreparedAdapter* adapter, int64_t chunk) {
   std::vector<int32_t> blocks(static_cast<size_t>(kTeacherForcedOptions.kv_blocks));
-  std::iota(blocks.rbegin(), blocks.rend(), 0);  // not in memory order
+  std::iota(blocks.rbegin(), blocks.rend(), 0);  // block ids are not in memory order
   std::vector<float> logits;
   for (int64_t begin = 0; begin < std::ssize(tokens); begin += chunk) {
     const int64_t end = std::min<int64_t>(begin + chunk, std::ssize(tokens));

@@ -1,4 +1,4 @@
-// Engines for system tests: made by the real converter and builder in a directory that goes with the process.
+// Engines for system tests, made by the real converter and builder in a directory that is removed with the process.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace chorus::test {
 
-// A new directory under the system's temporary one, removed with the object.
+// A new directory under the system's temporary one; removed with the object.
 class TempDir {
  public:
   TempDir();
@@ -25,10 +25,10 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Limits for goldens and the demo: small, with LoRA and DoRA.
+// Limits for goldens and the demo: small sizes, with LoRA and DoRA.
 BuildConfig testBuildConfig();
 
-// How an engine's weights are cut over ranks.
+// How an engine's weights are sharded over ranks.
 struct Cut {
   int32_t tp_size = 1;
   int32_t pp_size = 1;
@@ -37,19 +37,19 @@ struct Cut {
   std::string name() const;  // "tp2_pp1"
 };
 
-// What a golden's case.json asks for; nullopt for a model that is not quantised.
+// The quantisation that a golden's case.json asks for; nullopt if there is none.
 std::optional<QuantiseOptions> goldenQuantisation(const std::filesystem::path& model_dir);
 
-// Converts a Hugging Face directory to `dtype`, quantised as its golden says, and builds it. Returns the engine
-// directory; the same arguments give the same directory without doing it again.
+// Converts a Hugging Face directory to `dtype`, quantised as goldenQuantisation says, and builds it. Returns the engine
+// directory. Calls with equal arguments build only once.
 std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType dtype,
                                  const BuildConfig& config = testBuildConfig(), const Cut& cut = {});
 
-// The line of the Error with which that fails; empty if it does not.
+// The error line with which testEngine fails; empty if it does not.
 std::string testEngineRefusal(const std::filesystem::path& model_dir, DType dtype, const BuildConfig& config,
                               const Cut& cut);
 
-// A PEFT directory as the engine's adapter.
+// Reads a PEFT directory as an adapter of the engine.
 Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine);
 
 }  // namespace chorus::test

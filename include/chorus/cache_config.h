@@ -1,4 +1,4 @@
-// An executor's caches: of keys and values, and of adapters. "refused" as in executor_config.h.
+// An executor's caches: the KV cache and the adapter cache. "Refused" is explained in executor_config.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include "chorus/types.h"
 
 namespace chorus::runtime {
-// What an engine would have set where KvCacheConfig does not.
+// Defaults of an engine for fields that KvCacheConfig leaves unset.
 struct RuntimeDefaults {
   std::optional<std::vector<std::int32_t>> maxAttentionWindowVec;
   std::optional<std::int32_t> sinkTokenLength;
@@ -17,15 +17,15 @@ struct RuntimeDefaults {
 
 namespace chorus::executor {
 
-// Chorus: which requests may take over KV blocks that others computed. Whatever the scope, their adapters' content and
-// their salts are equal.
+// Chorus: which requests may reuse each other's KV blocks. In every scope they must have equal adapter content and
+// equal salts.
 enum class KvReuseScope {
-  kALL = 0,      // all of them
-  kADAPTER = 1,  // those of one adapter or composition; without an adapter, those of one client
-  kCLIENT = 2,   // those of one client
+  kALL = 0,      // all requests
+  kADAPTER = 1,  // requests with the same adapter or composition; without an adapter, requests of one client
+  kCLIENT = 2,   // requests of one client
 };
 
-// The cache of keys and values.
+// The KV cache.
 class KvCacheConfig {
  public:
   explicit KvCacheConfig(bool enableBlockReuse = true, std::optional<SizeType32> maxTokens = std::nullopt,
@@ -49,7 +49,7 @@ class KvCacheConfig {
         eventBufferMaxSize_(eventBufferMaxSize),
         enablePartialReuse_(enablePartialReuse),
         copyOnPartialReuse_(copyOnPartialReuse) {}
-  // Later 0.19 has defaults of the engine before the last two.
+  // The constructor of later 0.19 versions, which take the engine's defaults before the last two parameters.
   explicit KvCacheConfig(bool enableBlockReuse, std::optional<SizeType32> maxTokens,
                          std::optional<std::vector<SizeType32>> maxAttentionWindowVec,
                          std::optional<SizeType32> sinkTokenLength, std::optional<FloatType> freeGpuMemoryFraction,
@@ -64,18 +64,20 @@ class KvCacheConfig {
     if (runtimeDefaults) fillEmptyFieldsFromRuntimeDefaults(*runtimeDefaults);
   }
 
-  // Complete blocks are kept after their request while nobody needs the room, and requests that begin with the same
-  // tokens, under the same adapter content, start behind them. Answers do not change, to the bit.
+  // Complete blocks stay in the prefix cache after their request until others need the room. A request that begins with
+  // the same tokens under the same adapter content starts behind them. Answers are bitwise the same with and without
+  // reuse.
   bool getEnableBlockReuse() const { return enableBlockReuse_; }
-  // Capacity in tokens; unset: by freeGpuMemoryFraction.
+  // Capacity in tokens; unset: derived from freeGpuMemoryFraction.
   std::optional<SizeType32> getMaxTokens() const { return maxTokens_; }
   // Refused unless every window holds a whole sequence.
   const std::optional<std::vector<SizeType32>>& getMaxAttentionWindowVec() const { return maxAttentionWindowVec_; }
   // Refused unless 0.
   std::optional<SizeType32> getSinkTokenLength() const { return sinkTokenLength_; }
-  // Of the memory left after the engine; unset: half, since a CPU shares it.
+  // Share of the memory that the engine and the adapter cache leave. Unset: half, because other programs use a CPU's
+  // memory too; or what one sequence needs, if that is more.
   std::optional<FloatType> getFreeGpuMemoryFraction() const { return freeGpuMemoryFraction_; }
-  // Refused unless 0: blocks lie in host memory already.
+  // Refused unless 0: KV blocks are in host memory anyway.
   std::optional<std::size_t> getHostCacheSize() const { return hostCacheSize_; }
   bool getOnboardBlocks() const { return onboardBlocks_; }
   // Refused.
@@ -84,10 +86,10 @@ class KvCacheConfig {
   std::optional<RetentionPriority> getSecondaryOffloadMinPriority() const { return secondaryOffloadMinPriority_; }
   // Refused unless 0.
   std::size_t getEventBufferMaxSize() const { return eventBufferMaxSize_; }
-  // Complete blocks alone are reused, whatever these two say.
+  // Neither has an effect: only complete blocks are reused.
   bool getEnablePartialReuse() const { return enablePartialReuse_; }
   bool getCopyOnPartialReuse() const { return copyOnPartialReuse_; }
-  // Chorus: kALL unless set.
+  // Chorus: the default is kALL.
   KvReuseScope getReuseScope() const { return reuseScope_; }
 
   void setEnableBlockReuse(bool v) { enableBlockReuse_ = v; }
@@ -124,7 +126,7 @@ class KvCacheConfig {
   KvReuseScope reuseScope_ = KvReuseScope::kALL;
 };
 
-// The adapter cache: a host store, and a device store of what steps read.
+// The adapter cache: a host level and a device level, which holds the adapters that steps read.
 class PeftCacheConfig {
  public:
   static constexpr SizeType32 kDefaultOptimalAdapterSize = 8;
@@ -155,9 +157,9 @@ class PeftCacheConfig {
         loraPrefetchDir_(std::move(loraPrefetchDir)) {}
   bool operator==(const PeftCacheConfig&) const = default;
 
-  // Capacity of the host store in rank-1 module-layers of the widest module; 0: by hostCacheSize.
+  // Capacity of the host level in module-layers of rank 1 of the widest module; 0: derived from hostCacheSize.
   SizeType32 getNumHostModuleLayer() const { return numHostModuleLayer_; }
-  // The same of the device store; 0: by deviceCachePercent.
+  // The same for the device level; 0: derived from deviceCachePercent.
   SizeType32 getNumDeviceModuleLayer() const { return numDeviceModuleLayer_; }
   SizeType32 getOptimalAdapterSize() const { return optimalAdapterSize_; }
   SizeType32 getMaxAdapterSize() const { return maxAdapterSize_; }
@@ -167,14 +169,16 @@ class PeftCacheConfig {
   SizeType32 getNumCopyStreams() const { return numCopyStreams_; }
   SizeType32 getMaxPagesPerBlockHost() const { return maxPagesPerBlockHost_; }
   SizeType32 getMaxPagesPerBlockDevice() const { return maxPagesPerBlockDevice_; }
-  // Share of the memory that is free after the engine, in (0, 1].
+  // Device level: share of the memory that is free after the engine, in (0, 1].
   std::optional<FloatType> getDeviceCachePercent() const { return deviceCachePercent_; }
-  // Bytes; unset: 1 GiB, at most a quarter of what is free.
+  // Host level, in bytes. Unset: 1 GiB or a quarter of the free memory, whichever is less, but at least one adapter of
+  // maxAdapterSize.
   std::optional<std::size_t> getHostCacheSize() const { return hostCacheSize_; }
-  // Converted adapters that are known from the start: DIR/TASK_ID/model.lora_weights.npy and model.lora_config.npy.
+  // Directory of converted adapters that are known from the start: DIR/TASK_ID/model.lora_weights.npy and
+  // model.lora_config.npy.
   const std::optional<std::string>& getLoraPrefetchDir() const { return loraPrefetchDir_; }
 
-  // Chorus: setters.
+  // Chorus: the setters are an addition.
   void setNumHostModuleLayer(SizeType32 v) { numHostModuleLayer_ = v; }
   void setNumDeviceModuleLayer(SizeType32 v) { numDeviceModuleLayer_ = v; }
   void setOptimalAdapterSize(SizeType32 v) { optimalAdapterSize_ = v; }
@@ -187,8 +191,8 @@ class PeftCacheConfig {
   void setDeviceCachePercent(std::optional<FloatType> v) { deviceCachePercent_ = v; }
   void setHostCacheSize(std::optional<std::size_t> v) { hostCacheSize_ = v; }
   void setLoraPrefetchDir(std::optional<std::string> v) { loraPrefetchDir_ = std::move(v); }
-  // Chorus: capacities in adapters of maxAdapterSize on every module, as NIM gives them; they win over the others. Of
-  // smaller adapters more fit. Unset: by the others.
+  // Chorus: capacity in adapters of rank maxAdapterSize on every module, as NIM counts it. It takes precedence over the
+  // fields above; smaller adapters take proportionally less of it. Unset: the fields above apply.
   std::optional<SizeType32> getMaxHostAdapters() const { return maxHostAdapters_; }
   std::optional<SizeType32> getMaxDeviceAdapters() const { return maxDeviceAdapters_; }
   void setMaxHostAdapters(std::optional<SizeType32> v) { maxHostAdapters_ = v; }

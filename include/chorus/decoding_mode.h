@@ -1,12 +1,12 @@
-// How tokens are chosen, as a set of flags: DecodingConfig's mode.
+// The mode of DecodingConfig: how tokens are chosen, as a set of flags.
 #pragma once
 
 #include <cstdint>
 
 namespace chorus::executor {
 
-// Requests say what they want by their SamplingConfig; the Executor takes Auto() and TopKTopP(), which leave it at
-// that, and refuses the others by name.
+// The Executor accepts Auto() and TopKTopP(), with which each request's SamplingConfig decides alone, and refuses the
+// others by name.
 class DecodingMode {
  public:
   using UnderlyingType = std::uint32_t;

@@ -1,5 +1,5 @@
-// The Executor: one engine, many requests in flight. Names, defaults, checks and error texts are TensorRT-LLM's
-// (executor.h of 0.19) where they apply to one machine; additions are marked "Chorus:".
+// The Executor: one engine, many requests in flight. Names, defaults, checks and error texts follow TensorRT-LLM
+// (executor.h of 0.19) where they apply to one machine. Additions are marked "Chorus:".
 #pragma once
 
 #include <deque>
@@ -22,40 +22,40 @@ class Directory;  // base/directory.h
 
 namespace chorus::executor {
 
-// Chorus's own.
+// The version of Chorus.
 const char* version() noexcept;
 
-// Chorus: bytes that an executor takes, over all ranks; allocated before the constructor returns, adapters as they
-// come.
+// Chorus: memory of an executor in bytes, over all ranks. All of it is allocated before the constructor returns, except
+// adapters, which are allocated when they are loaded.
 struct MemoryUse {
   std::int64_t weights = 0;
   std::int64_t kvCache = 0;
   std::int64_t activations = 0;
-  std::int64_t adapterCache = 0;  // at most
-  std::int64_t available = 0;     // before loading
+  std::int64_t adapterCache = 0;  // the most that it may take
+  std::int64_t available = 0;     // free memory before loading
   SizeType32 kvCacheTokens = 0;
-  std::string table;  // the same for people, a column for each rank
+  std::string table;  // the same as text, with a column per rank
 };
 
-// Chorus: a PEFT directory that others may change or remove at any time. The functions are called by the thread that
-// registers it and by loader threads.
+// Chorus: a PEFT directory that others may change or remove at any time. The functions are called on the thread that
+// registers it and on loader threads.
 struct AdapterFiles {
-  std::filesystem::path path;  // for error lines; nothing is opened by it
-  // Opens the directory for one reading of its files. Throws Error.
+  std::filesystem::path path;  // for error messages only; nothing is opened by it
+  // Opens the directory for one read of its files. Throws Error.
   std::function<std::shared_ptr<const chorus::Directory>()> open;
-  std::function<void(const std::string& contentHash)> onContent;  // as of registerAdapter; may be null
-  std::function<void()> onGone;  // a load found the directory or its files missing; may be null
-  // Registers what adapter_config.json and the header of adapter_model.safetensors say and leaves the values to the
-  // first load: it checks them, and calls onContent with their hash, or onRefused with what is wrong with them.
+  std::function<void(const std::string& contentHash)> onContent;  // see registerAdapter; may be null
+  std::function<void()> onGone;  // a load did not find the directory or its files; may be null
+  // If set, registration reads only adapter_config.json and the header of adapter_model.safetensors. The first load
+  // checks the values and calls onContent with their hash, or onRefused with what is wrong with them.
   bool deferContent = false;
-  std::function<void(const std::string& reason)> onRefused;  // of the first load alone; may be null
+  std::function<void(const std::string& reason)> onRefused;  // only for the first load; may be null
 };
 
 class Executor {
  public:
-  // Loads the engine directory and starts the loop. Throws chorus::Error (a std::runtime_error) on a bad engine.
+  // Loads the engine directory and starts the step loop. Throws chorus::Error (a std::runtime_error) on a bad engine.
   Executor(const std::filesystem::path& modelPath, ModelType modelType, const ExecutorConfig& executorConfig);
-  // Encoders, and engines that do not lie in a directory: throw an Error that says so.
+  // Encoder models and engines that are not a directory are not supported: these constructors throw an Error.
   Executor(const std::filesystem::path& encoderModelPath, const std::filesystem::path& decoderModelPath,
            ModelType modelType, const ExecutorConfig& executorConfig);
   Executor(const BufferView& engineBuffer, const std::string& jsonConfigStr, ModelType modelType,
@@ -64,20 +64,20 @@ class Executor {
   Executor(const BufferView& encoderEngineBuffer, const std::string& encoderJsonConfigStr,
            const BufferView& decoderEngineBuffer, const std::string& decoderJsonConfigStr, ModelType modelType,
            const ExecutorConfig& executorConfig);
-  // As shutdown(); who waits in awaitResponses gets what is there, and is gone before it returns.
+  // Does what shutdown() does. Calls of awaitResponses return what is ready, and the destructor waits until they have.
   ~Executor();
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Returns the request's id at once. Throws when the queue is full, after shutdown, and for a logits post-processor
-  // that is not there; a request that cannot be served (too long, unknown adapter, bad end id) is answered by an error
-  // Response.
+  // Returns the request's id at once. Throws if the queue is full, after shutdown, and if the request names a logits
+  // post-processor that does not exist. A request that cannot be served (too long, unknown adapter, bad end id) is
+  // answered by an error Response.
   IdType enqueueRequest(const Request& request);
   std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
 
-  // Blocks until at least one response is ready (for the id, or any), or the timeout passes: then empty.
+  // Blocks until at least one response is ready (of the given id, or of any). Empty if the timeout passes first.
   std::vector<Response> awaitResponses(const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
   std::vector<Response> awaitResponses(const IdType& requestId,
                                        const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
@@ -85,36 +85,39 @@ class Executor {
       const std::vector<IdType>& requestIds, const std::optional<std::chrono::milliseconds>& timeout = std::nullopt);
   SizeType32 getNumResponsesReady(const std::optional<IdType>& requestId = std::nullopt) const;
 
-  // Ends the request after the running step, with finish reason kCANCELLED. Unknown ids are ignored.
+  // Ends the request after the current step, with finish reason kCANCELLED. Unknown ids are ignored.
   void cancelRequest(IdType requestId);
-  // Running and queued requests end as cancelled; later enqueues throw.
+  // Ends running and queued requests as cancelled. Later enqueues throw.
   void shutdown();
   bool canEnqueueRequests() const;
-  bool isParticipant() const;  // always: the process runs all ranks
-  // Of the steps since the last call, at most ExecutorConfig's iterStatsMaxIterations, the oldest first.
+  bool isParticipant() const;  // always true: the process runs all ranks
+  // Statistics of the steps since the last call, oldest first; only the last iterStatsMaxIterations steps are kept.
   std::deque<IterationStats> getLatestIterationStats();
-  // Of every request that ran, ended or waited in these steps; requestStatsMaxIterations of them.
+  // Per step, statistics of every request that ran, ended or waited in it; only the last requestStatsMaxIterations
+  // steps are kept.
   std::deque<RequestStatsPerIteration> getLatestRequestStats();
-  // Empty: ExecutorConfig refuses to ask for any.
+  // Always empty: ExecutorConfig refuses debug tensors.
   std::deque<DebugTensorsPerIteration> getLatestDebugTensors();
-  // Nothing: KvCacheConfig refuses to ask for events.
+  // Always nullopt: KvCacheConfig refuses event buffers.
   std::optional<std::shared_ptr<KVCacheEventManager>> getKVCacheEventManager() const;
 
-  // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now (Error names what
-  // is wrong) and loaded on a worker when a request first needs it, and again after eviction. Registering an id
-  // again is a new generation: requests that run keep the old weights.
-  // A directory that was rewritten meanwhile is loaded as it is then, and nothing that was cached of the old content
-  // is used for it. onContent is told the SHA-256 of the content: now, and on a worker whenever other content is found;
-  // what it throws refuses it. AdapterFiles::deferContent leaves the content to the first load.
+  // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now; an Error names what
+  // is wrong. It is loaded on a worker when a request first needs it, and again after an eviction. Registering an id
+  // again makes a new generation; running requests keep the old weights.
+  //
+  // A directory that was rewritten is loaded as it is at that time, and nothing cached for the old content is used for
+  // the new. onContent is called with the SHA-256 of the content: now, and on a worker when a load finds different
+  // content. An exception that it throws refuses the content. AdapterFiles::deferContent leaves the content to the
+  // first load.
   using AdapterContentCallback = std::function<void(const std::string& contentHash)>;
   void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
                        AdapterContentCallback onContent = nullptr);
-  // Chorus: the same for a directory that others may change or remove while it is in use: AdapterFiles.
+  // Chorus: the same for a directory that others may change or remove while it is in use.
   void registerAdapter(IdType taskId, AdapterFiles files);
-  // Chorus: forgets the id; running requests keep their weights.
+  // Chorus: removes the id. Running requests keep their weights.
   void unregisterAdapter(IdType taskId);
-  // Chorus: responses of this request go to the callback, on the executor's thread, instead of to awaitResponses.
-  // The callback must be quick and must not throw.
+  // Chorus: responses of this request go to the callback, on the executor's step thread, and not to awaitResponses. The
+  // callback must be quick and must not throw.
   using ResponseCallback = std::function<void(const Response&)>;
   IdType enqueueRequest(const Request& request, ResponseCallback callback);
   // Chorus: the engine's limits and vocabulary, for front ends.
@@ -123,9 +126,9 @@ class Executor {
   SizeType32 getMaxBatchSize() const;
   SizeType32 getVocabSize() const;
   MemoryUse getMemoryUse() const;
-  // Chorus: the KV pool as the last step left it.
+  // Chorus: the state of the KV block pool after the last step.
   KvCacheStats getKvCacheStats() const;
-  // Chorus: the adapter cache as the last step left it.
+  // Chorus: the state of the adapter cache after the last step.
   AdapterCacheStats getAdapterCacheStats() const;
 
  private:

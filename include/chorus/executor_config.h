@@ -1,5 +1,5 @@
-// How an Executor is set up. Where a field says "refused", the Executor's constructor takes it at its default and
-// throws an Error that names it otherwise.
+// The configuration of an Executor. A field marked "refused" is accepted only at its default or as its comment says:
+// otherwise the Executor's constructor throws an Error that names it.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ class MpiComm;
 
 namespace chorus::executor {
 
-// Limits of a step that follow the requests' lengths; refused unless both are off.
+// Run-time tuning of the step limits to the requests' lengths; refused unless both are off.
 class DynamicBatchConfig {
  public:
   static constexpr SizeType32 kDefaultDynamicBatchMovingAverageWindow = 128;
-  // (below this many requests that could run, batch size).
+  // Pairs (number of runnable requests, batch size): below that number, this batch size.
   static inline const std::vector<std::pair<SizeType32, SizeType32>> kDefaultBatchSizeTable{
       {144, 128}, {336, 256}, {672, 512}, {832, 768}, {1280, 1024}, {1664, 1536}};
 
@@ -59,7 +59,7 @@ class SchedulerConfig {
   bool operator==(const SchedulerConfig&) const = default;
 
   CapacitySchedulerPolicy getCapacitySchedulerPolicy() const { return capacitySchedulerPolicy_; }
-  // Unset: first come, first served.
+  // Unset: kFIRST_COME_FIRST_SERVED.
   std::optional<ContextChunkingPolicy> getContextChunkingPolicy() const { return contextChunkingPolicy_; }
   const std::optional<DynamicBatchConfig>& getDynamicBatchConfig() const { return dynamicBatchConfig_; }
 
@@ -69,7 +69,7 @@ class SchedulerConfig {
   std::optional<DynamicBatchConfig> dynamicBatchConfig_;
 };
 
-// Of GPU kernels. The first two change nothing here: long contexts are shared by threads, sums are float32.
+// Settings of GPU kernels. The first two have no effect here: threads share long contexts, and sums are float32 anyway.
 class ExtendedRuntimePerfKnobConfig {
  public:
   explicit ExtendedRuntimePerfKnobConfig(bool multiBlockMode = true, bool enableContextFMHAFP32Acc = false,
@@ -99,7 +99,7 @@ class ExtendedRuntimePerfKnobConfig {
   SizeType32 cudaGraphCacheSize_;
 };
 
-// Tensors of the network to look at; refused unless it asks for none.
+// Dumps of the network's tensors; refused unless none is requested.
 class DebugConfig {
  public:
   explicit DebugConfig(bool debugInputTensors = false, bool debugOutputTensors = false,
@@ -127,7 +127,7 @@ class DebugConfig {
   SizeType32 debugTensorsMaxIterations_;
 };
 
-// Processes that run an engine's ranks; refused.
+// Orchestrator mode; refused, because all ranks of an engine run in this process.
 class OrchestratorConfig {
  public:
   explicit OrchestratorConfig(bool isOrchestrator = true, std::string workerExecutablePath = "",
@@ -154,7 +154,7 @@ class OrchestratorConfig {
   bool spawnProcesses_;
 };
 
-// Where ranks run. All ranks of an engine run in this process: anything but kLEADER without ids is refused.
+// Where ranks run. All ranks of an engine run in this process, so anything but kLEADER without ids is refused.
 class ParallelConfig {
  public:
   explicit ParallelConfig(CommunicationType communicationType = CommunicationType::kMPI,
@@ -188,7 +188,7 @@ class ParallelConfig {
   std::optional<OrchestratorConfig> orchestratorConfig_;
 };
 
-// How tokens are chosen, for all requests; refused unless the mode is unset, Auto or TopKTopP and nothing else is set.
+// How tokens are chosen for all requests; refused unless the mode is unset, Auto or TopKTopP and nothing else is set.
 class DecodingConfig {
  public:
   explicit DecodingConfig(std::optional<DecodingMode> decodingMode = std::nullopt,
@@ -207,7 +207,7 @@ class DecodingConfig {
   const std::optional<MedusaChoices>& getMedusaChoices() const { return medusaChoices_; }
   const std::optional<EagleConfig>& getEagleConfig() const { return eagleConfig_; }
 
-  // The setters of a method also set its mode.
+  // The setter of a decoding method also sets its mode.
   void setDecodingMode(const DecodingMode& v) { decodingMode_ = v; }
   void setLookaheadDecodingConfig(const LookaheadDecodingConfig& v) {
     lookaheadDecodingConfig_ = v;
@@ -238,7 +238,7 @@ class SpeculativeDecodingConfig {
   bool fastLogits;
 };
 
-// Answers of a given form; refused.
+// Constrained output; refused.
 class GuidedDecodingConfig {
  public:
   enum class GuidedDecodingBackend { kXGRAMMAR = 0 };
@@ -276,7 +276,7 @@ class GuidedDecodingConfig {
   std::optional<std::vector<TokenIdType>> stopTokenIds_;
 };
 
-// Functions that change logits, which requests ask for by name.
+// Functions that change logits. Requests select them by name.
 class LogitsPostProcessorConfig {
  public:
   explicit LogitsPostProcessorConfig(std::optional<LogitsPostProcessorMap> processorMap = std::nullopt,
@@ -285,9 +285,9 @@ class LogitsPostProcessorConfig {
       : processorMap_(std::move(processorMap)), processorBatched_(std::move(processorBatched)), replicate_(replicate) {}
 
   const std::optional<LogitsPostProcessorMap>& getProcessorMap() const { return processorMap_; }
-  // Asked for by Request::kBatchedPostProcessorName.
+  // Selected by Request::kBatchedPostProcessorName.
   const std::optional<LogitsPostProcessorBatched>& getProcessorBatched() const { return processorBatched_; }
-  // On every tensor-parallel rank or on the first alone: ranks share one set of logits here, so it is called once.
+  // No effect: tensor-parallel ranks share one set of logits here, so a function is called once either way.
   bool getReplicate() const { return replicate_; }
 
   void setProcessorMap(LogitsPostProcessorMap v) { processorMap_ = std::move(v); }
@@ -304,7 +304,7 @@ class ExecutorConfig {
  public:
   static constexpr std::uint64_t kDefaultMaxSeqIdleMicroseconds = 180000000;
   static constexpr SizeType32 kDefaultIterStatsMaxIterations = 1000;
-  // Looking at every request in every step takes time.
+  // Off by default, because it visits every request in every step.
   static constexpr SizeType32 kDefaultRequestStatsMaxIterations = 0;
 
   explicit ExecutorConfig(SizeType32 maxBeamWidth = 1, SchedulerConfig schedulerConfig = SchedulerConfig(),
@@ -357,15 +357,15 @@ class ExecutorConfig {
   const SchedulerConfig& getSchedulerConfig() const { return schedulerConfig_; }
   const KvCacheConfig& getKvCacheConfig() const { return kvCacheConfig_; }
   bool getEnableChunkedContext() const { return enableChunkedContext_; }
-  // Of beams; changes nothing without them.
+  // Applies to beams only.
   bool getNormalizeLogProbs() const { return normalizeLogProbs_; }
-  // Steps whose statistics are kept for getLatestIterationStats, and of requests for getLatestRequestStats.
+  // How many steps' statistics getLatestIterationStats and getLatestRequestStats keep.
   SizeType32 getIterStatsMaxIterations() const { return iterStatsMaxIterations_; }
   SizeType32 getRequestStatsMaxIterations() const { return requestStatsMaxIterations_; }
   BatchingType getBatchingType() const { return batchingType_; }
-  // Unset: the engine's.
+  // Unset: the engine's limit.
   std::optional<SizeType32> getMaxBatchSize() const { return maxBatchSize_; }
-  // Unset: the engine's.
+  // Unset: the engine's limit.
   std::optional<SizeType32> getMaxNumTokens() const { return maxNumTokens_; }
   const std::optional<ParallelConfig>& getParallelConfig() const { return parallelConfig_; }
   const std::optional<PeftCacheConfig>& getPeftCacheConfig() const { return peftCacheConfig_; }
@@ -375,16 +375,16 @@ class ExecutorConfig {
   const std::optional<DecodingConfig>& getDecodingConfig() const { return decodingConfig_; }
   // Refused unless 1.
   float getGpuWeightsPercent() const { return gpuWeightsPercent_; }
-  // Requests that wait for their first step; further ones are refused. Those of one client id may take no more of it
-  // than they leave free.
+  // The most requests that may wait for their first step; further ones are refused. The requests of one client id may
+  // take at most as many places as they leave free.
   std::optional<SizeType32> getMaxQueueSize() const { return maxQueueSize_; }
   const ExtendedRuntimePerfKnobConfig& getExtendedRuntimePerfKnobConfig() const {
     return extendedRuntimePerfKnobConfig_;
   }
   const std::optional<DebugConfig>& getDebugConfig() const { return debugConfig_; }
-  // Of an orchestrator; refused unless 0.
+  // Period of an orchestrator; refused unless 0.
   SizeType32 getRecvPollPeriodMs() const { return recvPollPeriodMs_; }
-  // A scheduled request is in every step, so none is ever idle; must be positive.
+  // No effect, because a running request takes part in every step; must be positive.
   std::uint64_t getMaxSeqIdleMicroseconds() const { return maxSeqIdleMicroseconds_; }
   // Refused.
   const std::optional<SpeculativeDecodingConfig>& getSpecDecConfig() const { return specDecConfig_; }
@@ -394,7 +394,7 @@ class ExecutorConfig {
   const std::optional<std::vector<AdditionalModelOutput>>& getAdditionalModelOutputs() const {
     return additionalModelOutputs_;
   }
-  // Requests may ask for generation logits either way.
+  // No effect: requests may ask for generation logits in any case.
   bool getGatherGenerationLogits() const { return gatherGenerationLogits_; }
   // Refused.
   bool getUseVariableBeamWidthSearch() const { return useVariableBeamWidthSearch_; }
@@ -430,8 +430,8 @@ class ExecutorConfig {
   SchedulerConfig& getSchedulerConfigRef() { return schedulerConfig_; }
   KvCacheConfig& getKvCacheConfigRef() { return kvCacheConfig_; }
 
-  // Chorus: how the CPU runs it.
-  // 0: as many as cores and the cgroup's quota give.
+  // Chorus: execution on the CPU.
+  // 0: as many as cores that this process may run on, at most the cgroup's CPU quota.
   int getNumThreads() const { return numThreads_; }
   void setNumThreads(int v) { numThreads_ = v; }
   // "cpu", "guarded" or "reference".
@@ -440,7 +440,8 @@ class ExecutorConfig {
   // Forces an instruction set by name.
   const std::optional<std::string>& getIsa() const { return isa_; }
   void setIsa(std::optional<std::string> v) { isa_ = std::move(v); }
-  // Ready as soon as the weights are mapped; steps run while they are moved to where they are read fastest.
+  // If set, the executor is ready as soon as the weights are mapped, and steps run while the weights are moved to where
+  // they are read fastest.
   bool getImportWeightsInBackground() const { return importWeightsInBackground_; }
   void setImportWeightsInBackground(bool v) { importWeightsInBackground_ = v; }
 

@@ -1,4 +1,4 @@
-// Events of KV blocks: the names that programs use. None are given, so there is no manager to ask.
+// KV cache events, as programs for TensorRT-LLM name them. This build has none, so no manager is ever returned.
 #pragma once
 
 #include <deque>
@@ -8,7 +8,7 @@
 
 namespace chorus::runtime {
 using LoraTaskIdType = std::uint64_t;
-// A token of a block's key; the extra id tells virtual tokens apart.
+// A token of a block's key. The extra id distinguishes virtual tokens.
 struct UniqueToken {
   executor::TokenIdType tokenId = 0;
   std::uint64_t tokenExtraId = 0;
@@ -39,7 +39,7 @@ struct KVCacheStoredBlockData {
   SizeType32 priority;
 };
 
-// Blocks in a row, each the parent of the next.
+// A chain of blocks, each the parent of the next.
 struct KVCacheStoredData {
   std::optional<IdType> parentHash;
   std::vector<KVCacheStoredBlockData> blocks;

@@ -1,4 +1,4 @@
-// What a client asks for. Checks happen in constructors and setters and throw std::invalid_argument with
+// A request to the Executor. Constructors and setters check their arguments and throw std::invalid_argument with
 // TensorRT-LLM's wording.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace chorus::executor {
 
-// Chorus: a term of a composition of adapters.
+// Chorus: one term of a composition of adapters.
 struct WeightedLora {
   IdType taskId = 0;
   FloatType weight = 1.0f;  // finite; may be negative or 0
@@ -16,12 +16,13 @@ struct WeightedLora {
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
-  // As logitsPostProcessorName: LogitsPostProcessorConfig's batched one.
+  // As logitsPostProcessorName it selects LogitsPostProcessorConfig's batched function.
   static constexpr auto kBatchedPostProcessorName = "batched";
   static constexpr auto kDynamicPostProcessorNamePrefix = "dynamic";
 
-  // inputTokenIds must not be empty; maxTokens > 0; priority in [0, 1]. What has no getter of its own description below
-  // is refused by the Executor unless unset.
+  // inputTokenIds must not be empty; maxTokens > 0; priority in [0, 1]. A request that uses a feature which this build
+  // lacks (position ids, encoder inputs, speculative or guided decoding, ...) is answered by an error that names the
+  // field.
   Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming = false,
           SamplingConfig samplingConfig = SamplingConfig(), OutputConfig outputConfig = OutputConfig(),
           std::optional<SizeType32> endId = std::nullopt, std::optional<SizeType32> padId = std::nullopt,
@@ -58,50 +59,51 @@ class Request {
   const OutputConfig& getOutputConfig() const { return outputConfig_; }
   std::optional<SizeType32> getEndId() const { return endId_; }
   std::optional<SizeType32> getPadId() const { return padId_; }
-  // Chorus: further end tokens beside endId (generation_config.json may list several).
+  // Chorus: more end tokens in addition to endId (generation_config.json may list several).
   const VecTokens& getExtraEndIds() const { return extraEndIds_; }
   const std::optional<std::vector<SizeType32>>& getPositionIds() const { return positionIds_; }
-  // Token sequences that are never completed; they may begin in the prompt.
+  // Token sequences that the answer never completes; they may begin in the prompt.
   const std::optional<std::list<VecTokens>>& getBadWords() const { return badWords_; }
-  // Token sequences that end the answer; they lie within it.
+  // Token sequences that end the answer; they are matched only within the answer.
   const std::optional<std::list<VecTokens>>& getStopWords() const { return stopWords_; }
-  // Added to every row of logits; [vocab] float32, minus infinity bans a token.
+  // Added to every row of logits: [vocab] float32. Minus infinity bans a token.
   const std::optional<Tensor>& getEmbeddingBias() const { return embeddingBias_; }
   const std::optional<ExternalDraftTokensConfig>& getExternalDraftTokensConfig() const { return externalDraftTokens_; }
   const std::optional<PromptTuningConfig>& getPromptTuningConfig() const { return pTuningConfig_; }
   const std::optional<MropeConfig>& getMropeConfig() const { return mRopeConfig_; }
   const std::optional<LoraConfig>& getLoraConfig() const { return loraConfig_; }
-  // Chorus: adapters by task id that act together, each with a weight: the sum of weight x scale x B A, which is PEFT's
-  // add_weighted_adapter(combination_type="cat"). Instead of a LoraConfig; at most 64 terms, an id may stand in it
-  // twice. Empty: none.
+  // Chorus: a weighted composition of adapters by task id, instead of a LoraConfig: the sum over terms of weight x
+  // scale x B A, as PEFT's add_weighted_adapter(combination_type="cat") makes it. At most 64 terms; an id may occur
+  // more than once. Empty: none.
   const std::vector<WeightedLora>& getLoraComposition() const { return loraComposition_; }
   const std::optional<LookaheadDecodingConfig>& getLookaheadConfig() const { return lookaheadConfig_; }
   const std::optional<KvCacheRetentionConfig>& getKvCacheRetentionConfig() const { return kvCacheRetentionConfig_; }
-  // One of LogitsPostProcessorConfig's, or kBatchedPostProcessorName. The name or the function itself, not both.
+  // A name in LogitsPostProcessorConfig, or kBatchedPostProcessorName. A request sets the name or the function, not
+  // both.
   const std::optional<std::string>& getLogitsPostProcessorName() const { return logitsPostProcessorName_; }
   const std::optional<LogitsPostProcessor>& getLogitsPostProcessor() const { return logitsPostProcessor_; }
   const std::optional<VecTokens>& getEncoderInputTokenIds() const { return encoderInputTokenIds_; }
-  // Comes back with every response. Clients share slots, tokens of a step, the queue and the cache evenly, those
-  // without an id as one; KvCacheConfig says whether they share blocks.
+  // Returned with every response. Clients share slots, tokens of a step, the queue and the cache evenly; all requests
+  // without an id count as one client. KvCacheConfig::getReuseScope says whether clients share KV blocks.
   std::optional<IdType> getClientId() const { return clientId_; }
-  // When streaming, each response has all tokens so far.
+  // In streaming, each response then has all tokens so far.
   bool getReturnAllGeneratedTokens() const { return returnAllGeneratedTokens_; }
-  // Higher ones start first.
+  // Requests of higher priority start first.
   PriorityType getPriority() const { return priority_; }
   RequestType getRequestType() const { return type_; }
   const std::optional<ContextPhaseParams>& getContextPhaseParams() const { return contextPhaseParams_; }
   const std::optional<Tensor>& getEncoderInputFeatures() const { return encoderInputFeatures_; }
   std::optional<SizeType32> getEncoderOutputLength() const { return encoderOutputLength_; }
   const std::optional<Tensor>& getCrossAttentionMask() const { return crossAttentionMask_; }
-  // An older spelling of SamplingConfig's.
+  // An older name of SamplingConfig::getNumReturnSequences.
   SizeType32 getNumReturnSequences() const { return samplingConfig_.getNumReturnSequences().value_or(1); }
   const std::optional<EagleConfig>& getEagleConfig() const { return eagleConfig_; }
   const std::optional<Tensor>& getSkipCrossAttnBlocks() const { return skipCrossAttnBlocks_; }
   const std::optional<GuidedDecodingParams>& getGuidedDecodingParams() const { return guidedDecodingParams_; }
   std::optional<SizeType32> getLanguageAdapterUid() const { return languageAdapterUid_; }
-  // After which it ends with what it has, as kTIMED_OUT; in the step in which the time passes.
+  // Time limit: the request ends as kTIMED_OUT in the step in which it passes, with the tokens that it has by then.
   std::optional<MillisecondsType> getAllottedTimeMs() const { return allottedTimeMs_; }
-  // Requests share KV blocks with those of an equal id alone, those without one among themselves.
+  // A request shares KV blocks only with requests of an equal id; those without an id share among themselves.
   std::optional<CacheSaltIDType> getCacheSaltID() const { return cacheSaltID_; }
   std::optional<std::vector<std::string>> getAdditionalOutputNames() const;
 

@@ -1,5 +1,5 @@
-// Parts of a Request beside its sampling: outputs, the adapter, and features that TensorRT-LLM has. What is marked
-// "refused" can be built and read here, and a request that asks for it is answered by an error that names it.
+// Parts of a Request other than its sampling: outputs, the adapter, and TensorRT-LLM's optional features. Types marked
+// "refused" can be built and read, but a request that uses one is answered by an error that names it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace chorus::executor {
 
-// A tensor of the network by name; refused.
+// The name of a network tensor to return; refused.
 class AdditionalModelOutput {
  public:
   explicit AdditionalModelOutput(std::string nameIn, bool gatherContextIn = false)
@@ -44,13 +44,17 @@ class OutputConfig {
   bool returnEncoderOutput;  // refused
   bool returnPerfMetrics;
   std::optional<std::vector<AdditionalModelOutput>> additionalModelOutputs;  // refused unless empty
-  bool returnPromptLogProbs = false;                                         // Chorus: of the prompt's tokens
-  SizeType32 topLogProbs = 0;  // Chorus: alternatives reported beside each log probability that is asked for
+  bool returnPromptLogProbs = false;  // Chorus: log probabilities of the prompt's tokens
+  SizeType32 topLogProbs = 0;  // Chorus: number of likeliest tokens reported beside each requested log probability
 };
 
-// An adapter by task id; weights and config (spec S2) both or neither. With them the adapter is cached under the id,
-// without them it must be cached, or registered with Executor::registerAdapter. Layer ids are global, and the weights
-// those of all tensor- and pipeline-parallel ranks, whatever the engine's layout.
+// An adapter by task id. weights and config are both set or both unset. If set, the adapter is cached under the id;
+// otherwise it must be in the cache or be registered with Executor::registerAdapter.
+//
+// weights: [rows, width] or [1, rows, width]. A row is A [rank, in] and B [out, rank], with DoRA also the magnitudes
+//   [out], flat and padded on the right.
+// config: int32 [rows, 3 or 4] or [1, rows, 3 or 4]. A row is module id, layer id, rank and, optionally, is_dora.
+// Layer ids are global, and the weights are whole, over all tensor- and pipeline-parallel ranks of the engine.
 class LoraConfig {
  public:
   explicit LoraConfig(IdType taskId, std::optional<Tensor> weights = std::nullopt,
@@ -65,11 +69,11 @@ class LoraConfig {
   std::optional<Tensor> config_;
 };
 
-// Speculative decoding by given tokens; refused.
+// Speculative decoding of given draft tokens; refused.
 class ExternalDraftTokensConfig {
  public:
-  // Throws std::invalid_argument unless there are tokens, logits have 2 dimensions of which the first is the tokens'
-  // number, and the threshold is in (0, 1].
+  // Throws std::invalid_argument unless there are tokens, logits have 2 dimensions with one row per token, and the
+  // threshold is in (0, 1].
   explicit ExternalDraftTokensConfig(VecTokens tokens, std::optional<Tensor> logits = std::nullopt,
                                      std::optional<FloatType> acceptanceThreshold = std::nullopt,
                                      std::optional<bool> fastLogits = std::nullopt);
@@ -85,7 +89,7 @@ class ExternalDraftTokensConfig {
   std::optional<bool> fastLogits_;
 };
 
-// Virtual tokens of prompt tuning; refused.
+// Prompt tuning with virtual tokens; refused.
 class PromptTuningConfig {
  public:
   // Throws std::invalid_argument unless the table has 2 dimensions.
@@ -98,7 +102,7 @@ class PromptTuningConfig {
   std::optional<VecTokenExtraIds> inputTokenExtraIds_;
 };
 
-// Rotary positions of multimodal prompts; refused.
+// Rotary positions for multimodal prompts; refused.
 class MropeConfig {
  public:
   explicit MropeConfig(Tensor mropeRotaryCosSin, SizeType32 mropePositionDeltas)
@@ -117,7 +121,7 @@ struct LookaheadDecodingConfig {
   static constexpr SizeType32 kDefaultLookaheadDecodingNgram = 3;
   static constexpr SizeType32 kDefaultLookaheadDecodingVerificationSet = 4;
 
-  // Throws std::invalid_argument unless isLegal.
+  // Throws std::invalid_argument unless isLegal().
   LookaheadDecodingConfig(SizeType32 windowSize, SizeType32 ngramSize, SizeType32 verificationSetSize);
   explicit LookaheadDecodingConfig()
       : LookaheadDecodingConfig(kDefaultLookaheadDecodingWindow, kDefaultLookaheadDecodingNgram,
@@ -129,13 +133,13 @@ struct LookaheadDecodingConfig {
   SizeType32 getWindowSize() const { return windowSize_; }
   SizeType32 getNgramSize() const { return ngramSize_; }
   SizeType32 getVerificationSetSize() const { return verificationSetSize_; }
-  // (tokens that are decoded at most, longest path, drafted tokens, longest drafted path) of a step.
+  // For one step: (most decoded tokens, longest path, drafted tokens, longest drafted path).
   std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> calculateSpeculativeResource() const {
     return calculateSpeculativeResourceTuple(windowSize_, ngramSize_, verificationSetSize_);
   }
   static std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> calculateSpeculativeResourceTuple(
       SizeType32 windowSize, SizeType32 ngramSize, SizeType32 verificationSetSize);
-  // Whether what that one needs is enough for this.
+  // Whether the resources of `that` suffice for this one.
   bool isLE(const LookaheadDecodingConfig& that) const {
     return windowSize_ <= that.windowSize_ && ngramSize_ <= that.ngramSize_ &&
            verificationSetSize_ <= that.verificationSetSize_;
@@ -169,7 +173,7 @@ struct EagleConfig {
   std::optional<SizeType32> dynamicTreeMaxTopK_;
 };
 
-// What a context-only executor hands over; refused.
+// The result of a context-only executor; refused.
 class ContextPhaseParams {
  public:
   using RequestIdType = std::uint64_t;
@@ -195,7 +199,7 @@ class ContextPhaseParams {
   std::vector<char> serializedState_;
 };
 
-// Answers of a given form; refused.
+// Constrained output; refused.
 class GuidedDecodingParams {
  public:
   enum class GuideType { kJSON = 0, kJSON_SCHEMA = 1, kREGEX = 2, kEBNF_GRAMMAR = 3, kSTRUCTURAL_TAG = 4 };
@@ -218,7 +222,7 @@ struct RetentionPriorityAndDuration {
   std::optional<std::chrono::milliseconds> durationMs;
 };
 
-// How long KV blocks are kept for reuse; refused unless it leaves every block at the default priority.
+// Retention priorities of KV blocks; refused unless every block has the default priority.
 class KvCacheRetentionConfig {
  public:
   static constexpr RetentionPriority kMinRetentionPriority = 0;
@@ -226,8 +230,8 @@ class KvCacheRetentionConfig {
   static constexpr RetentionPriority kDefaultRetentionPriority = 35;
 
   struct TokenRangeRetentionConfig {
-    // [tokenStart, tokenEnd); without an end to that of the sequence. Throws std::invalid_argument unless the priority
-    // is in [0, 100].
+    // The range is [tokenStart, tokenEnd); without an end it reaches to the sequence's. Throws std::invalid_argument
+    // unless the priority is in [0, 100].
     explicit TokenRangeRetentionConfig(SizeType32 tokenStartIn, std::optional<SizeType32> tokenEndIn = std::nullopt,
                                        RetentionPriority priorityIn = kDefaultRetentionPriority,
                                        std::optional<std::chrono::milliseconds> durationMsIn = std::nullopt);
@@ -239,14 +243,14 @@ class KvCacheRetentionConfig {
   };
 
   explicit KvCacheRetentionConfig() : KvCacheRetentionConfig(std::vector<TokenRangeRetentionConfig>()) {}
-  // Throws std::invalid_argument when ranges overlap or a priority is not in [0, 100].
+  // Throws std::invalid_argument if ranges overlap or a priority is not in [0, 100].
   explicit KvCacheRetentionConfig(const std::vector<TokenRangeRetentionConfig>& tokenRangeRetentionPriorities,
                                   RetentionPriority decodeRetentionPriority = kDefaultRetentionPriority,
                                   std::optional<std::chrono::milliseconds> decodeDurationMs = std::nullopt);
   const std::vector<TokenRangeRetentionConfig>& getTokenRangeRetentionConfigs() const { return ranges_; }
   RetentionPriority getDecodeRetentionPriority() const { return decodePriority_; }
   std::optional<std::chrono::milliseconds> getDecodeDurationMs() const { return decodeDurationMs_; }
-  // One entry a block of a sequence of seqLen tokens: that of the range its first token lies in.
+  // One entry per block of a sequence of seqLen tokens: the values of the range that holds the block's first token.
   std::vector<RetentionPriorityAndDuration> getPerBlockRetentionPriorityDuration(SizeType32 blockSize,
                                                                                  SizeType32 seqLen) const;
   bool operator==(const KvCacheRetentionConfig&) const = default;

@@ -1,4 +1,4 @@
-// What comes back: Response, holding a Result or an error.
+// The answer to a request: a Response holds a Result or an error.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@
 
 namespace chorus::executor {
 
-// Never set: nothing is drafted.
+// Never set: this build does not draft tokens.
 struct SpeculativeDecodingFastLogitsInfo {
   std::uint64_t draftRequestId = 0;
   std::int32_t draftParticipantId = 0;
-  // Its bytes in a CPU tensor [1, 4] float32, as ExternalDraftTokensConfig takes it in place of logits.
+  // The bytes in a CPU tensor [1, 4] float32, which ExternalDraftTokensConfig takes in place of logits.
   [[nodiscard]] Tensor toTensor() const;
 };
 
-// A tensor of the network by name; none is given.
+// A tensor of the network by name; this build returns none.
 struct AdditionalOutput {
   AdditionalOutput(std::string nameIn, Tensor outputIn) : name(std::move(nameIn)), output(std::move(outputIn)) {}
   std::string name;
@@ -28,33 +28,33 @@ struct AdditionalOutput {
 };
 
 struct Result {
-  bool isFinal = false;  // of the request: with numReturnSequences, of the last of its sequences to end
-  // Streaming: the new tokens only, unless returnAllGeneratedTokens. Otherwise prompt and generated tokens, or the
-  // generated alone with excludeInputFromOutput. The end token is included when it was produced; stop words are kept.
+  bool isFinal = false;  // the request's last response; with numReturnSequences, of the sequence that ends last
+  // Streaming: only the new tokens, unless returnAllGeneratedTokens is set. Otherwise prompt and generated tokens, or
+  // with excludeInputFromOutput only the generated ones. A generated end token and generated stop words are included.
   BeamTokens outputTokenIds;
   std::optional<VecLogProbs> cumLogProbs;            // [beams]
   std::optional<std::vector<VecLogProbs>> logProbs;  // [beams][generated]
   std::optional<Tensor> contextLogits;               // [prompt, vocab] float32
-  // Of the tokens in outputTokenIds: [beams, generated, vocab] float32, streaming [generated, beams, vocab].
+  // Logits of the tokens in outputTokenIds: [beams, generated, vocab] float32; streaming: [generated, beams, vocab].
   std::optional<Tensor> generationLogits;
   std::optional<SpeculativeDecodingFastLogitsInfo> specDecFastLogitsInfo;
   std::optional<Tensor> encoderOutput;
   std::vector<FinishReason> finishReasons;  // [beams]
   std::optional<ContextPhaseParams> contextPhaseParams;
-  SizeType32 decodingIter = 0;   // steps this request took part in
-  SizeType32 sequenceIndex = 0;  // of numReturnSequences without beams
+  SizeType32 decodingIter = 0;   // number of steps that this request took part in
+  SizeType32 sequenceIndex = 0;  // index of the sequence with numReturnSequences and no beams
   bool isSequenceFinal = false;
   std::optional<RequestPerfMetrics> requestPerfMetrics;
   std::vector<AdditionalOutput> additionalOutputs;
-  // Chorus: the likeliest tokens of each generated one's row, by (log probability descending, id ascending);
+  // Chorus: the likeliest tokens at each generated token's position, by (log probability descending, id ascending):
   // [beams][generated][min(topLogProbs, vocab)].
   std::optional<std::vector<std::vector<std::vector<TokenLogProb>>>> topLogProbs;
-  // Chorus: once, with the first response that has a token: of the prompt's tokens from the second on.
+  // Chorus: for the prompt's tokens from the second on. Sent once, with the first response that has a token.
   std::optional<VecLogProbs> promptLogProbs;                                // [prompt - 1]
   std::optional<std::vector<std::vector<TokenLogProb>>> promptTopLogProbs;  // [prompt - 1][min(topLogProbs, vocab)]
-  SizeType32 cachedTokens = 0;  // Chorus: of the prompt, not computed but found in the cache
-  // Chorus: SHA-256 of the adapter's content that it runs with, of a composition that of all its terms; empty without
-  // an adapter, and where it ended before the adapter was there.
+  SizeType32 cachedTokens = 0;  // Chorus: prompt tokens that were found in the cache and not computed
+  // Chorus: SHA-256 of the content of the request's adapter; for a composition, of all its terms. Empty without an
+  // adapter, and if the request ended before its adapter was loaded.
   std::string adapterContentHash;
 };
 

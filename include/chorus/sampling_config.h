@@ -1,4 +1,4 @@
-// How a request's tokens are chosen. Checks happen in constructor and setters and throw std::invalid_argument with
+// How a request's tokens are chosen. Constructor and setters check their arguments and throw std::invalid_argument with
 // TensorRT-LLM's wording.
 #pragma once
 
@@ -6,19 +6,25 @@
 
 namespace chorus::executor {
 
-// Unset optionals mean "not asked for", which is not the same as a default value. Greedy is topK 1 or temperature 0;
-// with nothing set, greedy as well (TensorRT-LLM's decoder takes topK 0 and topP 0 as greedy).
+// An unset optional means "not requested", which can differ from its default value. Sampling is greedy if topK is 1, if
+// temperature is 0, or if none of temperature, topK (above 0), topP and minP is set (TensorRT-LLM's decoder treats topK
+// 0 and topP 0 as greedy).
 //
-// What happens to a row of logits, in TensorRT-LLM's order: embeddingBias is added, temperature divides,
-// repetitionPenalty divides (multiplies below 0), presencePenalty and frequencyPenalty times the count are subtracted,
-// end tokens are banned below minTokens, then what would repeat an n-gram, then what would end a bad word; then minP,
-// topK and topP filter. Penalties, n-grams and bad words look at the prompt and at what was generated. topPDecay acts
-// where topK is not given: each token multiplies topP by it, down to topPMin, and topPResetIds sets it back.
-// beamSearchDiversityRate, lengthPenalty and earlyStopping act on beams alone.
+// Order of operations on a row of logits, which is TensorRT-LLM's:
+//  1. embeddingBias is added.
+//  2. The row is divided by temperature.
+//  3. repetitionPenalty divides logits above 0 and multiplies those below.
+//  4. presencePenalty, and frequencyPenalty times the token's count, are subtracted.
+//  5. Banned: end tokens below minTokens, tokens that would repeat an n-gram, tokens that would complete a bad word.
+//  6. minP, topK and topP filter the tokens.
+// Penalties, n-grams and bad words look at the prompt and the generated tokens.
 //
-// Without beams numReturnSequences samples so many answers (1024 at most) to one prompt, which is computed once. The
-// responses carry the request's id and a sequenceIndex; sequence i samples with seed + i; logits and log probabilities
-// of the prompt come with sequence 0. An error ends all of them.
+// topPDecay acts if topK is not set: each token multiplies topP by it, down to topPMin, and topPResetIds restores topP.
+// beamSearchDiversityRate, lengthPenalty and earlyStopping act on beams only.
+//
+// Without beams, numReturnSequences (1024 at most) samples that many answers to one prompt, which is computed once.
+// Responses carry the request's id and a sequenceIndex. Sequence i samples with seed + i. Logits and log probabilities
+// of the prompt come with sequence 0. An error ends all sequences.
 class SamplingConfig {
  public:
   explicit SamplingConfig(
@@ -38,7 +44,7 @@ class SamplingConfig {
   bool operator==(const SamplingConfig&) const = default;
 
   SizeType32 getBeamWidth() const { return beamWidth_; }
-  // With beams, how many of them are answered.
+  // With beams, the number of beams that are returned.
   SizeType32 getNumReturnBeams() const {
     return beamWidth_ > 1 && numReturnSequences_ ? *numReturnSequences_ : beamWidth_;
   }
@@ -62,8 +68,8 @@ class SamplingConfig {
   std::optional<SizeType32> getNumReturnSequences() const { return numReturnSequences_; }
   std::optional<FloatType> getMinP() const { return minP_; }
   std::optional<std::vector<SizeType32>> getBeamWidthArray() const { return beamWidthArray_; }
-  // Chorus: how many of the prompt's first tokens presencePenalty and frequencyPenalty leave out; the prompt's length
-  // gives what OpenAI's API means by them. Later TensorRT-LLM has it too, in its constructor.
+  // Chorus: number of the prompt's first tokens that presencePenalty and frequencyPenalty ignore. With the prompt's
+  // length they act as in OpenAI's API. Later versions of TensorRT-LLM have it as a constructor parameter.
   std::optional<SizeType32> getPromptIgnoreLength() const { return promptIgnoreLength_; }
 
   void setBeamWidth(SizeType32 v);

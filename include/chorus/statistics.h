@@ -1,4 +1,4 @@
-// What the executor counts: of each step, of each request in it, and of a request as a whole.
+// Statistics of the executor: of each step, of each request in a step, and of a request as a whole.
 #pragma once
 
 #include <map>
@@ -8,61 +8,61 @@
 
 namespace chorus::executor {
 
-// The pool of KV blocks. The counts of allocations, of reused and of missed blocks are since the start.
+// The KV block pool. Counts of allocated, reused and missed blocks are totals since the start.
 struct KvCacheStats {
   SizeType32 maxNumBlocks = 0;
-  SizeType32 freeNumBlocks = 0;  // cached ones among them
+  SizeType32 freeNumBlocks = 0;  // includes cached blocks
   SizeType32 usedNumBlocks = 0;
   SizeType32 tokensPerBlock = 0;
-  SizeType32 allocTotalBlocks = 0;  // taken by requests, reused or new
+  SizeType32 allocTotalBlocks = 0;  // taken by requests, reused and new
   SizeType32 allocNewBlocks = 0;
-  SizeType32 reusedBlocks = 0;     // of contexts, found in the cache
-  SizeType32 missedBlocks = 0;     // of contexts that may reuse, not found
+  SizeType32 reusedBlocks = 0;     // context blocks found in the cache
+  SizeType32 missedBlocks = 0;     // context blocks not found, of requests that may reuse
   FloatType cacheHitRate = 0;      // reused / (reused + missed)
-  SizeType32 cachedNumBlocks = 0;  // Chorus: free ones that hold content to reuse
-  std::int64_t blockBytes = 0;     // Chorus: of one block, over all layers and ranks
+  SizeType32 cachedNumBlocks = 0;  // Chorus: free blocks whose content can be reused
+  std::int64_t blockBytes = 0;     // Chorus: bytes of one block, over all layers and ranks
 };
 
-// Chorus: one level of the adapter cache. Counts are since the start.
+// Chorus: one level of the adapter cache. Counts are totals since the start.
 struct AdapterCacheLevelStats {
-  SizeType32 residentAdapters = 0;  // those that load among them
+  SizeType32 residentAdapters = 0;  // includes those that are loading
   SizeType32 pinnedAdapters = 0;    // of these, those that requests use or wait for
   std::int64_t residentBytes = 0;
   std::int64_t maxBytes = 0;
-  std::int64_t hits = 0;       // an adapter that a request needs was there, or loading for another
-  std::int64_t misses = 0;     // it was not
-  std::int64_t evictions = 0;  // adapters that left for want of room
+  std::int64_t hits = 0;       // claims of an adapter that was resident or loading
+  std::int64_t misses = 0;     // claims of an adapter that was neither
+  std::int64_t evictions = 0;  // adapters removed to make room
 };
 
-// Chorus: the adapters that are loaded (host) and those of them that steps can use at once (device), which on the CPU
-// take no memory of their own.
+// Chorus: the loaded adapters (host) and, of these, those that steps can use at once (device). On the CPU the device
+// level takes no memory of its own.
 struct AdapterCacheStats {
   AdapterCacheLevelStats host, device;
-  std::int64_t loads = 0;  // from a directory or a request's tensors, that ended well
+  std::int64_t loads = 0;  // successful loads from a directory or from a request's tensors
   std::int64_t failedLoads = 0;
 };
 
-// Of a step under BatchingType::kSTATIC.
+// A step under BatchingType::kSTATIC.
 struct StaticBatchingStats {
   SizeType32 numScheduledRequests = 0;
   SizeType32 numContextRequests = 0;
   SizeType32 numCtxTokens = 0;
-  SizeType32 numGenTokens = 0;   // one a request in generation
-  SizeType32 emptyGenSlots = 0;  // of maxBatchSize, without a request in generation
+  SizeType32 numGenTokens = 0;   // one per request in generation
+  SizeType32 emptyGenSlots = 0;  // slots of maxBatchSize without a request in generation
 };
 
-// Of a step under BatchingType::kINFLIGHT.
+// A step under BatchingType::kINFLIGHT.
 struct InflightBatchingStats {
   SizeType32 numScheduledRequests = 0;
   SizeType32 numContextRequests = 0;
   SizeType32 numGenRequests = 0;
-  SizeType32 numPausedRequests = 0;  // in this step, for want of blocks
+  SizeType32 numPausedRequests = 0;  // paused in this step to make room for others
   SizeType32 numCtxTokens = 0;
   SizeType32 microBatchId = 0;
-  FloatType avgNumDecodedTokensPerIter = 0;  // a request in generation
+  FloatType avgNumDecodedTokensPerIter = 0;  // per request in generation
 };
 
-// Never set: nothing is drafted.
+// Never set: this build does not draft tokens.
 struct SpecDecodingStats {
   SizeType64 numDraftTokens = 0;
   SizeType64 numAcceptedTokens = 0;
@@ -73,10 +73,10 @@ struct SpecDecodingStats {
 };
 
 struct IterationStats {
-  std::string timestamp;  // when it ended: month-day-year hours:minutes:seconds.microseconds, local time
+  std::string timestamp;  // end of the step: month-day-year hours:minutes:seconds.microseconds, local time
   IterationType iter = 0;
   double iterLatencyMS = 0;
-  double newActiveRequestsQueueLatencyMS = 0;  // together, of requests that began in it
+  double newActiveRequestsQueueLatencyMS = 0;  // sum over the requests whose first step this was
   SizeType32 numNewActiveRequests = 0;
   SizeType32 numActiveRequests = 0;
   SizeType32 numQueuedRequests = 0;
@@ -89,18 +89,18 @@ struct IterationStats {
   SizeType32 maxNumTokensTunerRecommended = 0;
   SizeType32 maxNumTokensRuntime = 0;
   std::size_t gpuMemUsage = 0;
-  std::size_t cpuMemUsage = 0;  // bytes of the process that are in memory
+  std::size_t cpuMemUsage = 0;  // resident memory of the process in bytes
   std::size_t pinnedMemUsage = 0;
-  std::optional<KvCacheStats> kvCacheStats;  // always set; at the start of the step
+  std::optional<KvCacheStats> kvCacheStats;  // always set; state at the start of the step
   std::optional<KvCacheStats> crossKvCacheStats;
   std::optional<StaticBatchingStats> staticBatchingStats;
   std::optional<InflightBatchingStats> inflightBatchingStats;
   std::optional<SpecDecodingStats> specDecodingStats;
-  // Chorus: the step, whatever its batching.
+  // Chorus: the step's counts under either batching type.
   SizeType32 numContextRequests = 0;
   SizeType32 numGenRequests = 0;
   SizeType32 numCtxTokens = 0;
-  SizeType32 numAdapters = 0;  // distinct ones
+  SizeType32 numAdapters = 0;  // distinct adapters
 };
 
 enum class RequestStage {
@@ -111,7 +111,7 @@ enum class RequestStage {
   kGENERATION_COMPLETE,
 };
 
-// Never set: contexts and generations run in one place.
+// Never set: context and generation phases run in one executor.
 struct DisServingRequestStats {
   double kvCacheTransferMS = 0;
   std::size_t kvCacheSize = 0;
@@ -120,7 +120,7 @@ struct DisServingRequestStats {
 struct RequestStats {
   IdType id = 0;
   RequestStage stage = RequestStage::kQUEUED;
-  SizeType32 contextPrefillPosition = 0;  // tokens of its context that are computed
+  SizeType32 contextPrefillPosition = 0;  // tokens of the context that are computed
   SizeType32 numGeneratedTokens = 0;
   FloatType avgNumDecodedTokensPerIter = 0;
   bool scheduled = false;  // in this step
@@ -135,7 +135,7 @@ struct RequestStats {
 
 struct RequestStatsPerIteration {
   IterationType iter = 0;
-  std::vector<RequestStats> requestStats;  // running ones in the order they started, ended ones, then waiting ones
+  std::vector<RequestStats> requestStats;  // running ones in the order they started, then ended ones, then waiting ones
 };
 
 struct RequestPerfMetrics {
@@ -150,10 +150,10 @@ struct RequestPerfMetrics {
     std::size_t kvCacheSize = 0;
   };
   struct KvCacheMetrics {
-    SizeType32 numTotalAllocatedBlocks = 0;  // new and reused
+    SizeType32 numTotalAllocatedBlocks = 0;  // new and reused blocks
     SizeType32 numNewAllocatedBlocks = 0;
     SizeType32 numReusedBlocks = 0;
-    SizeType32 numMissedBlocks = 0;  // of its context, not found in the cache
+    SizeType32 numMissedBlocks = 0;  // context blocks not found in the cache
     FloatType kvCacheHitRate = 0;    // reused / (reused + missed)
   };
   struct SpeculativeDecodingMetrics {
@@ -174,7 +174,7 @@ struct DebugTensorsPerIteration {
   std::map<std::string, Tensor> debugTensors;
 };
 
-// Statistics as JSON, on one line.
+// Statistics as one line of JSON.
 class JsonSerialization {
  public:
   static std::string toJsonStr(const IterationStats& iterationStats);

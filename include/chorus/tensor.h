@@ -16,7 +16,7 @@ namespace detail {
 using DimType64 = std::int64_t;
 }  // namespace detail
 
-// Extents, the outermost first. Holds them, unlike TensorRT-LLM's, which looks at somebody's.
+// Extents, outermost first. A Shape owns its extents, whereas TensorRT-LLM's references the caller's.
 class Shape {
  public:
   using DimType64 = detail::DimType64;
@@ -46,15 +46,16 @@ class Shape {
   std::vector<DimType64> dims_;
 };
 
-// Copies share type, shape and bytes. A default-made tensor is empty: no bytes, kUNKNOWN, false. Factories throw
-// std::invalid_argument for a type or shape that cannot be, std::bad_alloc for one that does not fit.
+// A tensor handle: copies share type, shape and bytes. A default-constructed tensor is empty: no bytes, kUNKNOWN, and
+// false as a bool. Factories throw std::invalid_argument for an invalid type or shape and std::bad_alloc if memory does
+// not suffice.
 class Tensor {
  public:
   using CudaStreamPtr = StreamPtr;
 
-  // Zeroed.
+  // The bytes are zeroed.
   static Tensor cpu(DataType dataType, Shape shape = {});
-  // Host memory like any other where the backend is the host; getMemoryType says what was asked for.
+  // Ordinary host memory where the backend is the host. getMemoryType returns the requested type.
   static Tensor pinned(DataType dataType, Shape shape = {});
   static Tensor pooledPinned(DataType dataType, Shape shape = {});
   static Tensor managed(DataType dataType, Shape shape = {});
@@ -82,14 +83,14 @@ class Tensor {
     return gpu(typeOf<T>(), std::move(stream), std::move(shape));
   }
 
-  // Looks at the caller's bytes, which must outlive the tensor and its copies. Executor::enqueueRequest copies those of
-  // a request, so for one they need to live no longer than until it returns.
+  // A view of the caller's bytes, which must outlive the tensor and its copies. Executor::enqueueRequest copies the
+  // bytes of a request's views, so those need to live only until it returns.
   static Tensor of(DataType dataType, void* data, Shape shape);
   template <typename T>
   static Tensor of(T* data, Shape shape) {
     return of(typeOf<T>(), static_cast<void*>(data), std::move(shape));
   }
-  // Any container with data() and size().
+  // Views any container with data() and size().
   template <typename T>
   static Tensor of(T& data) {
     if (static_cast<std::uint64_t>(data.size()) > std::numeric_limits<Shape::DimType64>::max()) {
@@ -101,12 +102,12 @@ class Tensor {
   // Chorus: a copy of the caller's bytes.
   static Tensor copyOf(DataType dataType, const void* data, Shape shape);
 
-  // Copies of the bytes.
+  // Each returns a tensor with its own copy of the bytes.
   Tensor copyToCpu(CudaStreamPtr stream = nullptr) const;
   Tensor copyToPinned(CudaStreamPtr stream = nullptr) const;
   Tensor copyToPooledPinned(CudaStreamPtr stream = nullptr) const;
   Tensor copyToManaged(CudaStreamPtr stream = nullptr) const;
-  Tensor copyToGpu(CudaStreamPtr stream) const;  // as gpu()
+  Tensor copyToGpu(CudaStreamPtr stream) const;  // throws, as gpu() does
 
   Tensor() noexcept = default;
 
@@ -115,18 +116,18 @@ class Tensor {
   DataType getDataType() const;
   MemoryType getMemoryType() const;
   Shape getShape() const;
-  std::size_t getSize() const;  // elements
+  std::size_t getSize() const;  // number of elements
   std::size_t getSizeInBytes() const;
-  // Chorus: the bytes are the tensor's own, not the caller's (of).
+  // Chorus: whether the tensor owns its bytes. It does not if it was made by of().
   bool ownsData() const;
 
   void setZero(CudaStreamPtr stream = nullptr);
-  // Takes the other's shape and bytes; all copies of this tensor see it. Throws std::invalid_argument when the types
-  // differ, or when bytes that are not its own are too few.
+  // Copies the other's shape and bytes into this tensor; all copies of this tensor see it. Throws std::invalid_argument
+  // if the types differ, or if the tensor does not own its bytes and they are too few.
   void setFrom(const Tensor& other, CudaStreamPtr stream = nullptr);
 
   explicit operator bool() const { return storage_ != nullptr; }
-  // The same tensor, not one of equal content.
+  // Whether both are the same tensor. Equal content is not enough.
   bool operator==(const Tensor& rhs) const { return storage_ == rhs.storage_; }
   bool operator!=(const Tensor& rhs) const { return !(rhs == *this); }
 

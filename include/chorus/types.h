@@ -13,8 +13,8 @@
 #include <vector>
 
 namespace chorus::runtime {
-// Of devices that run beside the host. This build has none: streams are null wherever the API hands them out, and
-// ignored where it takes them.
+// A stream of a device that runs beside the host. This build has no such device: the API returns null streams and
+// ignores those that it is given.
 class CudaStream;
 }  // namespace chorus::runtime
 
@@ -44,14 +44,14 @@ using PriorityType = float;
 using RetentionPriority = SizeType32;
 using BufferView = std::basic_string_view<std::uint8_t>;
 
-// Called with a request's logits before its next token is chosen, and may change them: (request id, logits
-// [1, 1, vocab] float32 on the host, the tokens of its beams from the prompt's first on, a null stream, client id). It
-// runs on the executor's thread, before everything that SamplingConfig and embeddingBias ask for. One that throws ends
-// its request with an error and no other.
+// May change a request's logits before its next token is chosen. Arguments: request id; logits [1, 1, vocab] float32 on
+// the host; tokens of each beam, from the prompt's first on; a null stream; client id. It runs on the executor's step
+// thread, before embeddingBias and everything that SamplingConfig asks for. An exception ends only its own request,
+// with an error.
 using LogitsPostProcessor =
     std::function<void(IdType, Tensor&, const BeamTokens&, const StreamPtr&, std::optional<IdType>)>;
 using LogitsPostProcessorMap = std::unordered_map<std::string, LogitsPostProcessor>;
-// The same for all requests of a step that ask for it, in one call; one that throws ends all of these.
+// The same for all requests of a step that select it, in one call. An exception ends all of them.
 using LogitsPostProcessorBatched = std::function<void(const std::vector<IdType>&, std::vector<Tensor>&,
                                                       const std::vector<std::reference_wrapper<const BeamTokens>>&,
                                                       const StreamPtr&, const std::vector<std::optional<IdType>>&)>;
@@ -77,21 +77,21 @@ enum class FinishReason {
   kTIMED_OUT = 4,
   kCANCELLED = 5
 };
-// Chorus: why a request failed, for those who answer on behalf of others. TensorRT-LLM has the text alone.
+// Chorus: why a request failed, for front ends. TensorRT-LLM has only the text.
 enum class ResponseErrorCode {
   kINVALID_ARGUMENT,  // the request must change
-  kUNSUPPORTED,       // it asks for what this engine or build does not do
-  kNOT_FOUND,         // its adapter is not there
-  kCORRUPT,           // its adapter's files or tensors contradict themselves
+  kUNSUPPORTED,       // the request needs something that this engine or build does not support
+  kNOT_FOUND,         // the request's adapter does not exist
+  kCORRUPT,           // the adapter's files or tensors are inconsistent
   kEXHAUSTED,         // memory or the adapter cache is full; the same request may succeed later
-  kCONFLICT,          // its adapter was replaced, or is being replaced; the same request may succeed now
-  kINTERNAL,          // a fault that is not the request's
+  kCONFLICT,          // the adapter was or is being replaced; the same request may succeed now
+  kINTERNAL,          // a fault that the request did not cause
 };
 
 std::ostream& operator<<(std::ostream& os, CapacitySchedulerPolicy policy);
 std::ostream& operator<<(std::ostream& os, ContextChunkingPolicy policy);
 
-// Chorus: a token and the logarithm of its probability, by the softmax of the logits as the model gave them.
+// Chorus: a token and the log of its probability, by softmax of the model's unmodified logits.
 struct TokenLogProb {
   TokenIdType token = 0;
   FloatType logProb = 0;

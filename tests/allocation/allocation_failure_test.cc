@@ -1,5 +1,5 @@
-// A server whose memory is full at every 97th allocation answers with errors and goes on. The server is the chorus
-// program linked with tests/support/malloc_hook.cc; signals let its allocations fail while requests run.
+// A server in which every 97th allocation fails answers with errors and goes on. The server is the chorus program
+// linked with tests/support/malloc_hook.cc; signals make its allocations fail while requests run.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string textOf(const fs::path& path) {
   return text.str();
 }
 
-// `chorus serve` on the demo model in a process of its own, ended when this ends.
+// `chorus serve` on the demo model in its own process, which is killed with this object.
 class FailingServer {
  public:
   FailingServer() {
@@ -85,7 +85,7 @@ class FailingServer {
   std::string out() const { return textOf(work_ / "out"); }
   void send(int signal) const { ::kill(process_, signal); }
 
-  // False when it ended or was not ready in time.
+  // Returns false if the server ended or was not ready in time.
   bool waitReady() {
     for (int i = 0; i < 1200 && runs(); ++i, std::this_thread::sleep_for(100ms)) {
       const std::string said = out();
@@ -97,7 +97,7 @@ class FailingServer {
     return false;
   }
 
-  // The whole answer, empty when the connection ended without one. Gives up after half a minute: then "hangs".
+  // The whole answer; empty if the connection ended without one; "hangs" if nothing comes for half a minute.
   std::string ask(const std::string& method, const std::string& path, const std::string& body) const {
     const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const timeval patience{.tv_sec = 30, .tv_usec = 0};
@@ -127,7 +127,7 @@ class FailingServer {
     return answer.starts_with(kHead) ? std::atoi(answer.c_str() + kHead.size()) : 0;
   }
 
-  // The exit status after SIGTERM, or -1 when it does not end within a minute or was ended by a signal.
+  // Sends SIGTERM. Returns the exit status, or -1 if the server does not end within a minute or is ended by a signal.
   int end() {
     send(SIGTERM);
     for (int i = 0; i < 600; ++i, std::this_thread::sleep_for(100ms)) {
@@ -172,7 +172,7 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
   }
 
   std::map<int, int> statuses;
-  constexpr int kRounds = 97;  // one for every allocation that the count can begin at
+  constexpr int kRounds = 97;  // one for each allocation at which the count can begin
   for (int round = 0; round < kRounds; ++round) {
     server.send(SIGUSR1);
     for (const Ask& ask : kAsks) {
@@ -188,7 +188,7 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
   RecordProperty("statuses", counts);
   std::printf("statuses: %s\n", counts.c_str());
 
-  // Memory is there again: the same answers as before, from every model.
+  // Allocations succeed again: every model gives the same answers as before.
   const auto contentOf = [](const std::string& answer) {
     const size_t at = answer.find("\"text\":");
     const size_t chat = answer.find("\"content\":");
@@ -201,7 +201,7 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
     EXPECT_EQ(contentOf(after), contentOf(before[i]));
   }
   EXPECT_EQ(server.end(), 0) << server.log();
-  // Most failures are made up for (src/base/memory_reserve.h); that there were any, the program says.
+  // Most failures are absorbed (src/base/memory_reserve.h), so the program itself reports how many there were.
   int64_t failures = 0;
   constexpr std::string_view kLabel = "failed allocations: ";
   const std::string said = server.out();

@@ -1,5 +1,6 @@
-// Makes a program's allocations fail on request: SIGUSR1 lets every nth one fail, n from CHORUS_FAIL_EVERY (97), each
-// time beginning one allocation later than before; SIGUSR2 lets all succeed again and prints how many have failed.
+// Makes a program's allocations fail on request. SIGUSR1 makes every nth one fail, with n from CHORUS_FAIL_EVERY (97),
+// and each SIGUSR1 begins one allocation later than the one before. SIGUSR2 lets all succeed again and prints how many
+// failed.
 #include <unistd.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ void disarm() {
   g_failing = nullptr;
 }
 
-// Only atomic stores and write() run in the handlers, which a signal handler may call.
+// The handlers only use atomic stores and write(), which a signal handler may call.
 void onArm(int) {
   disarm();
   g_failing = new (g_storage) chorus::test::FailingAllocations(g_every, g_skip++ % g_every);

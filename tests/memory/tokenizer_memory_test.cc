@@ -1,4 +1,4 @@
-// Tokenising takes at most 16 bytes for each byte of text beyond the result, whatever the text is.
+// Tokenising any text takes at most 16 bytes per byte of text, in addition to the result.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -11,7 +11,7 @@ namespace {
 
 const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
 constexpr int64_t kBytesForEachByte = 16;
-// A stage that has begun holds its first buffers.
+// Allowance for the first buffers of each stage.
 constexpr int64_t kRoom = int64_t{512} << 10;
 
 std::string repeated(const std::string& unit, size_t bytes) {
@@ -47,7 +47,7 @@ TEST_P(TokenizerMemoryTest, TokenisingIsBounded) {
   };
   for (const auto& [what, text] : texts) {
     SCOPED_TRACE(what);
-    tokenizer->encode(text.substr(0, 4096), true);  // fills caches
+    tokenizer->encode(text.substr(0, 4096), true);  // fills the caches
     test::AllocationWatch watch;
     std::vector<int32_t> ids;
     try {
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerMemoryTest,
                                          "unigram"),
                          [](const auto& info) { return std::string(info.param); });
 
-// A regular expression that nobody splits by hand.
+// Regular expressions that have no hand-written splitter.
 TEST(TokenizerMemory, RegularExpressionsAreBounded) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   for (const char* pattern : {"\\p{L}+|\\s+(?!\\S)|\\s+|.", "a*a*b|a", "(?:[a-z]+ ?)+x|."}) {
@@ -81,7 +81,7 @@ TEST(TokenizerMemory, RegularExpressionsAreBounded) {
       try {
         ids = tokenizer->encode(text, true);
       } catch (const Error&) {
-        // It may refuse the text, within its memory.
+        // The text may be refused, but within the same memory.
       }
       EXPECT_LE(watch.peakBytes() - static_cast<int64_t>(ids.size() * sizeof(int32_t)),
                 kBytesForEachByte * static_cast<int64_t>(text.size()) + kRoom)
@@ -90,7 +90,7 @@ TEST(TokenizerMemory, RegularExpressionsAreBounded) {
   }
 }
 
-// The estimate is what other limits are planned by.
+// Other limits are planned with this estimate.
 TEST(TokenizerMemory, TheEstimateIsHonest) {
   for (const char* name : {"gpt2", "llama2", "unigram"}) {
     const Json document = readJsonFile(kGoldens + name + ".json");

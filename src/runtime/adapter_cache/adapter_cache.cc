@@ -10,7 +10,7 @@ AdapterCache::Claim AdapterCache::claim(std::span<const AdapterWant> wants, bool
   reserve(wants.size());
   const size_t before = to_load.size();
   const Claim outcome = host_.claim(wants, may_load, to_load);
-  // Who took its ticket before a renewal may claim an old generation after it.
+  // A ticket taken before a renewal may claim the old generation after it: such an entry leaves with its last user.
   for (size_t i = before; i < to_load.size(); ++i) {
     if (to_load[i].generation != generation(to_load[i].task_id)) host_.retire(to_load[i]);
   }
@@ -88,13 +88,13 @@ void AdapterCache::forgetGone() noexcept {
   device_.clearGone();
 }
 
-// Whatever leaves until this is called again can be listed.
+// Reserves memory so that everything that leaves a level until the next call can be listed without an allocation.
 void AdapterCache::reserve(size_t wants) {
   gone_.reserve(gone_.size() + host_.entries() + wants);
   wants_.reserve(wants);
 }
 
-// What left the host leaves the device.
+// An adapter that left the host level leaves the device level too.
 void AdapterCache::follow(bool evicted) {
   for (const AdapterKey key : host_.gone()) {
     if (evicted)

@@ -14,7 +14,7 @@ namespace {
 using Claim = AdapterCache::Claim;
 using testing::PlainAdapterCache;
 
-// Adapters are written "7" (current generation) or "7.1" (that generation), several "7+8.1".
+// An adapter is written "7" (its current generation) or "7.1" (generation 1); several are written "7+8.1".
 std::vector<AdapterKey> keysOf(const AdapterCache& cache, const std::string& text) {
   std::vector<AdapterKey> keys;
   std::istringstream words(text);
@@ -34,7 +34,7 @@ std::string textOf(const std::vector<AdapterKey>& keys, const std::string& befor
   return text;
 }
 
-// rank=R: a model whose modules are 5 wide on either side, packed as A is, to a multiple of 16 ranks.
+// rank=R: the size of a rank-R adapter of a module with in = out = 5. Packed A is padded to a multiple of 16 ranks.
 AdapterSize sizeOf(const testing::ScenarioLine& line) {
   if (const int rank = line.numberOf("rank", 0); rank > 0) return {(rank + 15) / 16 * 16 * 5 + rank * 5, rank * 10};
   return {line.numberOf("bytes", 1), line.numberOf("elements", 0)};
@@ -73,7 +73,7 @@ std::string counts(const AdapterCache& cache) {
                      level("device", cache.device()));
 }
 
-// Each adapter from the first to the last id is claimed, loaded and released, as a request alone does it.
+// Claims, loads and releases each adapter from the first to the last id, one after the other.
 void serve(AdapterCache& cache, const testing::ScenarioLine& line) {
   const auto dots = line.words.at(0).find("..");
   for (int id = std::stoi(line.words[0]); id <= std::stoi(line.words[0].substr(dots + 2)); ++id) {
@@ -143,7 +143,7 @@ TEST(AdapterCacheScenarios, Files) {
   }
 }
 
-// Random operations on both, as requests would order them.
+// Applies the same random operations, in an order that requests could produce, to both caches and compares them.
 class RandomRun {
  public:
   explicit RandomRun(unsigned seed)
@@ -172,7 +172,7 @@ class RandomRun {
   int64_t evictions() const { return cache_.host().evictions() + cache_.device().evictions(); }
 
  private:
-  // A request: claimed, and running while it is on the device.
+  // A request with claimed adapters; `runs` while they are on the device.
   struct User {
     std::vector<AdapterKey> keys;
     bool runs = false;
@@ -233,7 +233,7 @@ class RandomRun {
     if (std::exchange(user->runs, false)) {
       cache_.leave(user->keys);
       for (const auto key : user->keys) plain_.leave(key);
-      if (pick(3) == 0) return;  // a pause
+      if (pick(3) == 0) return;  // paused: it keeps its claim
     }
     cache_.release(user->keys);
     for (const auto key : user->keys) plain_.release(key);

@@ -103,7 +103,7 @@ bool AdapterLevel::resident(AdapterKey key) const {
 
 AdapterSize AdapterLevel::sizeOf(AdapterKey key) const { return entries_.at(key).size; }
 
-// What is evictable frees enough.
+// Precondition: evicting completed entries frees enough.
 void AdapterLevel::makeRoom(AdapterSize size) {
   while (!(used_ + size).within(capacity_)) {
     assert(!completed_.empty());

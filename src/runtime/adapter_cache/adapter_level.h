@@ -1,7 +1,7 @@
 // One level of the adapter cache: sizes, users and eviction order. Pure bookkeeping: no weights, no clock, no I/O.
 //
-// An entry is pinned while it loads and while somebody uses it. When room is needed the least recently completed
-// entries go first (completed: the last user left), and only if they free enough.
+// An entry is pinned while it loads and while it has users. It is completed when its last user leaves. When room is
+// needed, the entries that were completed longest ago are evicted first, and only if evictions can free enough.
 #pragma once
 
 #include <compare>
@@ -15,7 +15,7 @@
 
 namespace chorus {
 
-// An adapter's content: registering a task id again makes a new generation.
+// An adapter's content. Registering a task id again makes a new generation.
 struct AdapterKey {
   uint64_t task_id = 0;
   uint32_t generation = 0;
@@ -24,61 +24,62 @@ struct AdapterKey {
 
 struct AdapterWant {
   AdapterKey key;
-  AdapterSize size;  // what it takes where it is not there yet
+  AdapterSize size;  // used only if the key has no entry yet
 };
 
-// Not thread-safe. Only claim() allocates: what it made room for cannot fail later.
+// Not thread-safe. Only claim() allocates; a claim that succeeded cannot run out of memory later.
 class AdapterLevel {
  public:
   explicit AdapterLevel(AdapterSize capacity) : capacity_(capacity) {}
 
   enum class Claim {
-    kClaimed,   // one more user of each
-    kNoRoom,    // what is not in use does not free enough; nothing changed
-    kTooLarge,  // together larger than the whole level; nothing changed
-    kAbsent     // one is not there, and may_add was false; nothing changed
+    kClaimed,   // each key has one more user
+    kNoRoom,    // evicting all unpinned entries would not free enough; nothing changed
+    kTooLarge,  // the keys together are larger than the whole level; nothing changed
+    kAbsent     // a key has no entry and may_add is false; nothing changed
   };
-  // Pins all of them or none. wants: distinct keys. Those that were not there are appended to `added`: they are loading
-  // until loaded() or failed(). When memory is missing nothing has changed.
+  // Pins all keys or none. wants: distinct keys. Keys without an entry get one and are appended to `added`; they are
+  // loading until loaded() or failed(). If an allocation throws, nothing has changed.
   Claim claim(std::span<const AdapterWant> wants, bool may_add, std::vector<AdapterKey>& added);
-  // Undoes one claim of a key. The last user's release completes the entry.
+  // Undoes one claim of a key. When the last user releases it, the entry is completed and can be evicted.
   void release(AdapterKey key);
 
-  // The entry is there, with its true size. False when that does not fit: it stays loading, and failed() is to follow.
+  // The entry is loaded, with its true size. Returns false if that does not fit: the entry stays loading, and the
+  // caller must call failed().
   bool loaded(AdapterKey key, AdapterSize size);
-  // The entry and its claims are gone.
+  // Removes a loading entry together with its claims.
   void failed(AdapterKey key);
-  // Nobody will ask for it again: it goes now, or with its last user. Absent keys are ignored.
+  // The key will not be claimed again: its entry leaves at once or with its last user. Absent keys are ignored.
   void retire(AdapterKey key);
-  // Nobody uses it and it goes now, as if for want of room. Absent keys are ignored.
+  // Removes an entry without users and counts it as an eviction. Absent keys are ignored.
   void evict(AdapterKey key);
 
   bool resident(AdapterKey key) const;
   bool contains(AdapterKey key) const { return entries_.contains(key); }
-  // Of an entry that is there.
+  // Precondition: the key has an entry.
   AdapterSize sizeOf(AdapterKey key) const;
   AdapterSize used() const { return used_; }
   const AdapterSize& capacity() const { return capacity_; }
   size_t entries() const { return entries_.size(); }
   size_t pinned() const { return entries_.size() - completed_.size(); }
-  // Since the start: claims of an entry that was there or loading, of one that was not, entries that went for want of
-  // room.
+  // Totals since construction. hits: claims of a key with an entry, loaded or loading; misses: claims of a key without
+  // one; evictions: entries that were removed to make room.
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
   int64_t evictions() const { return evictions_; }
-  // Keys that left since the last clearGone(), in order; what they stood for can be freed.
+  // Keys removed since the last clearGone(), in order. The caller can free their weights.
   const std::vector<AdapterKey>& gone() const { return gone_; }
   void clearGone() noexcept { gone_.clear(); }
 
  private:
-  using Completed = std::map<uint64_t, AdapterKey>;  // by stamp, oldest first
+  using Completed = std::map<uint64_t, AdapterKey>;  // by stamp of completion, oldest first
   struct Entry {
     AdapterSize size;
     int32_t users = 0;
     bool loading = true;
     bool retired = false;
     uint64_t completed = 0;      // stamp of the last completion; 0 while pinned
-    Completed::node_type spare;  // for the next completion, while pinned
+    Completed::node_type spare;  // preallocated node for the next completion, while pinned
   };
   using Entries = std::map<AdapterKey, Entry>;
 
@@ -89,7 +90,7 @@ class AdapterLevel {
 
   AdapterSize capacity_;
   AdapterSize used_;
-  AdapterSize evictable_;  // of completed entries
+  AdapterSize evictable_;  // total size of completed entries
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
   uint64_t stamp_ = 0;
   Entries entries_;

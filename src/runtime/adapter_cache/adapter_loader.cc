@@ -6,7 +6,7 @@
 namespace chorus {
 namespace {
 
-// Texts of up to 15 bytes need no memory.
+// Error texts of up to 15 bytes fit std::string's own buffer (libstdc++), so the text in the handler cannot throw.
 void setError(AdapterLoad& load, ErrorCode code, const char* text) noexcept {
   load.error_code = code;
   try {
@@ -82,7 +82,7 @@ std::optional<std::chrono::nanoseconds> AdapterLoader::run(Task& task) const {
              "its files change all the time; write new ones elsewhere and rename the directory into place");
   } catch (const std::exception& error) {
     setError(task.result, errorCodeOf(error), error.what());
-  } catch (...) {  // of a client's function that is told the content
+  } catch (...) {  // a client's callback, such as on_content, may throw any type
     setError(task.result, ErrorCode::kInternal, "what it threw is not a std::exception");
   }
   return std::nullopt;

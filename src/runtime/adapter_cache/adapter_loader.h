@@ -19,26 +19,26 @@ namespace chorus {
 
 struct AdapterLoad {
   AdapterKey key;
-  std::shared_ptr<const PreparedAdapter> parts;  // null: it failed
+  std::shared_ptr<const PreparedAdapter> parts;  // null: the load failed
   std::string error;                             // one line
   ErrorCode error_code = ErrorCode::kInternal;
 };
 
 class AdapterLoader {
  public:
-  // on_done is called on a worker after each load, to wake whoever takes the results.
+  // on_done is called on a worker thread after each load, to wake the thread that calls takeDone().
   AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done);
-  // Drops what has not begun and waits for the rest.
+  // Drops loads that have not begun and waits for those that run.
   ~AdapterLoader();
   AdapterLoader(const AdapterLoader&) = delete;
   AdapterLoader& operator=(const AdapterLoader&) = delete;
 
-  // Every load has its worker in the order of submission, but heavy ones (AdapterSource::heavy) have the first worker
-  // alone, so that they hold up no others where there are several workers. A load whose files are being rewritten
-  // (AdapterUnsettled) waits, kTries times at most, and others go on. Thread-safe, as is takeDone.
+  // Workers take loads in the order of submission. Only the first worker takes heavy loads (AdapterSource::heavy), so
+  // that with several workers they do not hold up the others. A load that throws AdapterUnsettled is tried again after
+  // its `wait`, kTries attempts in all, while other loads go on. submit() and takeDone() are thread-safe.
   static constexpr int kTries = 4;
   void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source);
-  // The next that ended; nullopt: none.
+  // The next finished load; nullopt if there is none.
   std::optional<AdapterLoad> takeDone();
 
  private:
@@ -49,12 +49,13 @@ class AdapterLoader {
     Clock::time_point not_before;
     int tries = 0;
   };
-  // Tasks move from list to list: a worker that has no memory left can still say so.
+  // Tasks move between lists with splice(), which allocates nothing: a worker that is out of memory can still report
+  // it.
   using Tasks = std::list<Task>;
   void work(bool takes_heavy);
-  // Waits for the next task and moves it to `mine`. False when there will be none.
+  // Waits for the next task and moves it to `mine`. Returns false when the loader stops.
   bool next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock);
-  // How long to wait before another try; nullopt when the task has its result.
+  // Runs one attempt. Returns how long to wait before the next one, or nullopt when the task has its result.
   std::optional<std::chrono::nanoseconds> run(Task& task) const;
 
   LoadAdapter load_;
@@ -63,7 +64,7 @@ class AdapterLoader {
   std::condition_variable wake_;
   Tasks queue_, done_;
   bool stop_ = false;
-  std::vector<std::thread> workers_;  // last: they use all of the above
+  std::vector<std::thread> workers_;  // last member: the workers use all of the above
 };
 
 }  // namespace chorus

@@ -14,7 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Loads what the source's directory says: "good", "bad", or "unsettled" for so many times.
+// A fake load whose outcome follows the source's directory: "good" loads, "bad" fails, and "unsettled" throws
+// AdapterUnsettled as many times as the counter `unsettled` says.
 class AdapterLoaderTest : public ::testing::Test {
  protected:
   std::shared_ptr<const AdapterSource> source(const std::string& what) {
@@ -29,7 +30,7 @@ class AdapterLoaderTest : public ::testing::Test {
     if (source.directory == "unsettled" && unsettled-- > 0) throw AdapterUnsettled{milliseconds(20)};
     return std::make_shared<PreparedAdapter>();
   }
-  // The next of the loads that ended.
+  // Waits for the next finished load.
   AdapterLoad await() {
     while (done.empty()) {
       std::unique_lock lock(mutex);

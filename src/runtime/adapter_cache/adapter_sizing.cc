@@ -20,7 +20,8 @@ bool allowed(const BuildConfig& build, const LoraTarget& target) {
   return name && std::find(names.begin(), names.end(), *name) != names.end();
 }
 
-// The targets of a linear that an adapter can have together and that take the most: its parts, or all of it as one.
+// Of the LoRA targets of one linear weight, those that one adapter can have together and that take the most elements:
+// either the targets of its parts, or one target for the whole.
 std::vector<LoraTarget> largestTargets(const BuildConfig& build, const WeightRow& row) {
   std::vector<LoraTarget> parts, whole;
   for (const LoraTarget& target : row.lora_targets) {
@@ -57,7 +58,7 @@ void check(const executor::PeftCacheConfig& config) {
   }
 }
 
-// By what the level is sized in.
+// The error names the measure that is too small: elements or else bytes.
 void checkHoldsOne(const AdapterSize& capacity, const AdapterSize& largest, const char* level) {
   if (largest.within(capacity)) return;
   const bool by_elements = largest.elements > capacity.elements;
@@ -108,7 +109,7 @@ AdapterSize AdapterSizing::fullAdapter(int32_t rank) const {
 }
 
 int64_t AdapterSizing::bytesFor(int64_t elements, int32_t from, int32_t to) const {
-  double worst = 0;  // bytes of an element
+  double worst = 0;  // bytes per element
   for (int32_t rank = from; rank <= to; ++rank) {
     for (const Module& module : modules_) {
       worst = std::max(
@@ -130,7 +131,7 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const M
   const int32_t max_rank = std::min(config.getMaxAdapterSize(), build.max_lora_rank);
   const int32_t optimal_rank = std::min(config.getOptimalAdapterSize(), max_rank);
   const AdapterSize largest = sizing.fullAdapter(max_rank);
-  // 0: the level is not sized in elements.
+  // The level's capacity in elements; 0: it is not sized in elements.
   const auto elementsOf = [&](std::optional<executor::SizeType32> adapters, executor::SizeType32 module_layers) {
     const int64_t number = adapters.value_or(module_layers);
     const int64_t each = adapters ? largest.elements : sizing.widestModuleElements();

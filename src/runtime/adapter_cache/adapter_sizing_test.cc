@@ -1,4 +1,4 @@
-// What an adapter of a rank is said to take is what one takes that is on everything.
+// The sizes of AdapterSizing equal those of a packed adapter that adapts every linear.
 #include "runtime/adapter_cache/adapter_sizing.h"
 
 #include "base/error_of.h"
@@ -23,7 +23,7 @@ class AdapterSizingTest : public RandomEngineTest, public ::testing::WithParamIn
     return RankGroup(RankGroup::loadEngines(makeEngine(config, build, 4711)), {.threads = 1}, {.kv_blocks = 8});
   }
 
-  // On every linear of every layer.
+  // An adapter of every linear on every layer.
   Adapter fullAdapter(int64_t rank, const ModelConfig& config) const {
     struct Module {
       int32_t id;
@@ -66,7 +66,7 @@ TEST_P(AdapterSizingTest, AFullAdapterTakesWhatItIsSaidTo) {
   }
 }
 
-// To the byte: one less than the largest adapter takes is too little.
+// The check is exact: a host cache that is one byte smaller than the largest adapter is refused.
 TEST_P(AdapterSizingTest, ACacheThatHoldsNoFullAdapterIsRefused) {
   const RankGroup ranks = makeGroup();
   const auto prepared = ranks.prepareAdapter(fullAdapter(64, ranks.engine().config()));

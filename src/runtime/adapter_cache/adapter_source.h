@@ -1,4 +1,4 @@
-// Where an adapter's weights come from: a PEFT directory, or the tensors of a request (spec S2).
+// Where an adapter's weights are loaded from: a PEFT directory, or the tensors of a request.
 #pragma once
 
 #include <chrono>
@@ -20,16 +20,16 @@
 
 namespace chorus {
 
-// Told the hash of a directory's content when it is registered, and by a loader thread each time that other content is
-// found there than was registered, before that is used. Throws Error to refuse it.
+// Called with the hash of a directory's content: at registration, and by a loader thread when the content that it found
+// is not the known one, before that content is used. An Error that it throws refuses the content.
 using OnAdapterContent = std::function<void(const std::string& content_hash)>;
 
-// What a loader found in a directory that was registered by its headers. Thread-safe.
+// What the first load found in a directory of which only the headers were read at registration. Thread-safe.
 class LearnedContent {
  public:
   struct Content {
     std::vector<FileStamp> stamps;  // PeftFiles::stamps
-    std::string hash;               // empty: nothing is known yet
+    std::string hash;               // empty: not loaded yet
   };
   Content get() const {
     const std::lock_guard lock(mutex_);
@@ -45,29 +45,31 @@ class LearnedContent {
   Content content_;
 };
 
-// Immutable once made, but for what `learned` points to. Requests that wait for it keep it alive; a directory is also
-// kept by its registration.
+// Immutable once made, except for what `learned` points to. Requests that still need to load it keep it alive; a
+// registration keeps a directory's source alive.
 struct AdapterSource {
-  std::filesystem::path directory;  // for error lines; empty: the tensors
-  OpenDirectory open;               // the directory's files are read through this alone
+  std::filesystem::path directory;  // for error messages; empty: the source is tensors
+  OpenDirectory open;               // the directory's files are read only through this
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
-  std::string content_hash;       // when it was registered; equal hashes are one adapter; empty with `learned`
-  std::vector<FileStamp> stamps;  // of a directory's files as they were registered (PeftFiles::stamps)
-  int64_t newest_change_ns = 0;   // of a directory's files before they were read (peft_files.h)
-  int64_t bytes = 0;              // what it will take packed
+  std::string content_hash;       // at registration; equal hashes are one adapter; empty if `learned` is set
+  std::vector<FileStamp> stamps;  // of a directory's files at registration (PeftFiles::stamps)
+  int64_t newest_change_ns = 0;   // newestPeftChangeNs() of a directory, from before its files were read
+  int64_t bytes = 0;              // AdapterSize::bytes once packed
   int64_t elements = 0;           // AdapterSize::elements
-  // Of a directory: both are upper bounds, because values that were not read may be the base's own. Of tensors they
-  // always are, because those may be padded.
+  // Set for a directory if bytes and elements are only upper bounds: values that were not read may equal the base
+  // model's and then take nothing. For tensors they are always upper bounds, because the rows may be padded.
   bool size_at_most = false;
-  // Set when the registration left the values unread (executor::AdapterFiles::deferContent).
+  // Set if registration read only the headers (executor::AdapterFiles::deferContent).
   std::shared_ptr<LearnedContent> learned;
-  // A directory whose registration took long: its loads wait for each other, not others for them.
+  // A directory that took long to register, or whose unread weights are large. Heavy loads wait for each other, so that
+  // others need not wait for them.
   bool heavy = false;
 
-  OnAdapterContent on_content;    // of a directory; may be null
-  std::function<void()> on_gone;  // called by a loader thread that finds no such files; may be null
-  // Called by a loader thread that refuses the files although nothing was ever loaded of them; may be null.
+  OnAdapterContent on_content;    // for a directory; may be null
+  std::function<void()> on_gone;  // called by a loader thread that does not find the files; may be null
+  // Called by a loader thread that refuses the files before any load of them succeeded (`learned` is empty); may be
+  // null.
   std::function<void(const std::string& reason)> on_refused;
 
   bool reloadable() const { return !directory.empty(); }
@@ -75,13 +77,13 @@ struct AdapterSource {
   bool sizeIsExact() const { return reloadable() && !size_at_most; }
 };
 
-// Thrown by a LoadAdapter whose files were written just now, so that they may not all be there: the loader tries again
-// after `wait`, and loads others meanwhile.
+// Thrown by a LoadAdapter whose files were written so recently that they may be incomplete. The loader tries again
+// after `wait` and runs other loads meanwhile.
 struct AdapterUnsettled {
   std::chrono::nanoseconds wait;
 };
 
-// Reads, checks and packs. Called on a loader thread; throws Error or AdapterUnsettled.
+// Reads, checks and packs an adapter. Called on a loader thread; throws Error or AdapterUnsettled.
 using LoadAdapter = std::function<std::shared_ptr<const PreparedAdapter>(const AdapterSource& source)>;
 
 }  // namespace chorus

@@ -59,7 +59,7 @@ uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
     const Task& task = found->second;
     AdapterMember member{
         .key = task.key, .source = task.directory != nullptr ? task.directory : task.tensors.lock(), .parts = nullptr};
-    // Holding the packed weights keeps the request servable even if the cache drops them before its turn.
+    // Holding the packed weights keeps the request servable even if the cache evicts them before its turn.
     if (member.source == nullptr) member.parts = parts(task.key);
     if (member.source != nullptr || member.parts != nullptr) {
       const bool known = std::any_of(ticket.members.begin(), ticket.members.end(),
@@ -76,7 +76,7 @@ uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
 
 namespace {
 
-// One alone of weight 1 is no exception, though it would answer as the adapter itself.
+// Throws Error if the member cannot be composed, even alone with weight 1, where it would run as the adapter itself.
 void refuseToCompose(const AdapterMember& member) {
   const std::string refusal = compositionRefusal(*member.parts);
   if (refusal.empty()) return;
@@ -129,7 +129,8 @@ AdapterSize AdapterStore::sizeOf(const AdapterMember& member) const {
   if (member.parts != nullptr) return sizeOfParts(*member.parts);
   AdapterSize size = member.source->size();
   if (member.source->sizeIsExact()) return size;
-  // It may take less than it could: loading will tell.
+  // The size is an upper bound, and the loaded adapter may fit even if the bound does not: claim at most the whole
+  // level.
   const AdapterSize& capacity = cache_.host().capacity();
   return {std::min(size.bytes, capacity.bytes), std::min(size.elements, capacity.elements)};
 }
@@ -152,7 +153,7 @@ void AdapterStore::claim(std::span<AdapterTicket* const> tickets, int32_t times_
       if (!may_load_) --claims_left_;
       continue;
     }
-    // What one of them has claimed the others find.
+    // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterTicket* other : tickets) other->no_room = true;
     may_load_ = false;
     claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
@@ -181,7 +182,8 @@ bool AdapterStore::claimNow(AdapterTicket& ticket) {
   try {
     for (; given < ticket.members.size(); ++given) giveMember(ticket.members[given]);
   } catch (...) {
-    // Nobody would load what is left.
+    // Only the members before `given` are loaded or loading: fail the other entries that this claim added, release the
+    // rest.
     for (size_t i = 0; i < ticket.members.size(); ++i) {
       const AdapterKey key = ticket.members[i].key;
       if (i >= given && wasAdded(key))
@@ -201,7 +203,8 @@ bool AdapterStore::wasAdded(AdapterKey key) const {
   return std::find(added_.begin(), added_.end(), key) != added_.end();
 }
 
-// What the cache has or is to get of a claimed member.
+// Sets the packed weights of a claimed member if the cache has them. A new entry is filled from the member's own packed
+// weights or submitted to the loader.
 void AdapterStore::giveMember(AdapterMember& member) {
   if (wasAdded(member.key) && member.parts != nullptr) {
     parts_[member.key] = member.parts;
@@ -213,7 +216,8 @@ void AdapterStore::giveMember(AdapterMember& member) {
   member.parts = parts(member.key);
 }
 
-// Once all members are there, what the rows run with is too.
+// Sets ticket.parts once all members are loaded. Throws Error if they are too large for the device level or cannot be
+// composed.
 void AdapterStore::settle(AdapterTicket& ticket) {
   bool ready = true;
   AdapterSize total;
@@ -223,7 +227,7 @@ void AdapterStore::settle(AdapterTicket& ticket) {
       ready = false;
       continue;
     }
-    // The weights' last copy outside the cache would double their memory.
+    // The request's tensors, kept beside their packed weights, would double the memory.
     member.source.reset();
     ticket.uses[i].size = sizeOfParts(*member.parts);
     total += ticket.uses[i].size;
@@ -256,7 +260,7 @@ void AdapterStore::give(const AdapterLoad& load, AdapterTicket& ticket) {
   const auto member = std::find_if(ticket.members.begin(), ticket.members.end(), waits);
   if (member == ticket.members.end()) return;
   if (load.parts == nullptr) {
-    ticket.members.erase(member);  // its claim went with the load
+    ticket.members.erase(member);  // takeLoaded() has removed the entry and its claims
     throw Error(load.error_code, load.error);
   }
   member->parts = load.parts;
@@ -269,7 +273,7 @@ std::span<const AdapterKey> AdapterStore::keysOf(const AdapterTicket& ticket) {
   return keys_;
 }
 
-// A device with memory of its own copies here what was added, and hands the copies to the ticket.
+// A backend with device memory would copy the added adapters here and hand the copies to the ticket.
 void AdapterStore::ensure(AdapterTicket& ticket) {
   if (!ticket.used()) return;
   assert(ticket.ready() && !ticket.on_device);
@@ -317,7 +321,7 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
     load.error = "std::bad_alloc";
   }
   cache_.failed(load.key);
-  // Weights that do not load are not known: the next request must bring better ones.
+  // Tensors that failed to load are forgotten: the next request for the task id must bring weights again.
   const auto task = tasks_.find(load.key.task_id);
   if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
     task->second.known = false;

@@ -1,9 +1,10 @@
-// The adapters of an executor: which task id means which content, who waits for what, which packed weights
-// are held.
+// The adapters of an executor: the content of each task id, the adapters that requests wait for, and the packed
+// weights.
 //
-// A request takes a ticket when it is admitted, which fixes the content it will run with, claims its adapters when its
-// turn in the queue comes, has them on the device while it runs, and gives the ticket back at its end. A claim pins the
-// adapters in the host level, also while the request is paused; a paused request has none on the device.
+// A request's adapter lease (AdapterTicket) goes through these calls: ticket() when the request is admitted, which
+// fixes the content it runs with; claim() when its turn in the queue comes; ensure() when it starts to run and leave()
+// when it is paused; release() at its end. A claim pins the adapters in the host level, also while the request is
+// paused. Only a running request pins them in the device level.
 #pragma once
 
 #include <deque>
@@ -26,42 +27,45 @@ struct AdapterCapacity {
   AdapterSize host, device;
 };
 
-// Not thread-safe: used by the step thread alone. Only its loader's workers run elsewhere.
+// Not thread-safe: used by the step thread alone. Only the loader's workers run on other threads.
 class AdapterStore {
  public:
   AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers, std::function<void()> on_loaded);
 
-  // Later tickets for task_id mean this source.
+  // Later tickets for task_id use this source.
   void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
-  // Later tickets for task_id are refused. Requests that have one keep their adapter.
+  // Later tickets for task_id are refused. Existing tickets keep their adapter.
   void unregister(uint64_t task_id);
 
-  // source: made from the request's tensors, null when it has none. Throws Error, with the API's text, when
-  // the task id is not known.
+  // source: made from the request's tensors; null if it has none. Throws Error, with the API's text, if the task id is
+  // unknown.
   AdapterTicket ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
-  // terms: at least one. Throws Error as above.
+  // A composition. terms: at least one. Throws Error as above.
   AdapterTicket ticket(std::span<const executor::WeightedLora> terms);
 
-  // Tries to claim for waiting requests; call claim() for each in queue order after beginClaims(), with the tickets of
-  // all its sequences that wait, which are for the same adapters. They are claimed together or not at all: what is
-  // claimed stays, so that all run with one content. Those ahead in the queue get room first: behind one that finds
-  // none, requests may share what is resident but load nothing, and only so many hold a claim that it is overtaken at
-  // most max_bypasses times; times_bypassed of these have happened. Throws Error when the adapters can never fit, or
-  // cannot be composed.
+  // Claims adapters for waiting requests. Call beginClaims(), then claim() once per request in queue order, with the
+  // tickets of all its waiting sequences; these name the same adapters and are claimed together, so that all run with
+  // one content.
+  //
+  // Requests ahead in the queue get room first. Behind a request that found no room, later ones may share resident
+  // adapters but load none, and the number of their claims is limited so that the first is overtaken at most
+  // max_bypasses times. times_bypassed: how often this request has been overtaken so far.
+  //
+  // Throws Error if the adapters can never fit or cannot be composed.
   void beginClaims();
   void claim(std::span<AdapterTicket* const> tickets, int32_t times_bypassed, int32_t max_bypasses);
 
-  // A load that ended, now in the cache if it ended well; nullopt when there is none. It is to be given to every ticket
-  // before the next is taken: those that waited for it take its parts. Throws Error to a ticket whose adapter failed,
-  // is too large or cannot be composed, which is then to be released.
+  // takeLoaded: the next finished load, already in the cache if it succeeded; nullopt if there is none. Before the next
+  // call, pass it to give() for every ticket: those that waited for it take its packed weights. give() throws Error if
+  // the ticket's adapter failed to load, is too large or cannot be composed; the caller then releases the ticket.
   std::optional<AdapterLoad> takeLoaded();
   void give(const AdapterLoad& load, AdapterTicket& ticket);
 
-  // Puts a ready ticket's adapters on the device, for as long as its request runs. The scheduler sees to it that those
-  // of all running requests have room.
+  // Puts a ready ticket's adapters on the device until leave(). The scheduler plans so that those of all running
+  // requests fit.
   void ensure(AdapterTicket& ticket);
   void leave(AdapterTicket& ticket);
-  // Undoes what all of the above did. The ticket is empty afterwards.
+  // Undoes all of the above. The ticket is empty afterwards.
   void release(AdapterTicket& ticket);
 
   AdapterCache& cache() { return cache_; }
@@ -73,16 +77,16 @@ class AdapterStore {
     uint64_t number = 0;
     std::string content_hash;
     bool known = false;
-    std::shared_ptr<const AdapterSource> directory;  // reloadable: kept
-    std::weak_ptr<const AdapterSource> tensors;      // alive as long as somebody still needs them to load
+    std::shared_ptr<const AdapterSource> directory;  // kept if reloadable
+    std::weak_ptr<const AdapterSource> tensors;      // alive only while a request still needs it to load
   };
   void renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source);
-  // Adds the task's content to the ticket, once; returns its number.
+  // Adds the task's content to the ticket unless it is there already. Returns the content's number.
   uint64_t addMember(uint64_t task_id, AdapterTicket& ticket);
   AdapterSize sizeOf(const AdapterMember& member) const;
-  // False: there is no room. Throws as claim().
+  // Returns false if there is no room. Throws as claim() does.
   bool claimNow(AdapterTicket& ticket);
-  bool wasAdded(AdapterKey key) const;  // by the claim in hand
+  bool wasAdded(AdapterKey key) const;  // by the claim in progress
   void giveMember(AdapterMember& member);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterTicket& ticket);
@@ -93,15 +97,15 @@ class AdapterStore {
 
   AdapterCache cache_;
   std::unordered_map<uint64_t, Task> tasks_;
-  std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // of the host level
+  std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level
   std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;
   uint64_t numbers_ = 0;
   bool may_load_ = true;
-  int32_t claims_left_ = 0;  // of those behind a request that found no room
-  // Of a call in hand, kept for their memory.
+  int32_t claims_left_ = 0;  // for requests behind one that found no room
+  // Scratch of one call, kept for its memory.
   std::vector<AdapterWant> wants_;
   std::vector<AdapterKey> keys_, added_;
-  AdapterLoader loader_;  // last: its workers end before the rest goes
+  AdapterLoader loader_;  // last member: its workers stop before the others are destroyed
 };
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// A request's hold on its adapters.
+// A request's lease on its adapters.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace chorus {
 
-// A distinct adapter that a request uses, alone or in a composition.
+// A distinct adapter of a request, alone or as a member of a composition.
 struct AdapterMember {
   AdapterKey key;
-  std::shared_ptr<const AdapterSource> source;   // to load from; null where parts serve
-  std::shared_ptr<const PreparedAdapter> parts;  // once claimed: set when it is loaded
+  std::shared_ptr<const AdapterSource> source;   // where to load from; null if `parts` needs no load
+  std::shared_ptr<const PreparedAdapter> parts;  // packed weights; set once loaded
 };
 
-// One content under one set of weights, shared by the requests that ask for it.
+// A combination of adapter contents and weights. Requests with equal terms share it.
 struct AdapterComposition {
-  // Numbers of the contents and weights, in order: what tells compositions apart.
+  // (number of the content, weight), in the request's order. Equal terms are the same composition.
   std::vector<std::pair<uint64_t, float>> terms;
   uint64_t number = 0;
   std::weak_ptr<const PreparedAdapter> parts;
@@ -29,14 +29,15 @@ struct AdapterComposition {
 // Empty for a request without adapters.
 struct AdapterTicket {
   std::vector<AdapterMember> members;
-  std::vector<AdapterUse> uses;                     // of the members, their sizes known once they are loaded
-  std::shared_ptr<AdapterComposition> composition;  // null: the one member as it is
-  bool is_composed = false;                         // of a composition, be it of one member as it is
-  bool claimed = false;                             // all members are pinned in the host level
-  bool on_device = false;                           // and in the device level
-  bool no_room = false;  // the last attempt to claim found the host level full of adapters in use
-  uint64_t number = 0;   // of what the rows run with, never 0 and never used again for something else
-  std::shared_ptr<const PreparedAdapter> parts;  // what the rows run with; set when all members are loaded
+  std::vector<AdapterUse> uses;                     // of the members; sizes are known once they are loaded
+  std::shared_ptr<AdapterComposition> composition;  // null: rows run with the only member
+  bool is_composed = false;  // the request asked for a composition, even if it is one member with weight 1
+  bool claimed = false;      // all members are pinned in the host level
+  bool on_device = false;    // all members are pinned in the device level
+  // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead.
+  bool no_room = false;
+  uint64_t number = 0;                           // of what the rows run with: not 0, never reused for other content
+  std::shared_ptr<const PreparedAdapter> parts;  // what the rows run with; set once all members are loaded
 
   bool used() const { return !members.empty(); }
   bool ready() const { return members.empty() || parts != nullptr; }

@@ -11,7 +11,7 @@ namespace {
 
 using executor::Tensor;
 
-// What a request looks at may go when enqueue returns.
+// Copies tensors that do not own their bytes: the caller may free those once enqueue returns.
 Tensor ownTensor(const Tensor& tensor) { return tensor.ownsData() ? tensor : tensor.copyToCpu(); }
 
 void hashTensor(Sha256& hash, const Tensor& tensor) {
@@ -27,8 +27,9 @@ int64_t lastExtent(const Tensor& tensor) {
   return shape.empty() ? 0 : *(shape.end() - 1);
 }
 
-// A row of the weights, rank x in + out x rank elements and out more with DoRA, once it is packed: A in panels of 16
-// ranks, B in panels of 16 outputs and pairs of ranks, magnitudes in 4 bytes, each piece from a cache line on.
+// Upper bound of the packed bytes of one row of the weights tensor, which holds rank x in + out x rank elements, and
+// out more with DoRA. Packed, A is in panels of 16 ranks, B in panels of 16 outputs and pairs of ranks, a DoRA
+// magnitude takes 4 bytes, and every piece starts at a cache line.
 int64_t packedRowAtMost(int64_t width, int64_t rank, bool dora, int64_t element_bytes) {
   rank = std::clamp<int64_t>(rank, 1, std::max<int64_t>(width, 1));
   const int64_t panels = (rank + kPanelCols - 1) / kPanelCols * kPanelCols;

@@ -1,4 +1,4 @@
-// An adapter that comes with a request, as tensors (spec S2).
+// An adapter that comes with a request as tensors (executor::LoraConfig).
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace chorus {
 
-// Null when the LoraConfig is a task id alone. element_bytes: of a packed weight, over all tensor-parallel ranks. The
-// tensors are unchecked: whatever they hold, the sizes are at least what an adapter that loads from them takes.
+// Returns null if the LoraConfig is only a task id. element_bytes: bytes of one packed weight times the number of
+// tensor-parallel ranks. The tensors are not checked here: whatever they hold, the sizes of the source are upper bounds
+// of what the loaded adapter takes.
 std::shared_ptr<const AdapterSource> tensorSource(const executor::LoraConfig& lora, int64_t element_bytes);
 
 }  // namespace chorus

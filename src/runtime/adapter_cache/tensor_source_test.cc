@@ -59,7 +59,7 @@ TEST(TensorSource, TensorsThatARequestLooksAtAreCopied) {
   EXPECT_EQ(*static_cast<const int32_t*>(source->config->getData()), 1);
 }
 
-// One row of a module of any size, padded or not, takes no more once it is packed.
+// The sizes of a source are at least those of the packed adapter, for one row of any shape, padded or not.
 TEST(TensorSource, SizesAreAtLeastWhatIsPacked) {
   for (const auto& [dtype, size] : {std::pair(DType::kBFloat16, 2), std::pair(DType::kFloat32, 4)}) {
     for (const int64_t rank : {1, 2, 15, 16, 17, 64}) {

@@ -21,8 +21,7 @@ void checkRetentionPriority(RetentionPriority priority) {
 
 LoraConfig::LoraConfig(IdType taskId, std::optional<Tensor> weights, std::optional<Tensor> config)
     : taskId_(taskId), weights_(std::move(weights)), config_(std::move(config)) {
-  // The files of lora-convert have a leading batch dimension of 1, the Executor's tensors have not: both are
-  // taken.
+  // Accepts [rows, columns], as in the Executor API, and [1, rows, columns], as in the files of lora-convert.
   const auto isTable = [](const Tensor& tensor) {
     const auto shape = tensor.getShape();
     return shape.size() == 2 || (shape.size() == 3 && shape[0] == 1);

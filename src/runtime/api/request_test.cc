@@ -81,7 +81,7 @@ TEST(Request, ChecksItsPromptLengthAndPriority) {
   EXPECT_EQ(request.getPriority(), Request::kDefaultPriority);
 }
 
-// In TensorRT-LLM's order; what follows was counted in its header.
+// The first 34 parameters of the constructor are in the order of TensorRT-LLM's header.
 TEST(Request, TakesThirtyFourPositions) {
   int calls = 0;
   const LogitsPostProcessor processor = [&](IdType, Tensor&, const BeamTokens&, const StreamPtr&,

@@ -12,7 +12,7 @@ namespace {
 constexpr SizeType32 kMaxBeamWidth = 1024;
 constexpr std::size_t kMaxBeamWidthArrayLength = 8;
 
-// NaN fails every comparison, so conditions state what must hold.
+// NaN fails every comparison, so a condition states what must hold.
 #define CHORUS_CHECK_OPTIONAL(field, condition)                                   \
   do {                                                                            \
     if (field.has_value()) check((condition), #condition, #field, field.value()); \
@@ -90,7 +90,7 @@ void checkBeamWidth(SizeType32 beamWidth) {
   check(beamWidth <= kMaxBeamWidth, "beamWidth <= kMaxBeamWidth", "beamWidth", beamWidth);
 }
 
-// The widest of the array and beamWidth.
+// The largest of beamWidth and the widths in the array, which it checks.
 SizeType32 widest(const std::optional<std::vector<SizeType32>>& array, SizeType32 beamWidth) {
   if (!array) return beamWidth;
   check(array->size() <= kMaxBeamWidthArrayLength, "array.size() <= kMaxBeamWidthArrayLength", "beamWidthArray.size()",

@@ -29,7 +29,7 @@ Json json(RequestStage stage) {
 }
 
 #define CHORUS_JSON_FIELD(name) object[#name] = json(s.name);
-// json(): an object of the fields, in this order.
+// Defines json(Type): an object of the fields, in this order.
 #define CHORUS_JSON_OF(Type, ...)                                             \
   Json json(const Type& s) {                                                  \
     Json object;                                                              \

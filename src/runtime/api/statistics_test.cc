@@ -1,4 +1,4 @@
-// Statistics as JSON: the names that TensorRT-LLM gives them, each with its own value.
+// Statistics as JSON: every field has TensorRT-LLM's name and its own value.
 #include "chorus/statistics.h"
 
 #include <fmt/format.h>

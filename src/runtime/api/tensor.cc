@@ -55,7 +55,7 @@ struct Tensor::Storage {
   std::size_t elements = 0;
   std::size_t bytes = 0;
   std::size_t capacity = 0;            // bytes
-  std::unique_ptr<std::byte[]> owned;  // null: data is the caller's
+  std::unique_ptr<std::byte[]> owned;  // null: the caller owns data
   void* data = nullptr;
 };
 

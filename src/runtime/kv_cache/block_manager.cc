@@ -171,7 +171,8 @@ int32_t BlockManager::takeFree(uint64_t scope) {
     return block;
   }
   int32_t block = cached_.next(scope);
-  // Others stand on it: it stays as long as they do.
+  // Blocks that follow this one in the tree need it. It moves to the scope of one of them, as the youngest there, and
+  // is evicted after it.
   for (int32_t child; (child = tree_.someChild(block)) != kNone; block = cached_.next(scope)) {
     cached_.remove(block);
     own(block, owners_[static_cast<size_t>(child)]);

@@ -1,12 +1,16 @@
-// Which KV block belongs to whom: a pool of block ids, a block table per slot, a reference count per block,
-// and which blocks hold a prefix that another sequence may take over.
+// Bookkeeping of the KV cache blocks: a pool of block ids, a block table per slot, a reference count per block, and a
+// prefix cache of complete blocks that other sequences may reuse. No tensors, no clock: the backend owns the memory.
 //
-// Pure bookkeeping: no tensors, no clock. What stands inside a block is the backend's own. A block is in one
-// of three states: used (referenced by tables), cached (by none, but its content can be found again) or
-// empty. Both of the latter are free; empty ones are given first, then cached ones, in the order of EvictionOrder: a
-// block belongs to the scope that wrote it, whoever takes it over. A table references a whole chain from its start and
-// gives it back from its end, so within a chain the last block is the oldest, and no block is evicted before those that
-// follow it: where the order of scopes would have it so, the block becomes its follower's scope's.
+// A block is in one of three states:
+//  - used: at least one table references it;
+//  - cached: no table references it, but its content is in the prefix tree and can be found again;
+//  - empty.
+// Cached and empty blocks are free. Empty blocks are taken first, then cached ones in the order of EvictionOrder, in
+// which a block belongs to the scope of the sequence that wrote it, even after others reused it.
+//
+// A table references a chain of blocks from its start and releases it from its end. Within a chain the last block is
+// thus the oldest and is evicted first. No block is evicted before those that follow it: if the order of scopes would
+// do so, the block moves to the scope of a follower instead.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +23,24 @@
 
 namespace chorus {
 
-// Where a sequence stands with what is cached.
+// What the prefix cache holds of a sequence.
 struct PrefixMatch {
-  int32_t blocks = 0;       // from its start on that hold its tokens
-  int32_t cached = 0;       // of these, blocks that no table references: taking them takes free blocks
-  uint64_t next_block = 0;  // number of the first block that is missing (equal for equal ones); 0: not complete
+  int32_t blocks = 0;       // blocks from its start whose content is in the cache
+  int32_t cached = 0;       // of these, blocks that no table references: reusing them takes free blocks
+  uint64_t next_block = 0;  // number of the first missing block's content, equal for equal contents; 0: not complete
 };
 
-// What blocks refer to while they are in the tree; nullptr: nobody counts.
+// Counters of the numbers that blocks in the prefix tree refer to, one reference per block; nullptr: not counted.
 struct BlockNumbers {
   SharedNumbers* realms = nullptr;
   SharedNumbers* scopes = nullptr;
 };
 
-// Not thread-safe. Sized once: nothing but prepare() allocates after construction.
+// Not thread-safe. Sized at construction: afterwards only prepare() allocates.
 class BlockManager {
  public:
-  // num_blocks > 0 blocks of tokens_per_block > 0 tokens for num_slots sequences of at most max_seq_len
-  // tokens. hash_mask: for tests, see PrefixTree.
+  // num_blocks > 0 blocks of tokens_per_block > 0 tokens, for num_slots sequences of at most max_seq_len tokens.
+  // hash_mask is for tests, see PrefixTree.
   BlockManager(int32_t num_blocks, int32_t tokens_per_block, int32_t num_slots, int32_t max_seq_len,
                uint64_t hash_mask = ~uint64_t{0}, BlockNumbers numbers = {});
 
@@ -45,43 +49,42 @@ class BlockManager {
   int32_t cachedBlocks() const { return cached_.size(); }
   int32_t usedBlocks() const { return numBlocks() - freeBlocks(); }
   int32_t tokensPerBlock() const { return tokens_per_block_; }
-  // Blocks that hold `tokens` tokens.
+  // Blocks needed for `tokens` tokens.
   int32_t blocksFor(int32_t tokens) const { return (tokens + tokens_per_block_ - 1) / tokens_per_block_; }
 
-  // A scope that occupy() may name from now on.
+  // Must be called before occupy() names the scope.
   void prepare(uint64_t scope) { cached_.prepare(scope); }
-  // The slot's sequence is of this scope, 0 unless told; a scope that is not 0 is referred to by somebody else until
-  // the slot is released.
+  // Sets the eviction scope of the slot's sequence; 0 until set. The caller keeps its reference to a scope other than 0
+  // until it has released the slot.
   void occupy(int32_t slot, uint64_t scope) noexcept { scopes_[static_cast<size_t>(slot)] = scope; }
-  // In seconds, ascending: scopes rest by it.
+  // In seconds, ascending. EvictionOrder finds unused scopes by it.
   void setTime(int64_t now) { cached_.setTime(now); }
   int32_t cachedOf(uint64_t scope) const { return cached_.sizeOf(scope); }
 
-  // How much of a sequence stands in blocks already, at most max_tokens of it. realm: what else its keys and
-  // values depend on, as a number above 0; sequences of different realms share nothing.
+  // Finds the longest prefix of `tokens` in the cache, in whole blocks and at most max_tokens tokens. realm: the cache
+  // namespace, a number above 0 for all else that keys and values depend on. Different namespaces share nothing.
   PrefixMatch match(uint64_t realm, std::span<const int32_t> tokens, int32_t max_tokens) const;
-  // Puts the first num_blocks blocks of what match() found at the start of the slot's empty table.
+  // Puts the first num_blocks blocks that match() found at the start of the slot's empty table.
   void reuse(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t num_blocks);
-  // Extends the slot's table until it covers `tokens` tokens (at most max_seq_len). False, and nothing
-  // changed, when the pool has too few free blocks. A table never shrinks but by release().
+  // Extends the slot's table to cover `tokens` tokens (at most max_seq_len). Returns false and changes nothing if the
+  // pool has too few free blocks. Only release() shortens a table.
   bool extend(int32_t slot, int32_t tokens);
-  // These tokens of the slot's sequence, from its start on, have their keys and values written: complete
-  // blocks can be reused from now on. Where another slot has written the same, that block replaces this
-  // slot's own.
+  // Commits blocks: the keys and values of the sequence's first `tokens` are written, so its complete blocks can be
+  // reused from now on. If an equal block is in the cache already, it replaces this slot's own.
   void written(int32_t slot, uint64_t realm, std::span<const int32_t> tokens);
-  // Drops the slot's references; a block is free with its last one.
+  // Drops the slot's references. A block without references is free.
   void release(int32_t slot);
 
-  // The slot's block ids in token order. The span's address stays valid, its length grows with extend().
+  // The slot's block ids in token order. The span's address stays valid; its length grows with extend().
   std::span<const int32_t> table(int32_t slot) const;
   int32_t references(int32_t block) const { return references_[static_cast<size_t>(block)]; }
-  // Number of the slot's next block to be complete, when its first `written` tokens are written; see
-  // PrefixMatch.
+  // Number of the block that the slot completes next, given that its first `written` tokens are written; 0 if `tokens`
+  // does not complete it. See PrefixMatch::next_block.
   uint64_t nextBlock(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t written) const;
-  // How many blocks would be free besides if these slots were released one after the other: one number a
-  // slot.
+  // If these slots were released in this order, freed[i] is the number of blocks that the release of slots[i] would
+  // free.
   void freedBy(std::span<const int32_t> slots, std::span<int32_t> freed);
-  // Blocks that the slot's table alone references.
+  // Number of blocks that only the slot's table references.
   int32_t usedAlone(int32_t slot) const;
 
  private:
@@ -96,19 +99,19 @@ class BlockManager {
   int32_t takeFree(uint64_t scope);
 
   int32_t tokens_per_block_;
-  int32_t width_;                    // entries of a table
+  int32_t width_;                    // entries per table
   std::vector<int32_t> tables_;      // [slots, width]
   std::vector<int32_t> lengths_;     // [slots]
-  std::vector<int32_t> complete_;    // [slots], blocks at the table's start that are in the tree
+  std::vector<int32_t> complete_;    // [slots], blocks at the table's start that are committed
   std::vector<int32_t> references_;  // [blocks]
-  std::vector<int32_t> empty_;       // a stack: the block freed last is the likeliest to be in a processor cache
+  std::vector<int32_t> empty_;       // a stack: the block freed last is the most likely to be in a processor cache
   PrefixTree tree_;
   EvictionOrder cached_;
   BlockNumbers numbers_;
-  std::vector<uint64_t> scopes_;      // [slots]
-  std::vector<uint64_t> owners_;      // [blocks], of those in the tree: scopes
-  std::vector<uint8_t> found_again_;  // [blocks], of those in the tree: taken over after its first users had left
-  std::vector<int32_t> seen_;         // [blocks], of freedBy; zero between calls
+  std::vector<uint64_t> scopes_;      // [slots], eviction scope of the sequence
+  std::vector<uint64_t> owners_;      // [blocks], eviction scope of each block in the tree
+  std::vector<uint8_t> found_again_;  // [blocks], 1: reused after its first users had released it
+  std::vector<int32_t> seen_;         // [blocks], scratch of freedBy(); zero between calls
 };
 
 }  // namespace chorus

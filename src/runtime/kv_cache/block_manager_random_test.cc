@@ -1,6 +1,5 @@
-// The block manager against a plain model of itself: a map from whole prefixes to reference counts, and a list of those
-// that nobody uses, which is looked through for every eviction. And against memory: what stands in a block
-// that is taken over is what its taker would have written.
+// Compares the block manager with a simple model: a map from whole prefixes to reference counts, searched in full for
+// every eviction. It also checks a simulated memory: a reused block holds what its new user would have written.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// A realm, then every token up to a block's end.
+// A cache namespace, then every token up to a block's end.
 using Prefix = std::pair<uint64_t, std::vector<int32_t>>;
 
 struct Sequence {
@@ -29,12 +28,12 @@ struct PlainPool {
     int32_t users = 0;
     uint64_t inserted = 0;
     bool found_again = false;
-    uint64_t scope = 0;     // of who wrote it
-    uint64_t released = 0;  // while nobody uses it
+    uint64_t scope = 0;     // of the sequence that wrote it
+    uint64_t released = 0;  // stamp, while it has no users
   };
   struct Scope {
     int32_t size = 0, in_use = 0;
-    uint64_t changed = 0;  // stamp
+    uint64_t changed = 0;  // stamp of the last change of size
     int64_t used = 0;
   };
   int32_t total = 0, width = 0;
@@ -124,7 +123,7 @@ struct PlainPool {
     }
     return oldest;
   }
-  // Of the blocks that follow it directly, the one that was written last; null without any.
+  // Of the blocks that directly follow the prefix, the one that was inserted last; null if there is none.
   Content* followerOf(const Prefix& prefix) {
     Content* follower = nullptr;
     for (auto& [other, content] : contents) {
@@ -185,7 +184,7 @@ struct PlainPool {
     }
     s = Sequence();
   }
-  int64_t moved = 0;  // to followers' scopes
+  int64_t moved = 0;  // evicted blocks that moved to a follower's scope instead
 };
 
 class Comparison {
@@ -224,7 +223,7 @@ class Comparison {
     ASSERT_EQ(manager_.usedBlocks(), 0) << "blocks leak";
     ASSERT_GT(reused_, 0);
     ASSERT_GT(evicted_, 0);
-    // What is written refers to its realm and its scope, and nothing else does.
+    // Only blocks in the tree still refer to cache namespaces and scopes.
     for (const uint64_t realm : {1, 2}) realms_.release(realm);
     for (int32_t i = 1; i <= num_scopes_; ++i) scopes_.release(static_cast<uint64_t>(i));
     std::set<uint64_t> realms, scopes;
@@ -243,7 +242,7 @@ class Comparison {
 
   int32_t pick(int32_t below) { return static_cast<int32_t>(random_() % static_cast<unsigned>(below)); }
   void add(Sequence& s, int32_t count) {
-    while (count-- > 0) s.tokens.push_back(pick(8) == 0);  // two letters: many are alike
+    while (count-- > 0) s.tokens.push_back(pick(8) == 0);  // two letters, so that many sequences are alike
   }
 
   void begin(int32_t slot, Sequence& s) {
@@ -344,7 +343,7 @@ class Comparison {
   int64_t reused_ = 0, evicted_ = 0;
 };
 
-// With the mask most or all hashes collide.
+// With the smaller masks most or all hashes collide.
 TEST(BlockManagerRandom, IsThePlainModel) {
   int64_t moved = 0;
   for (const uint64_t hash_mask : {~uint64_t{0}, uint64_t{3}, uint64_t{0}}) {

@@ -38,7 +38,7 @@ void EvictionOrder::enterSize(int64_t scope) noexcept {
     ++num_scopes_;
     if (size > largest_) largest_ = size;
   }
-  // A size changes by one, so this loop does so too.
+  // A scope's size changes by one per call, so this loop makes at most one step.
   while (largest_ > 0 && of_size_[static_cast<size_t>(largest_)].first == kNone) --largest_;
 }
 

@@ -1,12 +1,17 @@
-// In which order cached blocks give way, fairly between scopes: a scope is whoever's sequences wrote them.
+// The order in which cached blocks are evicted, fair between scopes. A block's scope is that of the sequences that
+// wrote it.
 //
-// Who asks for room gives up its own first if it has its share, which is the pool divided by the scopes that have
-// cached blocks, of cached blocks and those in use together; else the scope with the most cached ones gives. So a scope
-// that fills its share as fast as it can takes nothing from one that stays below its own. A scope that rested long
-// gives before all others: what it has is kept as long as nobody else could use the room.
+// When scope S needs room, the scope that loses a block is
+//  1. a scope whose cached blocks have not changed for kRest seconds, the longest unchanged first;
+//  2. else S itself, if it has its share: S has the most cached blocks, or its cached and used blocks together are at
+//     least the pool divided by the number of scopes with cached blocks;
+//  3. else the scope with the most cached blocks.
+// So a scope that fills its share as fast as it can takes nothing from one below its share, and an unused scope keeps
+// its blocks until others need the room.
 //
-// Within a scope blocks that were found again stay longer than those that never were, as long as they are not more than
-// three quarters of it: a stream of prompts that come once does not wash out what is used. Else the oldest goes first.
+// Within a scope, the oldest block that was never reused is evicted first, as long as reused blocks are at most three
+// quarters of the scope; else the oldest reused block. So a stream of prompts that occur once does not evict the
+// prompts that are reused.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +24,12 @@ namespace chorus {
 class EvictionOrder {
  public:
   static constexpr int32_t kNone = -1;
-  // After so many seconds without being used a scope has no share.
+  // Seconds without a change of its cached blocks after which a scope has no share.
   static constexpr int64_t kRest = 600;
 
   explicit EvictionOrder(int32_t num_blocks);
 
-  // A scope that may be named from now on. Numbers are small: they are indices.
+  // Must be called before any other function names the scope. Numbers are indices of a vector, so they should be small.
   void prepare(uint64_t scope);
   // In seconds, ascending; 0 until set.
   void setTime(int64_t now) { now_ = now; }
@@ -32,12 +37,12 @@ class EvictionOrder {
   int32_t size() const { return size_; }
   int32_t sizeOf(uint64_t scope) const { return scopes_[scope].size; }
 
-  // The block is cached, the youngest of its scope.
+  // Adds a cached block as the youngest of its scope. found_again: it was reused.
   void add(int32_t block, uint64_t scope, bool found_again) noexcept;
   void remove(int32_t block) noexcept;
-  // Its sequences use so many blocks more, or less.
+  // Changes the number of blocks that the scope's sequences use.
   void use(uint64_t scope, int32_t by) noexcept { scopes_[scope].in_use += by; }
-  // Which block goes for the sake of `asking`; kNone: there are none.
+  // The block to evict when scope `asking` needs room; kNone if no block is cached.
   int32_t next(uint64_t asking) const noexcept;
 
  private:
@@ -52,16 +57,16 @@ class EvictionOrder {
     uint64_t scope = 0;
     bool found_again = false;
   };
-  // Neighbours of a scope in a list of scopes.
+  // A scope's neighbours in a list of scopes.
   struct Neighbours {
     int64_t previous = kNone;
     int64_t next = kNone;
   };
   struct Scope {
     List fresh, found_again;
-    int32_t size = 0;  // of both
+    int32_t size = 0;  // of both lists
     int32_t in_use = 0;
-    int64_t used = 0;  // when
+    int64_t used = 0;  // time of the last change of the lists, in seconds
     Neighbours by_size, by_use;
   };
   struct ScopeList {
@@ -78,10 +83,10 @@ class EvictionOrder {
 
   std::vector<Block> blocks_;
   std::vector<Scope> scopes_;
-  std::vector<ScopeList> of_size_;  // scopes with so many cached blocks; those that have been it longest first
-  ScopeList by_use_;                // scopes with cached blocks, the one that rested longest first
+  std::vector<ScopeList> of_size_;  // by number of cached blocks; in a list, the scope that has had it longest is first
+  ScopeList by_use_;                // scopes with cached blocks, the one unchanged longest first
   int32_t largest_ = 0;
-  int32_t num_scopes_ = 0;  // with cached blocks
+  int32_t num_scopes_ = 0;  // scopes with cached blocks
   int32_t size_ = 0;
   int64_t now_ = 0;
 };

@@ -1,4 +1,4 @@
-// How many KV blocks an executor takes: a pure function of configuration and free memory.
+// How many KV blocks an executor allocates: a pure function of configuration and free memory.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ struct KvBudget {
   int32_t max_batch_size = 0;
   int32_t max_seq_len = 0;
   std::optional<int32_t> max_tokens;  // KvCacheConfig::maxTokens; wins over the fraction
-  // KvCacheConfig::freeGpuMemoryFraction; unset: half, or more where that is less than one sequence
+  // KvCacheConfig::freeGpuMemoryFraction. Unset: half of free_bytes, or what one sequence needs if that is more.
   std::optional<float> fraction;
-  int64_t free_bytes = 0;  // what the engine and the adapter cache leave
+  int64_t free_bytes = 0;  // memory that the engine and the adapter cache leave
 };
 
-// At most what max_batch_size sequences of max_seq_len fill. Throws Error when that is less than one sequence
-// of max_seq_len, or a setting is out of range.
+// Returns at most what max_batch_size sequences of max_seq_len need. Throws Error if one sequence of max_seq_len does
+// not fit, or if a setting is out of range.
 int32_t kvBlocks(const KvBudget& budget);
 
 }  // namespace chorus

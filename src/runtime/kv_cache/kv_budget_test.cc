@@ -13,7 +13,7 @@ KvBudget small() {
   budget.block_bytes = 1000;
   budget.tokens_per_block = 16;
   budget.max_batch_size = 4;
-  budget.max_seq_len = 100;  // 7 blocks
+  budget.max_seq_len = 100;  // 7 blocks per sequence
   budget.free_bytes = 40000;
   return budget;
 }

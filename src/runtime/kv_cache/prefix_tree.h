@@ -1,9 +1,9 @@
-// What stands in which KV block: an index of complete blocks by what their keys and values depend on.
+// The prefix tree of the KV cache: an index of complete blocks by all that their keys and values depend on.
 //
-// The keys and values of a block follow from every token up to its end, the adapter and the salt. So a block
-// is known by its realm (a number for adapter content and salt), the block before it, and its own tokens; the
-// block before it stands for all earlier tokens, because equal prefixes are one chain of blocks. Hashes only
-// find candidates: realm, parent and tokens are compared.
+// The keys and values of a block depend on every token up to its end and on the cache namespace (`realm`, a number for
+// adapter content and salt). A block is therefore identified by its namespace, its parent, which is the block before
+// it, and its own tokens. The parent stands for all earlier tokens, because sequences with equal prefixes share one
+// chain of blocks. Hashes only find candidates; namespace, parent and tokens are then compared.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace chorus {
 
-// Not thread-safe. Sized once: nothing allocates after construction.
+// Not thread-safe. Sized at construction: nothing allocates afterwards.
 class PrefixTree {
  public:
   static constexpr int32_t kNone = -1;
 
-  // For blocks [0, num_blocks) of tokens_per_block tokens. hash_mask: for tests, to make hashes collide. Hashes have a
-  // random key, so that nobody can choose tokens whose blocks all lie in one bucket.
+  // For blocks [0, num_blocks) of tokens_per_block tokens. hash_mask is for tests, to make hashes collide. Hashes have
+  // a random key, so that clients cannot choose tokens whose blocks all fall into one bucket.
   PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask = ~uint64_t{0});
 
-  // The block that holds these tokens after `parent` (kNone: at the start of a sequence), or kNone.
+  // The block with these tokens after `parent` (kNone: at the start of a sequence); kNone if there is none.
   int32_t find(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const;
-  // The block is complete with these tokens. Neither the block nor its content is in the tree yet; the parent
-  // is.
+  // Adds a complete block. Preconditions: neither the block nor its content is in the tree, and `parent` is, unless
+  // kNone.
   void insert(int32_t block, uint64_t realm, int32_t parent, std::span<const int32_t> tokens);
-  // The block's content is gone. It has no children.
+  // Removes a block. Precondition: it has no children.
   void erase(int32_t block);
 
   bool contains(int32_t block) const { return node(block).in_tree; }
   int32_t children(int32_t block) const { return node(block).children; }
   int32_t parent(int32_t block) const { return node(block).parent; }
-  // One of its children; kNone without any.
+  // One of the block's children; kNone if it has none.
   int32_t someChild(int32_t block) const { return node(block).first_child; }
   uint64_t realm(int32_t block) const { return node(block).realm; }
-  // Number of the content: equal for equal content, other contents may share it.
+  // A hash of the content: equal contents have equal hashes, different contents may collide.
   uint64_t hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const;
 
  private:
@@ -43,7 +43,7 @@ class PrefixTree {
     uint64_t hash = 0;
     uint64_t realm = 0;
     int32_t parent = kNone;
-    int32_t next = kNone;  // of the same bucket
+    int32_t next = kNone;  // next block of the same bucket
     int32_t children = 0;
     int32_t first_child = kNone;
     int32_t previous_sibling = kNone;
@@ -63,7 +63,7 @@ class PrefixTree {
   uint64_t key_;
   std::vector<Node> nodes_;       // [blocks]
   std::vector<int32_t> tokens_;   // [blocks, tokens_per_block]
-  std::vector<int32_t> buckets_;  // first block of each; a power of two of them
+  std::vector<int32_t> buckets_;  // first block of each bucket; the size is a power of two
 };
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Small numbers that stand for keys while anything refers to them: the realms of reuse, the scopes of the cache.
+// Reference-counted small numbers for string keys: cache namespaces and eviction scopes.
 #pragma once
 
 #include <cassert>
@@ -10,11 +10,12 @@
 
 namespace chorus {
 
-// Not thread-safe. Holds what is referred to and nothing else: however many keys come and go, nobody loses its number
-// for another's sake. A number is given again once nothing refers to it.
+// Not thread-safe. A key keeps its number as long as it has references, however many other keys come and go. A number
+// without references is given out again.
 class SharedNumbers {
  public:
-  // The key's number, never 0, with a reference for the caller. When memory is missing nothing has changed.
+  // Returns the key's number, never 0, and adds a reference for the caller. If an allocation throws, nothing has
+  // changed.
   uint64_t acquire(std::string_view key) {
     const auto found = numbers_.find(std::string(key));
     if (found != numbers_.end()) {
@@ -30,7 +31,7 @@ class SharedNumbers {
     }
     return number;
   }
-  // A number that no key has.
+  // A number without a key, with one reference for the caller.
   uint64_t acquireFresh() { return make(); }
   void retain(uint64_t number) noexcept { ++entryOf(number).references; }
   void release(uint64_t number) noexcept {
@@ -42,12 +43,12 @@ class SharedNumbers {
     free_.push_back(number);
   }
 
-  // Numbers that are referred to.
+  // Count of numbers that have references.
   size_t size() const { return entries_.size() - free_.size(); }
 
  private:
   struct Entry {
-    const std::string* key = nullptr;  // in numbers_, where it stays
+    const std::string* key = nullptr;  // points into numbers_, whose keys do not move
     int64_t references = 0;
   };
   Entry& entryOf(uint64_t number) { return entries_[number - 1]; }
@@ -55,7 +56,7 @@ class SharedNumbers {
   uint64_t make() {
     if (free_.empty()) {
       if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size() + 16);
-      free_.reserve(entries_.capacity());  // so that release() needs no memory
+      free_.reserve(entries_.capacity());  // so that release() never allocates
       entries_.emplace_back();
       entries_.back().references = 1;
       return entries_.size();

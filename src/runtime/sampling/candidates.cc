@@ -10,11 +10,11 @@
 namespace chorus {
 namespace {
 
-// exp(x) for x <= 0, to about one part in 10^7, 0 below -87. Written out so that loops over it use vectors
+// exp(x) for x <= 0, with a relative error of about 1e-7; 0 below -87. Written out so that loops over it are vectorised
 // and give the same bits on every instruction set.
 inline float expNonPositive(float x) {
   const float clamped = x < -87.0f ? -87.0f : x;
-  constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+  constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
   const float shifted = clamped * 1.44269504f + kRoundingShift;
   const float n = shifted - kRoundingShift;
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -30,7 +30,7 @@ inline float expNonPositive(float x) {
   return x < -87.0f ? 0.0f : scaled;
 }
 
-// Weights exp((x - most) * scale) and their sum, added in a fixed order.
+// Computes the weights exp((x - most) * scale) and returns their sum, added in a fixed order.
 double softmaxWeights(std::span<const float> x, float most, float scale, float* weights) {
   std::array<double, kLanes> sums{};
   size_t i = 0;
@@ -47,12 +47,12 @@ double softmaxWeights(std::span<const float> x, float most, float scale, float* 
   return sum;
 }
 
-// The order of all filters.
+// The order that all filters use.
 bool before(const Candidate& a, const Candidate& b) { return a.value != b.value ? a.value > b.value : a.id < b.id; }
 bool byId(const Candidate& a, const Candidate& b) { return a.id < b.id; }
 
-// The k first by (logit, id), in order of id. Keeps at most 2k candidates at a time; nothing is sorted by
-// value.
+// The first k by (logit descending, id ascending), returned in order of id. Keeps at most 2k candidates at a time and
+// sorts nothing by value.
 void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
   out.clear();
   float threshold = -kInfinity;
@@ -63,7 +63,7 @@ void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>&
     out.resize(k);
   };
   for (size_t i = 0; i < logits.size(); ++i) {
-    // An equal logit with a higher id is behind k others already.
+    // An equal logit with a higher id ranks behind k candidates already.
     if (logits[i] <= threshold) continue;
     out.push_back({logits[i], static_cast<int32_t>(i)});
     if (out.size() == 2 * k) shrink();
@@ -72,7 +72,7 @@ void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>&
   std::sort(out.begin(), out.end(), byId);
 }
 
-// The last candidate that top-p keeps. Halves the search by mass, so most candidates are never sorted.
+// The last candidate that top-p keeps. Partitions the candidates around the wanted mass, so most are never sorted.
 Candidate lastOfNucleus(std::vector<Candidate>& candidates, double mass) {
   size_t begin = 0, end = candidates.size();
   double ahead = 0;
@@ -99,7 +99,7 @@ Candidate lastOfNucleus(std::vector<Candidate>& candidates, double mass) {
 
 }  // namespace
 
-// Tokens that temperature, min-p and top-k leave.
+// Fills kept_ with the tokens that min-p and top-k leave, and their weights.
 void CandidateFilter::gather(std::span<const float> logits, float most, const SamplingParams& params) {
   const float scale = 1.0f / params.temperature;
   const auto keeps = [&](float weight) { return weight > 0.0f && weight >= params.min_p; };
@@ -120,7 +120,7 @@ void CandidateFilter::gather(std::span<const float> logits, float most, const Sa
 void CandidateFilter::nucleus(float top_p) {
   double total = 0;
   for (const auto& candidate : kept_) total += candidate.value;
-  // All tokens lighter than this together weigh less than what top-p drops.
+  // The candidates lighter than `floor` weigh less together than the mass that top-p drops, so it drops all of them.
   const double floor = (1.0 - top_p) * total / static_cast<double>(kept_.size()) * 0.999999;
   heavy_.clear();
   for (const auto& candidate : kept_) {

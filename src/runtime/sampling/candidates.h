@@ -1,8 +1,8 @@
-// Temperature, min-p, top-k and top-p: from a row of logits to the tokens that may be drawn.
+// Temperature, min-p, top-k and top-p: from a row of logits to the candidates for the draw.
 //
-// Each filter keeps a prefix of the tokens ordered by (logit descending, id ascending), so ties always go to the
-// lowest id. top-p counts its mass over what min-p and top-k left, renormalised, and keeps the token that reaches
-// it.
+// Each filter keeps a prefix of the tokens ordered by (logit descending, id ascending), so ties go to the lowest id.
+// top-p renormalises the weights that min-p and top-k left; it keeps tokens up to and including the one that reaches
+// its mass.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 namespace chorus {
 
 struct Candidate {
-  float value = 0;  // a logit, or its weight
+  float value = 0;  // a logit or a weight
   int32_t id = 0;
 };
 
-// Sized once for a vocabulary.
+// Not thread-safe. Sized at construction for a vocabulary.
 class CandidateFilter {
  public:
   explicit CandidateFilter(size_t vocab) : weights_(vocab) {}
 
-  // What may be drawn, in order of id, with weights relative to the largest; at least one. most: the largest
-  // logit, finite; logits may be minus infinity. Valid until the next call.
+  // The candidates for the draw, at least one, in order of id, with weights relative to the largest. most: the largest
+  // logit, which is finite; other logits may be minus infinity. Valid until the next call.
   std::span<const Candidate> keep(std::span<const float> logits, float most, const SamplingParams& params);
-  // The k likeliest by (logit descending, id ascending), with their logits. Valid until the next call.
+  // The k likeliest tokens by (logit descending, id ascending), with their logits. Valid until the next call.
   std::span<const Candidate> likeliest(std::span<const float> logits, size_t k);
   // log(sum(exp(logit - most))), added in a fixed order.
   double logSum(std::span<const float> logits, float most);
@@ -37,7 +37,7 @@ class CandidateFilter {
 
   std::vector<float> weights_;
   std::vector<Candidate> kept_;
-  std::vector<Candidate> heavy_;  // those that top-p may keep
+  std::vector<Candidate> heavy_;  // scratch of nucleus(): candidates that top-p may keep
 };
 
 }  // namespace chorus

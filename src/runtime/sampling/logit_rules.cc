@@ -12,10 +12,11 @@ namespace {
 
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// Penalties and biases of any size leave numbers that can be compared and subtracted.
+// Caps a logit at the largest float, so that logits stay comparable and subtractable for penalties and biases of any
+// size.
 float atMostLargest(float x) { return std::min(x, kLargest); }
 
-// The product, within what float holds.
+// The product, clamped to finite floats.
 float offset(float a, float b) { return std::clamp(a * b, -kLargest, kLargest); }
 
 uint32_t scatter(int32_t token) { return static_cast<uint32_t>(token) * 0x9e3779b1u; }
@@ -136,9 +137,8 @@ void LogitRules::apply(int32_t num_generated, LogitEdits& edits) const {
   }
 }
 
-// TensorRT-LLM divides by the temperature first and penalises then. The edits are of logits that are not divided
-// yet: a factor is the same on both sides of the division, what is subtracted after it counts times the
-// temperature before it.
+// TensorRT-LLM divides by the temperature first and penalises then. Here logits are penalised before the division, with
+// the same result: a factor acts equally on both sides of it, and what is subtracted is multiplied by the temperature.
 void LogitRules::penalise(LogitEdits& edits) const {
   for (const auto& [token, count] : history_.counts.all()) {
     float& logit = edits.at(token);

@@ -1,5 +1,5 @@
-// What changes single logits of a row before a token is chosen: bias, penalties and bans. All of it touches the
-// tokens that it names and no others, so a row of 128 thousand logits costs what a request's history does.
+// Rules that change single logits of a row before a token is chosen: bias, penalties and bans. They touch only the
+// tokens that they name, so their cost follows the request's history and not the size of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace chorus {
 
-// The logits of a row that differ from what the model gave. Sized once for the largest vocabulary.
+// Edited logits of one row. Sized at construction for the largest vocabulary.
 class LogitEdits {
  public:
   struct Edit {
@@ -22,14 +22,14 @@ class LogitEdits {
 
   explicit LogitEdits(size_t vocab) : index_(vocab, -1) { edits_.reserve(vocab); }
 
-  // Forgets all edits; later ones begin with the values of this row.
+  // Discards all edits and starts a new row.
   void begin(std::span<const float> logits);
-  // The token's logit, as edited so far; of a token that the row has none of, something that nobody reads.
+  // The token's logit, as edited so far. For a token outside the row it returns a dummy that nobody reads.
   float& at(int32_t token);
   void ban(int32_t token);
 
   std::span<const Edit> all() const { return edits_; }
-  // By token: below 0 where it has no edit.
+  // [vocab]: position of the token's edit in all(), below 0 if it has none.
   std::span<const int32_t> index() const { return index_; }
 
  private:
@@ -39,7 +39,7 @@ class LogitEdits {
   float outside_ = 0;
 };
 
-// How often each token of a sequence occurred. Sized for `capacity` tokens; counting allocates nothing.
+// How often each token of a sequence occurs. Sized for `capacity` different tokens; add() allocates nothing.
 class TokenCounts {
  public:
   struct Count {
@@ -56,25 +56,26 @@ class TokenCounts {
 
  private:
   std::vector<Count> counts_;
-  std::vector<int32_t> slots_;  // open addressing into counts_, -1: free; a power of two
+  std::vector<int32_t> slots_;  // open addressing into counts_, -1: free; the size is a power of two
 };
 
-// One request's rules. What they look up in its history (counts, n-grams, begun words) is made by prepare() when the
-// request starts and forgotten when it is paused, so that a long queue of requests does not hold it.
+// The rules of one request. prepare() builds what they look up in the history (counts, n-grams, begun bad words) when
+// the request starts, and forget() drops it on a pause, so that queued requests hold no such memory.
 class LogitRules {
  public:
-  // end_ids: banned below minTokens. tokens_at_most: prompt and generated.
+  // end_ids: banned before min_tokens are generated. tokens_at_most: prompt and generated tokens together.
   LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
              int32_t tokens_at_most);
 
-  // Looks at all known tokens, prompt first. May throw for want of memory: then nothing has changed.
+  // Builds the history from all known tokens, prompt first. If an allocation throws, nothing has changed.
   void prepare(std::span<const int32_t> tokens);
   void forget() noexcept;
-  // Of one that is prepared.
+  // Precondition: prepared.
   void append(int32_t generated);
-  // Whether apply() may change anything for the token after num_generated.
+  // Whether apply() may change a logit for the token after `num_generated` generated ones.
   bool active(int32_t num_generated) const;
-  // In the order that chorus/request.h states, of one that is prepared; edits.begin() was called with the row.
+  // Applies the rules in the order that chorus/sampling_config.h states. Preconditions: prepared, and edits.begin() was
+  // called with the row.
   void apply(int32_t num_generated, LogitEdits& edits) const;
 
  private:
@@ -83,7 +84,7 @@ class LogitRules {
     float value;
   };
   void penalise(LogitEdits& edits) const;
-  // What is made of the history.
+  // Built by prepare().
   struct History {
     TokenCounts counts;
     NgramIndex ngrams;
@@ -91,7 +92,8 @@ class LogitRules {
   };
 
   bool counts_tokens_;
-  float repetition_, presence_, frequency_;  // the latter two times the temperature: see penalise()
+  // presence_ and frequency_ are multiplied by the temperature, see penalise().
+  float repetition_, presence_, frequency_;
   int32_t min_tokens_;
   int32_t ngram_size_;
   int32_t prompt_ignore_length_;
@@ -100,7 +102,7 @@ class LogitRules {
   std::vector<Bias> bias_;
   std::vector<int32_t> end_ids_;
   std::vector<int32_t> bad_tokens_;
-  std::vector<executor::VecTokens> bad_words_;  // of two tokens and more
+  std::vector<executor::VecTokens> bad_words_;  // those of two or more tokens
   History history_;
 };
 

@@ -22,7 +22,7 @@ using testing::plainToken;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A request with its sampling config and everything else that rules read.
+// A request: its sampling config and everything else that rules read.
 struct Case {
   SamplingConfig config;
   PlainRequest plain;
@@ -41,7 +41,7 @@ struct Case {
   }
 };
 
-// The row with its edits.
+// The row after its edits.
 std::vector<float> editedRow(const std::vector<float>& logits, const Case& one) {
   const SamplingState state = one.state();
   const auto generated = static_cast<int32_t>(one.plain.generated.size());
@@ -139,7 +139,8 @@ TEST(LogitRules, HugePenaltiesLeaveNumbers) {
   EXPECT_EQ(editedRow({1, 1, -kInfinity, 0}, one)[2], -kInfinity);
 }
 
-// Random rows, histories and parameters: kept tokens, their weights and the chosen one are the definition's.
+// For random rows, histories and parameters, the kept tokens, their weights and the chosen token equal the plain
+// definition's.
 TEST(LogitRules, EqualThePlainDefinition) {
   for (unsigned seed = 1; seed <= 1500; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));

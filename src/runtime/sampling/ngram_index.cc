@@ -39,7 +39,7 @@ NgramIndex::NgramIndex(int32_t size, size_t capacity) : begun_(static_cast<size_
       power = multiply(power, power);
     }
   }
-  // One that is longer than the sequence may become is never looked for.
+  // An n-gram longer than the sequence can become never repeats: the tables stay empty.
   if (ngrams == 0) return;
   window_.resize(begun_);
   entries_.reserve(ngrams);

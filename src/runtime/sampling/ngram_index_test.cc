@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// The definition: every n-gram of the tokens is looked at.
+// The plain definition: it compares the end of the sequence with every n-gram.
 std::set<int32_t> plainRepeats(const std::vector<int32_t>& tokens, size_t size) {
   std::set<int32_t> banned;
   for (size_t i = 0; i + size <= tokens.size(); ++i) {
@@ -50,7 +50,7 @@ TEST(NgramIndex, IsThePlainDefinition) {
   EXPECT_GT(found, 1000);
 }
 
-// Half a sequence long, and all of it one token: what an index is for. The plain definition takes 60 times a second.
+// The n-gram is half the sequence and all tokens are equal, which is the worst case of the plain definition.
 TEST(NgramIndex, ATokenCostsTheSameWhateverTheLengths) {
   constexpr size_t kTokens = 30000;
   NgramIndex index(15000, kTokens + 10000);

@@ -11,7 +11,8 @@
 namespace chorus {
 namespace {
 
-// Logits whose largest is found together. What a rule touches costs the blocks that hold it a second look.
+// Logits per block. The largest logit is kept per block, so that finding the likeliest token after edits reads only few
+// blocks again.
 constexpr size_t kBlock = 1024;
 
 // The largest of value(i) for i in [begin, end).
@@ -48,12 +49,12 @@ double uniformAt(uint64_t seed, uint64_t position) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-// What one thread needs for a row.
+// One thread's buffers.
 struct Sampler::Scratch {
-  std::vector<float> edited;      // a row with its edits
-  size_t blocks = 0;              // of the row
-  std::vector<float> block_most;  // of the row as the model gave it
-  std::vector<uint8_t> touched;   // blocks that hold edits
+  std::vector<float> edited;      // the row with its edits
+  size_t blocks = 0;              // in the row
+  std::vector<float> block_most;  // largest logit of each block before edits
+  std::vector<uint8_t> touched;   // 1: the block holds edits
   LogitEdits edits;
   CandidateFilter filter;
 
@@ -91,7 +92,7 @@ struct Sampler::Scratch {
     if (input.want_log_prob) addLogProbs(input, raw_most, output);
   }
 
-  // Finds each block's largest logit; returns the row's, NaN when it holds one. One pass.
+  // Finds each block's largest logit in one pass. Returns the row's largest, or NaN if the row holds one.
   float scan(std::span<const float> logits) {
     float most = -kInfinity;
     bool nan = false;
@@ -104,7 +105,7 @@ struct Sampler::Scratch {
     return nan ? std::nanf("") : most;
   }
 
-  // The lowest id with the row's largest logit, of a row without edits.
+  // The lowest id with the largest logit of a row without edits.
   Candidate firstOf(std::span<const float> logits, float most) const {
     const auto end = block_most.begin() + static_cast<ptrdiff_t>(blocks);
     const auto block = std::find(block_most.begin(), end, most) - block_most.begin();
@@ -112,8 +113,8 @@ struct Sampler::Scratch {
     return {most, static_cast<int32_t>(first - logits.begin())};
   }
 
-  // The likeliest token of the edited row: the best of its edits and of those without. Blocks without edits are
-  // not read again.
+  // The likeliest token of the edited row: the better of the best edit and the best logit without an edit. Blocks
+  // without edits are read again only if they may hold it.
   Candidate bestEdited(std::span<const float> logits) {
     Candidate best{-kInfinity, -1};
     std::fill(touched.begin(), touched.end(), uint8_t{0});

@@ -36,7 +36,7 @@ SampleInput scored(const std::vector<float>& logits, const SamplingParams& param
   return input;
 }
 
-// A request without prompt, so that the position is the number of tokens.
+// The prompt's length is the position, and nothing is generated.
 int32_t plainSample(const std::vector<float>& logits, const SamplingParams& params, uint64_t position) {
   testing::PlainRequest request;
   request.params = params;
@@ -102,7 +102,7 @@ TEST(Sampler, RowsThatAreNotNumbersGiveNoToken) {
   }
 }
 
-// Bans of one token each.
+// Rules that ban each of these tokens.
 LogitRules banning(std::vector<int32_t> tokens) {
   executor::Request request({0}, 1);
   std::list<executor::VecTokens> words;

@@ -1,4 +1,4 @@
-// Kept tokens and penalised logits are those of transformers' logits processors.
+// Kept tokens and penalised logits equal those of the logits processors of Hugging Face transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 namespace chorus {
 
 SamplingParams SamplingParams::from(const executor::SamplingConfig& config) {
-  constexpr int32_t kNoNgramLimit = 1 << 30;  // TensorRT-LLM's default
+  constexpr int32_t kNoNgramLimit = 1 << 30;  // TensorRT-LLM's default, which means off
   SamplingParams params;
   params.temperature = config.getTemperature().value_or(1.0f);
   params.top_k = config.getTopK().value_or(0);

@@ -1,5 +1,4 @@
-// How one request's tokens are chosen, as plain numbers: what the executor's SamplingConfig means with its
-// defaults filled in.
+// The sampling parameters of one request as plain numbers: SamplingConfig with its defaults filled in.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +7,12 @@
 
 namespace chorus {
 
-// Lower ones would overflow what they divide; at this one the likeliest token is chosen already.
+// Logits divided by a lower temperature would overflow. At this one the likeliest token is always chosen already.
 inline constexpr float kLowestTemperature = 1e-6f;
 
 struct SamplingParams {
   bool greedy = true;
-  float temperature = 1.0f;  // at least kLowestTemperature; 1 when greedy because it was 0
+  float temperature = 1.0f;  // at least kLowestTemperature; a given 0 becomes 1 with greedy
   int32_t top_k = 0;         // 0: off
   float top_p = 1.0f;
   float min_p = 0.0f;
@@ -26,12 +25,11 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  int32_t prompt_ignore_length = 0;  // first tokens that presence and frequency do not count
+  int32_t prompt_ignore_length = 0;  // presence and frequency penalties do not count this many first tokens
   int32_t min_tokens = 0;
   int32_t no_repeat_ngram_size = 0;  // 0: off
 
-  // Greedy with topK 1, with temperature 0, and when none of temperature, topK (above 0), topP, minP is
-  // given.
+  // Greedy if topK is 1, if temperature is 0, or if none of temperature, topK (above 0), topP and minP is given.
   static SamplingParams from(const executor::SamplingConfig& config);
 
   bool countsTokens() const {

@@ -1,5 +1,5 @@
-// What a request's sampling remembers from token to token. It follows the known tokens alone, so it is the same
-// whatever the batch, the chunks and the pauses were.
+// The sampling state of a request, updated token by token. It depends on the known tokens alone, so it is the same for
+// any batch, chunks and pauses.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,23 @@ namespace chorus {
 
 class SamplingState {
  public:
-  // As LogitRules.
+  // The arguments are LogitRules'.
   SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most)
       : params_(SamplingParams::from(request.getSamplingConfig())),
         initial_top_p_(params_.top_p),
         rules_(params_, request, end_ids, tokens_at_most) {}
 
-  // Of the token to come: top_p is what decay has left of it.
+  // For the next token: top_p is the value after decay.
   const SamplingParams& params() const { return params_; }
   const LogitRules& rules() const { return rules_; }
 
-  // As LogitRules' of these names.
+  // See LogitRules::prepare() and forget().
   void prepare(std::span<const int32_t> tokens) { rules_.prepare(tokens); }
   void forget() noexcept { rules_.forget(); }
 
   void append(int32_t generated) {
     rules_.append(generated);
-    // TensorRT-LLM decays top-p in its sampling without top-k alone.
+    // TensorRT-LLM decays top-p only when it samples without top-k.
     if (params_.top_k > 0) return;
     params_.top_p = generated == params_.top_p_reset_id
                         ? initial_top_p_

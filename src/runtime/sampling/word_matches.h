@@ -1,5 +1,5 @@
-// Which of several words of tokens a sequence ends with, token by token. A token costs a few comparisons for each word,
-// however long the words are and however much of them is repeated (Knuth, Morris and Pratt).
+// Finds which of several token words a sequence ends with, token by token (Knuth, Morris and Pratt). A token costs a
+// few comparisons per word, however long the words are and however much they repeat themselves.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace chorus {
 
 class WordMatches {
  public:
-  void add(std::span<const int32_t> word);  // not empty; before the first token
+  void add(std::span<const int32_t> word);  // not empty; only before the first append()
   void append(int32_t token) {
     for (Word& word : words_) advance(word, token);
   }
-  // As if nothing had been appended.
+  // Forgets all appended tokens.
   void restart() noexcept {
     for (Word& word : words_) word.matched = 0;
   }
@@ -32,7 +32,8 @@ class WordMatches {
  private:
   struct Word {
     std::vector<int32_t> tokens;
-    std::vector<uint32_t> border;  // [matched]: of the longest beginning that those tokens end with, but for themselves
+    // [matched]: length of the longest proper prefix of the first `matched` tokens that is also a suffix of them.
+    std::vector<uint32_t> border;
     size_t matched = 0;
   };
   static void advance(Word& word, int32_t token) {

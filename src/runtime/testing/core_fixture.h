@@ -1,5 +1,5 @@
-// An executor core over the fake network, with fake adapters: an adapter's content is the name of its
-// directory, its size the number after the last '-' of that name (1 without one).
+// An ExecutorCore over FakeNetwork with fake adapters. A fake adapter's content is the name of its directory; its size
+// in bytes is the number after the last '-' of that name, or 1.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ inline std::shared_ptr<const PreparedAdapter> fakeParts(const std::string& name)
       PreparedAdapter{.bytes = static_cast<size_t>(fakeAdapterBytes(name)), .content_hash = name});
 }
 
-// The content of a composition, each term a fake adapter's name and its weight.
+// The content of a composition. A term is a fake adapter's name and its weight.
 inline std::string fakeComposition(const std::vector<std::pair<std::string, float>>& terms) {
   std::vector<WeightedAdapter> adapters;
   for (const auto& [name, weight] : terms) adapters.push_back({fakeParts(name), weight});
@@ -50,7 +50,7 @@ class CoreFixture : public ::testing::Test {
     options.scheduler.tokens_per_block = 4;
     options.scheduler.kv_blocks = 32;
     setAdapterRoom(100);
-    // Tensor adapters are named by their first weight.
+    // An adapter that comes as tensors is named by its first weight.
     load = [this](const AdapterSource& source) {
       ++loads;
       if (source.reloadable()) return fakeParts(source.directory.string());
@@ -77,7 +77,7 @@ class CoreFixture : public ::testing::Test {
 
   executor::IdType enqueue(const executor::Request& request) { return core->enqueue({&request, 1}, nullptr)[0]; }
 
-  // Awaits all responses of a request.
+  // Waits for all responses of a request.
   std::vector<executor::Response> finish(executor::IdType id) {
     std::vector<executor::Response> all;
     for (;;) {
@@ -107,7 +107,7 @@ class CoreFixture : public ::testing::Test {
     return resultOf(enqueue(request)).outputTokenIds.at(0);
   }
 
-  // Before start(): a load of this directory passes the gate and fails.
+  // Call before start(): a load of this directory waits at the gate and then fails.
   void breakLoad(const std::string& directory, Gate& gate, const std::string& reason) {
     load = [directory, reason, &gate, plain = load](const AdapterSource& source) {
       if (source.directory != directory) return plain(source);
@@ -115,7 +115,7 @@ class CoreFixture : public ::testing::Test {
       fail(ErrorCode::kCorrupt, "{}", reason);
     };
   }
-  // Before start(): this step passes the gate.
+  // Call before start(): this step waits at the gate.
   void holdStep(int number, Gate& gate) {
     before_step = [number, &gate](int step, const StepInput&) {
       if (step == number) gate.pass();

@@ -46,7 +46,7 @@ class EngineFixture : public ::testing::Test {
     return executor.awaitResponses(executor.enqueueRequest(request), std::chrono::seconds(60)).at(0);
   }
 
-  // The directory's adapter as a client would send it: scale folded into B, rows padded to the longest.
+  // The directory's adapter as a client would send it: B times the scale, rows padded to more than the longest.
   static LoraConfig tensorsOf(const std::filesystem::path& adapter_dir, IdType task_id) {
     const auto engine = Engine::load(directory_ / "lora");
     const auto table = engine->architecture().weightTable(engine->config());

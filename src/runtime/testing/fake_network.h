@@ -1,6 +1,6 @@
-// A network for tests of the executor: tokens stand in the KV blocks themselves, and the logits of a row
-// follow from a hash of every token before it, read back through the block table. A wrong table, position,
-// chunk or adapter gives other tokens than expectedTokens(); what another adapter wrote fails the step.
+// A network for tests of the executor. It stores tokens in the KV blocks, and the logits of a row are a hash of all
+// tokens up to it, read back through the block table. A wrong table, position, chunk or adapter gives other tokens than
+// expectedTokens(). Reading what another adapter wrote makes the step throw.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline uint64_t hashAdapter(const PreparedAdapter* adapter) {
   return hash;
 }
 
-// Logit of every token after a history: a small hash value each.
+// The logit of each token after a history is a small hash value.
 inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, std::span<float> logits) {
   uint64_t hash = 0xcbf29ce484222325u ^ adapter;
   for (const int32_t token : history) hash = hashStep(hash, static_cast<uint64_t>(token));
@@ -39,7 +39,7 @@ inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, st
   }
 }
 
-// What greedy generation gives.
+// The tokens that greedy generation gives.
 inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int count, int32_t vocab,
                                            const std::string& adapter = "") {
   const PreparedAdapter parts{.content_hash = adapter};
@@ -62,15 +62,15 @@ class FakeNetwork : public StepRunner {
         tokens_per_block_(tokens_per_block),
         cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block)) {}
 
-  // Called before every step, with its number; may throw or wait.
+  // Called before every step with its number, counted from 0; may throw or wait.
   std::function<void(int step, const StepInput&)> before_step;
-  // Changes a finished row of logits.
+  // May change a finished row of logits.
   std::function<void(const std::vector<int32_t>& history, std::span<float>)> after_row;
 
   std::span<const float> run(const StepInput& input) override {
     const int step = steps_++;
     if (before_step) before_step(step, input);
-    // What stands behind a row's own vocabulary would be taken by anybody who looked at it.
+    // Columns beyond a row's own vocabulary are huge, so that code that reads them would choose them.
     const auto width = static_cast<size_t>(logitsWidth(input, vocab_));
     logits_.assign(input.logits_rows.size() * width, 1e30f);
     size_t out = 0;
@@ -130,7 +130,7 @@ class FakeNetwork : public StepRunner {
   std::vector<float> logits_;
 };
 
-// Holds the step thread until the test lets it go on.
+// Blocks threads in pass() while it is closed.
 class Gate {
  public:
   void close() {
@@ -148,7 +148,7 @@ class Gate {
     changed_.notify_all();
     changed_.wait(lock, [this] { return open_; });
   }
-  // Until somebody has come to pass at least n times.
+  // Waits until pass() was called at least n times.
   void awaitArrivals(int n) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return arrived_ >= n; });

@@ -1,5 +1,5 @@
-// The adapter cache as one would write it without care for speed: two vectors, each in order of completion, searched
-// from the front. What AdapterCache does is compared with this, call by call or from the events of a run.
+// A simple and slow adapter cache: two vectors, each in order of completion and searched from the front. Tests compare
+// AdapterCache with it, call by call or from the events of a run.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class PlainAdapterCache {
   };
   struct Level {
     AdapterSize capacity;
-    std::vector<Entry> entries;  // those that nobody uses in order of completion
+    std::vector<Entry> entries;  // those without users in order of completion
     int64_t hits = 0, misses = 0, evictions = 0;
 
     Entry* find(AdapterKey key) {
@@ -118,7 +118,7 @@ class PlainAdapterCache {
     return {task_id, old.generation + 1};
   }
 
-  // Does what an AdapterCache did; throws std::logic_error where the outcome is another.
+  // Applies an AdapterCache's operation; throws std::logic_error if the outcome differs.
   void replay(const AdapterCacheEvent& event) {
     using Kind = AdapterCacheEvent::Kind;
     const auto same = [](bool holds, const char* what) {
@@ -147,7 +147,7 @@ class PlainAdapterCache {
   }
 
  private:
-  // Makes room for `size` by dropping idle entries that are not among those kept, if that is enough.
+  // Evicts idle entries that are not in `kept` until `size` fits. Returns false and evicts none if that is not enough.
   bool makeRoom(Level& level, AdapterSize size, std::span<const AdapterWant> kept, bool host_level) {
     const auto mayGo = [&](const Entry& entry) {
       return Level::idle(entry) &&

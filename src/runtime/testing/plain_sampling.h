@@ -1,5 +1,5 @@
-// Sampling as it is defined: in doubles, over whole rows, with full sorts, each rule written as its sentence in
-// chorus/request.h. What the sampler does fast is compared with this.
+// Sampling by its definition in chorus/sampling_config.h: in doubles, over whole rows, with full sorts. Tests compare
+// the fast sampler with it.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ inline std::vector<double> plainRow(const std::vector<float>& logits, const Plai
   return row;
 }
 
-// top-p for the token after those generated.
+// top-p of the next token.
 inline float plainTopP(const PlainRequest& request) {
   const SamplingParams& params = request.params;
   float top_p = params.top_p;
@@ -84,7 +84,7 @@ struct PlainCandidate {
   double weight;
 };
 
-// What min-p, top-k and top-p leave, in order of id; empty when all is banned.
+// The tokens that min-p, top-k and top-p leave, in order of id; empty if all are banned.
 inline std::vector<PlainCandidate> plainKept(const std::vector<double>& row, const PlainRequest& request) {
   const SamplingParams& params = request.params;
   std::vector<int32_t> order(row.size());
@@ -111,7 +111,7 @@ inline std::vector<PlainCandidate> plainKept(const std::vector<double>& row, con
   return kept;
 }
 
-// -1 when all is banned.
+// The chosen token; -1 if all are banned.
 inline int32_t plainToken(const std::vector<float>& logits, const PlainRequest& request) {
   const std::vector<double> row = plainRow(logits, request);
   const auto kept = plainKept(row, request);

@@ -1,4 +1,4 @@
-// Text scenarios: one command a line, '#' starts a comment. Used by tests of pure parts.
+// Text scenarios for tests: one command per line, '#' starts a comment.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace chorus::testing {
 
 struct ScenarioLine {
   int number = 0;
-  std::string text;                           // without comment and outer spaces
+  std::string text;                           // without the comment
   std::string command;                        // first word
   std::vector<std::string> words;             // words after it without '='
-  std::map<std::string, std::string> values;  // key=value
-  std::string expected;                       // what follows "->"
+  std::map<std::string, std::string> values;  // words of the form key=value
+  std::string expected;                       // the words after "->"
 
   std::string value(const std::string& key, const std::string& fallback) const {
     const auto found = values.find(key);

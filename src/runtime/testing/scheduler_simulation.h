@@ -1,5 +1,5 @@
-// Plays the executor's part around the scheduler and the block manager, for tests: applies plans, lets every
-// sampling sequence produce a token, and checks after each step that no budget was exceeded.
+// Simulates the executor around the scheduler and the block manager: it applies plans, gives every sampling sequence a
+// token, and checks after each step that no budget was exceeded.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,31 +21,31 @@ namespace chorus::testing {
 struct SimulatedRequest {
   std::string name;
   int32_t prompt = 1;
-  int32_t new_tokens = 1;  // it asks for
-  int32_t stop_after = 0;  // it really makes, when less than new_tokens; 0: all
+  int32_t new_tokens = 1;  // requested
+  int32_t stop_after = 0;  // really generated, if less than new_tokens; 0: all
   QueuePosition position;
   std::optional<uint64_t> client;
   std::vector<AdapterUse> adapters;
   bool adapter_ready = true;
-  int32_t family = 0;  // requests of one family begin with the same tokens,
-  int32_t common = 0;  // so many at most
+  int32_t family = 0;  // requests of one family begin with equal tokens
+  int32_t common = 0;  // the most tokens that it shares with its family
 
   std::vector<int32_t> tokens;  // prompt and generated
   int32_t generated = 0;
   int32_t cached = 0;
   int32_t slot = -1;
-  int32_t reused = 0;  // tokens, over all its starts
+  int32_t reused = 0;  // tokens found in the cache, over all its starts
   bool running = false;
   bool generating = false;
   bool was_paused = false;
   int32_t bypassed = 0;
-  int32_t first_step = -1;  // it ran in
+  int32_t first_step = -1;  // first step that it ran in
   int32_t starts = 0;
   int32_t arrived_step = 0;
-  int32_t started_step = 0;           // the last time
-  std::shared_ptr<QueueEntry> entry;  // its place in the queue
+  int32_t started_step = 0;           // step of its last start
+  std::shared_ptr<QueueEntry> entry;  // its entry in the queue
 
-  // Of a composition a number that tells those of the tests apart.
+  // A number that identifies the adapter or composition; unique among those that the tests use.
   uint64_t adapter() const {
     uint64_t number = 0;
     for (const AdapterUse& use : adapters) number = number * 100 + use.number;
@@ -61,12 +61,12 @@ class SchedulerSimulation {
   bool reuse = true;
 
   void arrive(SimulatedRequest request);
-  // Ends a request now, wherever it is. False when it is not there.
+  // Ends a request now, running or waiting. Returns false if there is none of this name.
   bool cancel(const std::string& name);
   void setAdapterReady(uint64_t adapter, bool ready);
 
-  // One step. Returns the plan as text, "start=a context=a:4 generate=b pause=c finish=d" with empty parts
-  // left out, "idle" when nothing ran. Throws std::logic_error that says which budget or order was broken.
+  // Runs one step. Returns the plan as text, "start=a context=a:4 generate=b pause=c finish=d" without the empty parts,
+  // or "idle" if nothing ran. Throws std::logic_error that names the broken budget or order.
   std::string step();
 
   bool empty() const { return running_.empty() && queue_.numWaiting() == 0; }
@@ -75,7 +75,7 @@ class SchedulerSimulation {
   int32_t blocksCached() const { return blocks_ == nullptr ? 0 : blocks_->cachedBlocks(); }
   const std::vector<SimulatedRequest>& finished() const { return finished_; }
   const SchedulerPlan& plan() const { return plan_; }
-  // In the order they started, after the last step.
+  // In the order they started, as of the end of the last step.
   const std::vector<SimulatedRequest>& running() const { return running_; }
   std::vector<SimulatedRequest> waiting() const;
 
@@ -137,7 +137,7 @@ inline void SchedulerSimulation::setAdapterReady(uint64_t adapter, bool ready) {
   }
 }
 
-// The pool, once the limits are known. A table is as long as the pool at most: no request outgrows it.
+// Creates the pool once the limits are known. A table can cover the whole pool, so no request outgrows its table.
 inline void SchedulerSimulation::begin() {
   if (blocks_ != nullptr) return;
   blocks_ = std::make_unique<BlockManager>(limits.kv_blocks, limits.tokens_per_block, limits.max_batch_size,
