@@ -52,7 +52,7 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual void respond(HttpResponse response) = 0;
-  // Sends the head of a chunked response.
+  // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view contentType) = 0;
   // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped
   // because it left more than HttpServerOptions::maxStreamBacklog bytes unread or exceeded its memory share. The caller
@@ -85,7 +85,7 @@ struct HttpServerOptions {
   std::vector<std::string> cors_origins;            // see CorsPolicy
   std::vector<std::string> trusted_proxies;         // see TrustedProxies
   std::chrono::milliseconds headerTimeout{10'000};  // from a request's first byte to the end of its header
-  std::chrono::milliseconds bodyTimeout{60'000};    // from there to the end of its body
+  std::chrono::milliseconds bodyTimeout{60'000};    // from the end of the header to the end of the body
   std::chrono::milliseconds idleTimeout{75'000};    // between requests
   std::chrono::milliseconds writeTimeout{30'000};   // without progress of a write
 };
