@@ -51,7 +51,7 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
   return ids;
 }
 
-// n or best_of: sequences of one prompt.
+// Reads n or best_of: the number of sequences for one prompt.
 std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view name, int32_t max_choices) {
   const auto value = fields.integer(name, 1, std::numeric_limits<int32_t>::max());
   if (!value) return std::nullopt;
@@ -146,7 +146,7 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   }
   request.prompts = parsePrompts(fields, std::move(prompt));
   request.echo = fields.boolean("echo").value_or(false);
-  // Without an echo there is nothing to answer with 0 tokens.
+  // With 0 tokens, only an echo leaves something to answer.
   parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
   request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
