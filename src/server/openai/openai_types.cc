@@ -51,7 +51,7 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
   return ids;
 }
 
-// Reads n or best_of: the number of sequences for one prompt.
+// n or best_of: sequences of one prompt.
 std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view name, int32_t max_choices) {
   const auto value = fields.integer(name, 1, std::numeric_limits<int32_t>::max());
   if (!value) return std::nullopt;
