@@ -114,7 +114,7 @@ bool isSlash(std::string_view text, size_t at) {
   return code == "2f" || code == "2F" || code == "5c" || code == "5C";
 }
 
-// Punctuation that is no part of a path, beside a colon before a space.
+// Whether text[at] is punctuation that is not part of a path. A colon or a full stop counts only at the end of a word.
 bool endsClause(std::string_view text, size_t at) {
   constexpr std::string_view kAlone = "\n\t'\"`()<>[]{},;=|";
   if (kAlone.find(text[at]) != std::string_view::npos) return true;
@@ -122,7 +122,7 @@ bool endsClause(std::string_view text, size_t at) {
   return last && (text[at] == ':' || text[at] == '.');
 }
 
-// Ordinary words with a slash.
+// Whether a word with a slash is not a path, for example "and/or", "tokens/s" or "1/2".
 bool isNoPath(std::string_view word) {
   if (word == "/" || word == "and/or" || word.ends_with("/s")) return word.find_first_of("./~\\%") == word.find('/');
   return word.size() == 3 && std::isdigit(static_cast<unsigned char>(word[0])) != 0 && word[1] == '/' &&
@@ -135,8 +135,8 @@ bool isAbsolute(std::string_view word) {
          word.find(":\\") != std::string_view::npos;
 }
 
-// stretch: a piece of a clause with one path at most, which may hold spaces: it begins with the first word that has a
-// slash, and all up to the last slash is left out.
+// stretch: part of a clause with at most one path, which may contain spaces. The path begins with the first word that
+// has a slash; everything up to the last slash is left out.
 void appendWithoutPath(std::string_view stretch, std::string& out) {
   std::optional<size_t> first;
   size_t last = 0;
@@ -144,7 +144,7 @@ void appendWithoutPath(std::string_view stretch, std::string& out) {
     const size_t end = std::min(stretch.find(' ', begin), stretch.size());
     if (!isNoPath(stretch.substr(begin, end - begin))) {
       for (size_t i = begin; i < end; ++i) {
-        // The slash that ends a directory's name does not end the path.
+        // A slash at the end of a word belongs to a directory's name, so it is not the path's last slash.
         if (!isSlash(stretch, i)) continue;
         if (!first) first = begin;
         const size_t after = i + (stretch[i] == '%' ? 3 : 1);
@@ -166,7 +166,7 @@ void appendWithoutPath(std::string_view stretch, std::string& out) {
   out += rest.substr(word_end);
 }
 
-// clause: text without punctuation that ends a path.
+// clause: text without a character for which endsClause() is true.
 void appendClause(std::string_view clause, std::string& out) {
   size_t begin = 0;
   for (size_t space = clause.find(' '); space != std::string_view::npos; space = clause.find(' ', space + 1)) {

@@ -1,5 +1,5 @@
-// Errors as clients see them: {"error": {"message", "type", "param", "code"}} with a status. Messages are the
-// server's own words; text that may hold a server path goes through clientMessage().
+// Errors as clients see them: {"error": {"message", "type", "param", "code"}} with a status. Text that may contain a
+// path of the server must go through clientMessage() before it becomes a message.
 #pragma once
 
 #include <exception>
@@ -29,12 +29,12 @@ class ApiError : public std::exception {
   static ApiError methodNotAllowed(std::string_view method, std::string_view path, std::string_view allowed);
   // Queue or adapter cache full: status 429, worth retrying soon.
   static ApiError overloaded(std::string message);
-  // What was asked of changed meanwhile: status 409, worth retrying at once.
+  // What the request uses has changed in the meantime: status 409, worth retrying at once.
   static ApiError conflict(std::string message);
-  // The memory for a request or its answer is not granted: status 429 where the client holds too much of it, 503 where
-  // all clients together do.
+  // The memory for a request or its answer is not granted: status 429 if the client holds too much of it, 503 if all
+  // clients together do.
   static ApiError outOfMemory(MemoryAnswer answer);
-  // The operator does not allow it: status 403.
+  // The operator does not allow what the request asks for: status 403.
   static ApiError forbidden(std::string message, std::optional<std::string> param, std::string code);
   // Loading, draining or stopped: status 503.
   static ApiError unavailable(std::string message);
@@ -56,14 +56,16 @@ class ApiError : public std::exception {
   HttpHeaders headers_;
 };
 
-// The text without any path: absolute and relative ones, with slashes or backslashes, URLs, percent-encoded ones. Of
-// each the last component is left. A path may hold spaces: between two pieces of punctuation everything from the word
-// of the first slash to the last slash counts as one, so that ordinary words between two relative paths may go too.
+// Returns the text with only the last component of each path: absolute and relative paths, with slashes or backslashes,
+// URLs, and percent-encoded ones. A path may contain spaces: between two pieces of punctuation, everything from the
+// first word with a slash to the last slash counts as one path. Ordinary words between two relative paths may therefore
+// be removed too.
 std::string clientMessage(std::string_view text);
 
-// The ApiError for whatever is being handled: an ApiError as it is, WorkStopped as status 400 (work), 504 (time) or 503
-// (cancelled: the server stops), another chorus::Error by its code, std::invalid_argument as status 400, anything else
-// as status 500 without its text. Call inside a catch block.
+// Converts the exception that is being handled: an ApiError is returned as it is; WorkStopped becomes status 400
+// (work), 504 (time) or 503 (cancelled: the server stops); another chorus::Error follows its code;
+// std::invalid_argument becomes status 400, std::bad_alloc 503, and anything else 500 without its text. Call inside a
+// catch block.
 ApiError currentApiError();
 
 }  // namespace chorus::server

@@ -50,15 +50,15 @@ HttpServerOptions httpOptions(const ServeOptions& options) {
   return http;
 }
 
-// Freed memory stays with the allocator, split over an arena for each thread: large blocks are given back at once, and
-// few arenas hold the others.
+// The allocator keeps freed memory, in an arena for each thread. With these settings it returns large blocks to the
+// system at once, and uses few arenas for the others.
 void boundAllocator() {
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
   mallopt(M_ARENA_MAX, 4);
 }
 
-// As many descriptors as the connections need, where the system allows.
+// Raises the limit on file descriptors to what the connections need, if the system allows it.
 void allowDescriptors(const ServeOptions& options) {
   constexpr rlim_t kOthers = 512;
   rlimit limit{};
@@ -73,7 +73,7 @@ void allowDescriptors(const ServeOptions& options) {
   }
 }
 
-// Gives freed memory back to the system after clients have had much of it, and keeps a reserve.
+// Returns freed memory to the system when clients use at most half of what they used before, and keeps a reserve.
 class MemoryReturn {
  public:
   explicit MemoryReturn(const HttpServer& server) : server_(server) {}
@@ -98,7 +98,7 @@ class MemoryReturn {
 
 void serve(const ServeOptions& options) {
   ShutdownSignal signal;
-  // Both would kill the process; as errors of the call they are handled where they happen.
+  // Both signals would kill the process. When they are ignored, the call fails instead, and its error is handled there.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 
@@ -126,9 +126,9 @@ void serve(const ServeOptions& options) {
   if (!server.waitUntilClosed(milliseconds(options.drainTimeoutSeconds))) {
     log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drainTimeoutSeconds);
   }
-  // Requests that still run end with an error, which gets a moment to reach their clients.
+  // Requests that still run end with an error. The waits below give it time to reach the clients.
   if (!model->stop()) {
-    // A thread that still works uses what would be destroyed from here on.
+    // A thread that still runs uses what would be destroyed from here on, so the process ends without destroying it.
     log::warn("the preparation of a request does not end; leaving it");
     server.waitUntilClosed(std::chrono::milliseconds(200));
     log::info("stopped");

@@ -64,7 +64,8 @@ BodyDecoder::Step BodyDecoder::takeSizeLine(std::string_view bytes) {
   const auto text = line(bytes, kMaxChunkLine);
   if (!text) return {};
   const size_t digits = static_cast<size_t>(std::find_if_not(text->begin(), text->end(), isHexDigit) - text->begin());
-  // The extension means nothing here, but its characters must not mean anything to another parser either.
+  // Chunk extensions are ignored. One with control characters is refused, because another parser may read it
+  // differently.
   const bool extended = digits < text->size();
   const bool plain = std::all_of(text->begin(), text->end(), [](char c) {
     const auto code = static_cast<unsigned char>(c);

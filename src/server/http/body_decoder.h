@@ -1,4 +1,5 @@
-// Cuts a request's body out of the bytes that follow its head. Pure: it stores nothing of the body.
+// Decodes a request's body (with a Content-Length, or chunked) from the bytes that follow its head. Pure: no I/O, and
+// no copy of the body is stored.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +11,23 @@
 
 namespace chorus::server {
 
-// Chunks are read strictly: a size of 1 to 16 hexadecimal digits, an extension, CRLF, the data, CRLF. Trailers are
-// checked and dropped: they never become headers.
+// Chunks are parsed strictly: a size of 1 to 16 hexadecimal digits, an optional extension, CRLF, the data, CRLF.
+// Trailers are checked and dropped: they never become headers.
 class BodyDecoder {
  public:
   static constexpr size_t kMaxChunkLine = 1024;
   static constexpr size_t kMaxTrailerBytes = size_t{8} << 10;
-  // Bytes of framing beyond 16 and twice the data of each chunk, in all.
+  // Limit on framing bytes, summed over all chunks that are shorter than their framing: each counts its framing bytes
+  // beyond 16 + 2 * (bytes of data).
   static constexpr size_t kMaxExcess = size_t{16} << 10;
 
   explicit BodyDecoder(const BodyFraming& framing);
 
   struct Step {
-    size_t used = 0;        // of the bytes; 0: more of them are needed
-    std::string_view data;  // the part of the body in them
+    size_t used = 0;        // bytes consumed; 0: more input is needed
+    std::string_view data;  // the body's bytes among those consumed
   };
-  // The next step from the front of bytes. After a fault, or when done() is true, nothing is used.
+  // Decodes one step from the front of `bytes`. Consumes nothing after a fault, or once done() is true.
   Step next(std::string_view bytes);
 
   bool done() const { return part_ == Part::kDone; }
@@ -37,11 +39,12 @@ class BodyDecoder {
   Step takeData(std::string_view bytes, Part after);
   Step takeSizeLine(std::string_view bytes);
   Step takeTrailerLine(std::string_view bytes);
-  // The line at the front of bytes without its CRLF; nullopt as long as it is incomplete, and for faults.
+  // Returns the line at the front of `bytes` without its CRLF; nullopt while it is incomplete, and after setting
+  // fault_.
   std::optional<std::string_view> line(std::string_view bytes, size_t max_bytes);
 
   Part part_;
-  uint64_t left_ = 0;  // of the body or of the chunk
+  uint64_t left_ = 0;  // bytes that remain of the body or of the current chunk
   size_t excess_ = 0, trailer_bytes_ = 0;
   std::optional<HeadFault> fault_;
 };

@@ -13,7 +13,7 @@ struct Decoded {
   bool done = false, fault = false;
 };
 
-// Feeds the bytes in pieces of at most so many.
+// Feeds `bytes` to a decoder in pieces of at most `piece` bytes.
 Decoded decode(const std::string& bytes, size_t piece, const BodyFraming& framing = {.chunked = true}) {
   BodyDecoder decoder(framing);
   Decoded out;

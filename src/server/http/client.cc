@@ -33,7 +33,7 @@ std::shared_ptr<Client> ClientRegistry::find(const std::string& name) {
       if (auto client = at->second.lock()) return client;
     }
   }
-  // Without the lock, which the end of a client needs.
+  // Created without holding mutex_, because destroying a Client calls forget(), which locks it.
   std::shared_ptr<Client> made(new Client(name, limits_.client, server_),
                                [registry = shared_from_this()](Client* ended) {
                                  registry->forget(ended);
@@ -51,7 +51,7 @@ std::shared_ptr<Client> ClientRegistry::find(const std::string& name) {
 void ClientRegistry::forget(const Client* client) {
   std::lock_guard lock(mutex_);
   const auto at = clients_.find(client->name());
-  // Another client of the name may have come between the last release and this call.
+  // find() may have created another client of this name between the last release and this call.
   if (at != clients_.end() && at->second.expired()) clients_.erase(at);
 }
 
@@ -70,7 +70,7 @@ ClientCharge::ClientCharge(std::shared_ptr<Client> client) : client_(std::move(c
 
 ClientCharge& ClientCharge::operator=(ClientCharge&& other) noexcept {
   if (this == &other) return *this;
-  // The charges first: they refer to the client's budgets.
+  // The charges are moved first: the old ones refer to the budgets of the old client.
   small_ = std::move(other.small_);
   large_ = std::move(other.large_);
   client_ = std::move(other.client_);

@@ -1,4 +1,4 @@
-// Clients as the server distinguishes them, and the memory that each of them may make the server hold.
+// Clients of the HTTP server, and limits on the memory that the server holds for each of them.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace chorus::server {
 
-// Bytes. Everything up to ClientCharge::kSmall is taken from a quarter that larger things cannot use: large bodies and
-// answers never leave a small request without memory.
+// Limits in bytes. A quarter of each limit is reserved for charges of at most ClientCharge::kSmall bytes, so that large
+// bodies and answers never leave a small request without memory.
 struct ClientMemoryLimits {
   size_t server = size_t{256} << 20;
-  size_t client = size_t{64} << 20;  // one client's part of it
+  size_t client = size_t{64} << 20;  // share of one client
 };
 
-// The budgets of one server or of one client.
+// Memory budgets of the server or of one client.
 struct SizedBudgets {
   SizedBudgets(size_t bytes, SizedBudgets* parent)
       : small(bytes / 4, parent != nullptr ? &parent->small : nullptr),
@@ -27,13 +27,13 @@ struct SizedBudgets {
   MemoryBudget small, large;
 };
 
-// One client. Keys can take the place of addresses where names are made (client_address.h). Thread-safe.
+// One client, identified by its name (client_address.h). Thread-safe.
 class Client {
  public:
   Client(std::string name, size_t bytes, std::shared_ptr<SizedBudgets> server);
 
   const std::string& name() const { return name_; }
-  // Depends on the name alone; different for different names.
+  // 64 bits of the SHA-256 of the name.
   uint64_t id() const { return id_; }
   SizedBudgets& memory() { return memory_; }
 
@@ -44,13 +44,14 @@ class Client {
   SizedBudgets memory_;
 };
 
-// The clients that have a connection, a request or an answer. Thread-safe.
+// Registry of all clients that have an open connection, a running request or an unread answer. Thread-safe. Must be
+// owned by a shared_ptr.
 class ClientRegistry : public std::enable_shared_from_this<ClientRegistry> {
  public:
   explicit ClientRegistry(const ClientMemoryLimits& limits);
-  // The client of that name, which is forgotten when nobody holds it any more.
+  // Returns the client of that name; creates it if necessary. The registry drops a client with its last shared_ptr.
   std::shared_ptr<Client> find(const std::string& name);
-  // Bytes that all clients hold.
+  // Bytes charged to all clients together.
   size_t used() const;
   size_t size() const;
 
@@ -66,11 +67,11 @@ class ClientRegistry : public std::enable_shared_from_this<ClientRegistry> {
 enum class MemoryAnswer {
   kGranted,
   kClientFull,  // the client holds too much: status 429
-  kServerFull,  // all clients together do: status 503
+  kServerFull,  // all clients together hold too much: status 503
 };
 
-// What one body, parsed request or answer holds of its client's memory. Used by one thread at a time; without a client
-// it counts and grants everything.
+// The memory charge of one body, parsed request or answer against its client's budgets. Used by one thread at a time.
+// Without a client it only counts: every resize is granted.
 class ClientCharge {
  public:
   static constexpr size_t kSmall = size_t{64} << 10;
@@ -80,7 +81,7 @@ class ClientCharge {
   ClientCharge(ClientCharge&& other) noexcept { *this = std::move(other); }
   ClientCharge& operator=(ClientCharge&& other) noexcept;
 
-  // When the answer is not kGranted, what was held stays held.
+  // Changes the charge to `bytes`. If the result is not kGranted, the charge is unchanged.
   MemoryAnswer resize(size_t bytes);
   MemoryAnswer add(size_t bytes) { return resize(bytes_ + bytes); }
   void release();

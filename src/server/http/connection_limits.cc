@@ -23,9 +23,9 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
   const bool own_limit = !unlimited && own >= limits.per_client;
   if (!own_limit && regular < limits.connections) return {};
 
-  // Smaller is evicted first: those of the client that holds most, so that many half requests of others never cost a
-  // client its only connection; of these the ones at rest before arriving requests, the most dispensable phase, the
-  // oldest.
+  // The connection with the smallest rank is evicted. First are those of the client that holds most connections, so
+  // that many half-sent requests of other clients never cost a client its only connection. Among these, connections
+  // without an arriving request are first, then those with the lowest phase, then the oldest.
   using Rank = std::tuple<size_t, bool, ConnectionPhase, int64_t>;
   std::optional<size_t> best;
   Rank best_rank;

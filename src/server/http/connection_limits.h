@@ -1,4 +1,4 @@
-// Which connections are served when there are more than the server has places for. Pure: no sockets, no clock.
+// Chooses the connection to evict when the server is at its limits. Pure: no sockets, no clock.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,37 @@ enum class ConnectionPhase : uint8_t {
   kIdle,       // between two requests
   kHead,       // a request's head is arriving
   kBody,       // a request's body is arriving
-  kBusy,       // a request is handled or its answer is written
+  kBusy,       // a request is being handled, or its answer is being written
 };
 
 struct ConnectionView {
   uint64_t client = 0;  // Client::id of the peer
   ConnectionPhase phase = ConnectionPhase::kSilent;
-  int64_t since = 0;      // when the phase began; only the order counts
-  bool reserved = false;  // it has a place of the reserve
+  int64_t since = 0;      // when the phase began, in any unit: only the order matters
+  bool reserved = false;  // it occupies a reserved slot
 };
 
 struct ConnectionLimits {
-  size_t connections = 1024;  // beside the reserve
-  size_t per_client = 256;    // of these
-  size_t reserve = 32;        // further ones, which get answers about the server's health only
+  size_t connections = 1024;  // without the reserved ones
+  size_t per_client = 256;    // of these, for one client
+  size_t reserve = 32;        // additional connections, which are served health checks only
 };
 
 struct Placement {
   bool reserved = false;
-  std::optional<size_t> evicted;  // index of the connection that gives way
+  std::optional<size_t> evicted;  // index in `open` of the connection to close
 };
 
-// Where a new connection of `client` goes. Beyond the client's own limit one of its own connections without a request
-// gives way, the most dispensable first and the oldest of these; beyond the server's limit one of the client that holds
-// most. A connection whose request is arriving gives way only to a client that holds fewer. When none can give way the
-// newcomer takes a place of the reserve, where the oldest gives way. unlimited: the client's own limit does not apply
-// (a trusted proxy).
+// Decides how a new connection of `client` is placed.
+// - Below both limits it is accepted.
+// - At the client's own limit, one of the client's own connections in a phase before kBody is evicted.
+// - At the server's limit, a connection of the client that holds most is evicted, never one in kBusy. A connection
+//   whose request is arriving (kHead, kBody) is evicted only if its client holds more than `client` with the new one.
+// - Among the candidates of one client, those without an arriving request are first, then the lowest phase, then the
+//   oldest.
+// - Without a candidate, the new connection takes a reserved slot. If all are occupied, the oldest reserved one is
+//   evicted.
+// unlimited: the client's own limit does not apply (a trusted proxy).
 Placement placeConnection(std::span<const ConnectionView> open, uint64_t client, bool unlimited,
                           const ConnectionLimits& limits);
 

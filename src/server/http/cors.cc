@@ -15,7 +15,7 @@ bool isOrigin(std::string_view text) {
          text.find('/', scheme + 3) == std::string_view::npos;
 }
 
-// Names and commas alone: the list goes into an answer's header.
+// Accepts only names, commas and spaces, because the list is copied into a header of the answer.
 bool isNameList(std::string_view text) {
   constexpr size_t kLongest = 1024;
   return text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) {

@@ -1,4 +1,4 @@
-// Requests of web pages: which origins may send them, and what browsers must read in the answer.
+// Cross-origin requests of web pages (CORS): which origins may send them, and which headers their answers have.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ class CorsPolicy {
  public:
   CorsPolicy() = default;  // allows no origin
   // Origins as browsers write them ("https://app.example:8443", "null"), or "*" for all. Throws
-  // Error(kInvalidArgument) that names --cors_origins for other text.
+  // Error(kInvalidArgument), which names --cors_origins, for other text.
   explicit CorsPolicy(const std::vector<std::string>& origins);
 
-  // Whether a request with that Origin header is served; one without the header is.
+  // Whether a request with that Origin header is served. A request without the header (empty `origin`) always is.
   bool allows(std::string_view origin) const;
-  // Headers of every answer to an allowed request; none without an Origin header.
+  // Headers of the answer to a request with that Origin header; none if `origin` is empty or not allowed.
   HttpHeaders answerHeaders(std::string_view origin) const;
-  // The answer to a browser's question (OPTIONS) whether it may send a request; nullopt for any other request.
+  // Answers a CORS preflight request (OPTIONS); nullopt for any other request.
   std::optional<HttpResponse> preflight(const HttpRequest& request) const;
 
  private:

@@ -44,7 +44,7 @@ bool isHost(std::string_view host) {
   const std::string_view rest = host.substr(literal ? name_end + 1 : name_end);
   constexpr size_t kLongest = 255;
   if (name.empty() || name.size() > kLongest) return false;
-  // Without a comma, which would join two hosts.
+  // A comma is not allowed, because it could join two hosts.
   const std::string_view allowed = literal ? ":." : "-._~%!$&'()*+;=";
   const char last_letter = literal ? 'f' : 'z';
   for (const char c : name) {
@@ -86,7 +86,7 @@ std::optional<HeadFault> checkRequestLine(std::string_view line, RequestLine& ou
   return std::nullopt;
 }
 
-// Headers of which a second one could be read in two ways.
+// Headers that may occur only once, because two parsers could choose different ones of two.
 struct SingleHeaders {
   struct Entry {
     std::string_view name;

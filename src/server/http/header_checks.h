@@ -1,5 +1,5 @@
-// What a request's head must satisfy beyond what the HTTP parser requires: rules over its raw bytes, without I/O. What
-// two parsers could read differently is refused, because a proxy in front of this server may be the other one.
+// Checks of the raw bytes of a request's head, stricter than the HTTP parser's; no I/O. Everything that two parsers
+// could read differently is refused, because a proxy in front of this server may be the other parser.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace chorus::server {
 
-// Why a request is refused. The connection ends with it.
+// Why a request is refused. The connection is closed after the answer.
 struct HeadFault {
   int status;
   std::string_view message;
 };
 
-// Looks for the end of a head as its bytes arrive: lines end with CRLF, and no other control character but a tab
-// occurs.
+// Finds the end of a head while its bytes arrive. Lines must end with CRLF, and a tab is the only other control
+// character that may occur.
 class HeadScanner {
  public:
   explicit HeadScanner(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   struct Result {
-    size_t length = 0;  // of the head with its empty line; 0 as long as the end has not arrived
+    size_t length = 0;  // bytes of the head with its empty line; 0 while its end has not arrived
     std::optional<HeadFault> fault;
   };
-  // bytes: all that arrived of this head so far, the same beginning in every call.
+  // bytes: everything received of this head so far; each call has the bytes of the previous call at its beginning.
   Result scan(std::string_view bytes);
 
  private:
@@ -36,7 +36,7 @@ class HeadScanner {
 // How the body of a request is delimited.
 struct BodyFraming {
   bool chunked = false;
-  uint64_t length = 0;  // unless chunked
+  uint64_t length = 0;  // in bytes; unused if chunked
   bool expects_continue = false;
 };
 
@@ -45,13 +45,18 @@ struct HeadCheck {
   BodyFraming framing;
 };
 
-// head: the request line, the header lines and the empty line, as HeadScanner accepts them. Refuses:
-//   request lines that are not "METHOD /target HTTP/1.0" or "... 1.1" with single spaces, targets that are no visible
-//   ASCII; whitespace before or in a name or before its colon, continued lines; more than kMostHeaders headers;
-//   Host missing in HTTP/1.1, empty or malformed; a second one of a header that may occur once;
-//   a Content-Length that is not digits alone, an empty Transfer-Encoding, one in HTTP/1.0 or beside a
-//   Content-Length (400), one other than "chunked" (501); an expectation other than "100-continue" (417);
-//   a body of a method that has none.
+// head: the request line, the header lines and the empty line, as HeadScanner accepts them. Refuses, with status 400
+// unless noted:
+// - a request line that is not "METHOD /target HTTP/1.0" or "... 1.1" with single spaces (505 for another version), and
+//   a target with characters that are not visible ASCII;
+// - whitespace before or in a header's name or before its colon, and continued lines;
+// - more than kMostHeaders headers (431);
+// - a Host header that is empty, malformed, or missing in HTTP/1.1;
+// - a second occurrence of a header that may occur once;
+// - a Content-Length that is not digits alone;
+// - a Transfer-Encoding that is empty, in HTTP/1.0, beside a Content-Length, or not "chunked" (501);
+// - an expectation other than "100-continue" (417);
+// - a body with a method that has none.
 HeadCheck checkHead(std::string_view head);
 inline constexpr size_t kMostHeaders = 100;
 

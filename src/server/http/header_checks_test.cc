@@ -7,7 +7,7 @@
 namespace chorus::server {
 namespace {
 
-// Status that a head is refused with, 0 when it is accepted, -1 when its end has not come.
+// Returns the status with which a head is refused, 0 if it is accepted, -1 if it is incomplete.
 int statusOf(const std::string& head) {
   HeadScanner scanner(16384);
   const auto found = scanner.scan(head);

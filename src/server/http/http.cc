@@ -42,7 +42,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  private:
   struct Entry {
     std::weak_ptr<HttpConnection> connection;
-    bool evicted = false;  // it closes: its place is free
+    bool evicted = false;  // it is being closed and no longer counts against the limits
   };
 
   void runThread() noexcept;
@@ -64,7 +64,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::condition_variable closed_;
   std::list<Entry> open_;
   asio::io_context io_;
-  // Both on one strand, touched by nothing outside it once the threads run.
+  // Both run on one strand. Once the I/O threads run, nothing outside that strand touches them.
   Tcp::acceptor acceptor_;
   asio::steady_timer retryTimer_;
   HttpConnectionContext context_;
@@ -90,7 +90,7 @@ void HttpServer::Impl::start() {
   }
   const auto check = [&](const char* what) {
     if (!error) return;
-    // The port may be free, or the address there, later.
+    // kConflict, because the port may become free, or the address available, later.
     fail(ErrorCode::kConflict, "cannot {} {} port {}: {}; choose another --host or --port", what, options_.host,
          options_.port, error.message());
   };
@@ -106,7 +106,7 @@ void HttpServer::Impl::start() {
   for (int i = 0; i < options_.ioThreads; ++i) threads_.emplace_back([this] { runThread(); });
 }
 
-// A handler that throws costs its connection, not the thread.
+// An exception of a completion handler must not end the I/O thread.
 void HttpServer::Impl::runThread() noexcept {
   while (true) {
     try {
@@ -120,7 +120,7 @@ void HttpServer::Impl::runThread() noexcept {
   }
 }
 
-// Accepting must go on whatever fails: without memory for the next operation it is tried again.
+// Accepting must never stop: if there is no memory for the next operation, it is tried again.
 void HttpServer::Impl::accept() noexcept {
   while (acceptor_.is_open()) {
     try {
@@ -141,7 +141,7 @@ void HttpServer::Impl::accept() noexcept {
   }
 }
 
-// Out of descriptors: makes one free, and waits instead of spinning.
+// Called when accept fails, for example for lack of descriptors: closes one connection, and waits instead of spinning.
 void HttpServer::Impl::retryAccept() {
   try {
     evictOne();
@@ -164,7 +164,8 @@ void HttpServer::Impl::adopt(HttpConnection::Socket socket) {
   insert(std::move(socket), std::move(peer));
 }
 
-// Decides where the connection goes, and which one gives way to it.
+// Applies placeConnection() to a new connection: sets peer.reserved and closes the evicted connection, if any. Returns
+// false if the new connection is refused.
 bool HttpServer::Impl::makePlace(HttpConnection::Peer& peer) {
   const ConnectionLimits limits{.connections = options_.maxConnections,
                                 .per_client = options_.max_connections_per_client,
@@ -199,7 +200,8 @@ void HttpServer::Impl::insert(HttpConnection::Socket socket, HttpConnection::Pee
     if (draining_) return;
     place = open_.emplace(open_.end());
   }
-  // A handler may hold its exchange, and so the connection, longer than the server lives: each keeps the other.
+  // A handler may hold its exchange, and thereby the connection, longer than the server lives. Each connection
+  // therefore keeps this object alive.
   const auto forget = [self = shared_from_this(), place](HttpConnection* ended) {
     delete ended;
     std::lock_guard lock(self->mutex_);
@@ -224,7 +226,7 @@ void HttpServer::Impl::insert(HttpConnection::Socket socket, HttpConnection::Pee
 void HttpServer::Impl::markEvicted(const HttpConnection& connection) {
   std::lock_guard lock(mutex_);
   for (Entry& entry : open_) {
-    // Compares owners without taking a reference, whose end would need the lock.
+    // Compares owners instead of calling lock(): releasing the last shared_ptr here would lock mutex_ again.
     if (!entry.connection.owner_before(connection.weak_from_this()) &&
         !connection.weak_from_this().owner_before(entry.connection)) {
       entry.evicted = true;
@@ -235,7 +237,7 @@ void HttpServer::Impl::markEvicted(const HttpConnection& connection) {
 std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections(bool with_evicted) {
   std::vector<std::shared_ptr<HttpConnection>> alive;
   std::lock_guard lock(mutex_);
-  alive.reserve(open_.size());  // so that no reference ends while the lock is held
+  alive.reserve(open_.size());  // a failing push_back would release a connection, which locks mutex_ again
   for (const Entry& entry : open_) {
     if (entry.evicted && !with_evicted) continue;
     if (auto connection = entry.connection.lock()) alive.push_back(std::move(connection));
@@ -269,7 +271,7 @@ void HttpServer::Impl::stop() {
   io_.stop();
   for (auto& thread : threads_) thread.join();
   threads_.clear();
-  // Operations that were cut off end here, which releases what they hold.
+  // Runs the handlers of aborted operations, which releases the objects that they hold.
   io_.restart();
   io_.poll();
 }

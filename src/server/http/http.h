@@ -23,11 +23,11 @@ struct HttpRequest {
   std::string path;     // without the query, percent-encoding kept
   std::string query;    // without '?'
   HttpHeaders headers;  // names in lower case; without trailers
-  std::string body;     // whole, chunks joined
+  std::string body;     // complete, with chunks joined
   std::string id;       // the client's x-request-id when it is well-formed, else a random one
-  std::chrono::steady_clock::time_point received{};  // when it was complete
-  std::shared_ptr<Client> client;                    // who sent it; tests may leave it out
-  ClientCharge memory;                               // for the body
+  std::chrono::steady_clock::time_point received{};  // when it was completely received
+  std::shared_ptr<Client> client;                    // the sender; may be null in tests
+  ClientCharge memory;                               // for `body`
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lowerName) const;
@@ -37,32 +37,35 @@ struct HttpResponse {
   int status = 200;
   std::string contentType = "application/json";
   std::string body;
-  HttpHeaders headers;  // further ones; names and values must be free of line breaks
-  ClientCharge memory;  // for the body, where it has been charged already
+  HttpHeaders headers;  // additional ones; names and values must be free of line breaks
+  ClientCharge memory;  // for `body`, if it has been charged already
 };
 
-// One request's answer. Every method may be called from any thread, at most one of them at a time per exchange.
-// Exactly one of respond() or beginStream() ... endStream() answers; an exchange that is destroyed unanswered sends
-// status 500, or breaks off the stream. After the client has gone all calls are harmless. What waits for the client is
-// charged to it: an answer that exceeds its share becomes status 429 (503 where the server's share is exceeded), a
-// stream is broken off. None of the methods throws: where memory fails, the connection ends.
+// The answer to one request.
+// - Every method may be called from any thread, at most one of them at a time per exchange. None of them throws: if
+//   memory runs out, the connection is closed.
+// - Exactly one of respond() or beginStream() ... endStream() answers. An exchange that is destroyed unanswered sends
+//   status 500, or breaks off the stream. After the client has disconnected, all calls are harmless.
+// - Bytes that wait for the client are charged to it. An answer that exceeds the client's share is replaced by status
+//   429 (503 if the server's share is exceeded); a stream is broken off.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual void respond(HttpResponse response) = 0;
-  // Sends the head of a chunked response.
+  // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view contentType) = 0;
-  // Queues bytes of the stream and returns at once. False when the client has gone, or was dropped because it left
-  // more than HttpServerOptions::maxStreamBacklog bytes unread: stop producing then.
+  // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped
+  // because it left more than HttpServerOptions::maxStreamBacklog bytes unread or exceeded its memory share. The caller
+  // must then stop.
   virtual bool write(std::string_view bytes) = 0;
   virtual void endStream() = 0;
-  // The callback runs once, on an I/O thread, when the client disconnects before the response is complete (at once
-  // if it already has); it takes the place of an earlier one. A client that ends its side of the connection after the
-  // request counts as disconnected. It must be quick and must not throw.
+  // Sets the callback, in place of an earlier one. It runs once when the client disconnects before the response is
+  // complete: on an I/O thread, or at once in this call if the client already has. A client that closes its sending
+  // side after the request counts as disconnected. The callback must be quick and must not throw.
   virtual void onAbort(std::function<void()> callback) = 0;
 };
 
-// Called on an I/O thread with a complete request: must return quickly.
+// Called on an I/O thread with each complete request. Must return quickly.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpExchange> exchange)>;
 
 struct HttpServerOptions {
@@ -74,24 +77,24 @@ struct HttpServerOptions {
   size_t maxBodyBytes = size_t{8} << 20;
   size_t maxConnections = 1024;
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
-  size_t reserved_connections = 32;         // beyond maxConnections, for paths of reserved_prefix alone
+  size_t reserved_connections = 32;         // beyond maxConnections, only for paths that begin with reserved_prefix
   std::string reserved_prefix = "/v1/health/";
   size_t maxStreamBacklog = size_t{1} << 20;
   ClientMemoryLimits memory;
-  uint64_t min_read_rate = size_t{64} << 10;        // bytes a second of a waiting answer, after writeTimeout; 0: any
-  std::vector<std::string> cors_origins;            // as CorsPolicy
-  std::vector<std::string> trusted_proxies;         // as TrustedProxies
+  uint64_t min_read_rate = size_t{64} << 10;        // bytes/s a client must read, after writeTimeout; 0: no limit
+  std::vector<std::string> cors_origins;            // see CorsPolicy
+  std::vector<std::string> trusted_proxies;         // see TrustedProxies
   std::chrono::milliseconds headerTimeout{10'000};  // from a request's first byte to the end of its header
-  std::chrono::milliseconds bodyTimeout{60'000};    // from there to the end of its body
+  std::chrono::milliseconds bodyTimeout{60'000};    // from the end of the header to the end of the body
   std::chrono::milliseconds idleTimeout{75'000};    // between requests
-  std::chrono::milliseconds writeTimeout{30'000};   // without any progress of a write
+  std::chrono::milliseconds writeTimeout{30'000};   // without progress of a write
 };
 
 class HttpServer {
  public:
   // Throws Error for options that are not valid.
   HttpServer(HttpServerOptions options, HttpHandler handler);
-  ~HttpServer();  // as stop()
+  ~HttpServer();  // calls stop()
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
@@ -101,12 +104,12 @@ class HttpServer {
   // "http://127.0.0.1:8000", IPv6 hosts in brackets.
   std::string url() const;
 
-  // Bytes of bodies, parsed requests and unread answers that clients have the server hold.
+  // Bytes charged to clients for bodies, parsed requests and unread answers.
   size_t memoryUsed() const;
 
-  // No further connections; idle ones close now, the others after the response that is under way.
+  // Accepts no more connections. Closes idle ones now, the others after their current response.
   void stopAccepting();
-  // Waits until every connection is closed, or the timeout passes: then false. Call stopAccepting() first.
+  // Waits until every connection is closed; returns false on timeout. Call stopAccepting() first.
   bool waitUntilClosed(std::chrono::milliseconds timeout);
   // Closes everything and joins the threads. Idempotent.
   void stop();

@@ -19,7 +19,8 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kPipelineBytes = size_t{64} << 10;
-// How long input may wait behind a request before it is dropped, so that the end of the connection is seen behind it.
+// How long reading may pause while kPipelineBytes wait behind a request. After that, further input is dropped, so that
+// the end of the connection is noticed.
 constexpr std::chrono::milliseconds kPipelinePatience{200};
 constexpr size_t kDiscardBytes = size_t{16} << 20;
 constexpr std::chrono::milliseconds kReservedTimeout{2000};
@@ -119,7 +120,8 @@ void HttpConnection::readMore() {
   });
 }
 
-// Short requests work through what is pipelined before the patience ends; behind a long one it is dropped.
+// Pauses reading. Short requests consume the pipelined input before kPipelinePatience ends; behind a long request,
+// further input is dropped.
 void HttpConnection::waitForRoom() {
   room_timer_.expires_after(kPipelinePatience);
   room_timer_.async_wait([self = shared_from_this(), serial = serial_](error_code error) {
@@ -147,7 +149,7 @@ void HttpConnection::onRead(error_code error, size_t bytes) {
   parseBuffered();
 }
 
-// A client that sends no more has left, unless its answer is already on its way.
+// A client that closes its sending side counts as disconnected, unless its complete answer is still being written.
 void HttpConnection::onEndOfInput() {
   bool writing;
   {
@@ -195,7 +197,7 @@ void HttpConnection::parseBuffered() {
   readMore();
 }
 
-// True when there may be more to parse.
+// Returns true if there may be more to parse.
 bool HttpConnection::parseHead() {
   // Empty lines before a request are allowed.
   while (std::string_view(input_).substr(input_begin_).starts_with("\r\n")) consume(2);
@@ -233,7 +235,7 @@ bool HttpConnection::parseHead() {
   return true;
 }
 
-// Fills in the request and checks what can be refused before the body arrives. False when it was rejected.
+// Fills in request_ and makes the checks that do not need the body. Returns false if the request was rejected.
 bool HttpConnection::acceptHead(std::string_view head, const BodyFraming& framing) {
   if (!readFields(head) || !checkAccess()) return false;
   if (!framing.chunked && framing.length > context_.options.maxBodyBytes) {
@@ -298,7 +300,7 @@ bool HttpConnection::checkAccess() {
   return true;
 }
 
-// Memory is taken as the body arrives, not for the length that the client states.
+// Allocates memory as the body arrives, not for the length that the client claims.
 bool HttpConnection::growBody(std::string_view data) {
   std::string& body = request_.body;
   const size_t needed = body.size() + data.size();
@@ -326,7 +328,7 @@ void HttpConnection::reject(int status, std::string_view message) {
   reject(ApiError(status, std::string(message), "invalid_request_error", std::nullopt, std::nullopt).response());
 }
 
-// Answers without a handler and closes: what follows in the stream can't be trusted.
+// Answers without calling the handler and closes the connection, because the bytes that follow cannot be trusted.
 void HttpConnection::reject(const HttpResponse& response) {
   requestKeepsAlive_ = false;
   state_ = State::kHandling;
@@ -349,8 +351,8 @@ void HttpConnection::reject(const HttpResponse& response) {
 }
 
 void HttpConnection::dispatch() {
-  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection. What can fail for want of memory comes
-  // first, while an error can still be answered.
+  // HTTP/1.0 has no chunks, so the end of the connection ends its streams. The allocation comes first, while an error
+  // can still be answered.
   const uint64_t serial = serial_ + 1;
   const auto exchange =
       std::make_shared<Exchange>(shared_from_this(), serial, request_.id, request_.method == "HEAD", !old_version_);
@@ -382,14 +384,14 @@ void HttpConnection::setDeadline(std::chrono::milliseconds delay) { setDeadline(
 void HttpConnection::setDeadline(steady_clock::time_point deadline) {
   const bool sooner = deadline < deadline_;
   deadline_ = deadline;
-  // The pending wait is left alone when it fires earlier anyway: it re-arms itself.
+  // A pending wait that ends earlier than the new deadline is kept: onDeadline() then waits again.
   if (sooner) timer_.cancel();
 }
 
 void HttpConnection::clearDeadline() { deadline_ = steady_clock::time_point::max(); }
 
 void HttpConnection::waitForDeadline() {
-  // Bounded, so that a wait never outlives a closed connection for long.
+  // Bounded, so that a pending wait does not keep a closed connection in memory for long.
   constexpr std::chrono::minutes kLongestWait{10};
   timer_.expires_at(std::min(deadline_, steady_clock::now() + kLongestWait));
   timer_.async_wait([self = shared_from_this()](error_code) { self->guarded([&] { self->onDeadline(); }); });
@@ -400,7 +402,7 @@ void HttpConnection::onDeadline() {
   if (steady_clock::now() < deadline_) return waitForDeadline();
   const bool mid_request = state_ == State::kReading && (decoder_ || !input_.empty());
   if (!mid_request) {
-    // What an unread answer holds of the kernel's memory is given up too.
+    // Closing with a reset also frees the kernel's memory for an unread answer.
     error_code ignored;
     if (behind_) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
     return close();

@@ -24,7 +24,7 @@
 
 namespace chorus::server {
 
-// What a connection needs of its server; outlives every connection.
+// The parts of the server that its connections use. They outlive every connection.
 struct HttpConnectionContext {
   const HttpServerOptions& options;
   const HttpHandler& handler;
@@ -34,8 +34,9 @@ struct HttpConnectionContext {
   std::function<bool()> draining;
 };
 
-// Reads on a strand of its own, also while a handler works, which is how a client that leaves is noticed. Requests are
-// answered strictly one after another. http_connection.cc has the reading side, http_connection_write.cc the answers.
+// Runs on a strand of its own. It also reads while a handler works, in order to notice that the client disconnects.
+// Requests are answered strictly one after another. http_connection.cc has the reading side, http_connection_write.cc
+// the writing side.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp,
@@ -43,26 +44,26 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   struct Peer {
     std::string address;             // in text form
-    std::shared_ptr<Client> client;  // of that address
-    bool reserved = false;           // the connection has a place of the reserve
+    std::shared_ptr<Client> client;  // the client of `address`
+    bool reserved = false;           // the connection occupies a reserved slot
   };
   HttpConnection(Socket socket, Peer peer, const HttpConnectionContext& context);
 
   void start();
-  // From any thread: closes if no request is under way.
+  // Any thread. Closes the connection if no request has begun to arrive or is being handled.
   void closeIfIdle();
-  // From any thread: closes unless a complete request is handled.
+  // Any thread. Closes the connection unless a complete request is being handled.
   void giveWay();
-  // From any thread: breaks off whatever is under way.
+  // Any thread. Closes the connection in any state.
   void abort();
 
-  // From any thread: what connection_limits.h decides by.
+  // Any thread. The state by which placeConnection() decides.
   ConnectionView view() const;
 
  private:
   class Exchange;
   enum class State {
-    kReading,    // a request is awaited or arriving
+    kReading,    // waits for a request or receives one
     kHandling,   // a handler owns the exchange
     kLingering,  // answered; input is discarded until the client closes, so that it can read the answer
     kClosed,
@@ -87,7 +88,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void rejectMemory(MemoryAnswer answer);
   void consume(size_t bytes);
   void setPhase(ConnectionPhase phase);
-  // Runs the body of a completion handler: what it throws ends in an error answer or closes this connection alone.
+  // Runs the body of a completion handler. An exception becomes an error answer, or closes this connection only.
   template <typename Body>
   void guarded(Body body) noexcept {
     try {
@@ -98,7 +99,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   }
   void failNow(std::exception_ptr error) noexcept;
 
-  // Time; on the strand.
+  // Deadlines; on the strand.
   void setDeadline(std::chrono::steady_clock::time_point deadline);
   void setDeadline(std::chrono::milliseconds delay);
   void clearDeadline();
@@ -113,7 +114,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void linger();
   void close() noexcept;
 
-  // Exchange's side, any thread. serial distinguishes a stale exchange from the present one.
+  // Called by Exchange on any thread. serial: number of the exchange's request; calls for an earlier request are
+  // ignored.
   void send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept;
   void respond(uint64_t serial, const std::string& id, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
@@ -131,19 +133,19 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::atomic<int64_t> phase_since_{0};
 
   std::array<char, size_t{16} << 10> read_buffer_;
-  std::string input_;  // received, not yet parsed; from input_begin_
+  std::string input_;  // received bytes; those from input_begin_ on are not parsed yet
   size_t input_begin_ = 0;
-  ClientCharge input_charge_;  // for what waits behind a request
+  ClientCharge input_charge_;  // for pipelined input behind the current request
   State state_ = State::kReading;
   bool reading_ = false;
   bool head_started_ = false;
-  std::atomic<bool> overrun_{false};  // input behind the present request was dropped: it is the last one
+  std::atomic<bool> overrun_{false};  // pipelined input was dropped, so the current request is the last one
   std::atomic<bool> requestKeepsAlive_{true};
-  size_t discarded_ = 0;  // bytes, after the last request
+  size_t discarded_ = 0;  // bytes of input discarded after the last request
 
-  // The request that arrives.
+  // The request that is being received.
   std::optional<HeadScanner> scanner_;
-  std::optional<BodyDecoder> decoder_;  // once the head is complete
+  std::optional<BodyDecoder> decoder_;  // set once the head is complete
   uint64_t declared_length_ = 0;
   HttpRequest request_;
   bool old_version_ = false;  // HTTP/1.0
@@ -152,17 +154,17 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::string writing_;  // bytes handed to the socket
   size_t written_ = 0;
   ReadPace pace_;
-  bool behind_ = false;  // bytes wait for the client: pace_ counts
+  bool behind_ = false;  // bytes wait for the client, so pace_ is running
 
   std::mutex mutex_;  // guards what follows
   uint64_t serial_ = 0;
   bool open_ = true;      // the client can still be written to
-  bool answered_ = true;  // the present response is complete
+  bool answered_ = true;  // the current response is complete
   bool flushPosted_ = false;
-  std::string pending_;         // bytes waiting behind writing_
-  size_t being_written_ = 0;    // writing_'s size
+  std::string pending_;         // bytes to be written after writing_
+  size_t being_written_ = 0;    // size of writing_
   ClientCharge queued_charge_;  // for writing_ and pending_
-  HttpHeaders answer_headers_;  // further headers of the present response
+  HttpHeaders answer_headers_;  // additional headers of the current response
   std::function<void()> abortCallback_;
 };
 

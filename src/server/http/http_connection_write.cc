@@ -98,7 +98,7 @@ void HttpConnection::Exchange::onAbort(std::function<void()> callback) {
 
 bool HttpConnection::keepAlive() const { return requestKeepsAlive_ && !overrun_ && !context_.draining(); }
 
-// With mutex_ held.
+// The caller holds mutex_.
 void HttpConnection::queue(std::string_view head, std::string body, bool last) {
   if (pending_.empty() && body.size() > head.size()) {
     body.insert(0, head);
@@ -137,7 +137,7 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
     std::lock_guard lock(mutex_);
     if (!open_ || serial != serial_ || answered_) return;
     if (response.memory.client()) queued_charge_ = std::move(response.memory);
-    // Refusals are small and are sent in any case.
+    // Small bodies are sent without a charge, so that refusals are always sent.
     constexpr size_t kUncharged = 4096;
     if (response.body.size() > kUncharged) {
       const MemoryAnswer answer = queued_charge_.resize(response.body.size());
@@ -153,7 +153,8 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
   breakOff();
 }
 
-// Needs no memory: the read or the write that is under way fails, and the connection closes on its strand.
+// Allocates nothing: shutting down the socket makes the pending read or write fail, which closes the connection on its
+// strand.
 void HttpConnection::breakOff() noexcept {
   std::lock_guard lock(mutex_);
   if (!open_) return;
@@ -215,7 +216,7 @@ void HttpConnection::onWritten(error_code error, size_t bytes) {
     std::lock_guard lock(mutex_);
     being_written_ = 0;
     waiting = !pending_.empty();
-    // Shrinking to what waits cannot fail.
+    // Shrinking a charge cannot fail.
     if (queued_charge_.bytes() > pending_.size()) queued_charge_.resize(pending_.size());
   }
   if (!waiting) behind_ = false;

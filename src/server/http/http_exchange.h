@@ -10,7 +10,7 @@ namespace chorus::server {
 
 class HttpConnection::Exchange : public HttpExchange {
  public:
-  // chunked: how a stream is framed; otherwise it ends with the connection.
+  // chunked: a stream uses chunked framing; otherwise the end of the connection ends it.
   Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id, bool head_only, bool chunked);
   ~Exchange() override;
 

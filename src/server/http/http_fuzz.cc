@@ -1,4 +1,5 @@
-// Any bytes as what a client sends: the server answers or closes, and hands only bounded requests to its handler.
+// Sends arbitrary bytes as a client. The server must answer or close, and must pass only bounded requests to its
+// handler.
 // parses: src/server/http/http_connection.cc src/server/http/header_checks.cc src/server/http/body_decoder.cc
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -48,13 +49,13 @@ void answer(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) 
   exchange->respond({.status = request.path == "/missing" ? 404 : 200, .body = request.body});
 }
 
-// A broken environment is told apart from a finding by this line.
+// Prints the failed call, so that a broken environment is not taken for a finding.
 [[noreturn]] void failSystem(const char* call) {
   std::fprintf(stderr, "http_fuzz: %s failed: %s\n", call, std::strerror(errno));
   std::abort();
 }
 
-// Calls again what libFuzzer's timer interrupted.
+// Repeats a system call that libFuzzer's timer has interrupted.
 template <typename Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -62,7 +63,7 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-// An interrupted connect goes on in the kernel.
+// Connects a socket. The kernel continues an interrupted connect(), so its end is awaited.
 bool connects(int client, const sockaddr_in& address) {
   if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
   if (errno != EINTR) return false;
@@ -75,14 +76,15 @@ bool connects(int client, const sockaddr_in& address) {
   return error == 0;
 }
 
-// A connected socket. A closed connection holds its pair of ports for a minute, and one address has 28,000 of them,
-// fewer than the inputs of that minute: each thousand connections come from another loopback address.
+// Returns a connected socket. A closed connection holds its pair of ports for a minute (TIME_WAIT), and one source
+// address has only 28,000 ports, fewer than the inputs of a minute. So every 1,000 connections use another loopback
+// address.
 int connectTo(uint16_t port) {
   static uint32_t connections = 0;
   const uint32_t host = connections++ / 1000 % 0xffff;
   const int client = ::socket(AF_INET, SOCK_STREAM, 0);
   if (client < 0) failSystem("socket");
-  // A server that neither answers nor closes is a fault, not a wait.
+  // A server that neither answers nor closes is a finding, so reading has a timeout.
   const timeval patience{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   sockaddr_in address = {};
@@ -97,8 +99,8 @@ int connectTo(uint16_t port) {
 
 }  // namespace
 
-// Every input opens a connection over the loopback interface, whose system calls and buffers (two of 16 KB, and the
-// parser) do not depend on its length.
+// Every input opens a connection over the loopback interface. Its system calls and buffers (two of 16 KB, and the
+// parser's) do not depend on the input's length.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 5000, .bytes = 256 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
@@ -121,7 +123,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   while ((n = uninterrupted([&] { return ::recv(client, buffer, sizeof buffer, 0); })) > 0) {
   }
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) std::abort();
-  // No lingering socket per input: the next ones need the ports.
+  // Closes with a reset, so that the ports are free for the next inputs.
   const linger none{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(client, SOL_SOCKET, SO_LINGER, &none, sizeof none);
   ::close(client);

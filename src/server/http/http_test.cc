@@ -38,7 +38,7 @@ class Client {
   }
   void send(std::string_view text) { (void)!::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
   void finishSending() { shutdown(fd_, SHUT_WR); }
-  // Reads until the text holds the marker, or the connection ends.
+  // Reads until the marker has arrived or the connection ends. Returns the text up to the end of the marker.
   std::string readUntil(std::string_view marker) {
     while (text_.find(marker) == std::string::npos && readSome()) {
     }
@@ -53,7 +53,7 @@ class Client {
     }
     return std::move(text_);
   }
-  // One response with a Content-Length.
+  // Reads one response with a Content-Length.
   std::string response() {
     std::string head = readUntil("\r\n\r\n");
     const size_t at = head.find("content-length: ");
@@ -80,7 +80,7 @@ class Client {
   std::string text_;
 };
 
-// Echoes the body, with behaviours by path.
+// Server that echoes requests, except for paths that handle() treats differently.
 class HttpTest : public ::testing::Test {
  protected:
   void start(HttpServerOptions options = {}) {
@@ -136,7 +136,7 @@ class HttpTest : public ::testing::Test {
     return flag;
   }
 
-  // Sends a request that is held, and waits until it has arrived.
+  // Sends a request that handle() does not answer, and waits until it has arrived.
   std::unique_ptr<Client> hold() {
     const int before = requests;
     auto client = std::make_unique<Client>(server->port());
@@ -321,7 +321,7 @@ TEST_F(HttpTest, IdleConnectionsGiveWay) {
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 50; ++i) {
     idle.push_back(std::make_unique<Client>(server->port()));
-    if (i % 2) idle.back()->send("GET / HTTP/1.1\r\n");  // half a head
+    if (i % 2) idle.back()->send("GET / HTTP/1.1\r\n");  // an incomplete head
     ASSERT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << i;
   }
   EXPECT_EQ(idle[0]->readAll(), "") << "the oldest was closed";

@@ -1,4 +1,4 @@
-// What goes over the wire: response heads, chunk and server-sent-event framing, request ids.
+// Wire formats: response heads, chunk and server-sent-event framing, request ids.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // One server-sent event: "data: PAYLOAD\n\n", one data line per line of the payload.
 std::string sseEvent(std::string_view payload);
 
-// "PREFIX" and 32 random hexadecimal digits. Thread-safe.
+// Returns `prefix` followed by 32 random hexadecimal digits. Thread-safe.
 std::string randomId(std::string_view prefix);
 
 // 1 to 128 letters, digits, '.', '_' or '-': safe to echo in a header and to log.

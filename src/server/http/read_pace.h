@@ -1,4 +1,4 @@
-// The pace that a client must keep in reading its answer. Pure: the caller has the clock.
+// Minimum rate at which a client must read its answer. Pure: the caller passes the time.
 #pragma once
 
 #include <chrono>
@@ -7,12 +7,12 @@
 
 namespace chorus::server {
 
-// Counts from the moment in which bytes begin to wait for the client until none wait.
+// One measurement lasts from begin(), when bytes begin to wait for the client, until none wait.
 class ReadPace {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // rate: bytes a second, on average, beyond the allowance; 0: any.
+  // The client has `allowance` plus (bytes taken) / `rate` of time. rate: bytes/s; 0: no limit.
   ReadPace(std::chrono::milliseconds allowance, uint64_t rate) : allowance_(allowance), rate_(rate) {}
 
   void begin(TimePoint now) {
@@ -20,7 +20,7 @@ class ReadPace {
     taken_ = 0;
   }
   void took(size_t bytes) { taken_ += bytes; }
-  // When the client has fallen too far behind, unless it takes more bytes before.
+  // Time at which the client has fallen too far behind. Each took() moves it later.
   TimePoint deadline() const {
     if (rate_ == 0) return TimePoint::max();
     return since_ + allowance_ + std::chrono::milliseconds(taken_ * 1000 / rate_);

@@ -34,7 +34,7 @@ ShutdownSignal::ShutdownSignal() {
 
 ShutdownSignal::~ShutdownSignal() {
   ending_ = true;
-  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): blocked everywhere, the thread takes it by sigwait
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): the signal is blocked; the thread receives it by sigwait
   pthread_kill(thread_.native_handle(), SIGTERM);
   thread_.join();
   const sigset_t set = watchedSignals();

@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT as an event of the program.
+// Turns SIGTERM and SIGINT into an event that the program can wait for.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,9 @@
 
 namespace chorus::server {
 
-// Blocks both signals for the threads that are started after it and takes them on a thread of its own. Until
-// becomeGraceful() a signal ends the process at once, as without this class; then the first one is the event, and
-// any further one ends the process at once. Restores the calling thread's mask at its end.
+// Blocks both signals in the calling thread and in threads that it starts afterwards, and receives them on a thread of
+// its own. Before becomeGraceful(), a signal ends the process at once. Afterwards the first signal is the event, and
+// any further one ends the process at once. The destructor unblocks both signals in the thread that calls it.
 class ShutdownSignal {
  public:
   ShutdownSignal();
@@ -20,7 +20,7 @@ class ShutdownSignal {
   ShutdownSignal& operator=(const ShutdownSignal&) = delete;
 
   void becomeGraceful() { graceful_ = true; }
-  // True when the event came within the timeout.
+  // Waits for the event; false if the timeout passes first.
   bool waitFor(std::chrono::milliseconds timeout);
 
  private:

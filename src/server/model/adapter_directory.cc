@@ -21,28 +21,30 @@ namespace {
 
 constexpr const char* kTemplates = "additional_chat_templates";
 
-// What one subdirectory may cost a scan: tokenizers of 32 MB take a second or two.
+// Limits on what one subdirectory may cost a scan. A tokenizer of 32 MB takes a second or two.
 constexpr uint64_t kMaxWork = uint64_t{1} << 34;
 constexpr std::chrono::seconds kMaxTime{20};
 
-// Thrown to end a registration of what is there already.
+// Thrown by onContent to end a registration whose content is served already.
 struct Unchanged {};
 
 }  // namespace
 
-// Ends with the first content that the engine tells of; what it tells later was found by a load.
+// Shared with the callbacks of one registration. done: the registration has its content, so later onContent calls come
+// from loads.
 struct AdapterDirectory::Registration {
   std::atomic<bool> done = false;
 };
 
-// Names and stamps of the files that an adapter may be read from: whether another try could end differently.
+// State of the files that an adapter may be read from. While it is the same, another attempt to register them would end
+// the same way.
 struct AdapterDirectory::State {
   std::string digest;
   int64_t newest_change_ns = 0;
-  std::optional<Error> refusal;  // why it can't be served whatever the files hold
+  std::optional<Error> refusal;  // set if it cannot be served, whatever the files contain
 };
 
-// Many subdirectories that can't be served make a few lines, not one each.
+// Limits the log to kMost warnings when many subdirectories cannot be served.
 class AdapterDirectory::Warnings {
  public:
   ~Warnings() {
@@ -89,7 +91,7 @@ AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) co
         FileStamp stamp;
         try {
           stamp = of.stampOf(name).value_or(FileStamp{});
-        } catch (const Error& e) {  // a link that is refused, or what may not be looked at
+        } catch (const Error& e) {  // a refused link, or no permission to look
           refuse(e);
           continue;
         }
@@ -129,7 +131,8 @@ bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
 }
 
 void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
-  // Until the content is known, the state of the files stands for it; answers name what they ran with.
+  // The digest of the files' state replaces the content's hash until that is known. Answers report the content that
+  // they were generated with.
   const std::string& identity = adapter.content_hash.empty() ? adapter.state : adapter.content_hash;
   catalog_.putAdapter({.name = name,
                        .adapterId = adapter.id,
@@ -142,7 +145,8 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
 void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forget) {
   catalog_.removeAdapter(name);
   adapter.listed = false;
-  // A text takes memory that all adapters share.
+  // Its weights stay only if it uses the base model's text. A text of its own would take memory that all adapters
+  // share.
   if (!forget && adapter.text == catalog_.base().text) return;
   engine_.unregisterAdapter(adapter.id);
   adapter.state.clear();
@@ -161,7 +165,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   }
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
   const auto text = loadText_(*directory, meter);
-  // What one tokenizer has read must not meet weights that go with another: those get an id of their own.
+  // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
   executor::IdType id = adapter->id;
@@ -175,7 +179,8 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   files.path = directory->path();
   files.open = [this, name] { return roots_.open(name); };
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
-  // What was loaded before is compared by content; nothing is cached of what was not.
+  // If it was loaded before, its content is read now and compared by hash. Otherwise nothing of it is cached, and its
+  // first load reads it.
   files.deferContent = adapter->content_hash.empty();
   files.onRefused = [this, name, adapter, registration](const std::string& reason) {
     refusedAtLoad(name, adapter, registration, reason);
@@ -189,7 +194,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
     if (same_text && hash == adapter->content_hash) throw Unchanged();
   };
   bool changed = true;
-  // A change from here on shows at the first load: the state is of before the headers were read.
+  // `state` is older than the headers that are read here, so the first load notices any later change.
   if (files.deferContent) registration->done = true;
   try {
     engine_.registerAdapter(id, std::move(files));
@@ -318,7 +323,7 @@ void AdapterDirectory::forgetEnded() {
   size_t dormant = 0;
   std::erase_if(adapters_, [&](const auto& entry) {
     Adapter& adapter = *entry.second;
-    // One that a loader reads meanwhile is seen to by a next scan.
+    // An adapter that a loader is reading is left to a later scan.
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
     if (!reading || adapter.listed || !adapter.refused.empty()) return false;
     if (!adapter.state.empty() && ++dormant <= kMaxDormant) return false;
@@ -337,7 +342,7 @@ AdapterDirectory::Found AdapterDirectory::scan(const std::function<bool()>& stop
   Warnings warnings;
   std::vector<std::string> left = namesToLookAt();
   Progress progress("adapters", left.size(), Progress::Unit::kItems);
-  constexpr int kRounds = 3;  // a next scan sees to what is being rewritten for longer
+  constexpr int kRounds = 3;  // files that are rewritten for longer are left to a later scan
   for (int round = 0; round < kRounds && !left.empty(); ++round) {
     if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     std::erase_if(left, [&](const std::string& name) {

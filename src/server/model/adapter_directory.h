@@ -1,6 +1,6 @@
-// Adapters served by name from directories, NIM's PEFT source among them: each subdirectory with an adapter_config.json
-// is an adapter, and its name is the model's name. The subdirectories belong to tenants that are not trusted:
-// everything is opened beneath the roots by descriptor (base/directory.h).
+// Adapters served by name from directories, for example NIM's PEFT source: each subdirectory with an
+// adapter_config.json is an adapter, and its name is the model's name. The subdirectories belong to tenants that are
+// not trusted, so every file is opened by descriptor beneath its root (base/directory.h).
 #pragma once
 
 #include <functional>
@@ -20,85 +20,90 @@
 namespace chorus::server {
 
 struct AdapterDirectoryOptions {
-  // kInside: a subdirectory is no link, and links in it stay in it. kFollow: links lead anywhere.
+  // kInside: a subdirectory must not be a link, and links in it must stay in it. kFollow: links may lead anywhere.
   Links links = Links::kInside;
-  // What a scan does about an adapter whose directory is not there any more. Its name is unknown from then on either
-  // way. True: its weights are dropped too. False: they stay until others need their room, so that a directory which
-  // comes back with the same files is served without loading.
+  // What a scan does when an adapter's directory is missing. Either way the name is no longer served. True: its weights
+  // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
+  // same files is served without loading.
   bool sync = false;
 };
 
-// Thread-safe. Its engine's loaders call it: the executor must be gone before it.
+// Thread-safe. The engine's adapter loaders call this object, so the executor must be destroyed before it.
 class AdapterDirectory {
  public:
-  // Tokenizer and template for requests to the adapter of a directory; the same object for the same files. Charges the
-  // meter for what it reads. Throws Error.
+  // Loads the tokenizer and templates of an adapter's directory. Returns the same object for the same files. Charges
+  // the meter for what it reads. Throws Error.
   using LoadText = std::function<std::shared_ptr<const TextCodec>(const Directory& directory, WorkMeter& meter)>;
 
-  // places: as of AdapterRoots, whose Errors it throws. Catalog, engine and what loadText refers to outlive the object.
+  // places: see AdapterRoots, whose Errors are thrown. The catalog, the engine and what loadText refers to must outlive
+  // the object.
   AdapterDirectory(const std::vector<AdapterPlace>& places, ModelCatalog& catalog, EngineClient& engine,
                    LoadText loadText, const AdapterDirectoryOptions& options = {});
 
-  // Beyond these, subdirectories are not looked at and a subdirectory is refused.
+  // A scan looks at no more than kMaxAdapters subdirectories, and refuses a subdirectory of more than kMaxFiles files.
   static constexpr size_t kMaxAdapters = size_t{1} << 16;
   static constexpr size_t kMaxFiles = 1024;
-  // Adapters that ended and whose weights stay (AdapterDirectoryOptions::sync).
+  // Limit on removed adapters whose weights stay in the cache (AdapterDirectoryOptions::sync).
   static constexpr size_t kMaxDormant = 1024;
 
   struct Found {
     std::vector<std::string> added, replaced, removed;
   };
-  // Registers what is new, and what is known by its name and has other content than before, once its files have been
-  // left alone for a second: with its new tokenizer and template, for later requests. Of an adapter that was not loaded
-  // yet, adapter_config.json and the header of its weights are read; its first load checks the values, and ends it with
-  // one line in the log when they can't be served. A subdirectory that can't be
-  // served is logged in one line, keeps its old state, if it has one, and is tried again by a later scan once something
-  // in it has changed. An adapter whose directory is missing twice, 0.6 s apart, ends (AdapterDirectoryOptions::sync);
-  // one whose files a load finds missing ends at once. One caller at a time; stop: whether to end early.
+  // Registers and removes adapters so that the catalog matches the directories. One caller at a time. stop: returns
+  // true to end the scan early.
+  // - A new adapter is registered. A known one is registered again when its content has changed and its files have been
+  //   left alone for a second; its new tokenizer and templates apply to later requests.
+  // - For an adapter that was never loaded, only adapter_config.json and the header of its weights are read. Its first
+  //   load checks the values; if they cannot be served, it removes the adapter and logs one line.
+  // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
+  //   tries it again once something in it has changed.
+  // - An adapter whose directory is missing twice, 0.6 s apart, is removed (AdapterDirectoryOptions::sync). One whose
+  //   files a load finds missing is removed at once.
   Found scan(const std::function<bool()>& stop = nullptr);
 
  private:
   struct Registration;
-  // What is known of a name.
+  // The state of one name.
   struct Adapter {
-    std::mutex mutex;          // of all below; held while the files are read
-    std::string state;         // of the files that it was read from; empty when it is not known to the engine
-    std::string content_hash;  // empty until it was loaded, or read whole
-    std::shared_ptr<Registration> registration;  // the latest
+    std::mutex mutex;          // guards all below; held while the files are read
+    std::string state;         // digest of the files that it was registered from; empty: the engine does not have it
+    std::string content_hash;  // empty until the weights were loaded or read completely
+    std::shared_ptr<Registration> registration;  // the latest one
     std::shared_ptr<const TextCodec> text;
     executor::IdType id = 0;
     int64_t created = 0;
-    bool listed = false;   // in the catalog
-    bool missing = false;  // the last look found no directory
-    std::string refused;   // state of the files when they were refused
+    bool listed = false;   // it is in the catalog
+    bool missing = false;  // the last look() found no directory
+    std::string refused;   // digest of the files when they were refused
   };
   struct State;
   class Warnings;
 
-  // Those that are there and those that are served, the latter first.
+  // Names that are served, followed by all others that are known or in the directories.
   std::vector<std::string> namesToLookAt();
-  // Forgets names that are neither there nor served.
+  // Erases names that are neither served nor refused, except up to kMaxDormant whose weights stay in the cache.
   void forgetEnded();
   std::shared_ptr<Adapter> adapterOf(const std::string& name);
   State stateOf(const Directory& directory) const;
   bool isGone(const std::string& name, bool with_files) const;
-  // Of these the adapter's mutex is held.
-  // Serves what is in the subdirectory now. False when that is served already.
+  // The caller of take(), put() and end() holds the adapter's mutex.
+  // take() serves the subdirectory's present content. Returns false if that is served already.
   bool take(const std::string& name, const std::shared_ptr<Adapter>& adapter);
   void put(const std::string& name, Adapter& adapter);
   void end(const std::string& name, Adapter& adapter, bool forget);
 
-  // One of a scan. False when it must be looked at again: it is being rewritten, or seems to be gone.
+  // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
+  // rewritten or its directory seems to be missing.
   bool look(const std::string& name, Found& found, Warnings& warnings);
-  // A loader found content that is not known: the first of this registration, or another than was registered with this
-  // text. Throws Error unless it goes with that text.
+  // Called when a loader reads content of another hash than is known: the first content of `registration`, or content
+  // that was written later. Throws Error(kConflict) if the adapter's text is not `text` any more.
   void contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                      const std::shared_ptr<Registration>& registration, const std::shared_ptr<const TextCodec>& text,
                      const std::string& hash);
-  // The first load of a registration refused its files.
+  // Called when the first load of a registration refuses its files.
   void refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                      const std::shared_ptr<Registration>& registration, const std::string& reason);
-  // A loader found no directory or no files.
+  // Called when a loader finds no directory or no files.
   void goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter);
 
   const AdapterRoots roots_;
@@ -106,10 +111,10 @@ class AdapterDirectory {
   EngineClient& engine_;
   LoadText loadText_;
   AdapterDirectoryOptions options_;
-  std::mutex mutex_;  // of all below; taken after an adapter's
+  std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
   executor::IdType nextTaskId_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;
-  std::vector<executor::IdType> replaced_;  // requests that began before may still come with them
+  std::vector<executor::IdType> replaced_;  // old ids, which earlier requests may use until the next scan
 };
 
 }  // namespace chorus::server

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the weights of what is registered as the engine would, at once or when it is loaded: their text stands for the
-// content's hash.
+// Fake engine that reads the weights of registered adapters as the real one does: when they are registered, or when
+// they are loaded. The weights' text serves as the hash of their content.
 class RegisteringEngine : public EngineClient {
  public:
   executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
@@ -53,7 +53,7 @@ class RegisteringEngine : public EngineClient {
     };
     ++registrations;
   }
-  // A first request to each.
+  // Loads every registered adapter, as a first request to each does.
   void loadAll() {
     const auto now = loads;
     for (const auto& [id, load] : now) load();
@@ -70,9 +70,9 @@ class RegisteringEngine : public EngineClient {
   std::string broken = "none";
   std::function<void()> whileReading;
   std::map<executor::IdType, std::string> registered;
-  std::map<executor::IdType, std::function<void()>> loads;  // what a loader does that finds other content
+  std::map<executor::IdType, std::function<void()>> loads;  // each does what a loader does
   int registrations = 0;
-  int reads = 0;  // of whole weights, by loads
+  int reads = 0;  // how often loads have read the weights
 };
 
 class AdapterDirectoryTest : public ::testing::Test {
@@ -336,7 +336,7 @@ TEST_F(AdapterDirectoryTest, InvalidContentIsRefusedAtItsFirstUseInOneLine) {
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"bad"});
 }
 
-// huggingface_hub's layout.
+// Repositories in huggingface_hub's layout.
 class HubCacheTest : public AdapterDirectoryTest {
  protected:
   fs::path repository(const std::string& name, const std::string& weights) {
@@ -364,7 +364,7 @@ TEST_F(HubCacheTest, LinksThatStayWithinACachesBlobsAreFollowed) {
   EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"models--org--math", "plain"}));
   engine.loadAll();
   EXPECT_EQ(catalog.find("models--org--math")->fingerprint, "fp_weights of m");
-  // A download of a newer revision.
+  // Adds a newer revision, as a download does.
   std::ofstream(dir / "blobs/3333") << "newer weights";
   fs::create_directories(dir / "snapshots/efgh");
   fs::create_symlink("../../blobs/1111", dir / "snapshots/efgh/adapter_config.json");
@@ -558,7 +558,7 @@ TEST_F(AdapterDirectoryTest, AScanEndsEarly) {
   EXPECT_EQ(directory->scan([&] { return ++asked > 3; }).added.size(), 3u);
 }
 
-// A tenant that swaps its weights for a link to another tenant's while they are read.
+// A tenant swaps its weights for a link to another tenant's while they are read.
 TEST_F(AdapterDirectoryTest, NoSwapBringsInWhatIsAnothers) {
   const fs::path dir = adapter("a", root / "served");
   adapter("secret", root / "served");

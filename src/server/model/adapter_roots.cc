@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxFiles = 1024;
 constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 
-// Whether it has the files of any kind of adapter, also of those that are refused later by a line that says why. Only
+// Whether the directory has the files of any kind of adapter, also of a kind that is refused later with a reason. Only
 // regular files count: in a directory of adapters every other entry may be a tenant's.
 bool holdsAdapterFiles(const Directory& directory) {
   const auto is_file = [&](const std::string& name) { return directory.kindOf(name) == Directory::Kind::kFile; };
@@ -89,7 +89,7 @@ AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
     const bool is_snapshots_folder = !hub->beneath.empty() && hub->beneath.find('/') == std::string::npos;
     if (!given.name && !is_snapshots_folder) root.name = named.filename().string();
   } else {
-    // The operator names the path, tenants what is beneath it: no link of theirs takes the place of an adapter.
+    // The operator names the path, but tenants name what is beneath it, so no link of theirs may replace an adapter.
     const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
     root.directory = Directory::open(path, of_names);
     const bool holds_files = holdsAdapterFiles(*root.directory);
@@ -136,7 +136,7 @@ void AdapterRoots::warnOfNames() const {
       try {
         any = any || openIn(root, name)->hasName(kPeftConfigFile);
       } catch (const Error&) {
-        // One that cannot be opened is told of when it is looked at.
+        // An adapter that cannot be opened is reported when it is scanned.
       }
       const auto [other, is_first] = first.emplace(name, &root);
       if (!is_first) {
@@ -184,7 +184,7 @@ const AdapterRoots::Root& AdapterRoots::find(const std::string& name) const {
   for (const Root& root : roots_) {
     if (root.isAdapter() && root.name == name) return root;
   }
-  const Root* first = nullptr;  // whose error says that the name is not there
+  const Root* first = nullptr;  // if no place has the name, opening it here throws the Error that says so
   for (const Root& root : roots_) {
     if (root.isAdapter()) continue;
     if (first == nullptr) first = &root;

@@ -1,4 +1,4 @@
-// Where adapters are looked for: what the values of --lora_dir mean.
+// The places to look for adapters in, as the values of --lora_dir name them.
 #pragma once
 
 #include <filesystem>
@@ -30,12 +30,11 @@ class AdapterRoots {
  public:
   // Each place is one of
   //   DIRECTORY         of adapters: each of its subdirectories is one, under the subdirectory's name
-  //   DIRECTORY         that is an adapter itself (adapter_config.json, a .nemo file, or TensorRT-LLM's tensors) and
-  //   has
-  //                     no subdirectory that is one; or an adapter's repository, or one of its snapshots, in a Hugging
-  //                     Face cache (hub_cache.h)
+  //   DIRECTORY         that is an adapter itself: it has an adapter's files (adapter_config.json, a .nemo file, or
+  //                     TensorRT-LLM's tensors) and no subdirectory that is an adapter; or it is an adapter's
+  //                     repository in a Hugging Face cache, or one of its snapshots (hub_cache.h)
   //   NAME=DIRECTORY    an adapter under another name; a path that exists as it is written is a DIRECTORY
-  // links: what links of adapters may do; with kFollow links in the places themselves are followed anew each time, else
+  // links: what links of adapters may do. Links in the places themselves are followed each time with kFollow, else
   // only now. A given name hides subdirectories of that name, and a subdirectory hides
   // those of later places. Throws Error that names the place's flag: a place that is no directory, a name that cannot
   // be served, or one that is given twice.
@@ -48,23 +47,23 @@ class AdapterRoots {
     std::vector<std::string> names;  // sorted
     bool complete = true;            // false: a directory of adapters has more than `most` subdirectories
   };
-  // Of what may be an adapter now; a directory that cannot be read is warned of.
+  // Names of everything that may be an adapter now. Warns of a directory that cannot be read.
   Names names(size_t most) const;
-  // Opens the adapter's directory anew: another one may have taken its path meanwhile. Throws Error.
+  // Opens the adapter's directory each time, because another one may have taken its path. Throws Error.
   std::shared_ptr<const Directory> open(const std::string& name) const;
   // For error lines. name: one of names().
   std::filesystem::path pathOf(const std::string& name) const;
-  // All of them, for log lines.
+  // The paths of all places, for log lines.
   std::string text() const;
 
  private:
   struct Root {
-    // Held open, so that nobody who may rename what is around it can put something else there.
+    // Held open, so that nobody can replace the directory by renaming what is around it.
     std::shared_ptr<const Directory> directory;
     std::string flag;     // AdapterPlace::flag
     std::string name;     // of a place that is one adapter; empty: all subdirectories are
-    std::string beneath;  // the adapter, or the directory of adapters, from `directory` on; empty: itself
-    bool is_hub = false;  // `directory` is a repository of a Hugging Face cache, within which links lead
+    std::string beneath;  // path from `directory` to the adapter or directory of adapters; empty: itself
+    bool is_hub = false;  // `directory` is a repository of a Hugging Face cache; links may lead anywhere in it
     bool isAdapter() const { return !name.empty(); }
     std::filesystem::path path() const { return beneath.empty() ? directory->path() : directory->pathOf(beneath); }
   };
@@ -73,8 +72,8 @@ class AdapterRoots {
   static std::shared_ptr<const Directory> folderOf(const Root& root);
   // Opens an adapter of this place. name: one of its names.
   std::shared_ptr<const Directory> openIn(const Root& root, const std::string& name) const;
-  // The place of an adapter: what has the name from --lora_dir, else the first directory that holds it, else the first
-  // directory. Throws Error(kNotFound) where there is no directory of adapters.
+  // Returns the place of an adapter: the one with this name of its own, else the first directory of adapters that holds
+  // it, else the first directory of adapters. Throws Error(kNotFound) if there is no directory of adapters.
   const Root& find(const std::string& name) const;
 
   Links links_;

@@ -92,7 +92,7 @@ TEST_F(AdapterRootsTest, ADirectoryThatIsItselfAnAdapterIsServedAsOne) {
   EXPECT_EQ(namesOf({holding("tensors", "model.lora_weights.npy")}), Strings{"tensors"});
 }
 
-// Whoever may make entries in a directory of adapters may give them any name.
+// Tenants can give their entries in a directory of adapters any name.
 TEST_F(AdapterRootsTest, NoEntryOfATenantMakesOneAdapterOfAll) {
   adapter("served/a");
   fs::create_directories(root_ / "served/acme.nemo");
@@ -136,7 +136,7 @@ TEST_F(AdapterRootsTest, ARepositoryOfAHuggingFaceCacheIsHeldOpen) {
   EXPECT_EQ(namesOf({repository + "/snapshots"}), Strings{"rev"});
   const AdapterRoots roots({repository + "/snapshots/rev"}, Links::kInside);
   EXPECT_EQ(roots.open("rev")->readFile("adapter_config.json", 10), "{}");
-  // Somebody puts another directory into the repository's place, whose links reach a neighbour.
+  // Another directory replaces the repository; its links lead to a neighbour.
   fs::rename(repository, root_ / "cache/moved");
   fs::create_directory_symlink(".", repository);
   fs::create_directories(root_ / "cache/snapshots/rev");

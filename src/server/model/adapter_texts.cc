@@ -10,15 +10,15 @@
 namespace chorus::server {
 namespace {
 
-// A codec and what it has taken of the budget.
+// A codec and its charge to the budget.
 struct ChargedCodec {
   std::shared_ptr<MemoryBudget> budget;
   MemoryCharge charge;
   std::shared_ptr<const TextCodec> codec;
 };
 
-// At most what parsing the files takes beside their text: a JSON value of the densest documents takes 128 bytes with
-// its share of the containers around it, and each of them begins with a comma or a bracket.
+// Upper bound on the memory for parsing the files, without their text. In the densest documents a JSON value takes 128
+// bytes with its share of the containers around it, and each value follows a comma or an opening bracket.
 size_t parsingBytes(const TokenizerFileSet& files) {
   constexpr size_t kValueBytes = 128;
   size_t values = 0;
@@ -29,8 +29,8 @@ size_t parsingBytes(const TokenizerFileSet& files) {
   return values * kValueBytes + 2 * files.bytes();
 }
 
-// What the parsed tokenizer and templates may keep, before they can be asked: a byte of the files becomes entries of
-// hash tables and of lists of merges.
+// Estimate of the memory that the parsed tokenizer and templates keep, for use before memoryBytes() is known. Each byte
+// of the files becomes entries of hash tables and of lists of merges.
 size_t keptBytes(const TokenizerFileSet& files) {
   constexpr size_t kPerByte = 8;
   return kPerByte * files.bytes();

@@ -16,27 +16,28 @@
 namespace chorus::server {
 
 struct AdapterTextOptions {
-  // False: an adapter with files of its own is refused, unless they are the base model's.
+  // False: an adapter with tokenizer or template files of its own is refused, unless they equal the base model's.
   bool trusted = true;
-  // What the tokenizers and templates of all adapters may take together, those that are being read included.
+  // Limit on the memory of the tokenizers and templates of all adapters together, including those that are being read.
   size_t memory_bytes = size_t{1} << 30;
 };
 
 // Thread-safe.
 class AdapterTexts {
  public:
-  // base was loaded from baseDirectory; vocabSize: tokens that the engine has embeddings for.
+  // base was loaded from baseDirectory. vocabSize: number of tokens for which the engine has embeddings.
   AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory, int32_t vocabSize,
                const AdapterTextOptions& options = {});
 
-  // Equal files are loaded once and kept for as long as somebody holds them; then their memory is given back. Throws
-  // Error: a tokenizer with more tokens than the engine, files that are too large (kMaxFileBytes) or not trusted, no
-  // room within the memory of all adapters, and what the meter throws.
+  // Loads the text of an adapter. Equal files are loaded once, and their memory is returned with the last reference to
+  // the text. Throws Error for a tokenizer of more tokens than the engine has, for files that are too large
+  // (kMaxFileBytes, kMaxTotalBytes) or not trusted, if the memory of all adapters is exhausted, and what the meter
+  // throws.
   static constexpr size_t kMaxFileBytes = size_t{32} << 20;
   static constexpr size_t kMaxTotalBytes = size_t{64} << 20;
   std::shared_ptr<const TextCodec> load(const Directory& adapterDirectory, WorkMeter& meter);
 
-  // Bytes charged for what is loaded now.
+  // Bytes charged for all texts that are in memory.
   size_t used() const { return budget_->used(); }
   size_t limit() const { return budget_->limit(); }
 
@@ -48,7 +49,7 @@ class AdapterTexts {
   bool trusted_;
   std::shared_ptr<MemoryBudget> budget_;  // codecs that requests hold may outlive this object
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const TextCodec>> loaded_;  // by the digest of the files
+  std::map<std::string, std::weak_ptr<const TextCodec>> loaded_;  // key: digest of the files
 };
 
 }  // namespace chorus::server

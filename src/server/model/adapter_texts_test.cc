@@ -95,7 +95,7 @@ TEST_F(AdapterTextsTest, TheyShareAMemoryThatIsGivenBack) {
   const std::string filler(10'000, ' ');
   write("one", "tokenizer.json", tokenizer("") + filler);
   write("two", "tokenizer.json", tokenizer("") + filler + " ");
-  // Room for one: a tokenizer may fill a cache of 2 MiB.
+  // There is room for one tokenizer, which may fill a cache of 2 MiB.
   AdapterTexts texts(base, root / "base", 2, {.memory_bytes = size_t{3} << 20});
   auto one = load(texts, "one");
   const size_t used = texts.used();

@@ -1,4 +1,4 @@
-// What the routes work with once the model is loaded.
+// Everything that the routes need once the model is loaded.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,17 @@
 
 namespace chorus::server {
 
-// The referenced parts outlive every request: the executor is shut down and the workers are joined before they go.
+// The referenced objects outlive every request: they are destroyed after the executor is shut down and the workers are
+// joined.
 struct ApiContext {
   EngineClient& engine;
   ModelCatalog& models;
   Intake& intake;        // parsing, templates, tokenizing
   WorkerPool& delivery;  // detokenizing and writing answers
   GenerationDefaults defaults;
-  std::optional<std::chrono::milliseconds> requestTimeout;  // from when a request is complete
-  bool trust_request_templates = false;                     // a request may bring the text of a chat template
-  int32_t maxChoices = 16;                                  // sequences of one request
+  std::optional<std::chrono::milliseconds> requestTimeout;  // from the moment a request is completely received
+  bool trust_request_templates = false;                     // a request may contain the text of a chat template
+  int32_t maxChoices = 16;                                  // limit on the sequences of one request
   CacheSalts cacheSalts;
 };
 

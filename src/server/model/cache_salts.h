@@ -1,4 +1,4 @@
-// What the texts of cache_salt stand for in the engine.
+// Maps the texts of cache_salt to the engine's salt ids.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace chorus::server {
 
-// Salts are told apart by 64 bits of SHA-256 with a key that is drawn at random for every process: nobody can find two
-// texts that stand for one salt, or one that stands for another's, but by asking 2^64 times over the number of salts.
+// The id is 64 bits of the SHA-256 of the salt and a random key of this process. A client that looks for a text with
+// the id of another salt, or for two texts with the same id, needs about 2^64 / (number of salts) requests.
 class CacheSalts {
  public:
   CacheSalts();

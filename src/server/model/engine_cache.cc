@@ -30,7 +30,7 @@ constexpr std::string_view kBuilding = "building-";
 constexpr size_t kKeyDigits = 32;
 constexpr size_t kEntriesPerSource = 2;
 
-// An exclusive flock for the object's life.
+// Holds an exclusive flock for its lifetime.
 class EntryLock {
  public:
   static std::optional<EntryLock> tryAcquire(const fs::path& file) {
@@ -227,7 +227,7 @@ void EngineCache::buildEntry(const std::string& key, const fs::path& source, con
   }
 }
 
-// Removes what builders left behind that no longer run: nobody else can hold the lock of such an entry.
+// Removes what builders that no longer run have left behind. A running builder holds the entry's lock.
 void EngineCache::removeStale(const std::string& ownKey) {
   std::vector<fs::path> candidates;
   for (const auto& entry : fs::directory_iterator(root_)) {
@@ -243,7 +243,7 @@ void EngineCache::removeStale(const std::string& ownKey) {
   }
 }
 
-// A running server keeps its engine mapped, so removing an entry that is in use harms nobody.
+// Removes older entries of the same model. An entry may be in use: its server keeps the files mapped.
 void EngineCache::prune(const std::string& key, const fs::path& source) {
   const std::string name = fs::absolute(source).lexically_normal().string();
   std::vector<std::pair<fs::file_time_type, fs::path>> others;

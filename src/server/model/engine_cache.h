@@ -1,9 +1,9 @@
 // Engines built from Hugging Face directories, kept between runs. Layout of the root:
-//   KEY/engine/  KEY/manifest.json   one finished entry, renamed into place whole
-//   KEY/limits-HASH/                 the same engine under other limits: a config.json of its own, and links
+//   KEY/engine/  KEY/manifest.json   one complete entry, moved here by one rename
+//   KEY/limits-HASH/                 the same engine with other limits: its own config.json, and links
 //   KEY.lock                         flock: held while an entry is checked or built, so that one process builds
-//   building-KEY-PID/                an entry under way; those of dead processes are removed by the next one
-//   digests.json                     remembered SHA-256 of files, see FileDigests
+//   building-KEY-PID/                an entry that is being built; the next build removes those of dead processes
+//   digests.json                     SHA-256 of files (FileDigests)
 // An entry is used only while its files have the digests of its manifest; otherwise it is built again.
 #pragma once
 
@@ -22,24 +22,26 @@ class EngineCache {
   using Builder =
       std::function<void(const std::filesystem::path& workDirectory, const std::filesystem::path& engineDirectory)>;
 
-  // Creates the root. Throws Error when it can't be.
+  // Creates the root directory. Throws Error if it cannot be created.
   explicit EngineCache(std::filesystem::path root);
   ~EngineCache();
 
   const std::filesystem::path& root() const { return root_; }
-  // Whether an engine of this model directory is kept here; it may be one of other weights.
+  // Whether the cache has an engine that was built from this model directory, possibly from other weights.
   bool mayHold(const std::filesystem::path& source) const;
 
-  // Names everything that packed weights depend on: content of config.json and of every weight file, what the weights
-  // become (dtype and quantisation, in words), and the packing version. Throws Error when modelDirectory is not one.
+  // Returns a hash of everything that the packed weights depend on: the content of config.json and of every weight
+  // file, the parameter `weights` (dtype and quantisation, in words), and the packing version. Throws Error if
+  // modelDirectory has no config.json.
   std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights);
 
-  // The entry's engine directory, built first when there is none or it is damaged. Waits while another process builds
-  // it. A failed build leaves no trace; when space ran out the Error says what to do. source is the model directory,
-  // recorded so that older entries of the same model can go: the two last used stay.
+  // Returns the entry's engine directory. Builds the entry first if it is missing or damaged; waits while another
+  // process builds it. A failed build leaves no files; if the disk was full, the Error says what to do. source: the
+  // model directory, recorded so that older entries of the same model can be removed. The two last used ones stay.
   std::filesystem::path ensure(const std::string& key, const std::filesystem::path& source, const Builder& build);
 
-  // The entry's engine under these limits, whichever it was built with. The entry is there (ensure).
+  // Returns a directory with the entry's engine under these limits, whatever limits it was built with. The entry must
+  // exist (ensure).
   std::filesystem::path withLimits(const std::string& key, const BuildConfig& limits);
 
   // Removes an entry that turned out to be unusable.

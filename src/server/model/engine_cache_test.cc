@@ -44,7 +44,7 @@ class EngineCacheTest : public ::testing::Test {
     };
   }
   std::string key(const std::string& dtype = "auto") { return EngineCache(cache).keyFor(model, dtype); }
-  // Everything in the cache's root but locks and the memo.
+  // Names in the cache's root, without locks and digests.json.
   std::vector<std::string> entries() {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(cache)) {
@@ -73,7 +73,7 @@ TEST_F(EngineCacheTest, KeyNamesAllThatMatters) {
   EXPECT_NE(key(), second);
 }
 
-// Nothing but content, what becomes of it and the packing version: limits and the program itself are no part of it.
+// The key depends on the content, the words for the weights and the packing version, but not on limits or the program.
 TEST_F(EngineCacheTest, ANewProgramVersionReusesAnEngineOfTheSamePackingVersion) {
   const auto digest = [](const std::string& text) {
     Sha256 hash;
@@ -86,7 +86,7 @@ TEST_F(EngineCacheTest, ANewProgramVersionReusesAnEngineOfTheSamePackingVersion)
 }
 
 TEST_F(EngineCacheTest, ContentOfEqualSizeAndTimeIsNoticed) {
-  // Settled files are remembered, so let them be old enough.
+  // Only files that have not changed for 2 s are remembered, so wait until these have not.
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   const std::string first = key();
   struct stat before{};

@@ -1,4 +1,4 @@
-// What the routes need of an Executor, so that they can be tested without an engine.
+// The part of an Executor that the routes use, as an interface, so that they can be tested without an engine.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace chorus::server {
 
-// Thread-safe. Semantics and exceptions as executor::Executor.
+// Thread-safe. Semantics and exceptions are those of executor::Executor.
 class EngineClient {
  public:
   using Callback = executor::Executor::ResponseCallback;

@@ -64,7 +64,7 @@ std::string FileDigests::of(const fs::path& file) {
   }
   const int64_t age = ageNs(stamp);
   std::string digest = digestOf(file, stamp.size);
-  // A file that changed just now may change again within the same tick of the file system's clock.
+  // A file that changed just now may change again within the same tick of the file system's clock, with the same stamp.
   constexpr int64_t kSettledNs = 2'000'000'000;
   if (age > kSettledNs) {
     entries_[key] = {stamp, digest};

@@ -12,15 +12,16 @@ namespace chorus::server {
 
 class FileDigests {
  public:
-  // memo need not exist; an unreadable one is as good as none.
+  // memo: the file that keeps the digests between runs. A missing or unreadable one counts as empty.
   explicit FileDigests(std::filesystem::path memo);
 
-  // 64 hexadecimal digits. Throws Error when the file can't be read.
+  // Returns 64 hexadecimal digits. Throws Error when the file can't be read.
   std::string of(const std::filesystem::path& file);
-  // Keeps the digest of a file that this process has written and that nobody else writes, so that even a file this
-  // young need not be read again. An edit more than a clock tick (50 ms at most) after now is still noticed.
+  // Stores the digest of a file that this process has written and that nobody else writes, although the file is too new
+  // for of() to store it. Waits 50 ms, longer than a clock tick of the file system, so that any later edit changes the
+  // file's stamp.
   void remember(const std::filesystem::path& file, const std::string& digest);
-  // Writes what was learned; a failure only costs time later. The newest writer wins.
+  // Writes the digests to the memo file. A failure is not an error: it only costs time later. The last writer wins.
   void save();
 
  private:
@@ -34,8 +35,9 @@ class FileDigests {
   bool changed_ = false;
 };
 
-// An identity of an engine's files that is cheap for any size: files of up to 4 MiB whole, of larger
-// ones the size and 64 pieces spread over them. Good enough to tell versions apart for clients, not for a cache key.
+// Identifies the files of an engine at a low cost for any size. Hashes files of up to 4 MiB completely, and of larger
+// ones the size and 64 pieces spread over them. Sufficient to show clients that a version differs, but not as a cache
+// key.
 std::string sampledFingerprint(const std::filesystem::path& directory);
 
 }  // namespace chorus::server

@@ -55,7 +55,7 @@ int32_t count(const Json& config, const char* key, const std::string& source) {
   return value;
 }
 
-// Settings of transformers that change what is generated and that no request of the API can ask for.
+// Warns of transformers' settings that would change what is generated and have no field in the API.
 void warnOfOthers(const Json& config, const std::string& source) {
   const std::pair<const char*, Json> neutral[] = {
       {"num_beams", 1},
@@ -104,7 +104,7 @@ GenerationDefaults readGenerationDefaults(const fs::path& directory, const TextC
     defaults.temperature = inRange(config, "temperature", 1.0, 0.0, 100.0, source);
     defaults.topP = inRange(config, "top_p", 1.0, 0.0, 1.0, source);
     defaults.minP = inRange(config, "min_p", 0.0, 0.0, 1.0, source);
-    // transformers writes its own default of 50 only when the model's author chose it.
+    // transformers writes its default of 50 only if the model's author chose it, so a missing value means all tokens.
     defaults.topK = std::max(0, jsonGetOr<int32_t>(config, "top_k", 0, source));
     if (!jsonGetOr<bool>(config, "do_sample", true, source)) defaults.temperature = 0.0;
     defaults.repetitionPenalty = inRange(config, "repetition_penalty", 1.0, 1e-6, 100.0, source);

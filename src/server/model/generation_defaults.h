@@ -1,4 +1,4 @@
-// What a model's own files say about generation: end tokens and default sampling.
+// Generation settings from a model's own files: end tokens and default sampling.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 namespace chorus::server {
 
 struct GenerationDefaults {
-  double temperature = 1.0;  // OpenAI's; 0 is greedy
+  double temperature = 1.0;  // OpenAI's default; 0 is greedy
   double topP = 1.0;
   int32_t topK = 0;  // 0: all
   double minP = 0.0;
   double repetitionPenalty = 1.0;
   int32_t noRepeatNgramSize = 0;  // 0: off
   int32_t minTokens = 0;
-  std::vector<std::vector<int32_t>> badWords;  // none is empty; tokens that are suppressed are words of one
+  std::vector<std::vector<int32_t>> badWords;  // none is empty; a suppressed token is a word of one token
   std::vector<int32_t> endIds;                 // any of them ends an answer; without duplicates
 };
 
-// Reads generation_config.json, or config.json where the first has no eos_token_id, and adds the tokenizer's end
-// token. "do_sample": false makes greedy the default. Settings that would change answers and are not applied are
-// warned about. Missing files are no fault; malformed ones throw Error.
+// Reads generation_config.json, takes eos_token_id from config.json if the former has none, and adds the tokenizer's
+// end token. "do_sample": false makes greedy the default. Settings that would change answers but are not applied are
+// logged as warnings. Files may be missing; malformed ones throw Error.
 GenerationDefaults readGenerationDefaults(const std::filesystem::path& directory, const TextCodec& text);
 
 }  // namespace chorus::server

@@ -15,7 +15,7 @@ constexpr std::string_view kRepository = "models--";
 constexpr const char* kSnapshots = "snapshots";
 constexpr const char* kMain = "refs/main";
 
-// Git's object names and whatever else may be one folder's name.
+// Accepts Git's object names, and any other text that can name one folder.
 bool isRevision(std::string_view text) {
   return !text.empty() && text.size() <= 255 && text != "." && text != ".." &&
          std::none_of(text.begin(), text.end(),
@@ -64,7 +64,7 @@ std::shared_ptr<const Directory> openHubSnapshot(const Directory& repository) {
 std::optional<HubPath> hubPathOf(const fs::path& path) {
   fs::path repository = path;
   std::string beneath;
-  // The path itself, its parent and the parent of that.
+  // Tests the path itself, its parent, and the parent's parent.
   for (int above = 0; above <= 2; ++above) {
     if (repository.filename().string().starts_with(kRepository)) {
       const bool is_its = beneath.empty()

@@ -12,19 +12,19 @@
 
 namespace chorus::server {
 
-// Whether a folder beneath root is named and laid out like one. Nothing is thrown.
+// Whether the folder `name` beneath root is named and laid out like such a repository. Does not throw.
 bool isHubRepository(const Directory& root, const std::string& name);
 
-// The snapshot that refs/main names, or the only one there is. Links in it are followed within the repository's folder
-// (Links::kInside), or anywhere (kFollow). Throws Error: kNotFound when there is none, kInvalidArgument when there are
-// several and refs/main names none of them.
+// Opens the snapshot that refs/main names; without refs/main, the only snapshot. Its links are followed within the
+// repository's folder (Links::kInside), or anywhere (kFollow). Throws Error: kNotFound if there is no snapshot,
+// kInvalidArgument if there are several and no refs/main.
 std::shared_ptr<const Directory> openHubSnapshot(const Directory& root, const std::string& name, Links links);
 
-// The same of a repository that is open.
+// Opens the snapshot of a repository that is already open.
 std::shared_ptr<const Directory> openHubSnapshot(const Directory& repository);
 
-// The repository that a path is, or lies in as its folder of snapshots or as one of these: where the repository is, and
-// what the path is called beneath it (empty for the repository itself). nullopt for every other path.
+// Splits the path of a repository, of its snapshots folder or of one of its snapshots: into the repository's path, and
+// the rest beneath it (empty for the repository itself). nullopt for every other path.
 struct HubPath {
   std::filesystem::path repository;
   std::string beneath;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the tokenizers and templates of adapters may take.
+// Limit in bytes on the tokenizers and templates of all adapters.
 size_t adapterTextBytes(const ServeOptions& options) {
   if (options.adapterTextMemoryMiB) return static_cast<size_t>(*options.adapterTextMemoryMiB) << 20;
   return std::min<size_t>(size_t{1} << 30, availableMemory() / 8);
@@ -73,7 +73,7 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
-      options.loraDirectories.empty() ? 0 : adapterTextBytes(options);  // before the caches take theirs
+      options.loraDirectories.empty() ? 0 : adapterTextBytes(options);  // before the executor's caches take memory
   const auto& text = engine.text;
   executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
@@ -112,7 +112,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
 
 LoadedModel::~LoadedModel() {
   stop();
-  executor_.reset();  // its loaders call the adapter directory
+  executor_.reset();  // first, because its loaders call the adapter directory
 }
 
 void LoadedModel::warmUp() {
@@ -131,7 +131,7 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
     }
     try {
       refreshOnce();
-    } catch (const std::exception& e) {  // no memory, say: the next look may have some
+    } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("the look for adapters failed: {}", e.what());
     }
   }

@@ -1,4 +1,4 @@
-// Everything that serves one engine: executor, text, names, adapters, workers.
+// Everything that serves one engine: executor, tokenizers, model names, adapters, workers.
 #pragma once
 
 #include <atomic>
@@ -19,23 +19,23 @@ namespace chorus::server {
 
 class LoadedModel {
  public:
-  // Loads, registers the adapters and runs one token to see that it works. Throws Error.
+  // Loads the engine, registers the adapters, and generates one token as a check. Throws Error.
   LoadedModel(const ServeOptions& options, const ServedEngine& engine);
-  ~LoadedModel();  // as stop()
+  ~LoadedModel();  // calls stop()
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   std::shared_ptr<const ApiContext> context() const { return context_; }
-  // Model names and a table of memory, several lines.
+  // Model names and a table of memory, in several lines.
   std::string summary() const;
-  // Ends running requests as cancelled and joins the workers. Idempotent. The object must outlive every exchange. False
-  // when a request's preparation did not end soon: this object and what it refers to must then stay.
+  // Cancels running requests and joins the workers. Idempotent. The object must outlive every exchange. Returns false
+  // if a worker did not end within a second: this object and what it refers to must then stay alive.
   bool stop();
 
  private:
   void warmUp();
-  // Looks for new adapters, new content of those that are served and those that are gone, until stop(): on a thread of
-  // its own, so that no request and no signal waits for a tenant's files.
+  // Scans for new, changed and removed adapters at each interval, until stop(). Runs on a thread of its own, so that no
+  // request and no signal waits for a tenant's files.
   void refreshAdapters(std::chrono::seconds interval);
   void refreshOnce();
 

@@ -1,5 +1,5 @@
-// The real path without sockets: the demo model converted, built, loaded and asked, against what transformers and PEFT
-// answer.
+// The whole path without sockets: the demo model is converted, built, loaded and asked. The answers are compared with
+// those of transformers and PEFT.
 #include "server/model/loaded_model.h"
 
 #include <gtest/gtest.h>

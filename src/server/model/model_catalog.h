@@ -18,10 +18,10 @@ namespace chorus::server {
 struct ServedModel {
   std::string name;
   std::optional<executor::IdType> adapterId;  // unset for the base model
-  // Of the base model for one request that composes adapters; else empty.
+  // Set in the base model's entry for one request that composes adapters; empty otherwise.
   std::vector<executor::WeightedLora> composition;
-  // system_fingerprint: changes with the weights. Of an adapter that is replaced while a request comes, the answer's
-  // own is that of what the request ran with.
+  // system_fingerprint: changes with the weights. If an adapter is replaced while a request waits, the answer has the
+  // fingerprint of the content it was generated with.
   std::string fingerprint;
   int64_t created = 0;  // seconds since 1970
   std::shared_ptr<const TextCodec> text;
@@ -34,12 +34,12 @@ class ModelCatalog {
 
   std::shared_ptr<const ServedModel> find(std::string_view name) const;  // nullptr when unknown
   const ServedModel& base() const { return *base_; }
-  // Base first, adapters by name.
+  // The base model first, then the adapters, sorted by name.
   std::vector<std::shared_ptr<const ServedModel>> list() const;
-  // Takes the place of an adapter of its name; requests that began with that one keep it. False when the name is the
-  // base model's.
+  // Adds an adapter, or replaces the one of its name; requests that began with the old entry keep it. Returns false if
+  // the name is the base model's.
   bool putAdapter(ServedModel adapter);
-  // Requests that began with it keep it.
+  // Removes an adapter; requests that began with its entry keep it.
   void removeAdapter(std::string_view name);
 
  private:

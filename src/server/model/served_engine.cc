@@ -22,7 +22,7 @@ BuildConfig buildConfigFor(const ServeOptions& options) {
   build.max_batch_size = options.maxBatchSize.value_or(build.max_batch_size);
   build.max_num_tokens = options.maxNumTokens.value_or(build.max_num_tokens);
   build.max_seq_len = options.maxSeqLen.value_or(0);
-  build.max_input_len = 1 << 28;  // buildEngine cuts it to max_seq_len
+  build.max_input_len = 1 << 28;  // buildEngine limits it to max_seq_len
   build.lora_plugin = true;
   build.dora_plugin = true;
   build.max_lora_rank = options.maxLoraRank.value_or(build.max_lora_rank);
@@ -55,7 +55,8 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   return engine;
 }
 
-// The group size that serves the model best where none is asked for: integers of 8 bits need no groups, those of 4 do.
+// The group size of the options. By default int8 has no groups, and int4 has the larger of 64 and 32 that divides the
+// input size of every linear layer, or no groups if neither does.
 int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const ConvertOptions& convert) {
   if (options.groupSize) return std::max(0, *options.groupSize);
   if (options.quantize == "int8") return 0;

@@ -1,4 +1,4 @@
-// From the options to an engine directory that can be loaded.
+// Locates or builds the engine directory for the options.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@ namespace chorus::server {
 struct ServedEngine {
   std::filesystem::path engineDirectory;
   std::filesystem::path tokenizerDirectory;
-  // Of the tokenizer's directory.
+  // Tokenizer and templates of tokenizerDirectory.
   std::shared_ptr<const TextCodec> text;
   GenerationDefaults defaults;
-  // Builds a cached engine anew after its load failed; empty when the engine was given.
+  // Builds a cached engine again after its load failed. Empty if the options name an engine.
   std::function<void()> rebuild;
 };
 
-// Takes the given engine, or converts and builds the Hugging Face directory into the engine cache unless it is there.
-// What can be known at once is checked first (start_checks.h). Throws Error.
+// Uses the engine that the options name; otherwise converts the Hugging Face directory and builds its engine, unless
+// the engine cache has it. First makes the quick checks of start_checks.h. Throws Error.
 ServedEngine locateEngine(const ServeOptions& options);
 
 }  // namespace chorus::server

@@ -69,7 +69,7 @@ TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold)
   EXPECT_EQ(limits.max_seq_len, 100);
   EXPECT_EQ(limits.max_input_len, 100);
   EXPECT_EQ(limits.max_lora_rank, 16);
-  // A server that was started with the first limits, and goes on, keeps them.
+  // A server that was started with the first limits, and still runs, keeps them.
   EXPECT_EQ(Engine::load(first)->buildConfig().max_batch_size, 64);
   EXPECT_EQ(Engine::load(first)->buildConfig().max_lora_rank, 64);
   EXPECT_EQ(locateEngine(options).engineDirectory, other);
@@ -83,7 +83,7 @@ TEST_F(ServedEngineTest, AnEngineThatIsBuiltAnewHasTheLimitsToo) {
   EXPECT_EQ(Engine::load(served.engineDirectory)->buildConfig().max_batch_size, 7);
 }
 
-// A Hugging Face directory of 141 GB, all of it holes.
+// Creates a Hugging Face directory of 141 GB in sparse files.
 fs::path sparseModel(const fs::path& dir, const Json& config) {
   fs::create_directories(dir);
   std::ofstream(dir / "config.json") << config;
@@ -95,7 +95,7 @@ fs::path sparseModel(const fs::path& dir, const Json& config) {
   return dir;
 }
 
-// Bytes taken from files since the start, by read() and, at most, by touching maps.
+// Upper bound on the bytes read from files since the process started, by read() and by touching mapped pages.
 uint64_t bytesTouched() {
   std::ifstream io("/proc/self/io");
   std::string key;

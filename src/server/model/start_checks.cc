@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One more than one: an adapter that loads slowly delays no small one (adapter_loader.h).
+// More than one, so that an adapter that loads slowly does not delay small ones (adapter_loader.h).
 constexpr int32_t kAdapterLoaders = 2;
 
 uint64_t engineBytes(const WeightTable& table, const ModelConfig& config) {

@@ -1,4 +1,4 @@
-// What can be known of a start at once, checked before anything is hashed, converted, built or loaded.
+// Checks that can be made at once, before anything is hashed, converted, built or loaded.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace chorus::server {
 
-// The adapter cache that the options ask for.
+// The configuration of the adapter cache for the options.
 executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options);
 
 // Throws the Errors of AdapterRoots about --lora_dir.
@@ -24,16 +24,16 @@ struct TokenizerDirectory {
   std::shared_ptr<const TextCodec> codec;
   GenerationDefaults defaults;
 };
-// Loads tokenizer, templates and generation defaults. Throws Error, also for an end token that a model of `vocabulary`
-// tokens does not have.
+// Loads tokenizer, templates and generation defaults. Throws Error, also for an end token that is not below
+// `vocabulary`.
 TokenizerDirectory checkTokenizer(const std::filesystem::path& dir, int64_t vocabulary);
 
-// Throws Error(kExhausted) when the model would not fit into the memory that is free (runtime/memory_needs.h).
+// Throws Error(kExhausted) if the model does not fit into the free memory (runtime/memory_needs.h).
 void checkMemory(const ServeOptions& options, const WeightTable& table, const ModelConfig& config, BuildConfig build);
 
-// Bytes that preparing an engine takes on disk: the checkpoint and the engine beside it.
+// Bytes on disk that preparing an engine takes: the checkpoint and, beside it, the engine.
 uint64_t preparationBytes(const WeightTable& table, const ModelConfig& config);
-// Throws Error(kExhausted) when the file system of a directory, which exists, has fewer free bytes.
+// Throws Error(kExhausted) if the file system of `dir`, which must exist, has fewer free bytes.
 void checkDiskSpace(const std::filesystem::path& dir, uint64_t bytes);
 
 }  // namespace chorus::server

@@ -1,4 +1,4 @@
-// Text to tokens and back, as the routes see it: the tokenizer, chat template and detokenizer of one model directory.
+// The routes' interface to the tokenizer, the chat templates and the detokenizer of one model directory.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace chorus::server {
 
 struct TextStreamOptions {
   std::vector<std::string> stops;  // none is empty; the earliest match in the text wins
-  bool includeStop = false;        // the stop string that ends the text is part of it
+  bool includeStop = false;        // the text includes the stop string that ends it
   bool skipSpecialTokens = true;   // special tokens have no text
-  int32_t stopsFrom = 0;           // this many tokens pass before stop strings are looked for
+  int32_t stopsFrom = 0;           // stop strings are not matched in this many first tokens
 };
 
 // Text of one growing token sequence. Not thread-safe.
@@ -29,40 +29,40 @@ class TextStream {
  public:
   struct Piece {
     std::string text;                      // new text that can no longer be part of a stop string
-    std::optional<std::string> stoppedBy;  // set when a stop string is complete: all after it is left out
+    std::optional<std::string> stoppedBy;  // set when a stop string is complete: the text after it is left out
   };
 
   virtual ~TextStream() = default;
-  // Bytes of an unfinished character wait for the next call. Not to be called after a stop.
+  // The bytes of an incomplete character are kept for the next call. Must not be called after a stop.
   virtual Piece push(int32_t token) = 0;
-  // What still waits, an unfinished character as U+FFFD. It may complete a stop string.
+  // Returns the text that was held back, with U+FFFD for an incomplete character. It may complete a stop string.
   virtual Piece finish() = 0;
 };
 
-// What a request may ask of the template, beside its messages.
+// Options of a request for the chat template, in addition to its messages.
 struct ChatRendering {
   OrderedJson documents;  // null: none
   OrderedJson variables = OrderedJson::object();
   std::optional<std::string> chatTemplate;  // the name of one of the model's templates, or the text of another
-  bool addGenerationPrompt = true;          // ready for the answer of the assistant
-  bool continueFinalMessage = false;        // ends inside the last message
+  bool addGenerationPrompt = true;          // the prompt ends where the assistant's answer begins
+  bool continueFinalMessage = false;        // the prompt ends inside the last message, which the answer continues
 };
 
 // Immutable; every method may be called from several threads at once.
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
-  // encode and renderChat charge the meter for their work and throw what it throws. Throws TooManyTokens when the text
-  // has more tokens than the limits allow, before the rest of it is read.
+  // encode and renderChat charge the meter for their work and throw what it throws. encode throws TooManyTokens if the
+  // text has more tokens than the limits allow, before it reads the rest of the text.
   virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
                                       const EncodeLimits& limits = {}) const = 0;
-  // Without a limit: for text that is trusted.
+  // Without a limit, for trusted text.
   std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const {
     WorkMeter meter;
     return encode(text, addSpecialTokens, meter);
   }
   virtual std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const = 0;
-  // What a token adds to a text, which may be a part of a character. Special tokens as their names.
+  // The bytes that a token adds to a text, which may be a part of a character. For a special token, its name.
   virtual std::string tokenBytes(int32_t token) const = 0;
   virtual std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const = 0;
   virtual int32_t vocabSize() const = 0;
@@ -73,13 +73,13 @@ class TextCodec {
   virtual bool hasChatTemplate() const = 0;
   // Whether one of the model's templates has that name.
   virtual bool hasChatTemplate(const std::string& name) const = 0;
-  // The prompt for messages. Throws Error when the template refuses them.
+  // Renders the prompt for the messages. Throws Error if the template refuses them.
   virtual std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const = 0;
 };
 
-// Tokenizer and template of a trusted Hugging Face directory. Throws Error.
+// Loads tokenizer and templates of a trusted Hugging Face directory. Throws Error.
 std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory);
-// The same of files that were read; fallback as in parseTokenizerFiles. Throws Error.
+// Does the same with files that are already read. fallback: see parseTokenizerFiles. Throws Error.
 std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback);
 
 }  // namespace chorus::server

@@ -56,7 +56,7 @@ class ChatWriter : public GenerationWriter {
   }
 };
 
-// A template is a program: a request may bring one only where the operator trusts its clients.
+// A template is a program, so a request may contain one only if the operator trusts the clients.
 void checkTemplate(const ApiContext& context, const ServedModel& model, const ChatRendering& rendering) {
   if (!rendering.chatTemplate || context.trust_request_templates) return;
   if (model.text->hasChatTemplate(*rendering.chatTemplate)) return;

@@ -8,7 +8,7 @@
 
 namespace chorus::server {
 
-// As handleCompletion.
+// Same contract as handleCompletion.
 void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                 WorkMeter& meter);
 

@@ -1,4 +1,4 @@
-// Messages of a chat request, brought to the form that chat templates expect.
+// Converts the messages of a chat request to the form that chat templates expect.
 #pragma once
 
 #include "base/json.h"
@@ -7,10 +7,10 @@
 
 namespace chorus::server {
 
-// An array of objects with a role. Content parts of type text are joined by newlines, arguments of tool calls become
-// objects; other members stay, and a message without content remains without. Throws ApiError with status 400 that
-// names the member, for parts that are not text too. Arguments are parsed as parseRequestJson does, with its meter and
-// charge.
+// messages: an array of objects with a role. Joins text parts of a content with newlines, and parses the arguments of
+// tool calls into objects (with parseRequestJson, its meter and its charge). Other members are unchanged, and a message
+// without content stays without. Throws ApiError (status 400) that names the member, also for content parts that are
+// not text.
 OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory);
 
 }  // namespace chorus::server

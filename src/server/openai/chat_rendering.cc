@@ -40,7 +40,7 @@ ChatRendering readChatRendering(const FieldReader& fields) {
   how.documents = readDocuments(fields);
   how.variables = readVariables(fields);
   how.chatTemplate = fields.string("chat_template");
-  // Some clients put it among the variables; it is the same wish there, under the same checks.
+  // Some clients put it among the variables. It means the same there and gets the same checks.
   if (how.variables.contains("chat_template")) {
     if (how.chatTemplate) fields.refuse("chat_template", "it is given twice");
     how.chatTemplate = FieldReader(how.variables, "chat_template_kwargs").string("chat_template");

@@ -1,4 +1,4 @@
-// The fields of a chat request that vLLM has for the template.
+// Reads the fields of a chat request that vLLM defines for the chat template.
 #pragma once
 
 #include "server/model/text_codec.h"
@@ -6,8 +6,8 @@
 
 namespace chorus::server {
 
-// "chat_template", "chat_template_kwargs", "documents", "add_generation_prompt", "continue_final_message". Throws
-// ApiError with status 400 that names the field.
+// Reads "chat_template", "chat_template_kwargs", "documents", "add_generation_prompt" and "continue_final_message".
+// Throws ApiError with status 400 that names the field.
 ChatRendering readChatRendering(const FieldReader& fields);
 
 }  // namespace chorus::server

@@ -15,14 +15,14 @@ constexpr int32_t kDefaultMaxTokens = 16;
 
 class CompletionWriter : public GenerationWriter {
  public:
-  // echoes: what stands before each prompt's answers; empty without echo.
+  // echoes: for each prompt, the text before its answers; empty without echo.
   CompletionWriter(Setup setup, std::vector<std::string> echoes)
       : GenerationWriter(std::move(setup), {"cmpl-", "text_completion", "text_completion"}),
         echoes_(std::move(echoes)) {}
 
  protected:
   OrderedJson firstChoice(int32_t index) override {
-    // An echo with log probabilities waits for those of the prompt.
+    // With log probabilities, the echo is sent in the delta that has those of the prompt.
     if (echoes_.empty() || options().promptLogProbs) return nullptr;
     return choice(index, echoOf(index), nullptr, nullptr, nullptr);
   }
@@ -69,7 +69,7 @@ class CompletionWriter : public GenerationWriter {
   std::vector<int64_t> offsets_;
 };
 
-// Token ids are moved out of the prompt.
+// Returns the tokens of `prompt`. Token ids are moved out of it.
 executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model, CompletionRequest::Prompt& prompt,
                              bool add_special_tokens, WorkMeter& meter) {
   executor::VecTokens tokens;

@@ -8,7 +8,8 @@
 
 namespace chorus::server {
 
-// A RequestWork. Frees the request's body once it is parsed; answers through the exchange, later on other threads.
+// A RequestWork (routes.h). Frees the request's body once it is parsed. Answers through the exchange, later and on
+// other threads.
 void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                       WorkMeter& meter);
 

@@ -14,10 +14,11 @@ using executor::FinishReason;
 
 namespace {
 
-// What the executor says of one request, by an adapter's name where it speaks of a member of a composition by its id.
+// The executor's error text for one request. If it names a member of a composition by its id, the id is replaced by the
+// adapter's name.
 struct ExecutorText {
   std::string message;
-  std::string model;  // that it is about
+  std::string model;  // the model or adapter that the text is about
 };
 
 ExecutorText withNames(std::string message, const ServedModel& model, const ModelCatalog& models) {
@@ -55,7 +56,7 @@ ApiError fromExecutor(const executor::Response& response, const ServedModel& ser
   return ApiError::internal(message);
 }
 
-// Bytes that a waiting response takes.
+// Estimates the memory in bytes of a response in the inbox.
 size_t bytesOf(const executor::Response& response) {
   size_t bytes = 512;
   if (response.hasError()) return bytes;
@@ -87,7 +88,7 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
   };
   if (!job_.options.ignoreEos) {
     endIds_ = context_.defaults.endIds;
-    // An adapter's own tokenizer may name another.
+    // An adapter's own tokenizer may have another end token.
     if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
   }
   for (const int32_t id : job_.options.stopTokenIds) add(id);
@@ -114,11 +115,11 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
                     job_.options.maxTokensField, *asked, context_length, length, *asked, context_length, length),
         job_.options.maxTokensField, "context_length_exceeded");
   }
-  // A default is not the client's wish: it takes what room there is.
+  // The default is lowered to the room that is left: the client did not ask for it, so it is no error.
   return static_cast<int32_t>(job_.defaultMaxTokens > 0 ? std::min<int64_t>(job_.defaultMaxTokens, room) : room);
 }
 
-// Of the request timeout, which has begun with the request's arrival.
+// What remains of the request timeout, which starts when the request is received. At least 1 ms.
 std::chrono::milliseconds Generation::timeLeft() const {
   if (job_.received == std::chrono::steady_clock::time_point()) return *context_.requestTimeout;
   const auto spent =
@@ -141,8 +142,8 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   output.returnLogProbs = options.logProbs || options.generated > options.choices;
   output.returnPromptLogProbs = options.promptLogProbs;
   output.topLogProbs = options.topLogProbs;
-  // Stop strings are found in the text, so their request must report as it goes even when the client does not stream.
-  // Log probabilities too: kept here they are charged to the client, in the executor they are not.
+  // Stop strings are matched in the text, so the executor must stream such a request even if the client does not. Log
+  // probabilities are streamed too, because they are charged to the client here, but not in the executor.
   const bool streaming = options.stream || !options.stop.empty() || options.logProbs;
   executor::Request request(prompt, maxTokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
@@ -186,7 +187,7 @@ void Generation::enqueue() {
     }
   } catch (const Error& e) {
     cancel();
-    // The executor's word for having been shut down.
+    // The executor throws this code after its shutdown.
     if (e.code() == ErrorCode::kUnsupported) throw ApiError::unavailable("The server is shutting down.");
     throw currentApiError();
   } catch (...) {
@@ -207,7 +208,7 @@ void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
 }
 
 void Generation::schedule() {
-  constexpr size_t kBatchBytes = 1;  // every turn is of the same size
+  constexpr size_t kBatchBytes = 1;  // every turn counts the same in the FairQueue
   context_.delivery.post(job_.client ? job_.client->id() : 0, kBatchBytes,
                          [self = shared_from_this()] { self->process(); });
 }
@@ -224,8 +225,8 @@ void Generation::cancel() {
   for (const auto id : ids) context_.engine.cancel(id);
 }
 
-// On the executor's thread: only hands over. What it throws for want of memory makes the executor hand over the same
-// response again later.
+// Runs on the executor's thread and only queues the response. If it throws for lack of memory, the executor passes the
+// same response again later.
 void Generation::onResponse(size_t choice, const executor::Response& response) {
   std::lock_guard lock(mutex_);
   if (cancelled_) return;
@@ -242,7 +243,7 @@ void Generation::onResponse(size_t choice, const executor::Response& response) {
   }
 }
 
-// One turn: a batch at most, so that generations take turns on the delivery threads.
+// Processes at most one batch in one turn, so that generations take turns on the delivery threads.
 void Generation::process() {
   constexpr size_t kBatch = 64;
   std::vector<Arrival> arrivals;
@@ -283,7 +284,7 @@ void Generation::process() {
   }
 }
 
-// False when nothing is to follow.
+// Returns false if no more arrivals are to be handled.
 bool Generation::handle(const Arrival& arrival) {
   Choice& choice = choices_[arrival.choice];
   if (choice.finished) return true;
@@ -347,7 +348,8 @@ bool Generation::handle(const Arrival& arrival) {
   return unfinished_ > 0;
 }
 
-// Choices are requests of their own: between two of them an adapter may leave the cache and be read again, replaced.
+// Throws ApiError (409) if choices ran with different content. Each choice is a request of its own: between two of them
+// the adapter may be evicted, replaced and loaded again.
 void Generation::checkContent(const executor::Result& result) {
   if (result.adapterContentHash.empty() || result.adapterContentHash == adapterContentHash_) return;
   if (!adapterContentHash_.empty()) {

@@ -1,4 +1,4 @@
-// One HTTP request's work on the engine: all its choices, from token ids to finished pieces of text.
+// Runs one HTTP request on the engine: all its choices, from token ids to pieces of text.
 #pragma once
 
 #include <chrono>
@@ -24,14 +24,14 @@ struct TokenLogProb {
 };
 
 struct GenerationDelta {
-  int32_t choice = 0;  // prompt index * options.generated + index among these
+  int32_t choice = 0;  // prompt index * options.generated + index among that prompt's choices
   std::string text;
   std::vector<TokenLogProb> promptLogProbs;  // of the prompt's tokens, in a choice's first delta; if asked for
   std::vector<TokenLogProb> logProbs;        // of the tokens that arrived; empty unless asked for
   std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
-  double meanLogProb = 0;                    // of the choice's tokens, in its last delta; if choices are to be ranked
+  double meanLogProb = 0;                    // mean over the choice's tokens, in its last delta; only for ranking
   OrderedJson stopReason;                    // the stop string or stop token id that ended it, else null
-  std::string adapterContentHash;            // Result's
+  std::string adapterContentHash;            // see executor::Result
 };
 
 struct GenerationUsage {
@@ -39,11 +39,11 @@ struct GenerationUsage {
   int64_t completionTokens = 0;
 };
 
-// Receives a generation's progress on worker threads, one call at a time. After onDone or onError nothing follows.
+// Receives a generation's progress on worker threads, one call at a time. No call follows onDone or onError.
 class GenerationListener {
  public:
   virtual ~GenerationListener() = default;
-  // False to give up: the choices are cancelled and nothing follows.
+  // Returns false to cancel all choices; no call follows then.
   virtual bool onDelta(GenerationDelta delta) = 0;
   virtual void onDone(const GenerationUsage& usage) = 0;
   virtual void onError(const ApiError& error) = 0;
@@ -57,27 +57,27 @@ class Generation : public std::enable_shared_from_this<Generation> {
     GenerationOptions options;
     int32_t defaultMaxTokens = 0;                      // 0: as many as fit
     std::string promptField;                           // "prompt" or "messages", for errors
-    std::shared_ptr<Client> client = nullptr;          // who asked; none: nobody's share is charged
+    std::shared_ptr<Client> client = nullptr;          // null: nothing is charged
     std::chrono::steady_clock::time_point received{};  // the request timeout counts from here
   };
 
-  // Tokenizes what the options name, which the meter pays for. Throws ApiError (status 400) for what the model does not
-  // have.
+  // Tokenizes the bad words of the options and charges the meter. Throws ApiError (status 400) for tokens that the
+  // model does not have.
   Generation(const ApiContext& context, Job job, WorkMeter& meter);
 
-  // Enqueues every choice. Throws ApiError (too long: 400, queue full: 429, shut down: 503) and leaves none running
-  // then. Progress waits until deliver().
+  // Enqueues every choice. Their progress is kept until deliver(). Throws ApiError (too long: 400, queue full: 429,
+  // shut down: 503) and cancels all choices then.
   void enqueue();
-  // Begins to report to the listener.
+  // Starts to report to the listener, with the progress that was kept.
   void deliver(std::shared_ptr<GenerationListener> listener);
-  // Any thread: gives up; the listener hears nothing more.
+  // Any thread. Cancels all choices and stops reporting.
   void cancel();
 
  private:
   struct Choice {
     executor::IdType id = 0;
     std::unique_ptr<TextStream> text;
-    double logProbSum = 0;  // of `tokens`; when choices are to be ranked
+    double logProbSum = 0;  // sum over all tokens of the choice; if choices are to be ranked
     int64_t tokens = 0;
     bool finished = false;
   };
@@ -88,7 +88,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
-  // The executor answers at least one token; where none is asked for, it is dropped.
+  // max_tokens is 0. The executor generates at least one token, which is dropped then.
   bool onlyScores() const { return job_.options.maxTokens == 0; }
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
   std::chrono::milliseconds timeLeft() const;
@@ -107,16 +107,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
   TokenRules rules_;
   GenerationUsage usage_;
 
-  // Touched by enqueue() and then by process(), which never overlap.
+  // Used by enqueue() and then by process(), which never overlap.
   std::vector<Choice> choices_;
-  std::string adapterContentHash_;  // of the choices; empty until one has it
+  std::string adapterContentHash_;  // the same for all choices; empty until the first is known
   size_t unfinished_ = 0;
   std::shared_ptr<GenerationListener> listener_;
 
   std::mutex mutex_;  // guards what follows
   std::deque<Arrival> inbox_;
   ClientCharge inbox_charge_;
-  MemoryAnswer inbox_answer_ = MemoryAnswer::kGranted;  // otherwise an arrival was dropped
+  MemoryAnswer inbox_answer_ = MemoryAnswer::kGranted;  // otherwise an arrival was dropped for lack of memory
   std::vector<executor::IdType> ids_;
   bool scheduled_ = true;  // process() is running, posted, or held back until deliver()
   bool cancelled_ = false;

@@ -18,7 +18,8 @@ OrderedJson usageJson(const GenerationUsage& usage) {
   return json;
 }
 
-// An adapter's as the catalog has it; a composition's also where it is one adapter as it is.
+// Returns the fingerprint for content that the executor has reported. For an adapter it is that of the catalog. A
+// composition of one adapter with weight 1 has another fingerprint than the adapter alone.
 std::string fingerprintOf(const ServedModel& model, const std::string& content_hash) {
   if (model.composition.empty()) return "fp_" + content_hash.substr(0, 12);
   Sha256 hash;
@@ -26,7 +27,7 @@ std::string fingerprintOf(const ServedModel& model, const std::string& content_h
   return "fp_" + hash.hex().substr(0, 12);
 }
 
-// The object's text with one member given as text.
+// Returns the JSON text of `object` with `text` as the value of `member`.
 std::string textWith(const OrderedJson& object, std::string_view member, std::string_view text) {
   std::string out;
   for (const auto& [name, value] : object.items()) {
@@ -110,8 +111,8 @@ bool GenerationWriter::keep(GenerationDelta delta) {
   return false;
 }
 
-// Of each prompt's choices those with the best mean log probability, the best first, where more were generated than
-// are asked for.
+// Returns the choices to answer. If more were generated than asked for, these are each prompt's choices of the highest
+// mean log probability, in descending order.
 std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
   const auto generated = static_cast<size_t>(options().generated), asked = static_cast<size_t>(options().choices);
   std::vector<Whole*> out;
@@ -134,7 +135,7 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     setup_.exchange->endStream();
     return;
   }
-  // Choice by choice, each of which is freed then: the answer is never in memory twice.
+  // Written choice by choice, each of which is freed then, so that the answer is never in memory twice.
   std::string choices = "[";
   int32_t index = 0;
   for (Whole* whole : answered()) {

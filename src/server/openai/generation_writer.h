@@ -1,5 +1,5 @@
-// Turns a generation's progress into one HTTP answer, whole or as server-sent events. Completions and chat differ in
-// the shape of a choice only, which their subclasses give.
+// Turns a generation's progress into one HTTP answer, whole or as server-sent events. Completions and chat differ only
+// in the JSON of a choice, which the subclasses write.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@ class GenerationWriter : public GenerationListener {
     std::shared_ptr<HttpExchange> exchange;
     std::shared_ptr<const ServedModel> model;
     GenerationOptions options;
-    size_t choices;       // that are generated
+    size_t choices;       // number of choices that are generated
     ClientCharge memory;  // for what is kept until a whole answer is complete
   };
 
-  // Sends the stream's head. Nothing for a whole answer.
+  // Sends the head of a stream. Does nothing for a whole answer.
   void begin();
 
   bool onDelta(GenerationDelta delta) final;
@@ -41,17 +41,18 @@ class GenerationWriter : public GenerationListener {
   const ServedModel& model() const { return *setup_.model; }
   const GenerationOptions& options() const { return setup_.options; }
 
-  // A choice of a chunk that comes before any token; null for none.
+  // The choice of the chunk that is sent before any token; null if there is no such chunk.
   virtual OrderedJson firstChoice(int32_t index) = 0;
-  // The choice of a chunk. Called in order for each index.
+  // The choice of a chunk. Called in order for each index of a choice.
   virtual OrderedJson deltaChoice(const GenerationDelta& delta) = 0;
-  // The log probabilities of a delta, null when not asked for: an object of arrays. Called in order for each index.
+  // The log probabilities of a delta: an object of arrays, or null if they were not asked for. Called in order for each
+  // index of a choice.
   virtual OrderedJson logProbsOf(const GenerationDelta& delta) = 0;
-  // The choice of a whole answer, with null as its "logprobs"; everything has all of its text.
+  // The choice of a whole answer, with null as its "logprobs". everything: has the whole text of the choice.
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
-  // A choice of a whole answer.
+  // One choice of a whole answer.
   struct Whole {
     GenerationDelta everything;  // without log probabilities
     JoinedArrays log_probs;
@@ -61,7 +62,8 @@ class GenerationWriter : public GenerationListener {
   std::vector<Whole*> answered();
   bool keep(GenerationDelta delta);
   bool sendChunk(OrderedJson choices, OrderedJson usage);
-  // The events before any token: once the adapter is known that the answer is of.
+  // Sends the chunks that come before any token. Called with the first delta, when the fingerprint of the adapter is
+  // known.
   void sendFirstChunks();
 
   Setup setup_;
@@ -73,8 +75,8 @@ class GenerationWriter : public GenerationListener {
   std::vector<Whole> whole_;
 };
 
-// Runs the job and answers the exchange through the writer; a client that leaves cancels it. Throws ApiError while
-// nothing was sent.
+// Starts the job and answers the exchange through the writer. The job is cancelled if the client disconnects. Throws
+// ApiError only if nothing was sent yet.
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<GenerationWriter> writer, WorkMeter& meter);
 

@@ -15,7 +15,7 @@ std::string nameOf(const std::string& bytes) {
   return name;
 }
 
-// What a token adds to the text that the client sees.
+// Number of characters that a token adds to the text that the client sees.
 int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token, const std::string& bytes) {
   if (options.skipSpecialTokens && text.decode(std::span(&token, 1), true).empty()) return 0;
   int64_t count = 0;
@@ -66,7 +66,7 @@ OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& o
       continue;
     }
     OrderedJson one = OrderedJson::object();
-    // Different tokens may have the same text: the likelier one stands.
+    // Different tokens may have the same text. emplace() keeps the first of them, which is the likelier one.
     for (const auto& [id, logProb] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), logProb);
     one.emplace(name, *token.logProb);
     alternatives.push_back(std::move(one));

@@ -1,4 +1,4 @@
-// Log probabilities in the two shapes of the OpenAI API. A token that holds a part of a character is written as
+// Log probabilities in the two formats of the OpenAI API. A token that is a part of a character is written as
 // "bytes:\xf0\x9f", as OpenAI does.
 #pragma once
 
@@ -13,26 +13,26 @@ namespace chorus::server {
 OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
                          const std::vector<TokenLogProb>& tokens);
 
-// Completions: parallel arrays; top_logprobs has the chosen token beside the likeliest ones. offset is where the first
-// token's text begins in the choice's text, in characters; moved past them.
+// Completions: parallel arrays. top_logprobs has the chosen token in addition to the likeliest ones. offset: start of
+// the first token's text in the choice's text, in characters; it is advanced past all tokens.
 OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,
                                const std::vector<TokenLogProb>& tokens, int64_t& offset);
 
-// Objects of arrays, joined member by member as text: log probabilities arrive in pieces, and as text they take a tenth
-// of the memory that they take as JSON values.
+// Joins objects of arrays member by member, as text. Log probabilities arrive in pieces, and their text takes a tenth
+// of the memory of their JSON values.
 class JoinedArrays {
  public:
-  // object: an object with the members of the first one, or null for nothing. A member that is no array keeps the value
-  // that it has in the first object.
+  // object: null for nothing, or an object with the same members as the first one. A member that is not an array keeps
+  // its value of the first object.
   void append(const OrderedJson& object);
   size_t bytes() const { return bytes_; }
-  // "null" when nothing was appended. The object is empty afterwards.
+  // Returns the joined object, or "null" if nothing was appended, and clears this one.
   std::string take();
 
  private:
   struct Member {
     std::string name;
-    std::string text;  // of the array without its brackets, or of the value
+    std::string text;  // the array's elements without the brackets, or the value
     bool array;
   };
   std::vector<Member> members_;

@@ -1,4 +1,4 @@
-// Which weights answer a request: the model that it names, or the base with several adapters together.
+// Chooses the weights for a request: the model that it names, or the base model with several adapters.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace chorus::server {
 
-// A member of a composition, as a request's "adapters" names it.
+// One entry of a request's "adapters": a member of a composition.
 struct AdapterTerm {
   std::string name;
   float weight = 1.0f;
 };
 
-// The field "adapters": at most 32 objects of a name and a finite weight, no name twice. Empty where the field is
-// absent. Throws ApiError with status 400 that names the field.
+// Reads the field "adapters": at most 32 objects of a name and a finite weight, no name twice. Returns none if the
+// field is absent. Throws ApiError with status 400 that names the field.
 std::vector<AdapterTerm> parseAdapterTerms(const FieldReader& fields);
 
-// The entry named `model`; with terms, which need the base model's name there, an entry of the base model that answers
-// with the terms' adapters added to it, each times its weight, in their order. Throws ApiError: 404 for a name that is
-// no model, 400 for a model that cannot be composed.
+// Without terms, returns the entry named `model`. With terms, `model` must be the base model; returns an entry whose
+// composition has the terms' adapters with their weights, in their order. Throws ApiError: 404 for an unknown name, 400
+// if `model` cannot be composed or a term is not an adapter.
 std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const std::string& model,
                                                const std::vector<AdapterTerm>& terms);
 

@@ -48,7 +48,7 @@ OrderedJson permission(const ServedModel& model) {
   return json;
 }
 
-// NIM's shape: an adapter names the base in "root", and nobody has a parent.
+// NIM's format: "root" is the base model, also for adapters, and "parent" is always null.
 OrderedJson describe(const ModelCatalog& models, const ServedModel& model) {
   OrderedJson json = OrderedJson::object();
   json["id"] = model.name;

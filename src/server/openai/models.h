@@ -9,7 +9,7 @@
 namespace chorus::server {
 
 HttpResponse listModels(const ModelCatalog& models);
-// encodedName as it stands in the URL. Throws ApiError model_not_found.
+// encodedName: the name as it is in the URL, percent-encoded. Throws ApiError model_not_found.
 HttpResponse describeModel(const ModelCatalog& models, std::string_view encodedName);
 
 }  // namespace chorus::server

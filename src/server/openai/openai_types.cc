@@ -146,7 +146,7 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   }
   request.prompts = parsePrompts(fields, std::move(prompt));
   request.echo = fields.boolean("echo").value_or(false);
-  // Without an echo there is nothing to answer with 0 tokens.
+  // With 0 tokens, only an echo leaves something to answer.
   parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
   request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {

@@ -1,4 +1,4 @@
-// Requests of the OpenAI API, parsed and checked: a value that reaches these types is of the right type and in range.
+// Parsed requests of the OpenAI API: every value has the right type and is in range.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace chorus::server {
 struct GenerationOptions {
   std::string model;
   std::vector<AdapterTerm> adapters;          // to be composed; empty: the model as it is
-  std::optional<int32_t> maxTokens;           // 0: the prompt is scored and nothing is answered
-  std::string maxTokensField = "max_tokens";  // the field that says it, for errors
+  std::optional<int32_t> maxTokens;           // 0: only the prompt is scored
+  std::string maxTokensField = "max_tokens";  // name of its field in the request, for errors
   SamplingFields sampling;
   std::vector<std::string> stop;  // none is empty
   std::vector<int32_t> stopTokenIds;
   bool ignoreEos = false;
-  bool includeStop = false;  // the stop string or stop token is part of the text
+  bool includeStop = false;  // the text includes the stop string or stop token
   bool skipSpecialTokens = true;
   int32_t choices = 1;    // "n"
-  int32_t generated = 1;  // "best_of": of so many the likeliest choices are sent
+  int32_t generated = 1;  // "best_of": number of sequences, of which the `choices` likeliest are sent
   bool stream = false;
   bool includeUsage = false;
   bool logProbs = false;
@@ -43,27 +43,28 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<Prompt> prompts;  // at least one
   bool echo = false;
-  bool addSpecialTokens = true;  // around prompts that are text
+  bool addSpecialTokens = true;  // only for prompts that are text
 };
 
 struct ChatRequest {
   GenerationOptions options;
-  // For the template: an array of objects with a role. content is a string or null, or absent as in the request.
+  // As normalizeMessages() returns them: an array of objects with a role. content is a string or null, or absent as in
+  // the request.
   OrderedJson messages;
   ChatRendering rendering;
   bool addSpecialTokens = false;  // around the rendered prompt
 };
 
-// Sequences that a request may ask for unless the operator says otherwise.
+// Default limit on the sequences of one request.
 inline constexpr int32_t kDefaultMaxChoices = 16;
 
-// Both throw ApiError with status 400 that names the field, and what parseRequestJson throws. max_choices bounds n,
-// best_of, and either times the prompts; a list of prompts with one choice each may be longer, up to 1,024. Fields
-// beyond those of the types above: see request_fields.h.
+// Both throw ApiError with status 400 that names the field, and what parseRequestJson throws. max_choices limits n,
+// best_of, and each of them times the number of prompts. With one choice for each prompt, up to 1,024 prompts are
+// allowed. For fields that these types do not have, see request_fields.h.
 CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
                                          int32_t max_choices);
 ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory, int32_t max_choices);
-// Without limits of work, and charged to nobody.
+// Without a limit of work, and without a charge.
 CompletionRequest parseCompletionRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
 ChatRequest parseChatRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
 

@@ -213,7 +213,7 @@ TEST(ChatRequest, MessagesAndToolCalls) {
   EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
 }
 
-// A template tells a message without content from one whose content is none.
+// A template can distinguish a message without content from one whose content is null.
 TEST(ChatRequest, AMessageWithoutContentReachesTheTemplateWithoutTheKey) {
   const auto request = parseChatRequest(
       R"({"model":"m","messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]},
@@ -300,7 +300,7 @@ TEST(RequestBody, MemoryIsEstimatedBeforeItIsTaken) {
   EXPECT_EQ(parseCompletionRequest(repeated("1,", 1'000'000)).prompts.size(), 1u) << "a long prompt of token ids";
   for (const char* piece : {"1,", "[],", "{},", "\"\",", "[[]],", "{\"\":0},", "null,", "18446744073709551616,"}) {
     EXPECT_EQ(refusal(parseCompletionRequest, repeated(piece, 2'700'000)), "400 - request_too_complex") << piece;
-    // At least what the parsed values themselves take.
+    // The estimate is at least the size of the parsed values.
     EXPECT_GE(estimateJsonMemory(repeated(piece, 1000)), 1000 * sizeof(OrderedJson)) << piece;
   }
   const auto registry = std::make_shared<ClientRegistry>(ClientMemoryLimits{});

@@ -1,4 +1,4 @@
-// Tokens of a request's prompt, within what the engine takes.
+// Tokenizes a request's prompt, up to the engine's limit.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace chorus::server {
 
-// Encodes the text of `field`. Stops soon after the first token too many: throws ApiError (400,
-// context_length_exceeded) then. Charges the meter and throws what it throws.
+// Encodes `text`, the value of `field`. Throws ApiError (400, context_length_exceeded) soon after the first token
+// beyond the engine's maxInputLen. Charges the meter and throws what it throws.
 executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& model, std::string_view text,
                                  bool add_special_tokens, WorkMeter& meter, const std::string& field);
 

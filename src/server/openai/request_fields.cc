@@ -56,7 +56,7 @@ constexpr RequestField kCommonFields[] = {
     {"bad_words", kServed},
     {"cache_salt", kServed},
 
-    // Who asks, for what, and where the request should run.
+    // Fields about who sends the request, for what purpose, and where it should run.
     {"user", kInert},
     {"metadata", kInert},
     {"store", kInert},
@@ -82,7 +82,7 @@ constexpr RequestField kCommonFields[] = {
     {"ngram_corpus_id", kInert},
     {"stream_interval", kInert},
     {"stream_options.include_obfuscation", kInert},
-    // Settings of something that has a switch of its own, which is refused.
+    // Settings of features that have a switch of their own, which is refused.
     {"guided_decoding_backend", kInert},
     {"guided_whitespace_pattern", kInert},
     {"grammar_triggers", kInert},
@@ -100,7 +100,7 @@ constexpr RequestField kCommonFields[] = {
     {"mirostat_tau", kInert},
     {"mirostat_eta", kInert},
     {"adaptive_decay", kInert},
-    // What concerns images, other routes or slow tokenizers alone.
+    // Fields that matter only for images, other routes or slow tokenizers.
     {"images_config", kInert},
     {"media_io_kwargs", kInert},
     {"mm_processor_kwargs", kInert},
@@ -198,7 +198,7 @@ constexpr RequestField kCommonFields[] = {
     {"moderation", kRefused},
     {"stream_options.continuous_usage_stats", kRefused},
 
-    // Members of the answer that it does not have.
+    // Requests for members that answers do not have.
     {"return_tokens_as_token_ids", kRefused},
     {"return_token_ids", kRefused},
     {"return_tokens", kRefused},
@@ -212,7 +212,7 @@ constexpr RequestField kCommonFields[] = {
     {"post_sampling_probs", kRefused},
     {"response_fields", kRefused},
 
-    // Requests that run on two servers, and sessions that a server keeps.
+    // Disaggregated serving on two servers, and sessions that a server keeps.
     {"kv_transfer_params", kRefused},
     {"ec_transfer_params", kRefused},
     {"disaggregated_params", kRefused},
@@ -272,7 +272,7 @@ constexpr RequestField kMessageFields[] = {
     {"role", kServed},
     {"content", kServed},
     {"tool_calls", kServed},
-    // The template has these, and every further member, as they are.
+    // The template receives these, and every further member, unchanged.
     {"name", kServed},
     {"tool_call_id", kServed},
     {"refusal", kServed},
@@ -317,7 +317,7 @@ bool asksForNothing(const RequestField& field, const OrderedJson& value, const F
   throw ApiError::invalid(std::move(message), name, "unsupported_parameter");
 }
 
-// Members of an object within the request that earlier rows do not name.
+// Applies a row "parent.*": refuses members of the object `parent` that no row names.
 void refuseOthers(const RequestField& field, std::string_view parent, const FieldReader& object,
                   std::span<const RequestField> table) {
   constexpr size_t kShownBytes = 64;

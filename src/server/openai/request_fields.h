@@ -1,5 +1,5 @@
-// What becomes of each field that a request of OpenAI's API may have: the field is served, it is inert, or the request
-// is refused. Fields that no table names are ignored.
+// Tables of the fields that a request of OpenAI's API may have. Each is served, or inert, or makes the server refuse
+// the request. Fields that no table names are ignored.
 #pragma once
 
 #include <span>
@@ -17,14 +17,15 @@ enum class FieldUse {
 };
 
 struct RequestField {
-  // "top_k"; "nvext.top_k" is a member of an object, and "nvext.*" is each member of it that no earlier row names.
+  // For example "top_k". "nvext.top_k" is the member "top_k" of the object "nvext"; "nvext.*" is each member of it that
+  // no other row names.
   std::string_view name;
   FieldUse use;
-  // Only of refused fields: what to do instead. It completes the sentence "'name' is not supported: ...".
+  // Only for refused fields: what to do instead. It completes the sentence "'name' is not supported: ...".
   std::string_view instead = {};
-  // Only of refused fields: a JSON array of the values that ask for nothing. null is always one of them.
+  // Only for refused fields: a JSON array of the values that ask for nothing. null is always one of them.
   std::string_view harmless = R"([false, "", [], {}])";
-  // Only of refused fields: another field of the request. Where that one is "none", this one asks for nothing.
+  // Only for refused fields: another field of the request. If its value is "none", this field asks for nothing.
   std::string_view disabled_by = {};
 };
 

@@ -31,7 +31,7 @@ std::string pathOf(FieldOwner owner, std::string_view name) {
   }
 }
 
-// A request that is accepted, with one field more.
+// An accepted request with one more field.
 OrderedJson bodyWith(FieldOwner owner, std::string_view name, const OrderedJson& value) {
   OrderedJson body =
       OrderedJson::parse(owner == FieldOwner::kCompletion
@@ -116,14 +116,14 @@ TEST(RequestFields, EveryInertFieldPassesWithAnyValue) {
   });
 }
 
-// A value of a type that no field takes shows that the field is read.
+// Sends a value of a type that no field accepts: an error shows that the field is read.
 TEST(RequestFields, EveryServedFieldIsRead) {
   const std::set<std::string> passed_to_the_template = {"name",      "tool_call_id",      "refusal",
                                                         "reasoning", "reasoning_content", "thinking"};
   forEveryRow(FieldUse::kServed, [&](FieldOwner owner, const RequestField& field) {
     const std::string name(field.name);
     if (owner == FieldOwner::kMessage && passed_to_the_template.contains(name)) return;
-    if (owner == FieldOwner::kContentPart && name == "refusal") return;  // of parts of that type alone
+    if (owner == FieldOwner::kContentPart && name == "refusal") return;  // read only in parts of that type
     const OrderedJson wrong = OrderedJson::parse(name == "chat_template_kwargs" ? R"("x")" : R"({"wrong":{"a":1}})");
     const std::string result = outcome(owner, bodyWith(owner, field.name, wrong));
     const bool object_of_flags = name == "stream_options";
@@ -164,7 +164,7 @@ TEST(RequestFields, UnknownFieldsPass) {
             "nvext unsupported_parameter: 'nvext' is not supported with this value; leave it out.");
 }
 
-// The lists of docs/compatibility.md, as they follow from the tables.
+// Writes the lists of docs/compatibility.md from the tables.
 std::string fieldsPage() {
   const auto list = [](std::span<const RequestField> table, std::string_view prefix, FieldUse use) {
     std::string text;
@@ -173,7 +173,7 @@ std::string fieldsPage() {
     }
     return text.empty() ? std::string("none") : text;
   };
-  // Refused fields by what to do instead, in the order of the table.
+  // Refused fields, grouped by what to do instead, in the order of the table.
   const auto refused = [](std::span<const RequestField> table, std::string_view prefix) {
     std::vector<std::pair<std::string_view, std::string>> groups;
     for (const RequestField& field : table) {

@@ -18,14 +18,14 @@ constexpr int kMaxDepth = 32;
 constexpr size_t kMaxMembers = 1024;
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-// Bytes of memory. A vector that grows holds up to three times its elements for a moment; the parser collects a string
-// in a buffer that grows likewise before it copies it.
+// Bytes of memory. While a vector grows, it holds up to three times the size of its elements. The parser collects a
+// string in a buffer that grows in the same way, and then copies it.
 constexpr size_t kValueBytes = 3 * sizeof(OrderedJson);
 constexpr size_t kMemberBytes = 3 * (sizeof(std::string) + sizeof(OrderedJson));
 constexpr size_t kContainerBytes = 64;
 constexpr size_t kStringBytes = 48;
 constexpr size_t kStringFactor = 3;
-// Integers of so many digits may not fit 64 bits and are kept as their digits.
+// Integers of this many digits may not fit 64 bits; they are kept as text.
 constexpr size_t kWideDigits = 19;
 
 // Bytes of work for one byte of text.
@@ -33,7 +33,7 @@ constexpr uint64_t kParseWork = 8;
 
 }  // namespace
 
-// An ordered object is searched member by member, so many members would cost the square of their number.
+// Limits the members of an object, because it is searched member by member: the time is quadratic in their number.
 size_t estimateJsonMemory(std::string_view text) {
   std::vector<size_t> members;
   size_t bytes = kContainerBytes, digits = 0;

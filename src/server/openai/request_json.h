@@ -13,23 +13,22 @@
 
 namespace chorus::server {
 
-// Parses an object, its integers as parseExactJson does. Beyond base/json.h's limits it bounds the members of one
-// object and the memory of the result, which it estimates from the text and adds to the charge before it builds
-// anything. Charges the meter for the work. Throws ApiError: 400, or 429 and 503 where the memory is not granted; and
-// what the meter throws.
+// Parses an object with parseExactJson. In addition to the limits of base/json.h, it limits the members of one object
+// and the memory of the result: estimateJsonMemory() of the body is added to `memory` before anything is built. Charges
+// the meter. Throws ApiError (400; 429 or 503 if the memory is not granted) and what the meter throws.
 OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientCharge& memory);
-// Without limits of work, and charged to nobody.
+// Without a limit of work, and without a charge.
 OrderedJson parseRequestJson(std::string_view body);
 
-// Bytes that the parsed form of a text takes at most, while it is parsed too. Throws ApiError (400) where an object has
-// too many members, or the estimate is beyond kMaxJsonMemory.
+// Upper bound in bytes on the memory of the parsed text, also while it is being parsed. Throws ApiError (400) if an
+// object has too many members, or if the bound is above kMaxJsonMemory.
 size_t estimateJsonMemory(std::string_view text);
 inline constexpr size_t kMaxJsonMemory = size_t{96} << 20;
 
-// Compact, with malformed UTF-8 replaced.
+// Compact JSON text, with malformed UTF-8 replaced.
 std::string toText(const OrderedJson& json);
 
-// Moves a member out of an object, which keeps null in its place; null when there is none.
+// Moves a member out of an object and leaves null in its place. Returns null if there is no such member.
 OrderedJson takeMember(OrderedJson& object, std::string_view name);
 
 // Reads members of one object; null counts as absent. The object must outlive the reader.

@@ -22,8 +22,8 @@ ApiError unsupportedType(std::string message) {
   return ApiError(415, std::move(message), "invalid_request_error", std::nullopt, "unsupported_media_type");
 }
 
-// A body needs a type: a web page of another origin can send one without a type, or with those of a form, without
-// asking first.
+// A body needs a JSON content type. A web page of another origin can send a body without a type, or with a form's type,
+// without a CORS preflight.
 void checkContentType(const HttpRequest& request) {
   const std::string_view encoding = request.header("content-encoding");
   if (!encoding.empty() && encoding != "identity") {
@@ -98,7 +98,7 @@ void Routes::startIntake(const std::shared_ptr<const ApiContext>& context, Reque
                          const std::shared_ptr<HttpExchange>& exchange) {
   Intake::Job job{.client = request.client ? request.client->id() : 0, .bytes = request.body.size()};
   if (context->requestTimeout) job.deadline = request.received + *context->requestTimeout;
-  // Shared, because a task is copyable.
+  // Shared, because a task must be copyable.
   auto shared = std::make_shared<HttpRequest>(std::move(request));
   job.work = [context, work, shared, exchange](WorkMeter& meter) {
     try {

@@ -1,4 +1,5 @@
-// Which path does what. The one object that outlives the model: before it is loaded, and while draining, it refuses.
+// Maps URL paths to functions. Routes outlives the model: it refuses requests before the model is loaded and while the
+// server drains.
 #pragma once
 
 #include <atomic>
@@ -10,16 +11,17 @@
 
 namespace chorus::server {
 
-// Prepares a request on an intake thread and begins to answer it; throws ApiError while nothing was sent.
+// Prepares a request on an intake thread and starts to answer it. Throws ApiError only if nothing was sent yet.
 using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
                              const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
 
 class Routes {
  public:
-  // An HttpHandler: answers, or hands the work to the context's intake.
+  // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
-  // Loaded: from now on requests are served. The context's parts live until the last request has ended.
+  // The model is loaded: from now on requests are served. What the context refers to must live until the last request
+  // has ended.
   void serve(std::shared_ptr<const ApiContext> context);
   // From now on new work is refused with status 503.
   void drain() { draining_ = true; }

@@ -208,7 +208,7 @@ TEST_F(RoutesTest, PromptsTimesChoices) {
 }
 
 TEST_F(RoutesTest, TheBestOfManyAreAnswered) {
-  // The fake's tokens have log probabilities of -seed.
+  // FakeEngine's tokens have a log probability of -seed.
   const Json json = completion(R"("prompt":[[97],[98,99]],"max_tokens":2,"n":2,"best_of":5,"temperature":1,"seed":1,
                                   "echo":true)");
   EXPECT_EQ(engine.seen.size(), 10u);
@@ -275,7 +275,7 @@ TEST_F(RoutesTest, AdapterIsChosenByName) {
   EXPECT_EQ(engine.seen[0].getLoraConfig()->getTaskId(), 1u);
 }
 
-// The catalog's entry may be of the content before or after.
+// The content may change after the catalog's entry was read, so an answer must have its own fingerprint.
 TEST_F(RoutesTest, TheFingerprintIsOfTheAdapterThatAnswered) {
   engine.adapterContent = "0123456789abcdef";
   const auto whole = answer("POST", "/v1/completions", R"({"model":"shift","prompt":[97],"max_tokens":3})");
@@ -678,7 +678,7 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
         exchange);
     while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     exchange->disconnect();
-    // Far sooner than 200 tokens are made, which take a second.
+    // This is far sooner than 200 tokens are generated, which takes a second.
     while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(engine.cancelled, 6);

@@ -48,7 +48,7 @@ std::vector<std::string> parseBadWords(const FieldReader& fields) {
   for (const OrderedJson& one : *array) {
     if (!one.is_string()) fields.refuse("bad_words", "expected an array of strings");
     words.push_back(one.get<std::string>());
-    // A word of spaces alone would have no tokens once they are stripped.
+    // A word of spaces only would have no tokens, because leading spaces are stripped.
     if (words.back().find_first_not_of(' ') == std::string::npos)
       fields.refuse("bad_words", "a word must not be empty");
     if (words.back().size() > kMaxBadWordBytes) {

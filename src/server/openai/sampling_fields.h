@@ -1,4 +1,4 @@
-// The fields of a request that steer how tokens are chosen: OpenAI's, and those that vLLM and NIM add.
+// The sampling fields of a request: OpenAI's, and those that vLLM and NIM add.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct SamplingFields {
   std::optional<double> minP;         // [0, 1]
   std::optional<int32_t> topK;        // 0: all
   std::optional<uint64_t> seed;
-  std::optional<double> presencePenalty;     // [-2, 2], of tokens of the answer
-  std::optional<double> frequencyPenalty;    // [-2, 2], of tokens of the answer
-  std::optional<double> repetitionPenalty;   // above 0, of tokens of prompt and answer
+  std::optional<double> presencePenalty;     // [-2, 2], applied to tokens of the answer
+  std::optional<double> frequencyPenalty;    // [-2, 2], applied to tokens of the answer
+  std::optional<double> repetitionPenalty;   // above 0, applied to tokens of prompt and answer
   std::optional<int32_t> noRepeatNgramSize;  // 0: off
   std::optional<int32_t> minTokens;
-  std::vector<std::pair<int32_t, float>> logitBias;  // token ids, [-100, 100]
+  std::vector<std::pair<int32_t, float>> logitBias;  // token ids and biases in [-100, 100]
   std::vector<std::string> badWords;                 // none is empty
-  std::optional<std::string> cacheSalt;              // not empty: KV blocks are shared with requests of the same alone
+  std::optional<std::string> cacheSalt;  // not empty; KV blocks are shared only between requests of equal salts
 };
 
 // Throws ApiError with status 400 that names the field.

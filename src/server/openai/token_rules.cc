@@ -16,8 +16,8 @@ uint64_t randomSeed() {
   return rng();
 }
 
-// A word may begin a text or follow a space, and its tokens differ: both forms are banned. The second only where the
-// space is part of the word's first token; otherwise it would ban what merely begins alike.
+// Bans a word at the beginning of a text and after a space, because its tokens differ there. The second form is banned
+// only if the space is part of the word's first token; otherwise it would also ban other words that begin alike.
 void addBadWord(std::string word, const TextCodec& text, WorkMeter& meter, std::list<executor::VecTokens>& words) {
   word.erase(0, word.find_first_not_of(' '));
   const executor::VecTokens first = text.encode(word, false, meter);
@@ -36,7 +36,7 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
   for (const std::string& word : fields.badWords) addBadWord(word, text, meter, rules.badWords);
   const auto& ofModel = context.defaults.badWords;
   rules.badWords.insert(rules.badWords.end(), ofModel.begin(), ofModel.end());
-  // A word with a token that the model can't give is never completed.
+  // A word with a token that is not in the vocabulary can never be generated.
   std::erase_if(rules.badWords, [&](const executor::VecTokens& word) {
     return std::any_of(word.begin(), word.end(), [&](int32_t token) { return token >= vocab; });
   });
@@ -72,7 +72,7 @@ executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const Ge
     if (minP > 0) config.setMinP(static_cast<float>(minP));
     config.setSeed(fields.seed ? *fields.seed + static_cast<uint64_t>(index) : randomSeed());
   }
-  // The engine subtracts after it has divided.
+  // The engine subtracts penalties after it has divided by the temperature, so they are divided here.
   const double scale = greedy ? 1.0 : static_cast<double>(std::max(temperature, kLowestTemperature));
   config.setPresencePenalty(static_cast<float>(fields.presencePenalty.value_or(0.0) / scale));
   config.setFrequencyPenalty(static_cast<float>(fields.frequencyPenalty.value_or(0.0) / scale));

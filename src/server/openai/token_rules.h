@@ -1,4 +1,4 @@
-// What a request's sampling fields mean to the engine, with the model's defaults where they say nothing.
+// Translates a request's sampling fields to the engine's settings. Fields that are not set have the model's defaults.
 #pragma once
 
 #include <list>
@@ -10,19 +10,19 @@
 
 namespace chorus::server {
 
-// What is the same for all choices of a job.
+// Rules that are the same for all choices of a job.
 struct TokenRules {
   std::list<executor::VecTokens> badWords;
   std::optional<executor::Tensor> embeddingBias;  // [vocab]
 };
 
-// Tokenizes bad words, which the meter pays for. Throws ApiError (status 400) for a token id that the model does not
-// have.
+// Tokenizes bad words and charges the meter. Throws ApiError (status 400) for a token id that the model does not have.
 TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text,
                         WorkMeter& meter);
 
-// Penalties mean what OpenAI's API says: presence and frequency count the answer's tokens and are subtracted before
-// the temperature divides. index: of the choice among those of one prompt; it changes the seed.
+// Penalties are those of OpenAI's API: the presence and frequency penalties count the answer's tokens and are
+// subtracted before the division by the temperature. index: index of the choice among those of one prompt; it is added
+// to the seed.
 executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const GenerationDefaults& defaults,
                                           size_t promptLength, int32_t index);
 

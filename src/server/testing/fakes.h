@@ -101,9 +101,9 @@ class FakeCodec : public TextCodec {
   };
 };
 
-// Answers every request with its own prompt's tokens, over and over (shifted by the adapter's id, or by those of a
-// composition, each times its weight), one each step.
-// A prompt token equal to an end id ends it. Runs on a thread of its own.
+// Answers every request by repeating the prompt's tokens, one token each step. An adapter's id is added to each token;
+// for a composition, the sum of the ids times their weights. A prompt token that is an end id ends the answer. Runs on
+// a thread of its own.
 class FakeEngine : public EngineClient {
  public:
   explicit FakeEngine(std::chrono::microseconds step = std::chrono::microseconds(100)) : step_(step) {
@@ -111,7 +111,7 @@ class FakeEngine : public EngineClient {
   }
   ~FakeEngine() override { stop(); }
 
-  // No callback runs afterwards.
+  // Ends the thread. No callback runs afterwards.
   void stop() {
     {
       std::lock_guard lock(mutex_);
@@ -149,8 +149,8 @@ class FakeEngine : public EngineClient {
   size_t queueLimit = 64;
   std::string errorText;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
-  std::string adapterContent;  // what requests with an adapter are told that they ran with
-  executor::IdType replacedAfter = std::numeric_limits<executor::IdType>::max();  // later ones are told "replaced"
+  std::string adapterContent;  // Result::adapterContentHash of requests with an adapter
+  executor::IdType replacedAfter = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -207,8 +207,9 @@ class FakeEngine : public EngineClient {
     return result.isFinal;
   }
 
-  // -0.5 for every token of a greedy answer, minus the seed (1000 at most) of others, -0.25 for the prompt's. The
-  // likeliest are ids from the token upwards, each 1 less likely than the one before.
+  // Log probabilities: -0.5 for each token of a greedy answer, -min(seed, 1000) for others, -0.25 for tokens of the
+  // prompt. The likeliest tokens are the ids from the token upwards; each has a log probability 1 below that of the one
+  // before.
   static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
     const executor::OutputConfig& output = request.getOutputConfig();
     const auto likeliest = [&](int32_t token, float logProb) {
@@ -239,7 +240,7 @@ class FakeEngine : public EngineClient {
   std::thread thread_;
 };
 
-// Keeps what was sent; wait() blocks until the answer is complete.
+// Records what was sent. wait() blocks until the answer is complete.
 class FakeExchange : public HttpExchange {
  public:
   void respond(HttpResponse response) override {

@@ -29,7 +29,7 @@ FairQueue::Answer FairQueue::add(uint64_t id, uint64_t client, size_t bytes) {
   return Answer::kAdded;
 }
 
-// Without memory an addition may be half done.
+// Reverts an add() that failed halfway for lack of memory.
 void FairQueue::undo(uint64_t id, uint64_t client, size_t bytes) {
   sizes_.erase({bytes, id});
   const auto at = clients_.find(client);
@@ -71,7 +71,7 @@ std::optional<uint64_t> FairQueue::take(size_t max_bytes) {
     uint64_t id = waiting.by_bytes.begin()->second;
     const bool oldest = ++waiting.turns % kOldestTurn == 0;
     if (oldest && tasks_.at(*waiting.by_age.begin()).bytes <= max_bytes) id = *waiting.by_age.begin();
-    // In place: a worker that takes a task must not need memory.
+    // Rotates in place, because a worker must be able to take a task when memory has run out.
     std::rotate(turns_.begin() + static_cast<ptrdiff_t>(i), turns_.begin() + static_cast<ptrdiff_t>(i) + 1,
                 turns_.end());
     erase(id);

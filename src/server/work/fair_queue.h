@@ -1,4 +1,4 @@
-// The order in which workers take the tasks of many clients. Pure: no threads, no clock.
+// Queue that schedules the tasks of many clients fairly. Pure: no threads, no clock.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace chorus::server {
 
-// Clients take turns. Within a client the task of the fewest bytes is first; each kOldestTurn-th turn of a client goes
-// to its oldest task instead, so that none waits for ever.
+// Round robin over clients. Within a client the task of the fewest bytes is first, but every kOldestTurn-th turn of a
+// client takes its oldest task, so that no task starves.
 class FairQueue {
  public:
   static constexpr int kOldestTurn = 4;
@@ -21,20 +21,20 @@ class FairQueue {
   struct Limits {
     size_t tasks = SIZE_MAX;
     size_t client_tasks = SIZE_MAX;
-    size_t client_bytes = SIZE_MAX;  // a client's first task may have more
+    size_t client_bytes = SIZE_MAX;  // sum over a client's queued tasks; a client's only task may exceed it
   };
   enum class Answer { kAdded, kClientFull, kFull };
 
   FairQueue() = default;
   explicit FairQueue(const Limits& limits) : limits_(limits) {}
 
-  // id: new, and greater than those before.
+  // id: greater than every id added before.
   Answer add(uint64_t id, uint64_t client, size_t bytes);
-  // False when the task is not queued.
+  // Removes a queued task; false if there is none of that id.
   bool remove(uint64_t id);
-  // The next task, which leaves the queue. max_bytes: only a task of at most so many.
+  // Removes and returns the next task of at most max_bytes; nullopt if there is none.
   std::optional<uint64_t> take(size_t max_bytes = SIZE_MAX);
-  // Whether take(max_bytes) has one.
+  // Whether take(max_bytes) would return a task.
   bool has(size_t max_bytes = SIZE_MAX) const;
   size_t size() const { return tasks_.size(); }
 
@@ -44,7 +44,7 @@ class FairQueue {
     size_t bytes;
   };
   struct Waiting {
-    std::set<std::pair<size_t, uint64_t>> by_bytes;  // bytes, id
+    std::set<std::pair<size_t, uint64_t>> by_bytes;  // (bytes, id)
     std::set<uint64_t> by_age;                       // ids
     size_t bytes = 0;
     int turns = 0;

@@ -5,7 +5,7 @@
 
 namespace chorus::server {
 
-// What is worked on at the moment.
+// The jobs that are running.
 struct Intake::Running {
   std::mutex mutex;
   std::set<WorkMeter*> meters;
@@ -22,7 +22,7 @@ void Intake::Ticket::cancel() {
     task = task_;
     pool = pool_.lock();
   }
-  // Outside the lock: a dropped task may hold the last reference to what cancels it.
+  // Outside the lock, because a dropped task may hold the last reference to this ticket.
   if (pool && task) pool->drop(*task);
 }
 
@@ -72,7 +72,7 @@ FairQueue::Answer Intake::submit(const std::shared_ptr<Ticket>& ticket, Job job)
   const uint64_t client = job.client;
   const size_t bytes = job.bytes;
   auto shared = std::make_shared<Job>(std::move(job));
-  // Held until the ticket knows its task: a worker that is faster waits for it.
+  // Held until task_ is set: a worker that takes the task earlier waits for the mutex in run().
   std::lock_guard lock(ticket->mutex_);
   if (ticket->cancelled_) return FairQueue::Answer::kAdded;
   const auto [answer, id] = pool_->post(client, bytes, [ticket, running = running_, options = options_, shared] {

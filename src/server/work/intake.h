@@ -1,4 +1,4 @@
-// Preparing requests: each is parsed, rendered and tokenized on a worker under a limit of work and time.
+// Worker threads that prepare requests: each is parsed, rendered and tokenized under limits of work and time.
 #pragma once
 
 #include <atomic>
@@ -15,54 +15,56 @@ namespace chorus::server {
 
 struct IntakeOptions {
   int threads = 2;
-  std::chrono::milliseconds timeout{10'000};  // from when a worker begins with a request
-  uint64_t work_limit = 4'000'000'000;        // bytes of work for one request, whatever its size
-  // What a request of few bytes may cost is less, so that small ones that cost much do not hold the workers.
+  std::chrono::milliseconds timeout{10'000};  // from the moment a worker begins the request
+  uint64_t work_limit = 4'000'000'000;        // bytes of work (WorkMeter) for one request of any size
+  // A short request may cost less, work_at_first + work_for_each_byte * (its bytes), so that small requests that are
+  // expensive do not occupy the workers.
   uint64_t work_at_first = uint64_t{256} << 20;
   uint64_t work_for_each_byte = 400;
-  size_t small_bytes = size_t{64} << 10;   // one worker of several takes only requests of at most so many
-  size_t jobs = 4096;                      // that wait
-  size_t client_jobs = 256;                // of one client
-  size_t client_bytes = size_t{64} << 20;  // of one client
-  int niceness = 5;                        // below the threads that compute
+  size_t small_bytes = size_t{64} << 10;   // of several workers, one takes only requests of at most this size
+  size_t jobs = 4096;                      // waiting jobs of all clients
+  size_t client_jobs = 256;                // waiting jobs of one client
+  size_t client_bytes = size_t{64} << 20;  // bytes of one client's waiting jobs
+  int niceness = 5;                        // lower priority than the compute threads
 };
 
 class Intake {
  public:
   using Clock = WorkMeter::Clock;
-  // Must charge the meter for what it does. A meter that is cancelled before the work begins: the server stops.
+  // Must charge the meter for its work. A meter that is cancelled before the work begins means that the server is
+  // stopping.
   using Work = std::function<void(WorkMeter&)>;
 
   struct Job {
     uint64_t client = 0;
-    size_t bytes = 0;                                       // of the request
-    Clock::time_point deadline = Clock::time_point::max();  // beside the intake's own timeout
+    size_t bytes = 0;                                       // size of the request
+    Clock::time_point deadline = Clock::time_point::max();  // in addition to IntakeOptions::timeout
     Work work;
   };
 
-  // One job, to be given up by any thread, also before submit().
+  // Cancels one job, from any thread, also before submit().
   class Ticket {
    public:
-    // Drops the work that has not begun and stops the work that has.
+    // Drops a job that has not begun, and cancels the meter of a running one.
     void cancel();
 
    private:
     friend class Intake;
     std::mutex mutex_;
     std::weak_ptr<WorkerPool> pool_;
-    std::optional<uint64_t> task_;  // while it waits
-    WorkMeter* meter_ = nullptr;    // while it is worked on
+    std::optional<uint64_t> task_;  // set while the job waits
+    WorkMeter* meter_ = nullptr;    // set while the job runs
     bool cancelled_ = false;
   };
 
   explicit Intake(const IntakeOptions& options);
   ~Intake();
 
-  // Any thread.
+  // Any thread. A job whose ticket is already cancelled is dropped; the answer is kAdded.
   FairQueue::Answer submit(const std::shared_ptr<Ticket>& ticket, Job job);
-  // From now on work begins, and goes on, with a cancelled meter.
+  // Cancels the meters of running jobs, and of jobs that begin later.
   void cancelAll();
-  // As WorkerPool::finish.
+  // See WorkerPool::finish().
   bool finish(std::chrono::milliseconds limit = std::chrono::milliseconds::max());
 
  private:

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = WorkMeter::Clock;
 
-// Works until the meter stops it; the reason.
+// Works until the meter stops it. Returns the reason.
 WorkStopped::Reason workForEver(WorkMeter& meter) {
   try {
     while (true) {
@@ -98,7 +98,7 @@ TEST(Intake, ClientsHaveAShareOfTheQueue) {
   const auto submit = [&](uint64_t client) {
     return intake.submit(std::make_shared<Intake::Ticket>(), {.client = client, .work = [](WorkMeter&) {}});
   };
-  // The worker may not have taken the first one yet: it is another client's.
+  // The first job is another client's, because the worker may not have taken it yet.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(submit(5), FairQueue::Answer::kAdded);
   EXPECT_EQ(submit(5), FairQueue::Answer::kClientFull);
   EXPECT_EQ(submit(6), FairQueue::Answer::kAdded);

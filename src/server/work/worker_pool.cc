@@ -19,7 +19,7 @@ struct WorkerPool::State {
   explicit State(const WorkerOptions& options) : queue(options.limits) {}
 
   void work(size_t max_bytes);
-  // Whether a thread should wake up: it has a task, or the end has come.
+  // Whether a thread should wake: there is a task for it, or finish() was called.
   bool ready(size_t max_bytes) const { return finishing || queue.has(max_bytes); }
 
   std::mutex mutex;
@@ -27,7 +27,7 @@ struct WorkerPool::State {
   FairQueue queue;
   std::unordered_map<uint64_t, Task> tasks;
   uint64_t last_id = 0;
-  size_t running = 0;  // threads
+  size_t running = 0;  // threads that have not ended
   bool finishing = false, finished = false;
   std::vector<std::thread> threads;
 };
@@ -36,7 +36,7 @@ void WorkerPool::State::work(size_t max_bytes) {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return ready(max_bytes); });
-    // At the end there is no reason to keep a thread for small tasks.
+    // During finish() the thread for small tasks takes any task.
     const auto id = queue.take(finishing ? SIZE_MAX : max_bytes);
     if (!id) break;
     const auto at = tasks.find(*id);
@@ -92,7 +92,7 @@ WorkerPool::Posted WorkerPool::post(uint64_t client, size_t bytes, Task task) {
     return {answer, 0};
   }
   at->second = std::move(task);
-  // All: the one that is woken alone might be the one for small tasks.
+  // notify_one() could wake the thread that takes small tasks only.
   state_->changed.notify_all();
   return {answer, id};
 }

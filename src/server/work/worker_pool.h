@@ -14,12 +14,13 @@ namespace chorus::server {
 struct WorkerOptions {
   int threads = 1;
   FairQueue::Limits limits;
-  // With two threads or more, one of them takes only tasks of at most so many bytes; 0: none does.
+  // If there are two or more threads, one of them takes only tasks of at most this size; 0: every thread takes any
+  // task.
   size_t small_bytes = 0;
   int niceness = 0;  // added to that of the process
 };
 
-// Tasks run in the order of a FairQueue. One that throws is logged; the thread goes on.
+// Runs tasks in the order of a FairQueue. An exception of a task is logged, and the thread continues.
 class WorkerPool {
  public:
   using Task = std::function<void()>;
@@ -30,16 +31,17 @@ class WorkerPool {
 
   explicit WorkerPool(int threads) : WorkerPool(WorkerOptions{.threads = threads}) {}
   explicit WorkerPool(const WorkerOptions& options);
-  ~WorkerPool();  // as finish() without a limit
+  ~WorkerPool();  // calls finish() without a limit
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Any thread. After finish() tasks are dropped.
+  // Any thread. After finish() tasks are dropped; the answer is kAdded then.
   Posted post(uint64_t client, size_t bytes, Task task);
-  // Any thread: drops a task that has not begun; false when it has, or is over.
+  // Any thread. Drops a task that has not begun; false if it has begun or ended.
   bool drop(uint64_t id);
-  // Runs what is queued, also what those tasks post, and ends the threads. Idempotent; one caller at a time. False when
-  // some have not ended within the limit: they go on without the pool, and everything that their tasks use must stay.
+  // Runs all queued tasks, and those that they post, and ends the threads. Idempotent; one caller at a time. Returns
+  // false if some threads have not ended within `limit`: they continue detached, and everything that their tasks use
+  // must stay alive.
   bool finish(std::chrono::milliseconds limit = std::chrono::milliseconds::max());
 
  private:
