@@ -50,7 +50,7 @@ class ModuleChoice {
   ModuleNames targets_;
   bool targets_any_ = false;
   std::vector<std::string> parameters_;  // full names or their ends after a dot
-  std::vector<std::string> saved_;  // ends of names, not only at a dot
+  std::vector<std::string> saved_;       // ends of names, not only at a dot
   ModuleNames excluded_;
   std::vector<int64_t> layers_;  // empty: all layers
   std::vector<ModulePattern> layers_patterns_;

@@ -11,7 +11,7 @@ namespace chorus {
 
 enum class PeftFieldUse {
   kUsed,         // read and acted on
-  kInert,  // training or provenance: no value changes what the adapter computes
+  kInert,        // training or provenance: no value changes what the adapter computes
   kDefaultOnly,  // refused by name unless at its default
 };
 

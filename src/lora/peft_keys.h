@@ -16,9 +16,9 @@ enum class PeftPart {
   kEmbeddingA,  // A of an embedding layer: [rank, tokens]
   kEmbeddingB,  // B of an embedding layer: [hidden, rank]
   kTokens,      // trainable_tokens_delta
-  kBase,  // a tensor of the base model, saved with the adapter
-  kCopy,  // not used: training state, or a tensor that the file also has under its own name
-  kBlockCopy,  // a weight of a saved block under its wrapper's name; `module` is the weight's own module
+  kBase,        // a tensor of the base model, saved with the adapter
+  kCopy,        // not used: training state, or a tensor that the file also has under its own name
+  kBlockCopy,   // a weight of a saved block under its wrapper's name; `module` is the weight's own module
 };
 
 struct PeftKey {

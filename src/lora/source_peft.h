@@ -17,7 +17,7 @@ namespace chorus {
 struct AdapterTarget {
   const ModelConfig& config;
   const WeightTable& table;  // of config
-  int64_t max_rank = 0;  // the engine's limit (--max_lora_rank); 0: no limit
+  int64_t max_rank = 0;      // the engine's limit (--max_lora_rank); 0: no limit
 };
 
 // Reads LoRA, rsLoRA and DoRA adapters. Both files are read in one state of the directory (peft_files.h). Throws Error

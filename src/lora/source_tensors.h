@@ -10,7 +10,8 @@
 
 namespace chorus {
 
-//   weights  [rows, longest] or [1, rows, longest], float32, float16 or bfloat16. A row is flat and padded on the right:
+//   weights  [rows, longest] or [1, rows, longest], float32, float16 or bfloat16. A row is flat and padded on the
+//   right:
 //            A [rank, in], B [out, rank] and, for DoRA, the normalised magnitude [out].
 //   config   int32 [rows, 3 or 4] or [1, rows, 3 or 4]. A row is module id, global layer, rank and is_dora. Rows may be
 //            in any order.
