@@ -26,7 +26,7 @@ ROWS = [
 
 
 def greedy(model, prompts):
-    """For each prompt: its tokens, the logits that chose them, and their narrowest margin."""
+    """For each prompt: its tokens, the logits that chose them, and their smallest margin."""
     ids, rows = torch.tensor(prompts), []
     for _ in range(NEW_TOKENS):
         rows.append(model(ids).logits[:, -1].float())

@@ -48,7 +48,7 @@ def make_model():
 
 
 def fields_as_saved(directory):
-    """Defaults as adapter_config.json has them, and the fields of the class that the file leaves out."""
+    """Default values as saved in adapter_config.json, and None for fields of the class that the file lacks."""
     config = LoraConfig()
     config.save_pretrained(directory)
     saved = json.loads((directory / "adapter_config.json").read_text())
@@ -70,7 +70,7 @@ def main(out):
                 torch.nn.init.normal_(module.lora_B["default"].weight)
         expected[name] = modules
         if name.endswith("_bin"):
-            # PEFT no longer writes the file that its older versions wrote.
+            # PEFT no longer writes this file, but its older versions did.
             model.save_pretrained(out / name)
             torch.save(peft.get_peft_model_state_dict(model), out / name / "adapter_model.bin",
                        _use_new_zipfile_serialization=name.startswith("some"))

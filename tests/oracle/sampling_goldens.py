@@ -83,7 +83,7 @@ def main(directory):
     for kind in kinds:
         for _ in range(CASES_EACH):
             case = settings(random, kind)
-            # Few different tokens, so that n-grams and words come again.
+            # Few different tokens, so that n-grams and words repeat.
             prompt = [integer(random, 0, 7) for _ in range(integer(random, 1, 20))]
             generated = [integer(random, 0, 7) for _ in range(integer(random, 0, 12))]
             row = torch.randn((1, VOCAB), generator=random) * 3

@@ -24,7 +24,7 @@ def describe(tensor):
 
 
 def find_tensors(root):
-    """The rule of src/formats/torch_file.h."""
+    """Finds the tensors by the rule of src/formats/torch_file.h."""
     for candidate in [root] + [root.get(k) for k in ("state_dict", "model_state_dict", "module")]:
         if isinstance(candidate, dict):
             tensors = {k: v for k, v in candidate.items() if isinstance(k, str) and isinstance(v, torch.Tensor)}
