@@ -16,8 +16,8 @@ CHUNKS = b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
 HIDDEN = b"GET /v1/version HTTP/1.1\r\nHost: y\r\n\r\n"  # the request that a smuggler wants the server to execute
 END = b"\r\n"
 
-# Columns: name, bytes, allowed statuses in order, and CLOSED, KEPT or None for not checked. CLOSED: the server closes the
-# connection, so that nothing after the response is read as a request.
+# Columns: name, bytes, allowed statuses in order, and CLOSED, KEPT or None for not checked. CLOSED: the server closes
+# the connection, so that nothing after the response is read as a request.
 CLOSED, KEPT = True, False
 
 TABLE = [
