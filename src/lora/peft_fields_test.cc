@@ -27,7 +27,7 @@ const fs::path kGoldens = kSource / "tests/goldens/peft";
 
 Json manifest() { return readJsonFile(kGoldens / "manifest.json"); }
 
-// What PEFT writes for a LoraConfig with default values.
+// PEFT's output for a LoraConfig with default values.
 Json defaults() { return manifest()["fields"]; }
 
 std::string refusalOf(const Json& config) {

@@ -19,7 +19,7 @@ struct PeftFiles {
   std::string config;             // adapter_config.json
   std::string config_source;      // its path, for error lines
   TensorFile weights;             // adapter_model.safetensors, else adapter_model.bin, in memory
-  std::vector<FileStamp> stamps;  // of what is there
+  std::vector<FileStamp> stamps;  // stamps of the files that exist
 };
 
 // Upper bound, in bytes, of an adapter's weights file for the model: every weight in float64 and rank max_rank (0: any

@@ -16,7 +16,7 @@ namespace chorus {
 // The model that adapters are checked against.
 struct AdapterTarget {
   const ModelConfig& config;
-  const WeightTable& table;  // of config
+  const WeightTable& table;  // the table of `config`
   int64_t max_rank = 0;      // the engine's limit (--max_lora_rank); 0: no limit
 };
 
