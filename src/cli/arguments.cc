@@ -116,7 +116,7 @@ class Speller {
         spellCommand(word);
       }
     }
-    // Help or the version was asked for.
+    // The user requested help or the version.
     const bool asked = !given_.empty();
     if (at_ == words_.size() && !asked && command_->get_require_subcommand_min() > 0) {
       const std::string called = calledAs(*command_);

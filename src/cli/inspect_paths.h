@@ -14,7 +14,7 @@ void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
 // base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
 void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
-// The same for the tensors that lora-convert writes.
+// Like inspectAdapter, for the tensors that lora-convert writes.
 void inspectLoraTensors(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
 // safetensors, PyTorch, npy and engine files, distinguished by their first bytes and their ending.

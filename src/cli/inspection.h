@@ -38,7 +38,7 @@ class Inspection {
   std::vector<Fact> facts_;
 };
 
-// "1.5 KiB", "12.0 MiB", "3.25 GiB".
+// Formats a size as "1.5 KiB", "12.0 MiB", "3.25 GiB".
 std::string bytesText(uint64_t bytes);
 
 }  // namespace chorus

@@ -39,11 +39,11 @@ struct Row {
   std::string text;  // empty for token files
   std::vector<int32_t> prompt;
   std::vector<int32_t> answer;   // generated tokens
-  std::vector<float> logits;     // of the last prompt position
-  std::vector<float> log_probs;  // of the generated tokens
+  std::vector<float> logits;     // at the last prompt position
+  std::vector<float> log_probs;  // one per generated token
   float cum_log_prob = 0;
   std::string error;
-  ErrorCode error_code = ErrorCode::kInternal;  // of `error`
+  ErrorCode error_code = ErrorCode::kInternal;  // set with `error`
 };
 
 ErrorCode errorCodeOf(executor::ResponseErrorCode code) {

@@ -22,7 +22,7 @@ struct AdapterChurn {
 
 struct ChurnTimes {
   std::vector<double> between;  // seconds between two tokens of a stream
-  std::vector<double> first;    // from an adapter's request to its first token
+  std::vector<double> first;    // seconds from an adapter's request to its first token
 };
 
 // `tasks` holds the task ids of the adapters, which are requested in turn from tasks[next % size] on; `next` is

@@ -25,7 +25,7 @@ struct RequestRecord {
   double first = -1;  // the first piece of text
   double last = -1;
   double end = -1;           // when the response ended or failed
-  std::vector<double> gaps;  // between pieces of text
+  std::vector<double> gaps;  // seconds between pieces of text
   int output_tokens = 0;     // the server's count, or the number of pieces of text if it sends none
   std::string error;         // kind of error; empty: complete response
   std::string error_text;    // the error message, one line

@@ -22,7 +22,7 @@ struct ServeTargets {
 // include only complete requests.
 struct ServeSummary {
   size_t sent = 0, complete = 0, good = 0, unfinished = 0;
-  std::map<std::string, size_t> errors;              // by kind
+  std::map<std::string, size_t> errors;              // number of each kind
   std::map<std::string, std::string> error_samples;  // the first message of each kind
   double seconds = 0;
   double requests_per_s = 0, prompt_tokens_per_s = 0, output_tokens_per_s = 0, goodput_per_s = 0;
