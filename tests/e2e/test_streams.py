@@ -1,4 +1,4 @@
-"""Streams piece by piece: choices, stop strings, characters, log probabilities, usage; and the asynchronous client."""
+"""Streaming: choices, stop strings, characters, log probabilities, usage; and the asynchronous client."""
 
 import asyncio
 import concurrent.futures

@@ -108,7 +108,7 @@ def abort_many(address, count, data, reset, pause):
 
 @scenario("connections-aborted")
 def connections_aborted(stage):
-    """A thousand requests whose clients are gone, queued behind large requests."""
+    """A thousand requests whose clients have disconnected, queued behind large requests."""
     large = wire.request_bytes(COMPLETIONS, {"model": "base", "prompt": "dogs " * 400_000, "max_tokens": 1})
     small = wire.request_bytes(COMPLETIONS, {"model": "base", "prompt": "hi", "max_tokens": 50})
     for reset in (True, False):

@@ -110,7 +110,7 @@ def ngram_rule(stage):
 
 @scenario("rules-of-many-words")
 def rules_of_many_words(stage):
-    """As many and as long stop texts, bad words and biases as fit into a body."""
+    """Stop texts, bad words and biases, as many and as long as fit into a body."""
     body = {**LONG, "max_tokens": 100, "temperature": 0}
     labelled = []
     for count, length in ((4, 100_000), (4, 1_900_000), (100, 10), (100, 20_000), (10_000, 5), (100_000, 20)):

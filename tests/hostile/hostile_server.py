@@ -62,7 +62,7 @@ class HostileServer:
     # --- memory -------------------------------------------------------------------------------------------------
 
     def memory_mib(self, key):
-        """VmRSS or VmHWM."""
+        """A value of /proc/PID/status in MiB. key: VmRSS or VmHWM."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(key + ":"):
                 return int(line.split()[1]) / 1024

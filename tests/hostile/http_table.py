@@ -13,7 +13,7 @@ JSON = b"Content-Type: application/json\r\n"
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 CHUNKS = b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
-HIDDEN = b"GET /v1/version HTTP/1.1\r\nHost: y\r\n\r\n"  # the request that a smuggler wants the server to execute
+HIDDEN = b"GET /v1/version HTTP/1.1\r\nHost: y\r\n\r\n"  # the request that smuggling would make the server execute
 END = b"\r\n"
 
 # Columns: name, bytes, allowed statuses in order, and CLOSED, KEPT or None for not checked. CLOSED: the server closes

@@ -1,8 +1,8 @@
-"""Makes tests/goldens/llama: tiny random Llamas, adapters, and what transformers + PEFT answer in float32 on the CPU.
+"""Makes tests/goldens/llama: tiny random Llamas, adapters, and answers of transformers + PEFT in float32 on the CPU.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/llama_goldens.py tests/goldens/llama
-Needs torch, transformers, peft and safetensors; the versions used stand in manifest.json. Seeds are fixed. See
-tests/README.md for the layout of what it writes.
+Needs torch, transformers, peft and safetensors; manifest.json has the versions used. Seeds are fixed. See
+tests/README.md for the layout of the output.
 """
 
 import copy

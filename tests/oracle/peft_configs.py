@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adapters that PEFT saves under many configurations of one tiny model, and the modules, ranks and scales PEFT gives
-them; and the fields of PEFT's LoraConfig with their defaults, as it writes them.
+"""Makes goldens of PEFT's configurations: adapters that PEFT saves under many configurations of one tiny model, with
+the modules, ranks and scales that PEFT uses; and the fields of LoraConfig with their defaults, as PEFT writes them.
 
 Usage: peft_configs.py OUT_DIR   (tests/goldens/peft)
-The model is the one of src/lora/test_model.h.
+The model is that of src/lora/test_model.h.
 """
 import dataclasses
 import json

@@ -1,8 +1,8 @@
-"""Makes tests/goldens/peft_family: what PEFT's LoRA adapters hold beside low-rank parts of linear layers.
+"""Makes tests/goldens/peft_family: PEFT's LoRA adapters with contents other than low-rank matrices of linear layers.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/peft_family_goldens.py tests/goldens/peft_family
-Layout and numbers are those of llama_goldens.py. Each adapter is loaded onto a model of its own, since PEFT writes biases
-and embeddings that were saved along into the base that all adapters share. See tests/README.md.
+Layout and numbers are those of llama_goldens.py. Each adapter is loaded onto its own model, because PEFT writes the
+biases and embeddings of an adapter into the base that all adapters share. See tests/README.md.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Makes tests/goldens/quantised: tiny random Llamas whose linears are int8 or int4, with adapters on them.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/quantised_goldens.py tests/goldens/quantised
-The models are stored as they are before quantisation, which `convert` does; the oracle is transformers + PEFT in
-float32 on weights that the few lines of numpy here have quantised and multiplied out again. See tests/README.md.
+The models are stored unquantised, and `convert` quantises them. The oracle is transformers + PEFT in float32 on weights
+that this script has quantised and dequantised with numpy. See tests/README.md.
 """
 
 import numpy

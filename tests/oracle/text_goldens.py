@@ -6,7 +6,7 @@ hostile strings. strings.jsonl holds the strings; NAME.json a tokenizer; NAME.js
 {"ids", "special" (ids with special tokens, when they differ), "text", "skipped" (decoded without special tokens, when
 it differs)}; NAME.decode.jsonl random ids with their decoding; variants.jsonl components in place of a base's own.
 
-Usage: text_goldens.py   (needs tokenizers; versions.json says which version made what is committed)
+Usage: text_goldens.py   (needs tokenizers; versions.json has the version that made the committed files)
 """
 import json
 import pathlib

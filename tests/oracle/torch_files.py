@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes small PyTorch files of every kind that is read, as torch writes them, and what torch reads back.
+"""Makes small PyTorch files of every kind that the program reads, and a list of the tensors that torch reads from them.
 
 Usage: torch_files.py OUT_DIR EXPECTED_JSON   (tests/fuzz/torch_file_fuzz tests/goldens/torch_files.json)
 """

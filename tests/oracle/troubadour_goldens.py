@@ -3,9 +3,9 @@
 Run by hand, never by the build or the tests:  python3 tests/oracle/troubadour_goldens.py tests/goldens/troubadour
 
 The oracle is transformers' Glm4ForCausalLM: a norm before and after each block and interleaved rotary positions on half
-of a head. Its weights are written under the example's own names and in its own order: q, k and v fused in one tensor
-by KV head (the group's query heads, its key, its value), gate and up in another. Adapters are trained on the oracle's
-separate linears; "fused" ones share A over q, k and v and over gate and up, as an adapter on the fused tensors does.
+of a head. Its weights are written with the example's own names and order: q, k and v fused in one tensor by KV head
+(the group's query heads, its key, its value), gate and up in another. Adapters are made on the oracle's separate
+linears; the "fused" ones share A over q, k and v and over gate and up, like an adapter on the fused tensors.
 """
 
 import copy

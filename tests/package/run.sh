@@ -8,7 +8,7 @@ cmake=$1 build=$2 work=$3 cxx=$4
 source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$work"
 mkdir -p "$work"
-step() { # runs a command and shows what it said if it fails
+step() {  # runs a command and prints its output if it fails
   "$@" >"$work/log" 2>&1 || { echo "failed: $*"; cat "$work/log"; exit 1; }
 }
 
