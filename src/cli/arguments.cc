@@ -150,7 +150,7 @@ class Speller {
     ++at_;
   }
 
-  // Skips the words that the parser takes as values of a flag whatever they are.
+  // Skips a flag's required values, which the parser takes whatever they look like.
   void passValues(const CLI::Option& option, const std::string& name, bool has_value) {
     const bool once = option.get_items_expected_max() == 1;
     if (!given_.insert(&option).second && once) fail(ErrorCode::kInvalidArgument, "{} is given twice", name);

@@ -203,8 +203,8 @@ class Cut {
   void addEmbeddingTokens() {
     const AdapterTokens& all = whole_.embedding_tokens;
     const int64_t hidden = config_.hidden_size;
-    // Each replaced row goes to the rank that holds this token's row of the table. Tokens beyond the base's table,
-    // which have rows only in embedding_tokens, go to the last rank.
+    // When the vocabulary is cut, each replaced row goes to the rank that holds its token. Tokens beyond the base's
+    // table, which have rows only in embedding_tokens, go to the last rank.
     const int64_t table = hasOwnTable() ? inputVocabulary() : config_.vocab_size;
     TokenRange share = cutsVocabulary() ? tokenShare(table, tp_size_, tp_rank_) : TokenRange{0, table};
     if (!cutsVocabulary() || tp_rank_ + 1 == tp_size_) share.count = inputVocabulary() - share.begin;

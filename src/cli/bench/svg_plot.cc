@@ -41,7 +41,7 @@ struct Tick {
   bool labelled;
 };
 
-// Range in plot coordinates; for a logarithmic axis these are powers of ten.
+// Range in plot coordinates; a logarithmic axis stores exponents of ten.
 struct Axis {
   double low = 0, high = 1;
   bool log = false;

@@ -21,7 +21,7 @@ struct RequestRecord {
   size_t model = 0;
   int prompt_tokens = 0;
   double planned = 0;
-  double sent = 0;    // when the generator sent it
+  double sent = 0;    // when the generator started to send it
   double first = -1;  // the first piece of text
   double last = -1;
   double end = -1;           // when the response ended or failed
