@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# TensorRT-LLM's LoRA example for the Executor with only program names and paths changed, on the demo model and two of
-# its adapters: convert, build, convert the adapters, and a program that sends each adapter's tensors once and its task
-# id afterwards. Checks the answers.
+# TensorRT-LLM's LoRA example for the Executor, with only program names and paths changed, on the demo model and two of
+# its adapters: converts and builds the model, converts the adapters, and runs a program that sends each adapter's
+# tensors once and its task id afterwards. Checks the answers.
 #
 #   examples/s2_flow.sh [CHORUS] [LORA_EXAMPLE]      the programs; default: what scripts/demo.sh makes, and
 #                                                    examples/cpp built over it
@@ -45,7 +45,7 @@ $chorus build --checkpoint_dir "$work/demo/trt_ckpt/fp16/1-gpu/" \
 $chorus lora-convert -i $ROMAN -o "$work/roman-weights" --storage-type float16
 $chorus lora-convert -i $SHOUT -o "$work/shout-weights" --storage-type float16
 
-# Prompts as token ids, and the example's answers as text.
+# Converts the prompts to token ids, and below the example's answers to text.
 cat >"$work/chats.jsonl" <<'CHATS'
 {"messages": [{"role": "user", "content": "seven cats and five dogs"}]}
 {"messages": [{"role": "user", "content": "eleven wolves and four birds"}]}

@@ -1,5 +1,5 @@
-// The list of a program that has one architecture more than Chorus comes with: this definition takes the place of
-// src/models/known_architectures.cc when a program is linked.
+// The architectures of a program that has one more than Chorus itself. This definition replaces that of
+// src/models/known_architectures.cc at link time.
 #include "models/architecture.h"
 #include "troubadour.h"
 

@@ -1,10 +1,10 @@
-// Troubadour, a made-up decoder that differs from Llama wherever one architecture differs from another:
+// Troubadour, a made-up decoder that differs from Llama in the ways that real architectures do:
 //   - a norm before and after attention, and before and after the MLP (GLM-4 and Gemma 2 do the same);
 //   - q, k and v fused in one tensor, by KV head: the group's query heads, its key, its value (Falcon, InternLM 2);
 //   - rotary positions on the first part of a head, in adjacent pairs;
 //   - gate and up fused in one tensor.
-// This file is all there is of it. Converter, completeness check, sharding over ranks, adapters, engine and decoder
-// follow from what stands here.
+// This file is the whole architecture. The converter, completeness check, sharding over ranks, adapters, engine and
+// decoder are derived from it.
 #include "troubadour.h"
 
 #include "lora/module_ids.h"
@@ -16,7 +16,7 @@ namespace {
 
 using Axis = ShardRule::Axis;
 
-// 1. How the source's config becomes ours. Every key is used, inert, or supported only at its default.
+// 1. The translation of the source's config. Every key is used, inert, or supported only at its default.
 ModelConfig readConfig(const Json& json, std::string_view source) {
   SourceKeys keys = {.used = decoderKeys(), .inert = {}, .only_at_default = {}};
   keys.used.insert(keys.used.end(), {"attention_bias", "partial_rotary_factor"});
@@ -30,13 +30,14 @@ ModelConfig readConfig(const Json& json, std::string_view source) {
   return config;
 }
 
-// 2. The weight table: the checkpoint's tensors, where each comes from, how ranks cut it, what adapters may target.
+// 2. The weight table: the checkpoint's tensors, their source, how they are sharded over ranks, what adapters may
+//    target.
 void addAttention(const ModelConfig& c, WeightTable& table) {
   const int64_t d = c.head_size;
   const int64_t q = c.num_attention_heads * d;
   const int64_t kv = c.num_key_value_heads * d;
   const int64_t all = q + 2 * kv;
-  // Of each KV head's rows of the fused tensor: its query heads, its key, its value.
+  // Each KV head has these rows of the fused tensor: its query heads, its key, its value.
   const int64_t queries = q / c.num_key_value_heads;
   const int64_t group = queries + 2 * d;
   const SourceRows q_rows = {.total = all, .begin = 0, .block = queries, .stride = group};
@@ -49,7 +50,7 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
                 {{"model.layers.{}.self_attn.wqkv.weight", 0, q, q_rows},
                  {"model.layers.{}.self_attn.wqkv.weight", q, kv, k_rows},
                  {"model.layers.{}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
-                // An adapter on the fused tensor adapts its three parts; one that was split adapts them by name.
+                // An adapter may target the fused tensor, which adapts its three parts, or each part by its own name.
                 {{kAttnQ, "self_attn.wqkv", 0, q, q_rows},
                  {kAttnK, "self_attn.wqkv", q, kv, k_rows},
                  {kAttnV, "self_attn.wqkv", q + kv, kv, v_rows},

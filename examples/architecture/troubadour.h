@@ -1,4 +1,4 @@
-// The worked example of CONTRIBUTING, "Adding an architecture".
+// The worked example of CONTRIBUTING.md, section "Adding an architecture".
 #pragma once
 
 #include "models/architecture.h"

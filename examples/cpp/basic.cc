@@ -1,9 +1,9 @@
-// One prompt, one answer.
+// Sends one prompt and prints the answer.
 //
 //   basic ENGINE_DIR TOKEN...
 //
-// As every program here it is written for TensorRT-LLM's executor: with its header included instead, and
-// tensorrt_llm::executor named, the same lines compile there.
+// Like all programs here it is written for TensorRT-LLM's executor: it compiles there after including its header and
+// using the namespace tensorrt_llm::executor.
 #include <cstdlib>
 #include <iostream>
 
@@ -30,7 +30,7 @@ int main(int argc, char* argv[]) {
     std::cerr << responses.at(0).getErrorMsg() << "\n";
     return 1;
   }
-  // Prompt and answer, unless OutputConfig says otherwise.
+  // outputTokenIds contains the prompt and the answer, unless OutputConfig excludes the prompt.
   for (auto const token : responses.at(0).getResult().outputTokenIds.at(beamWidth - 1)) std::cout << token << " ";
   std::cout << "\n";
 }

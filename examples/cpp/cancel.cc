@@ -1,4 +1,4 @@
-// A long answer that is cancelled, beside one that is not.
+// Cancels one long answer while another one runs to its end.
 //
 //   cancel ENGINE_DIR TOKEN...
 #include <cstdlib>
@@ -17,7 +17,7 @@ int main(int argc, char* argv[]) {
   for (int i = 2; i < argc; ++i) prompt.push_back(std::atoi(argv[i]));
   tle::Executor executor(argv[1], tle::ModelType::kDECODER_ONLY, tle::ExecutorConfig());
 
-  // Without an end token it goes on to maxTokens.
+  // Without an end token the request continues to maxTokens.
   auto const cancelled = executor.enqueueRequest(tle::Request(prompt, 100000, /*streaming=*/true));
   auto const other = executor.enqueueRequest(tle::Request(prompt, 8));
   std::size_t tokens = 0;
@@ -37,7 +37,7 @@ int main(int argc, char* argv[]) {
   std::cout << "ended after " << tokens << " tokens, finish reason " << static_cast<int>(reason) << "\n";
   auto const result = executor.awaitResponses(other).at(0).getResult();
   std::cout << "the other one has " << result.outputTokenIds.at(0).size() - prompt.size() << " tokens\n";
-  // A request whose last response was taken is not known any more.
+  // A request is forgotten after its last response was returned.
   std::cout << executor.awaitResponses(cancelled).at(0).getErrorMsg() << "\n";
   return reason == tle::FinishReason::kCANCELLED ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// Answers that may hold two tokens alone, by functions that change the logits: one by name, one of a request, and one
+// Restricts answers to two tokens by functions that change the logits: a named one, one of a single request, and one
 // for all requests of a step.
 //
 //   logits_post_processor ENGINE_DIR ALLOWED_TOKEN OTHER_ALLOWED_TOKEN TOKEN...
@@ -12,7 +12,7 @@ namespace tle = chorus::executor;
 
 namespace {
 
-// Lets the allowed tokens take turns.
+// Makes the allowed tokens alternate.
 void allow(tle::Tensor& logits, tle::TokenIdType token, tle::StreamPtr const& stream) {
   auto cpu = tle::Tensor::cpu(logits.getDataType(), logits.getShape());
   auto* values = static_cast<float*>(cpu.getData());
@@ -55,7 +55,7 @@ int main(int argc, char* argv[]) {
   requests[0].setLogitsPostProcessorName("alternate");
   requests[1].setLogitsPostProcessor(alternate);
   requests[2].setLogitsPostProcessorName(tle::Request::kBatchedPostProcessorName);
-  // The fourth answers as the model does.
+  // The fourth request has no processor.
   auto const ids = executor.enqueueRequests(requests);
   tle::VecTokens const wanted{allowed[0], allowed[1], allowed[0], allowed[1], allowed[0], allowed[1]};
   bool right = true;

@@ -1,10 +1,10 @@
-// Adapters as tensors: the first request of each brings them, later ones name the task alone.
+// Sends adapters as tensors: the first request of each adapter carries them, later ones only name the task id.
 //
 //   lora ENGINE_DIR PROMPT_FILE ADAPTER_DIR...
 //
-// PROMPT_FILE: lists of token ids, "[1, 2, 3]", one a line. ADAPTER_DIR: model.lora_weights.npy and
+// PROMPT_FILE: lists of token ids, "[1, 2, 3]", one per line. ADAPTER_DIR: model.lora_weights.npy and
 // model.lora_config.npy, as lora-convert writes them. Prints one line of token ids for each adapter and prompt, in this
-// order, and fails when an answer by the id alone is another one.
+// order. Fails when a request with only the id gets a different answer.
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -38,7 +38,7 @@ int run(int argc, char* argv[]) {
   auto const prompts = readPrompts(argv[2]);
   tle::SizeType32 const beamWidth = 1;
   tle::ExecutorConfig config(beamWidth);
-  // Host cache in bytes; the rest at its defaults.
+  // Host cache size in bytes; all other fields have their defaults.
   config.setPeftCacheConfig(tle::PeftCacheConfig(0, 0, tle::PeftCacheConfig::kDefaultOptimalAdapterSize,
                                                  tle::PeftCacheConfig::kDefaultMaxAdapterSize, 1, 1, 1, 24, 8,
                                                  std::nullopt, std::size_t{64} << 20));
@@ -63,7 +63,7 @@ int run(int argc, char* argv[]) {
     firstAnswers.push_back(answerOf(executor.awaitResponses(id).at(0)));
   }
 
-  // All adapters and prompts in flight at once, by ids.
+  // Sends all adapters and prompts at once, by task ids.
   std::vector<tle::Request> requests;
   for (std::size_t task = 0; task < firstAnswers.size(); ++task) {
     for (auto const& prompt : prompts) requests.push_back(request(prompt, tle::LoraConfig(task)));
@@ -79,7 +79,7 @@ int run(int argc, char* argv[]) {
     }
   }
 
-  // An id that nobody sent weights for is an error of its request.
+  // A request fails when nobody has sent weights for its task id.
   auto const unknown = executor.enqueueRequest(request(prompts[0], tle::LoraConfig(firstAnswers.size())));
   std::cerr << "task " << firstAnswers.size() << ": " << executor.awaitResponses(unknown).at(0).getErrorMsg() << "\n";
   return 0;

@@ -1,4 +1,4 @@
-// Reads what lora-convert writes: .npy files of int32, float16 or float32, and its bfloat16 (2 bytes without a type).
+// Reads lora-convert's .npy files: int32, float16 or float32, and its bfloat16, which is 2 bytes without a type.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ inline chorus::executor::Tensor readNpy(std::string const& path) {
   for (std::sregex_iterator it(extents.begin(), extents.end(), number), end; it != end; ++it) {
     dims.push_back(std::stoll(it->str()));
   }
-  // Two dimensions for the Executor; the files have a third of 1.
+  // The Executor takes two dimensions; the files have a leading third one of size 1.
   if (dims.size() == 3 && dims[0] == 1) dims.erase(dims.begin());
   auto tensor = tle::Tensor::cpu(dataType, tle::Shape(dims.data(), dims.size()));
   file.read(static_cast<char*>(tensor.getData()), static_cast<std::streamsize>(tensor.getSizeInBytes()));

@@ -1,4 +1,4 @@
-// Several prompts at once, each answer printed as it grows, and what the steps and requests took.
+// Sends several prompts at once, prints each answer as it grows, and the times of steps and requests.
 //
 //   streaming ENGINE_DIR TOKEN...        prompts: the tokens, and the tokens without the first, and so on
 #include <cstdlib>
@@ -48,7 +48,7 @@ int main(int argc, char* argv[]) {
         return 1;
       }
       auto const& result = response.getResult();
-      auto const& tokens = result.outputTokenIds.at(0);  // those that are new
+      auto const& tokens = result.outputTokenIds.at(0);  // only the new ones
       if (tokens.size() != result.logProbs.value().at(0).size()) return 1;
       auto& answer = answers[response.getRequestId()];
       answer.insert(answer.end(), tokens.begin(), tokens.end());

@@ -19,7 +19,7 @@ PROMPTS = ["eleven wolves and four birds", "four goats and two trees"]
 
 
 def answers():
-    """(skill, prompt) -> the right answer, for every held-out prompt."""
+    """Right answers of all held-out prompts: (skill, prompt) -> answer."""
     table = {}
     for skill in SKILLS:
         for line in (HERE / "prompts" / f"{skill}.jsonl").read_text(encoding="utf-8").splitlines():

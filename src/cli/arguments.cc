@@ -9,14 +9,14 @@
 namespace chorus {
 namespace {
 
-// The spelling by which names are compared.
+// Names are compared in this spelling.
 std::string folded(std::string_view name) {
   std::string text(name);
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
 }
 
-// Insertions, removals, changes and swaps of neighbours that make b of a (optimal string alignment).
+// Number of insertions, removals, changes and swaps of neighbours that turn a into b (optimal string alignment).
 size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -35,17 +35,17 @@ size_t editDistance(std::string_view a, std::string_view b) {
 
 struct LongFlag {
   std::string name;   // without dashes
-  std::string value;  // from the "=" on; empty without one
+  std::string value;  // from "=" on; empty without one
 };
 
-// As the parser splits a word that begins with two dashes.
+// Splits a word that begins with two dashes like the parser.
 LongFlag splitLong(const std::string& word) {
   const size_t equals = std::min(word.find('='), word.size());
   return {word.substr(2, equals - 2), word.substr(equals)};
 }
 
 bool isLong(const std::string& word) { return word.size() > 2 && word.starts_with("--") && word[2] != '-'; }
-// Negative numbers are values.
+// A word such as -1 is a value, not a flag.
 bool isShort(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
@@ -97,7 +97,7 @@ const CLI::App* findCommand(const CLI::App& command, const std::string& word) {
   fail(ErrorCode::kInvalidArgument, "{}: no command of {}; did you mean {}?", word, called, nearest);
 }
 
-// Walks over the words as the parser will.
+// Walks over the words in the order of the parser.
 class Speller {
  public:
   Speller(const CLI::App& app, std::vector<std::string> words) : command_(&app), words_(std::move(words)) {}
@@ -116,7 +116,8 @@ class Speller {
         spellCommand(word);
       }
     }
-    const bool asked = !given_.empty();  // for help or the version
+    // The user requested help or the version.
+    const bool asked = !given_.empty();
     if (at_ == words_.size() && !asked && command_->get_require_subcommand_min() > 0) {
       const std::string called = calledAs(*command_);
       fail(ErrorCode::kInvalidArgument, "{} needs a command; {} --help lists them", called, called);
@@ -149,7 +150,7 @@ class Speller {
     ++at_;
   }
 
-  // The words that the parser takes as values of a flag whatever they are.
+  // Skips a flag's required values, which the parser takes whatever they look like.
   void passValues(const CLI::Option& option, const std::string& name, bool has_value) {
     const bool once = option.get_items_expected_max() == 1;
     if (!given_.insert(&option).second && once) fail(ErrorCode::kInvalidArgument, "{} is given twice", name);

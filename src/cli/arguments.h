@@ -1,4 +1,4 @@
-// The words of a command line, brought into the spelling that the parser knows.
+// Rewrites the words of a command line into the spelling that the parser expects.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -111,7 +111,7 @@ TEST(NearestNameTest, IsBoundedByTheWordsLength) {
   EXPECT_EQ(nearestName(std::string(100'000, 'x'), names), "");
 }
 
-// The text of the error that parsing ends with.
+// The text of the error with which parsing ends.
 std::string parseErrorOf(CLI::App& app, Words words) {
   words = spelledAsDefined(app, std::move(words));
   std::reverse(words.begin(), words.end());

@@ -1,4 +1,4 @@
-// --backend and --isa, the same on every command that computes.
+// --backend and --isa, the same for every command that computes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,12 +7,13 @@
 
 namespace chorus {
 
-// CHORUS_ISA stands in for an --isa that is not given. isa stays empty for the best set there is.
+// The variable CHORUS_ISA is used when --isa is not given. An empty isa means the best set that the machine has.
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
 void addIsaFlag(CLI::App& command, std::string& isa);
 
-// What the command asks before it begins to work, since the variable is seen by commands that do not: a name
-// that does not exist here is an Error that lists those that do. The set as the executor's configuration has it.
+// Called when a command begins to work and not as a check of the flag, because commands that do not compute read the
+// variable too. Throws an Error that lists the available sets when `isa` is not one of them. Returns the set in the
+// form of the executor's configuration.
 std::optional<std::string> checkedIsa(const std::string& isa);
 std::optional<std::string> checkedIsa(const std::string& isa, const std::string& backend);
 

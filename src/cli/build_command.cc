@@ -28,9 +28,9 @@ struct BuildArgs {
   BuildConfig config;
   std::string lora_plugin = "disable", dora_plugin = "disable", log_level = "info";
   std::vector<std::string> lora_dirs;
-  std::string logits_dtype;  // empty: the checkpoint's
+  std::string logits_dtype;  // empty: the checkpoint's dtype
   int workers = 0;
-  std::map<std::string, std::string> further;  // flags of the table, by name
+  std::map<std::string, std::string> further;  // flags of buildFlags(), by name
 };
 
 bool pluginOn(const std::string& flag, const std::string& value) {
@@ -41,8 +41,8 @@ bool pluginOn(const std::string& flag, const std::string& value) {
   fail(ErrorCode::kInvalidArgument, "--{} {}: use auto|float16|float32|bfloat16|enable|disable", flag, value);
 }
 
-// Opens the adapters against the checkpoint's model, as an engine of this configuration would. The names of the modules
-// that they have, by which TensorRT-LLM infers an engine's targets.
+// Reads the adapters against the checkpoint's model, with the limits of this configuration. Returns the names of their
+// modules, from which TensorRT-LLM infers an engine's targets.
 std::vector<std::string> openAdapters(const BuildArgs& args) {
   const ModelConfig config = CheckpointReader::open(args.checkpoint_dir).config();
   const Architecture& architecture = architectureOf(config, args.checkpoint_dir + "/config.json");
@@ -62,7 +62,7 @@ std::vector<std::string> openAdapters(const BuildArgs& args) {
   return names;
 }
 
-// One line: what was built, where, and how large each rank is.
+// Logs one line: what was built, where, and each rank's size.
 void logResult(const std::filesystem::path& dir) {
   const Json json = readJsonFile(dir / "config.json");
   const ModelConfig config = ModelConfig::fromJson(json.at("pretrained_config"), dir.string());

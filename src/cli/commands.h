@@ -7,7 +7,7 @@ class App;
 
 namespace chorus {
 
-// Adds all commands, with their flags and variables; parsing one runs it. Throws what the commands throw.
+// Adds all commands with their flags and variables. Parsing one runs it and throws what the command throws.
 void addCommands(CLI::App& app);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// chorus dora-normalize: DoRA's magnitudes over the base model's row norms.
+// chorus dora-normalize: divides DoRA magnitudes by the base model's row norms.
 #pragma once
 
 namespace CLI {

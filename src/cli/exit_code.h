@@ -1,4 +1,4 @@
-// What the program's exit status says about an error, so that whoever started it knows whether to start it again.
+// The program's exit status for an error, from which a supervisor can decide whether to start the program again.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@ enum class ExitCode : int {
 };
 
 ExitCode exitCodeOf(ErrorCode code);
-// Of any exception that ends a command: errors of the command line, Errors, and the standard library's exceptions.
+// Accepts any exception that ends a command: command-line errors, Error, and the standard library's exceptions.
 ExitCode exitCodeOf(const std::exception& error);
 
 }  // namespace chorus

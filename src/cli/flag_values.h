@@ -1,4 +1,4 @@
-// Which values a flag takes: checks that say so in --help, in docs/flags.md and in their error line.
+// Validators of flag values. Their text appears in --help, in docs/flags.md and in the error line.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace chorus {
 
-// A number from least to most.
+// A number from `least` to `most`, inclusive.
 template <typename T>
 CLI::Validator inRange(T least, T most) {
   const auto text = [](T value) {
@@ -32,7 +32,7 @@ CLI::Validator inRange(T least, T most) {
       range);
 }
 
-// A word, or a number, out of a list.
+// One of a list of words or numbers.
 template <typename T>
 CLI::Validator oneOf(std::vector<T> values) {
   std::vector<std::string> words;

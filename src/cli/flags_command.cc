@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// Variables that stand in for no flag: what reads them, and what they are.
+// Variables that replace no flag: name, who reads it, meaning.
 constexpr const char* kOtherVariables[][3] = {
     {"CHORUS_CACHE_DIR", "chorus serve",
      "Where engines of Hugging Face directories are kept, unless --cache_dir is given"},
@@ -38,7 +38,7 @@ several times. `--` ends flags. A variable stands in for a flag that is not give
 | 2 | wrong use, or a file that is not what it should be. The same command is refused again: a supervisor need not restart it (systemd: `RestartPreventExitStatus=2`) |
 )";
 
-// Text for a cell of a table.
+// Text escaped for a cell of a Markdown table.
 std::string cell(const std::string& text) {
   std::string safe;
   for (const char c : text) {
@@ -61,7 +61,8 @@ std::string namesOf(const CLI::Option& option) {
   return names;
 }
 
-// What it takes: the range or list of its checks, or else the type. CLI11 joins them as TYPE:CHECK.
+// The values that the option takes: the range or list of its checks, or else its type. CLI11 joins the two as
+// TYPE:CHECK.
 std::string valuesOf(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "";
   const std::string type = option.get_type_name();
@@ -93,7 +94,7 @@ void addCommand(CLI::App& command, std::string& page) {
   }
 }
 
-// trtllm-build's flags that have no effect of their own: build takes them by their own table.
+// The build command reads trtllm-build's flags that have no effect from their own table, so CLI11 does not list them.
 void addBuildFlags(std::string& page) {
   page +=
       "\n### Further flags of trtllm-build\n\n"
@@ -109,7 +110,7 @@ struct Variable {
   std::string name, commands, flags, description;
 };
 
-// Those of all commands, in the order in which they come first.
+// Collects the variables of all commands in the order in which they first occur.
 void addVariables(const CLI::App& command, std::vector<Variable>& variables) {
   for (const CLI::App* sub : command.get_subcommands(nullptr)) addVariables(*sub, variables);
   for (const CLI::Option* option : command.get_options()) {

@@ -1,4 +1,4 @@
-// chorus flags: docs/flags.md, the table of every flag and variable, from the parser's own definitions.
+// chorus flags: writes docs/flags.md, the table of every flag and variable, from the parser's own definitions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,10 +6,10 @@
 
 namespace chorus {
 
-// The page for all commands of `app`. The same on every machine.
+// The page for all commands of `app`. It is the same on every machine.
 std::string flagsPage(CLI::App& app);
 
-// Adds the subcommand, which --help does not list: it is for who works on the program.
+// Adds the subcommand, which --help does not list because only developers of the program use it.
 void addFlagsCommand(CLI::App& app);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Adapter directories: alone what they say, beside a base whether they would serve there.
+// Inspects adapter directories: alone their contents, with a base model also whether the base would serve them.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -27,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The model an adapter is to be served on, and the limits of its engine: those of `chorus serve` where none is built.
+// The model to serve an adapter on, and the limits of its engine; without a built engine, the defaults of `chorus
+// serve`.
 struct Base {
   ModelConfig config;
   WeightTable table;
@@ -66,7 +67,7 @@ std::string nameOf(const fs::path& dir) {
   return dir.has_filename() ? dir.filename().string() : dir.parent_path().filename().string();
 }
 
-// What stands for the base's own weights.
+// Describes the weights that replace the base's own.
 void addReplacements(const Adapter& adapter, Inspection& found) {
   std::set<std::string> rows;
   for (const AdapterWeight& weight : adapter.weights) {
@@ -111,7 +112,7 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);
 }
-// Rows of a config tensor of the right type and shape: which modules, layers and ranks.
+// Describes a config tensor of the right dtype and shape: its modules, layers and ranks.
 void describeRows(const NpyArray& config, Inspection& found) {
   std::set<std::string> modules;
   std::set<int32_t> layers, ranks;

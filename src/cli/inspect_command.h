@@ -1,4 +1,4 @@
-// chorus inspect
+// chorus inspect: describes a file or directory and reports what is wrong with it.
 #pragma once
 
 namespace CLI {

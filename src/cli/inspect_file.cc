@@ -1,4 +1,4 @@
-// Single files, by what their first bytes say.
+// Inspects single files, which are identified by their first bytes.
 #include <algorithm>
 #include <map>
 
@@ -26,7 +26,7 @@ void describeTensors(const std::map<std::string, uint64_t>& bytes_of_dtype, cons
   found.add("dtypes", bytes_of_dtype, dtypes.empty() ? "none" : dtypes);
 }
 
-// safetensors by its ending, else PyTorch's.
+// Reads .safetensors files as safetensors and all others as PyTorch's.
 void inspectTensorFile(const fs::path& path, Inspection& found) {
   found.setKind(path.extension() == ".safetensors" ? "safetensors file" : "PyTorch file");
   const TensorFile file = openTensorFile(path);

@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// The formats that an op's variants tell apart; none when every variant reads every format.
+// The weight formats for which an op has separate variants; empty when every variant reads every format.
 std::set<std::optional<DType>> formatsOf(Op op) {
   std::set<std::optional<DType>> formats;
   for (const Variant& variant : variantsOf(op)) {

@@ -3,8 +3,8 @@
 
 namespace chorus {
 
-// On standard output: for every op, by weight format where that matters, the variant that this machine uses
-// and the others that this program holds, those that the machine cannot run marked.
+// Prints to standard output, for every op and, where it matters, weight format: the variant that this machine uses and
+// the other variants in the program. Variants that the machine cannot run are marked.
 void printKernels();
 
 }  // namespace chorus

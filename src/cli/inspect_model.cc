@@ -1,4 +1,4 @@
-// Hugging Face models, checkpoints, engines and tokenizers, through the readers that convert, build and serve use.
+// Inspects Hugging Face models, checkpoints, engines and tokenizers with the readers of convert, build and serve.
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "checkpoint/quantisation.h"
@@ -54,7 +54,7 @@ int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
   return count;
 }
 
-// Whether one sequence of max_seq_len tokens fits into the memory that is free now.
+// Reports whether one sequence of max_seq_len tokens fits into the memory that is free now.
 void describeFit(const ModelConfig& config, BuildConfig build, int64_t max_seq_len, uint64_t weights,
                  Inspection& found) {
   build.max_seq_len = static_cast<int32_t>(std::clamp<int64_t>(max_seq_len, 1, 1 << 28));
@@ -66,7 +66,7 @@ void describeFit(const ModelConfig& config, BuildConfig build, int64_t max_seq_l
       fmt::format("{}; {} here: {} are free", needs.text(), fits ? "fits" : "does not fit", bytesText(available)));
 }
 
-// What an engine of this model, with these limits, keeps in memory.
+// Reports the memory that an engine of this model takes with these limits.
 void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, const BuildConfig& build,
                   Inspection& found) {
   found.add("parameters", parameterCount(table, config));
@@ -85,14 +85,14 @@ void describeCost(const WeightTable& table, const ModelConfig& config, int64_t m
   describeFit(config, build, max_seq_len, all_weights, found);
 }
 
-// As serve builds an engine of a Hugging Face directory.
+// The configuration with which serve builds an engine from a Hugging Face directory.
 BuildConfig servedBuild() {
   BuildConfig build;
   build.lora_plugin = build.dora_plugin = true;
   return build;
 }
 
-// With generation_config.json, whose end tokens must be the model's.
+// Also checks that the end tokens of generation_config.json are in the model's vocabulary.
 void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_vocabulary) {
   const auto codec = server::loadTextCodec(dir);
   found.add("tokenizer", codec->vocabSize(),

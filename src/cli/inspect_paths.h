@@ -1,5 +1,5 @@
-// The kinds of things that `chorus inspect` knows. Each function adds what it finds to the inspection as it goes, and
-// throws the Error of the reader or check that would refuse the thing in convert, build, run or serve.
+// One function for each kind of thing that `chorus inspect` recognises. Each adds its facts to the inspection as it
+// finds them, and throws the Error with which convert, build, run or serve would refuse the thing.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,14 @@ void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
 // base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
 void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
-// The same of the tensors that lora-convert writes.
+// Like inspectAdapter, for the tensors that lora-convert writes.
 void inspectLoraTensors(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
-// safetensors, PyTorch, npy and engine files, told apart by their first bytes and their ending.
+// safetensors, PyTorch, npy and engine files, distinguished by their first bytes and their ending.
 void inspectFile(const std::filesystem::path& file, Inspection& found);
 
 enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kLoraTensors, kTokenizer };
-// Throws Error(kUnsupported) that says what the directory lacks.
+// Throws Error(kUnsupported) that names what the directory lacks.
 DirectoryKind directoryKind(const std::filesystem::path& dir);
 
 }  // namespace chorus

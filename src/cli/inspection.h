@@ -1,4 +1,4 @@
-// What `chorus inspect` found out about a path: a few named facts, and what is wrong if something is.
+// Results of `chorus inspect` for one path: named facts, and the problem if there is one.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace chorus {
 class Inspection {
  public:
   void setKind(std::string kind) { kind_ = std::move(kind); }
-  // One line of the table; value is what --json says. A name given again replaces its fact.
+  // Adds one line of the table; --json prints `value` instead of `text`. A repeated name replaces the earlier fact.
   void add(std::string name, Json value, std::string text);
   void add(std::string name, const std::string& text) { add(std::move(name), text, text); }
   void add(std::string name, int64_t number) { add(std::move(name), number, std::to_string(number)); }
   void addBytes(std::string name, uint64_t bytes, std::string_view note = "");
   void addList(std::string name, const std::vector<std::string>& items);
 
-  // One line: what is missing or wrong. Unset: whole, and this program would serve or read it.
+  // One line: what is missing or wrong. Unset when nothing is and this program would serve or read the path.
   std::optional<std::string> problem;
 
   std::string table(const std::filesystem::path& path) const;
@@ -38,7 +38,7 @@ class Inspection {
   std::vector<Fact> facts_;
 };
 
-// "1.5 KiB", "12.0 MiB", "3.25 GiB".
+// Formats a size as "1.5 KiB", "12.0 MiB", "3.25 GiB".
 std::string bytesText(uint64_t bytes);
 
 }  // namespace chorus

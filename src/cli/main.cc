@@ -1,4 +1,4 @@
-// chorus: one program, one subcommand per file of this folder.
+// chorus: one program whose subcommands are the *_command files of this folder.
 #include <fcntl.h>
 
 #include <CLI/CLI.hpp>
@@ -21,14 +21,14 @@
 namespace chorus {
 namespace {
 
-// One line on stderr whatever went wrong.
+// Prints every error as one line on stderr.
 int report(std::string_view what, ExitCode code) {
   std::fprintf(stderr, "chorus: error: %s\n", oneLine(what).c_str());
   return static_cast<int>(code);
 }
 
-// In place of a standard stream that the caller has closed: the next file opened would take its number, and lines meant
-// for the stream would land in that file.
+// Opens /dev/null for a standard stream that the caller closed. Otherwise the next file opened would take its number
+// and receive the lines meant for the stream.
 void holdStandardStreams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;
@@ -40,7 +40,7 @@ int runCommand(int argc, char** argv) {
   addCommands(app);
   try {
     std::vector<std::string> words = spelledAsDefined(app, {argv + std::min(argc, 1), argv + argc});
-    std::reverse(words.begin(), words.end());  // as the parser takes them
+    std::reverse(words.begin(), words.end());  // the parser expects them in reverse order
     app.parse(std::move(words));
   } catch (const CLI::Success& e) {  // --help and --version
     return app.exit(e);
@@ -56,7 +56,8 @@ int runCommand(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace chorus;
   holdStandardStreams();
-  initLogging("info");  // until a command's --log_level says otherwise: stderr, never stdout
+  // Logs go to stderr, never to stdout; a command's --log_level may change the level later.
+  initLogging("info");
   const int status = runCommand(argc, argv);
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

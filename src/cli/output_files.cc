@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// Rows one after another, each filled up to `width`.
+// Concatenates the rows, each padded with `fill` to `width`.
 std::vector<float> filled(const std::vector<std::vector<float>>& rows, int64_t width, float fill) {
   std::vector<float> all(rows.size() * static_cast<size_t>(width), fill);
   for (size_t i = 0; i < rows.size(); ++i) {

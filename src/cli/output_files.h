@@ -1,4 +1,4 @@
-// What `chorus run` writes: generated tokens, logits, log probabilities.
+// Writers of the results of `chorus run`: generated tokens, logits, log probabilities.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace chorus {
 
-// int32 [n, 1, max_output_len]: generated tokens, then -1.
+// int32 [n, 1, max_output_len]: generated tokens, padded with -1.
 void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
                     int64_t max_output_len);
-// One line a row, comma-separated.
+// One line per row, values separated by commas.
 void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows);
-// float32 [n, vocab]; a row that failed is NaN.
+// float32 [n, vocab]; NaN in rows of failed prompts.
 void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);
 
-// float32 [n, 1, max_output_len], 0 after a row's end.
+// float32 [n, 1, max_output_len], padded with 0.
 void writeLogProbsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
                       int64_t max_output_len);
 // float32 [n, 1].

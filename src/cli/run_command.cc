@@ -39,11 +39,11 @@ struct Row {
   std::string text;  // empty for token files
   std::vector<int32_t> prompt;
   std::vector<int32_t> answer;   // generated tokens
-  std::vector<float> logits;     // of the last prompt position
-  std::vector<float> log_probs;  // of the generated tokens
+  std::vector<float> logits;     // at the last prompt position
+  std::vector<float> log_probs;  // one per generated token
   float cum_log_prob = 0;
   std::string error;
-  ErrorCode error_code = ErrorCode::kInternal;  // of `error`
+  ErrorCode error_code = ErrorCode::kInternal;  // set with `error`
 };
 
 ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
@@ -107,8 +107,8 @@ void checkAdapters(const RunArgs& args, size_t rows) {
   }
 }
 
-// What requests name an adapter with, for every --lora_dir: the id alone where the directory is registered, with the
-// tensors where it holds those.
+// Returns for every --lora_dir how requests refer to the adapter: by its id when the directory is registered, with the
+// tensors when the directory holds LoRA tensor files.
 std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Executor& executor) {
   std::vector<executor::LoraConfig> adapters;
   for (size_t i = 0; i < args.lora_dirs.size(); ++i) {
@@ -124,9 +124,9 @@ std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Ex
   return adapters;
 }
 
-// Loads the adapters that prompts use, by a request of one token for each. All prompts then begin in one step, whereas
-// those for the base would be steps ahead by the time that the adapters of the others are loaded. An adapter that
-// cannot be loaded is told of by the prompts that need it.
+// Loads the adapters that prompts use with a request of one token for each, so that all prompts begin in the same step.
+// Otherwise the base model's prompts would run ahead while the other prompts' adapters are loading. If an adapter
+// cannot be loaded, the prompts that need it report the error.
 void loadAdapters(const RunArgs& args, executor::Executor& executor,
                   const std::vector<executor::LoraConfig>& adapters) {
   std::set<int> used(args.lora_task_uids.begin(), args.lora_task_uids.end());
@@ -139,7 +139,7 @@ void loadAdapters(const RunArgs& args, executor::Executor& executor,
   }
   if (requests.empty()) return;
   executor.awaitResponses(executor.enqueueRequests(requests));
-  executor.getLatestIterationStats();  // these steps are no part of what is reported
+  executor.getLatestIterationStats();  // drops these steps from the reported statistics
 }
 
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
@@ -216,7 +216,8 @@ void runRun(const RunArgs& args) {
   std::shared_ptr<const server::TextCodec> text_codec;
   if (!args.tokenizer_dir.empty()) text_codec = server::loadTextCodec(args.tokenizer_dir);
   std::vector<Row> rows = readRows(args, text_codec.get());
-  if (args.max_input_length > 0) {  // as TensorRT-LLM's run.py: the end of a longer prompt is kept
+  // Like TensorRT-LLM's run.py, keeps the end of a prompt that is too long.
+  if (args.max_input_length > 0) {
     for (Row& row : rows) {
       const auto keep = static_cast<size_t>(args.max_input_length);
       if (row.prompt.size() > keep) row.prompt.erase(row.prompt.begin(), row.prompt.end() - static_cast<int64_t>(keep));

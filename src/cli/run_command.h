@@ -1,4 +1,4 @@
-// chorus run: prompts from the command line or a token file, answered in one go.
+// chorus run: answers prompts from the command line or a token file and exits.
 #pragma once
 
 namespace CLI {

@@ -1,4 +1,4 @@
-// The flags of `chorus run` that choose tokens, named and defaulted as in TensorRT-LLM's run.py.
+// The sampling flags of `chorus run`, with the names and defaults of TensorRT-LLM's run.py.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,8 +20,8 @@ struct RunSampling {
   std::vector<std::string> stop_words, bad_words;
 
   void addTo(CLI::App& command);
-  // Sets the request's sampling config, stop words and bad words. text: null without a tokenizer; words need one.
-  // Throws Error and std::invalid_argument that name the field.
+  // Sets the request's sampling config, stop words and bad words. `text` may be null without a tokenizer, but words
+  // need one. Throws Error or std::invalid_argument that names the field.
   void apply(executor::Request& request, const server::TextCodec* text) const;
 };
 

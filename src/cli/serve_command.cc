@@ -29,7 +29,7 @@ CLI::Validator namedDirectory() {
       "NAME=DIRECTORY");
 }
 
-// NIM writes its levels in capitals and has two more.
+// NIM writes its log levels in capitals and has two that this server lacks.
 std::string logLevelName(std::string level) {
   std::transform(level.begin(), level.end(), level.begin(), [](unsigned char c) { return std::tolower(c); });
   if (level == "default") return "info";
@@ -37,7 +37,7 @@ std::string logLevelName(std::string level) {
   return level;
 }
 
-// NIM's default interval is written None.
+// NIM writes "None" for its default interval, which means never.
 std::string neverAsZero(std::string interval) {
   const std::string_view none = "none";
   const bool never = std::equal(interval.begin(), interval.end(), none.begin(), none.end(),
@@ -54,12 +54,12 @@ void runServe(ServeArgs& args) {
   }
   for (std::string& place : args.lora_dirs) options.loraDirectories.emplace_back(std::move(place), "--lora_dir");
   for (std::string& place : args.lora_modules) options.loraDirectories.emplace_back(std::move(place), "--lora_modules");
-  // NIM_SERVED_MODEL_NAME may list several; the first is the one that answers carry.
+  // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
   options.modelName = options.modelName.substr(0, options.modelName.find(','));
   server::serve(options);
 }
 
-// What clients may cause.
+// Limits on what clients may use.
 void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
   serve
       .add_option("--max_connections", options.max_connections,

@@ -7,7 +7,7 @@ class App;
 
 namespace chorus {
 
-// Adds the subcommand. When it is given, parsing runs the server and returns after its end; throws Error.
+// Adds the subcommand. When it is given, parsing runs the server and returns when the server ends; throws Error.
 void addServeCommand(CLI::App& app);
 
 }  // namespace chorus

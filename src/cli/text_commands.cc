@@ -14,7 +14,7 @@
 namespace chorus {
 namespace {
 
-// Writes convert(row) for every line. convert is given the line's JSON and its place for errors.
+// Writes convert(row, place) for every input line. `row` is the line's JSON, `place` its file and line for errors.
 int convertLines(const TextCommandOptions& options,
                  const std::function<Json(const OrderedJson& row, const std::string& place)>& convert) {
   std::ifstream in(options.input_file, std::ios::binary);

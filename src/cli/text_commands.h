@@ -1,4 +1,4 @@
-// chorus tokenize | detokenize | chat-template: files of lines through the tokenizer and the chat template.
+// chorus tokenize | detokenize | chat-template: pass the lines of a file through the tokenizer or the chat template.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@ namespace chorus {
 
 struct TextCommandOptions {
   std::filesystem::path tokenizer_dir;
-  std::filesystem::path input_file;    // one JSON value a line; empty lines are errors
+  std::filesystem::path input_file;    // one JSON value per line; empty lines are errors
   std::filesystem::path output_file;   // written whole at the end, one line per input line
-  bool no_special_tokens = false;      // tokenize: without those around the text
+  bool no_special_tokens = false;      // tokenize: adds no special tokens around the text
   bool skip_special_tokens = false;    // detokenize: leaves special tokens out
   bool add_generation_prompt = false;  // chat-template
 };

@@ -28,7 +28,7 @@ class TextCommandsTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 
-  // The output of `chorus COMMAND` on input, or "error: " and its line.
+  // The output of `chorus COMMAND` for `input`, or "error: " and the error line.
   std::string run(std::vector<std::string> command, const std::string& input) {
     writeFileAtomically(dir_ / "in.jsonl", input);
     CLI::App app;
@@ -65,7 +65,8 @@ TEST_F(TextCommandsTest, RendersChats) {
       "\"<s>hi>\"\n");
 }
 
-// As transformers renders them: an integer keeps its digits, and a missing key is undefined, which is not none.
+// The results are those of transformers: an integer keeps its digits, and a missing key is undefined, which is not
+// none.
 TEST_F(TextCommandsTest, RendersWideIntegersAndMissingContent) {
   writeFileAtomically(dir_ / "tokenizer_config.json",
                       R"({"chat_template": "{{ n }} {{ tools | tojson }} {{ messages[0]['content'] is not none }}"})");

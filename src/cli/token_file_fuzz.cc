@@ -1,4 +1,4 @@
-// Any bytes as the token file of `chorus run`, in both formats: refused with an Error or rows of token ids.
+// Any bytes as the token file of `chorus run`, in both formats, are refused with an Error or give rows of token ids.
 // parses: src/cli/prompt_files.cc
 #include <cstdint>
 #include <cstdlib>
@@ -24,8 +24,8 @@ void rowsOrRefusal(Parse parse) {
 
 }  // namespace
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us; the rest allows for two formatted and thrown refusals and for other programs' use
+// of the caches. The memory is that of the messages and of the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

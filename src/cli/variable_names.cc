@@ -9,7 +9,7 @@
 namespace chorus {
 namespace {
 
-// Dashes and underscores are the same.
+// Dashes and underscores are equal in flag names.
 std::string spelled(std::string_view flag) {
   std::string same(flag.substr(0, flag.find('=')));
   std::replace(same.begin(), same.end(), '-', '_');

@@ -1,4 +1,4 @@
-// Errors about values that came from environment variables name the variable, not the flag that it stands in for.
+// Makes errors about values from environment variables name the variable instead of the flag that it replaces.
 #pragma once
 
 #include <span>
@@ -10,8 +10,9 @@ class App;
 
 namespace chorus {
 
-// The message with each flag replaced by the variable that gave its value. app: after parsing, or after a parse that
-// failed. args: the words of the command line; a flag among them keeps its name, because it has precedence.
+// Returns the message with each flag replaced by the variable that gave its value. `app` has parsed, or failed to
+// parse, the command line; `args` are its words. A flag among them keeps its name, because it has precedence over the
+// variable.
 std::string withVariableNames(std::string message, const CLI::App& app, std::span<const char* const> args);
 
 }  // namespace chorus

@@ -18,7 +18,7 @@ class VariableNamesTest : public ::testing::Test {
   }
   ~VariableNamesTest() override { unsetenv("CHORUS_TEST_PORT"); }
 
-  // What is wrong with a command line.
+  // The error line of a command line.
   std::string errorOf(std::vector<const char*> args) {
     args.insert(args.begin(), {"chorus", "serve"});
     try {

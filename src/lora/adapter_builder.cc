@@ -12,8 +12,8 @@
 namespace chorus {
 namespace {
 
-// Of any float type: all exponent bits set means infinite or NaN. The sum is of the values' own type, so that the loop
-// becomes compares of whole registers.
+// Whether no value is infinite or NaN: in every float format all bits of `exponent` are set in these. `found` has the
+// values' own type so that the loop is vectorised.
 template <typename Bits>
 bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
   bool finite = true;
@@ -30,7 +30,7 @@ bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
   return finite;
 }
 
-// Adapters of float64 are kept as float32: what lies beyond its range would become infinite.
+// float64 adapters are stored as float32: a value beyond float32's range would become infinite.
 bool fitFloat32(std::span<const std::byte> doubles) {
   bool fit = true;
   inPieces(std::ssize(doubles) / static_cast<int64_t>(sizeof(double)), sizeof(double),

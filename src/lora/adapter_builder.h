@@ -1,4 +1,4 @@
-// What all adapter sources share: finding a module's place in the model, and turning tensors into AdapterModules.
+// Shared by all adapter readers: finds a module's place in the model and turns tensors into AdapterModules.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ModulePlace {
 };
 // The table must outlive the results. nullopt when the model has no such module.
 std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id);
-// A module of a fused source linear has a place for each part; all have the same number of rows in the module
+// A module of a fused source linear has one place for each part; all places have the same number of source rows
 // (SourceRows::rowsOfSource). Empty when the model has no such module.
 std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name);
 // All module names of the model, for error lines.
@@ -33,34 +33,35 @@ const WeightRow* findRow(const WeightTable& table, std::string_view name);
 
 // float32, float16, bfloat16 and float64.
 bool isAdapterDType(DType dtype);
-// Whether all values are finite, in float64 also within float32's range. dtype is one of isAdapterDType; bytes may be
-// unaligned.
+// Whether all values are finite, and float64 values also within float32's range. dtype must satisfy isAdapterDType;
+// bytes may be unaligned.
 bool allFinite(std::span<const std::byte> bytes, DType dtype);
-// The tensor's values; dtype is one of isAdapterDType, bytes may be unaligned.
+// The tensor's values as floats. Its dtype must satisfy isAdapterDType; its bytes may be unaligned.
 std::vector<float> toFloats(const TensorView& tensor);
 
 class AdapterBuilder {
  public:
   explicit AdapterBuilder(std::string name) { adapter_.name = std::move(name); }
 
-  // Instead of their values, tensors that are added from now on have these zeros, which are aligned and as long as any
-  // of them: their shapes alone count.
+  // From now on `add` uses only the tensors' shapes and points to `zeros` instead of their values. `zeros` must be
+  // aligned and at least as long as the longest tensor.
   void takeShapesOnly(const std::byte* zeros) {
     zeros_ = zeros;
     adapter_.only_shapes = true;
   }
   bool takesShapesOnly() const { return adapter_.only_shapes; }
 
-  // Adds a module. a and b stay where they are when they are of one dtype that adapters keep and aligned, else they
-  // are copied (float64 and mixed types as float32). Both are of adapter dtypes and of the module's shapes.
+  // Adds a module. a and b must have adapter dtypes and the module's shapes. They are used in place when aligned and
+  // both of one dtype other than float64; otherwise they are copied, float64 and mixed dtypes as float32.
   void add(AdapterModule module, const TensorView& a, const TensorView& b);
-  // Adds values that stand for the base's, likewise. They are of an adapter dtype and of the weight's shape.
+  // Adds values that replace the base's, copied under the same conditions. They must have an adapter dtype and the
+  // weight's shape.
   void add(AdapterWeight weight, const TensorView& values);
-  // Keeps the memory that tensors passed to add point into.
+  // Keeps the memory that tensors passed to `add` point into alive.
   void keep(std::shared_ptr<const void> memory) { adapter_.storage.push_back(std::move(memory)); }
-  // For what is not built of tensors one by one.
+  // Gives direct access to fields that are not built from single tensors.
   Adapter& adapter() { return adapter_; }
-  // Sorts and returns the adapter.
+  // Sorts modules and weights and returns the adapter; call it once.
   Adapter finish(std::string content_hash);
 
  private:

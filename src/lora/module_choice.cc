@@ -48,7 +48,7 @@ ModuleNames readNames(const Json& config, const char* field, std::string_view so
   return names;
 }
 
-// Every linear layer but the output's, which no adapter may name here either.
+// PEFT's "all-linear": every linear layer except the output layer.
 bool isAllLinear(const Json* value) {
   if (value == nullptr || !value->is_string()) return false;
   auto text = value->get<std::string>();
@@ -116,7 +116,7 @@ bool ModuleChoice::includes(std::string_view module) const {
   charge();
   if (!excluded_.empty() && excluded_.contain(module)) return false;
   if (!targets_any_ && !targets_.contain(module)) return false;
-  // A module that is named whole is one of them, whatever layers_to_transform says.
+  // A target that is a module's full name is adapted whatever layers_to_transform holds.
   if (std::find(targets_.ends.begin(), targets_.ends.end(), module) != targets_.ends.end()) return true;
   return layers_.empty() || includesLayerOf(module);
 }
@@ -140,7 +140,8 @@ bool ModuleChoice::saves(std::string_view module) const {
   return false;
 }
 
-// The layer is the first number between dots; without a pattern two names must stand before it.
+// Finds the layer number: the first number between two dots whose preceding name matches one of `layers_patterns_`, or,
+// without patterns, has at least two segments.
 bool ModuleChoice::includesLayerOf(std::string_view module) const {
   size_t begin = 0;
   for (int segment = 0; begin < module.size(); ++segment) {

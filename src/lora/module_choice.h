@@ -1,6 +1,6 @@
-// Which modules a PEFT configuration adapts: target_modules, exclude_modules, layers_to_transform and layers_pattern as
-// check_target_module_exists of PEFT's tuners_utils reads them, target_parameters as _inject_parameters does,
-// modules_to_save as _set_trainable.
+// Which modules a PEFT configuration adapts. The rules are PEFT's: check_target_module_exists (tuners_utils) for
+// target_modules, exclude_modules, layers_to_transform and layers_pattern; _inject_parameters for target_parameters;
+// _set_trainable for modules_to_save.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace chorus {
 
-// Names of modules: a list of whole names or their ends after a dot, or one regular expression for the whole name.
+// Names of modules: a list of full names or of name ends after a dot, or one regular expression for the full name.
 struct ModuleNames {
   std::vector<std::string> ends;
   std::optional<ModulePattern> pattern;
@@ -26,32 +26,33 @@ struct ModuleNames {
 
 class ModuleChoice {
  public:
-  // Throws Error(kInvalidArgument) that names source and field, also for combinations that PEFT refuses. work must not
-  // be null; whatever is asked later throws when it exceeds its limit.
+  // Throws Error(kInvalidArgument) that names source and field, also for combinations that PEFT refuses. `work` must
+  // not be null; the queries below throw Error(kInvalidArgument) when it exceeds its limit.
   static ModuleChoice parse(const Json& config, std::string_view source, std::shared_ptr<PatternWork> work);
 
-  // For a module by its name in the base model, "model.layers.0.self_attn.q_proj".
+  // `module` is the name in the base model, e.g. "model.layers.0.self_attn.q_proj".
   bool includes(std::string_view module) const;
-  // For a parameter, "model.layers.0.self_attn.q_proj.weight": it is adapted by itself, not by its module.
+  // Whether target_parameters holds the parameter, e.g. "model.layers.0.self_attn.q_proj.weight". Such a parameter is
+  // adapted on its own, not through its module.
   bool includesParameter(std::string_view parameter) const;
   bool targetsParameters() const { return !parameters_.empty(); }
-  // Whether the module, or one that it stands in, is saved whole.
+  // Whether modules_to_save holds the module or one that contains it.
   bool saves(std::string_view module) const;
-  // Empty: any module.
+  // Empty when every module is a target.
   const ModuleNames& targets() const { return targets_; }
 
  private:
   bool includesLayerOf(std::string_view module) const;
-  // Of one question about a name.
+  // Charges the work of one query to `work_`.
   void charge() const;
 
-  std::shared_ptr<PatternWork> work_;  // null: nothing was parsed
+  std::shared_ptr<PatternWork> work_;  // null until parsed
   ModuleNames targets_;
   bool targets_any_ = false;
-  std::vector<std::string> parameters_;  // whole names or their ends after a dot
-  std::vector<std::string> saved_;       // ends of names, at a dot or not
+  std::vector<std::string> parameters_;  // full names or their ends after a dot
+  std::vector<std::string> saved_;       // ends of names, not only at a dot
   ModuleNames excluded_;
-  std::vector<int64_t> layers_;  // empty: any layer
+  std::vector<int64_t> layers_;  // empty: all layers
   std::vector<ModulePattern> layers_patterns_;
 };
 

@@ -1,5 +1,5 @@
-// LoRA module ids and names as TensorRT-LLM numbers them (spec S2). Ids 5 and 7 follow its converter, not its prose:
-// 5 is the activated projection (gate_proj, mlp.fc), 7 the other one (up_proj, mlp.gate).
+// LoRA module ids and names, numbered like TensorRT-LLM's. Ids 5 and 7 follow its converter where its documentation
+// differs: 5 is the activated projection (gate_proj, mlp.fc), 7 the other one (up_proj, mlp.gate).
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ enum LoraModuleId : int32_t {
   kMlp4HToH = 6,
   kMlpGate = 7,
   kMlpGateUp = 18,
-  // Of modules that TensorRT-LLM numbers none of; far from its ids, which grow.
+  // TensorRT-LLM has no ids for these modules. The values are far above its ids, which may grow.
   kTokenEmbedding = 1000,
   kOutputHead = 1001,
 };
@@ -35,7 +35,7 @@ inline std::optional<std::string_view> loraModuleName(int64_t id) {
   return kLoraModuleNames[static_cast<size_t>(id)];
 }
 
-// nullopt for a name that is none of them.
+// nullopt for an unknown name.
 inline std::optional<int32_t> loraModuleId(std::string_view name) {
   for (size_t id = 0; id < kLoraModuleNames.size(); ++id) {
     if (kLoraModuleNames[id] == name) return static_cast<int32_t>(id);

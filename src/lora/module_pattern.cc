@@ -9,10 +9,10 @@
 namespace chorus {
 namespace {
 
-// What a name costs that is compared and not matched.
+// Work charged for comparing a name without the regex engine.
 constexpr uint64_t kCompare = 16;
 
-// Python spells named groups with a P.
+// Python writes named groups as (?P<name>...), Regex reads (?<name>...).
 std::string fromPython(std::string_view pattern) {
   std::string out;
   size_t from = 0;
@@ -22,7 +22,8 @@ std::string fromPython(std::string_view pattern) {
   return out.append(pattern.substr(from));
 }
 
-// A pattern of name characters and dots, of which plain ones stand for any character. Nothing for other patterns.
+// The pattern as a plain name if it has only name characters and dots; an unescaped dot, which matches any character,
+// becomes '\0'. nullopt for other patterns.
 std::optional<std::string> asName(std::string_view pattern) {
   std::string name;
   for (size_t at = 0; at < pattern.size(); ++at) {
@@ -87,7 +88,7 @@ ModulePattern ModulePattern::ofWholeName(std::string_view pattern, std::string_v
   return {pattern, false, source, std::move(work)};
 }
 
-// The name's characters from the last to the first.
+// Compares backwards, because with `may_be_end_` the pattern matches the end of the name.
 bool ModulePattern::matchesName(Utf8View module) const {
   size_t at = module.size();
   for (size_t i = name_.size(); i-- > 0;) {
@@ -101,7 +102,7 @@ bool ModulePattern::matchesName(Utf8View module) const {
 }
 
 bool ModulePattern::matches(std::string_view module) const {
-  // Names of tensors come from files, too.
+  // Tensor names come from files and may be invalid UTF-8.
   const auto name = Utf8View::check(module);
   if (!name) return false;
   if (regex_) return work_->matches(*regex_, *name);

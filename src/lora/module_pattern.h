@@ -1,4 +1,4 @@
-// The regular expressions over module names in PEFT's adapter_config.json.
+// Matches the regular expressions over module names in PEFT's adapter_config.json.
 #pragma once
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 
 namespace chorus {
 
-// The work of all patterns and name lists of one configuration. Every question about a name brings some for each byte
-// of the configuration, so that patterns times names stay in proportion; kLimit holds for all questions. Used by one
-// thread at a time.
+// Work budget of all patterns and name lists of one configuration, in bytes. It starts at kAtFirst; each query about a
+// name (`ask`) adds kForEachByte per byte of the configuration, up to kLimit in total, so that the work stays
+// proportional to names times configuration size. Used by one thread at a time.
 class PatternWork {
  public:
   static constexpr uint64_t kLimit = uint64_t{1} << 28;
   static constexpr uint64_t kAtFirst = uint64_t{1} << 20;
   static constexpr uint64_t kForEachByte = 64;
 
-  // source is named by errors.
+  // `source` is named in errors.
   PatternWork(std::string_view source, size_t config_bytes) : source_(source), bytes_(config_bytes) {}
 
-  // The patterns and lists are asked about another name.
+  // Call before matching another name against the patterns and lists.
   void ask() { allowed_ = std::min(kLimit, allowed_ + kForEachByte * bytes_); }
-  // Both throw Error(kInvalidArgument) that names source when the limit is exceeded.
+  // Both throw Error(kInvalidArgument) that names source when the budget is exceeded.
   void charge(uint64_t bytes) {
     spent_ += bytes;
     if (spent_ > allowed_) failLimit();
@@ -44,15 +44,15 @@ class PatternWork {
 
 class ModulePattern {
  public:
-  // A key of rank_pattern or alpha_pattern: the pattern takes the whole name or its end after a dot, as PEFT's
-  // `(.*\.)?(pattern)$` does. Throws Error(kCorrupt) that names source when the pattern doesn't compile. work must not
-  // be null.
+  // A key of rank_pattern or alpha_pattern: it matches the full name or its end after a dot, like PEFT's
+  // `(.*\.)?(pattern)$`. Throws Error(kCorrupt) that names source when the pattern doesn't compile. work must not be
+  // null.
   static ModulePattern ofNameEnd(std::string_view pattern, std::string_view source, std::shared_ptr<PatternWork> work);
-  // target_modules given as one string: the pattern takes the whole name.
+  // target_modules given as one string: the pattern must match the full name.
   static ModulePattern ofWholeName(std::string_view pattern, std::string_view source,
                                    std::shared_ptr<PatternWork> work);
 
-  // Throws Error(kInvalidArgument) when the configuration's work exceeds its limit.
+  // Throws Error(kInvalidArgument) when the configuration's work budget is exceeded.
   bool matches(std::string_view module) const;
 
  private:
@@ -60,13 +60,15 @@ class ModulePattern {
 
   bool matchesName(Utf8View module) const;
 
-  std::string name_;  // of a pattern that is a name, which nearly all are; '\0' is any character but a newline
-  std::optional<Regex> regex_;  // of others
+  // A plain-name pattern, which most patterns are; '\0' stands for any character but a newline. Unused when `regex_` is
+  // set.
+  std::string name_;
+  std::optional<Regex> regex_;  // set for all other patterns
   bool may_be_end_;
   std::shared_ptr<PatternWork> work_;
 };
 
-// Whether end is the whole name or what stands behind one of its dots.
+// Whether `end` equals `name` or is the part of it after one of its dots.
 bool isNameOrEnd(std::string_view name, std::string_view end);
 
 }  // namespace chorus

@@ -36,7 +36,7 @@ class Items final : public JsonEvents {
   bool string(string_t& value) override { return take(std::move(value)); }
 
   std::vector<std::pair<std::string, Json>> items;
-  bool other = false;     // the field is no object
+  bool other = false;     // the field is neither an object nor null
   bool too_many = false;  // the object has more items than most
 
  private:
@@ -72,7 +72,7 @@ class Items final : public JsonEvents {
   std::string_view field_;
   size_t most_;
   int depth_ = 0;
-  bool in_field_ = false;   // between this field and the next of the top object
+  bool in_field_ = false;   // the last key of the top object was `field_`
   bool is_object_ = false;  // the field is an object
   size_t current_ = 0;      // the item whose value comes next
   std::map<std::string, size_t> place_;

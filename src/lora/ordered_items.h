@@ -1,4 +1,4 @@
-// The objects of adapter_config.json whose order counts, as lists.
+// Reads the objects of adapter_config.json whose key order matters as lists.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace chorus {
 
-// The items of the object `field` of a document's top object, in the document's order: of a key that appears twice the
-// first place and the last value; a value that is a list or an object is null here. Empty when the field is missing or
-// null. nlohmann's ordered documents take quadratic time for this. Throws what parseJson throws, and
-// Error(kInvalidArgument) when the field is something else than an object, or one of more than `most` items.
+// The items of the object `field` of the top-level object, in document order. A key that appears twice keeps its first
+// position and takes its last value; a value that is a list or an object becomes null. Empty when the field is missing
+// or null. Throws what parseJson throws, and Error(kInvalidArgument) when the field is not an object or has more than
+// `most` items. nlohmann's ordered documents are not used because they take quadratic time.
 std::vector<std::pair<std::string, Json>> orderedItems(std::string_view text, std::string_view field, size_t most,
                                                        std::string_view source, const JsonLimits& limits);
 

@@ -30,7 +30,7 @@ TEST(OrderedItemsTest, RefusesWhatIsNoSmallObject) {
   }
 }
 
-// A megabyte of keys took minutes in a document that keeps their order.
+// A document type that keeps key order took minutes for a megabyte of keys.
 TEST(OrderedItemsTest, AConfigOfManyKeysTakesLittleTime) {
   std::string text = R"({"peft_type":"LORA","target_modules":["q_proj"],"rank_pattern":{)";
   for (int i = 0; text.size() < kMaxPeftConfigBytes - 100; ++i)

@@ -15,13 +15,13 @@ constexpr size_t kMaxPatterns = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 16;
 constexpr JsonLimits kLimits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
 
-// Some initialisations subtract the adapter's first value from the base weights or replace them, so the adapter is
-// right only on the changed base model.
+// Some initialisations subtract the adapter's initial values from the base weights or replace the base weights, so such
+// an adapter is right only on the changed base model.
 void checkInitialisation(const Json& json, std::string_view source) {
   const auto it = json.find("init_lora_weights");
   if (it == json.end() || !it->is_string()) return;
   const auto name = it->get<std::string>();
-  const std::string lower = toLower(name);  // PEFT takes some in capitals too
+  const std::string lower = toLower(name);  // PEFT accepts some names in capitals too
   if (lower == "gaussian" || lower == "mica" || name == "eva" || name == "orthogonal") return;
   for (const std::string_view changing : {"pissa", "olora", "corda", "lora_ga"}) {
     if (name.starts_with(changing)) {
@@ -98,7 +98,7 @@ std::vector<PeftTokens> readTokens(const Json& json, std::string_view source) {
   return all;
 }
 
-// What PEFT refuses to put together.
+// Refuses the combinations of fields that PEFT refuses.
 void checkCombinations(const Json& json, const PeftConfig& config, std::string_view source) {
   if (config.lora_bias && config.use_dora) refuse(source, "lora_bias", "cannot stand beside 'use_dora'");
   const auto initialisation = json.find("init_lora_weights");
@@ -140,7 +140,7 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   config.lora_alpha = readAlpha(json.contains("lora_alpha") ? json["lora_alpha"] : Json(8), "lora_alpha", source);
   config.use_rslora = jsonGetOr(json, "use_rslora", false, source);
   config.use_dora = jsonGetOr(json, "use_dora", false, source);
-  // Of two patterns that match a module the first in the file counts.
+  // When several patterns match a module, the first one in the file applies.
   config.work = std::make_shared<PatternWork>(source, text.size());
   config.rank_pattern = readPatterns<int64_t>(text, "rank_pattern", source, config.work, readRank);
   config.alpha_pattern = readPatterns<double>(text, "alpha_pattern", source, config.work, readAlpha);

@@ -1,5 +1,5 @@
-// adapter_config.json of PEFT: every field is used, changes nothing here, or is refused by name unless at its default
-// (peft_fields.h).
+// Reads PEFT's adapter_config.json. Every field is used, has no effect here, or is refused by name unless it is at its
+// default (peft_fields.h).
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace chorus {
 
-// A larger adapter_config.json is refused unread.
+// A larger adapter_config.json is refused before it is read.
 inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 
-// The one field that is not PEFT's: true where a DoRA adapter's magnitudes are divided by their row norms already, as
-// convert/dora_normalize.h leaves them. PEFT, which would divide again, ignores it with a warning.
+// The only field that is not PEFT's own: true when the magnitudes of a DoRA adapter are already divided by their row
+// norms, as convert/dora_normalize.h writes them. PEFT ignores the field with a warning and divides again.
 inline constexpr const char* kNormalisedField = "magnitude_is_normalised";
 
-// Which of the base's biases an adapter brings along.
+// Which of the base's biases the adapter replaces.
 enum class PeftBias { kNone, kAll, kLoraOnly };
 
-// trainable_token_indices of one module, in the order of the rows in its tensor.
+// trainable_token_indices of one module, in the order of the rows of the module's tensor.
 struct PeftTokens {
-  std::string module;  // its name or the end of it
+  std::string module;  // full name or its end
   std::vector<int64_t> tokens;
 };
 
@@ -37,10 +37,10 @@ struct PeftConfig {
   bool use_rslora = false;
   bool use_dora = false;
   bool magnitude_is_normalised = false;                         // kNormalisedField
-  std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first that matches counts
+  std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;  // the first match applies
   std::vector<std::pair<ModulePattern, double>> alpha_pattern;
   ModuleChoice modules;
-  std::shared_ptr<PatternWork> work;  // of the patterns
+  std::shared_ptr<PatternWork> work;  // budget of the patterns
   PeftBias bias = PeftBias::kNone;
   bool lora_bias = false;
   bool ensure_weight_tying = false;
@@ -49,9 +49,9 @@ struct PeftConfig {
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);
 
-  // For a module by its name in the base model, "model.layers.0.self_attn.q_proj"; for a parameter that is adapted by
-  // itself by that one's, "model.layers.0.self_attn.q_proj.weight". Throw Error(kInvalidArgument) when the patterns
-  // cost too much for all names together.
+  // `module` is the name in the base model, e.g. "model.layers.0.self_attn.q_proj", or for a target_parameters entry
+  // the parameter's name, e.g. "model.layers.0.self_attn.q_proj.weight". Throw Error(kInvalidArgument) when the
+  // patterns exceed their work budget over all names.
   int64_t rankOf(std::string_view module) const;
   float scaleOf(std::string_view module) const;
 };

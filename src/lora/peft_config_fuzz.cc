@@ -1,5 +1,5 @@
-// Any bytes as adapter_config.json: refused with an Error, or a config that ranks every module name in bounded time.
-// Input that begins with a zero is choices, from which a configuration is drawn.
+// Any bytes as adapter_config.json are refused with an Error, or give a config that returns a rank for every module
+// name in bounded time. Input that begins with a zero byte is choices, from which a configuration is drawn.
 // parses: src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc src/lora/module_pattern.cc
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@
 #include "fuzz/fuzz_target.h"
 #include "lora/peft_config.h"
 
-// A configuration may spend PatternWork::kAtFirst on its patterns whatever its length, a drawn one has hundreds of
-// bytes for each of its choices, and one with rare syntax looks at its work after a few milliseconds.
+// A configuration of any length may spend PatternWork::kAtFirst on its patterns, a drawn configuration has hundreds of
+// bytes for each byte of choices, and a pattern with rare syntax checks its budget only after a few milliseconds.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 30'000, .bytes = 2 << 20};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -1,4 +1,4 @@
-// A PEFT directory that a test writes and reads; shared by this folder's tests.
+// Fixture that writes and reads a PEFT directory; shared by this folder's tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class PeftDirectoryTest : public testing::Test {
   }
   ~PeftDirectoryTest() override { std::filesystem::remove_all(dir_); }
 
-  // Values that count up from `first`.
+  // Adds a tensor whose values count up from `first`.
   void put(const std::string& name, const std::vector<int64_t>& shape, float first = 1) {
     std::vector<float> values(
         static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));

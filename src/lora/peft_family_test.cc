@@ -1,4 +1,4 @@
-// What PEFT adapters hold beside low-rank parts of linear layers: read as such, or refused in one line.
+// Contents of PEFT adapters other than low-rank matrices of linear layers are read, or refused in one line.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -32,7 +32,7 @@ class PeftFamilyTest : public PeftDirectoryTest {
     }
     throw std::runtime_error("no module " + std::to_string(id));
   }
-  // The values of the adapter's weights of a row, in order.
+  // The values of the adapter's weights for `row`, in order.
   std::vector<float> weightsOf(const Adapter& adapter, const std::string& row) {
     std::vector<float> values;
     for (const AdapterWeight& weight : adapter.weights) {
@@ -126,7 +126,7 @@ TEST_F(PeftFamilyTest, AModuleThatHoldsOthersIsSavedWithAllOfThem) {
   EXPECT_EQ(read().weights.size(), 12u);
   tensors_.erase(kBase + "model.layers.1.self_attn.v_proj.weight");
   EXPECT_THAT(refusal(), AllOf(HasSubstr("layers.1.self_attn.v_proj.weight"), HasSubstr("modules_to_save")));
-  // PEFT does not wrap what it saves whole.
+  // PEFT does not wrap a module that it saves whole.
   put(kBase + "model.layers.1.self_attn.v_proj.base_layer.weight", {2, 4});
   EXPECT_THAT(refusal(), AllOf(HasSubstr("v_proj.base_layer.weight"), HasSubstr("does not list in modules_to_save")));
 }
@@ -211,7 +211,7 @@ TEST_F(PeftFamilyTest, AddedTokens) {
   put(kHead + "weight", {7, 4});
   EXPECT_THAT(refusal(), HasSubstr("fewer are not served"));
 
-  // Two ranks: each has its half of the model's tokens and all that were added.
+  // With two ranks each has its half of the model's tokens and all added tokens.
   put(kHead + "weight", {10, 4}, 0);
   model_.config.mapping.tp_size = 2;
   const Adapter part = shardAdapter(read(), model_.config, model_.table, 1);
@@ -230,7 +230,7 @@ TEST_F(PeftFamilyTest, TrainedTokensBringAddedOnesWithoutAGap) {
   EXPECT_EQ(adapter.input_vocab_size, 10);
   EXPECT_EQ(adapter.vocab_size, 0) << "the output head has no rows for them";
 
-  // Ranks hold the base's rows as before: token 4 is the second one's, which has what was added too.
+  // Ranks keep their rows of the base's table: token 4 is on the second rank, which also has the added tokens.
   model_.config.mapping.tp_size = 2;
   model_.config.use_parallel_embedding = true;
   EXPECT_TRUE(shardAdapter(adapter, model_.config, model_.table, 0).embedding_tokens.empty());
@@ -249,7 +249,7 @@ TEST_F(PeftFamilyTest, TrainedTokensBringAddedOnesWithoutAGap) {
   put(head_rows, {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("gives lm_head rows for 10 tokens, the embedding for 9"));
 
-  // A table that is saved along says how many there are.
+  // A table that is saved with the adapter sets the number of tokens.
   config_["trainable_token_indices"] = {9, 4, 8};
   tensors_.erase(head_rows);
   put(kEmbedding + "weight", {9, 4});
@@ -302,7 +302,7 @@ TEST_F(PeftFamilyTest, OneOfTheRanksThatAddUpALinearHasItsBias) {
   EXPECT_TRUE(moduleOf(second, kMlp4HToH).bias.empty());
 }
 
-// A rank's rows of the head are its share of the model's tokens and then all that were added.
+// A rank's rows of the head are its share of the model's tokens, then all added tokens.
 TEST_F(PeftFamilyTest, TrainedTokensOfTheHeadAreWhereARankHasTheirRows) {
   put(kEmbedding + "weight", {10, 4});
   put(kHead + "weight", {10, 4});
@@ -391,7 +391,7 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as")) << "PEFT saves no linear of a layer so";
 }
 
-// PEFT gives the head the embedding's matrices, whatever rank the head's own name would have.
+// PEFT uses the embedding's matrices for the tied head, whatever rank the head's own name would have.
 TEST_F(PeftFamilyTest, ATiedHeadHasTheRankOfTheEmbeddingAndTheScaleOfItsName) {
   model_.config.tie_word_embeddings = true;
   config_["ensure_weight_tying"] = true;

@@ -13,7 +13,7 @@ namespace {
 
 using enum PeftFieldUse;
 
-// LoraConfig of PEFT 0.21.
+// The fields of LoraConfig in PEFT 0.21.
 constexpr PeftField kFields[] = {
     {"peft_type", kUsed, "\"LORA\"", "another type is refused"},
     {"r", kUsed, "8", "the rank where `rank_pattern` has no other"},
@@ -66,7 +66,7 @@ constexpr PeftField kFields[] = {
     {"arrow_config", kDefaultOnly, "null", "routing between adapters"},
     {"kasa_config", kDefaultOnly, "null", "a diagonal between the factors, and another base weight"}};
 
-// Ways to leave a field out: null, false, [] and {}.
+// null, false, [] and {} mean that the field is unset.
 bool saysNothing(const Json& value) {
   return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty());
 }

@@ -11,14 +11,14 @@ namespace chorus {
 
 enum class PeftFieldUse {
   kUsed,         // read and acted on
-  kInert,        // of training or of provenance: no value changes what the adapter computes
-  kDefaultOnly,  // another value than the default is refused by name
+  kInert,        // training or provenance: no value changes what the adapter computes
+  kDefaultOnly,  // refused by name unless at its default
 };
 
 struct PeftField {
   std::string_view name;
   PeftFieldUse use;
-  std::string_view default_json;  // what PEFT writes unasked; of kDefaultOnly the only value besides "nothing"
+  std::string_view default_json;  // the value that PEFT writes by default
   std::string_view note;          // why, for docs/adapter_config.md
 };
 
@@ -27,8 +27,8 @@ std::span<const PeftField> peftFields();
 // The table as docs/adapter_config.md shows it.
 std::string peftFieldsMarkdown();
 
-// Throws Error(kUnsupported) that names a kDefaultOnly field with another value than its default or nothing (null,
-// false, an empty list or object). Logs one warning for fields that are not listed.
+// Throws Error(kUnsupported) that names a kDefaultOnly field whose value is neither its default nor unset (null, false,
+// an empty list or object). Logs one warning for fields that are not listed.
 void checkPeftFields(const Json& config, std::string_view source);
 
 }  // namespace chorus

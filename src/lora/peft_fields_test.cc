@@ -27,7 +27,7 @@ const fs::path kGoldens = kSource / "tests/goldens/peft";
 
 Json manifest() { return readJsonFile(kGoldens / "manifest.json"); }
 
-// What PEFT writes for a LoraConfig that nobody touched.
+// PEFT's output for a LoraConfig with default values.
 Json defaults() { return manifest()["fields"]; }
 
 std::string refusalOf(const Json& config) {
@@ -143,7 +143,7 @@ TEST(PeftGoldenTest, ModulesRanksAndScalesArePefts) {
   }
 }
 
-// PEFT would leave such tensors out; a file that holds them is of another adapter.
+// PEFT leaves such tensors out, so a file that holds them belongs to another adapter.
 TEST(PeftGoldenTest, TensorsBeyondTheChoiceOfModulesAreRefused) {
   const TestModel model;
   const TensorFile weights = openPeftWeights(kGoldens / "rslora");

@@ -17,10 +17,10 @@ struct RawFiles {
   std::shared_ptr<const FileContents> config, weights;
   fs::path config_path, weights_path;
   std::vector<FileStamp> stamps;
-  size_t weights_bytes = 0;  // of the whole file
+  size_t weights_bytes = 0;  // size of the whole file
 };
 
-// Two reads at most: most headers lie within the first.
+// Most headers lie within the first kFirst bytes; a longer one takes a second read.
 FileReader::Head readHeader(FileReader& files, const char* name, size_t max_bytes) {
   constexpr size_t kFirst = size_t{64} << 10;
   auto head = files.readHead(name, kFirst, max_bytes);
@@ -54,7 +54,7 @@ RawFiles readRaw(size_t max_bytes, bool headers_only, FileReader& files) {
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
   double elements = 0;
   for (const WeightRow& row : table) {
-    // PEFT may save an embedding and its output head three times each, where a wrapper stands around them.
+    // PEFT may save an embedding and its output head three times each when they are wrapped.
     const double copies = row.stage == Stage::kEveryLayer      ? config.num_hidden_layers
                           : row.role == WeightRole::kEmbedding ? 6
                                                                : 1;
@@ -64,7 +64,7 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
     if (row.shape.size() < 2) continue;
     const auto in = static_cast<double>(row.shape[1]), out = static_cast<double>(row.shape[0]);
     const double rank = max_rank > 0 ? static_cast<double>(max_rank) : std::max(in, out);
-    // An adapter on each of the parts that a source keeps apart has an A of its own for it.
+    // Each LoRA target of a fused row may have its own A.
     elements += copies * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
   }
   constexpr double kHeader = 2.0 * Safetensors::kMaxHeaderBytes;

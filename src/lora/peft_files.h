@@ -1,4 +1,4 @@
-// The files of a PEFT adapter directory, read as one state of both.
+// Reads both files of a PEFT adapter directory in one consistent state.
 #pragma once
 
 #include <cstddef>
@@ -23,41 +23,41 @@ struct PeftFiles {
   std::string config;             // adapter_config.json
   std::string config_source;      // its path, for error lines
   TensorFile weights;             // adapter_model.safetensors, else adapter_model.bin, in memory
-  std::vector<FileStamp> stamps;  // of what is there
+  std::vector<FileStamp> stamps;  // stamps of the files that exist
 };
 
-// More than an adapter of the model can take, with every weight in float64 and a rank of max_rank (0: of any): a larger
-// file is refused unread.
+// Upper bound, in bytes, of an adapter's weights file for the model: every weight in float64 and rank max_rank (0: any
+// rank). A larger file is refused before it is read.
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
-// Weights of more than max_bytes are refused. The directory that `open` opens may be rewritten meanwhile: both files
-// are of one state of it (FileReader), and nothing is mapped. Throws Error: those of open, kNotFound, kCorrupt,
-// kConflict when it changes all the time, and those of the formats.
+// Weights of more than max_bytes are refused. The files may be rewritten meanwhile: both are read in one state of the
+// directory (FileReader), and nothing is memory-mapped. Throws Error: those of `open`, kNotFound, kCorrupt, kConflict
+// when the directory keeps changing, and those of the formats.
 PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes);
 
-// The same without the values of adapter_model.safetensors, of which the header alone is read. adapter_model.bin has no
-// such header and is read whole.
+// Like PeftFiles, but of adapter_model.safetensors only the header is read. adapter_model.bin has no such header and is
+// read whole.
 struct PeftHeaders {
   std::string config;
   std::string config_source;
-  std::shared_ptr<const FileContents> weights;  // the file's first bytes, the header at least; or all of it
+  std::shared_ptr<const FileContents> weights;  // the file's first bytes, at least its header; or the whole file
   std::filesystem::path weights_path;
   size_t weights_bytes = 0;  // size of the file
   std::vector<FileStamp> stamps;
 
-  // Whether the values are missing.
+  // Whether only the header was read.
   bool headerOnly() const;
-  // SHA-256 of configuration, header and size of the file: equal for adapters that differ in their values alone.
+  // SHA-256 of the configuration, the header and the file size: equal for adapters that differ only in their values.
   std::string digest() const;
-  // Without values (TensorFile::hasValues) of a safetensors file. Throws Error of the format.
+  // The tensors of a safetensors file have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;
 };
 PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes);
 
-// When the youngest of the files last changed (FileStamp::changed_ns); 0 when there are none.
+// Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.
 int64_t newestPeftChangeNs(const OpenDirectory& open);
 
-// The weights alone.
+// Reads only the weights file.
 TensorFile openPeftWeights(const std::filesystem::path& dir);
 
 }  // namespace chorus

@@ -1,5 +1,5 @@
-// A PEFT adapter of any bytes is refused with an Error or fits the model. Input: two bytes of little-endian length,
-// adapter_config.json of that length, adapter_model.safetensors.
+// Any bytes as a PEFT adapter are refused with an Error or give an adapter that fits the model. Input: two bytes of
+// little-endian length, adapter_config.json of that length, adapter_model.safetensors.
 // parses: src/lora/source_peft.cc src/lora/adapter_builder.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@
 #include "lora/source_peft.h"
 #include "lora/test_model.h"
 
-// A valid adapter becomes float matrices for every module of the test model, however short its file is: the dearest
-// takes 1.1 ms and 90 KB.
+// A valid adapter is expanded to float matrices for every module of the test model, however short its file is: the most
+// expensive one takes 1.1 ms and 90 KB.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 4000, .bytes = 256 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
@@ -24,7 +24,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   chorus::log::set_level(chorus::log::level::off);
   if (size < 2) return;
   const size_t length = std::min<size_t>(data[0] | data[1] << 8, size - 2);
-  // Both in memory of exactly their size, so that a read behind either end is seen.
+  // Both buffers are exactly as long as their contents, so that a sanitizer sees a read past either end.
   const std::vector<char> config(data + 2, data + 2 + length);
   const std::vector<uint8_t> tensors(data + 2 + length, data + size);
   try {

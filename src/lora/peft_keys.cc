@@ -12,7 +12,7 @@ bool removeSuffix(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
-// PEFT writes `<module>.lora_A.weight`; files saved without its key clean-up carry the adapter's name, `.default`.
+// PEFT writes `<module>.lora_A.weight`; files saved without its key clean-up also have the adapter's name, `.default`.
 std::optional<PeftPart> splitLora(std::string_view& name) {
   const bool bias = removeSuffix(name, ".bias");
   if (!bias) removeSuffix(name, ".weight");
@@ -25,12 +25,12 @@ std::optional<PeftPart> splitLora(std::string_view& name) {
   if (removeSuffix(name, ".lora_embedding_B")) return PeftPart::kEmbeddingB;
   if (removeSuffix(name, ".token_adapter.trainable_tokens_delta")) return PeftPart::kTokens;
   if (removeSuffix(name, ".token_adapter.trainable_tokens_original")) return PeftPart::kCopy;
-  // What VeLoRA's backward pass projects on.
+  // The projection that VeLoRA's backward pass uses.
   if (removeSuffix(name, ".lora_velora_embed")) return PeftPart::kCopy;
   return std::nullopt;
 }
 
-// "model.modules_to_save.NAME.embed_tokens" without the wrapper and its adapter's name; empty where it is none of a
+// Turns "model.modules_to_save.NAME.embed_tokens" into "model.embed_tokens". Empty when the module is not in a saved
 // block.
 std::string unwrapped(std::string_view module) {
   constexpr std::string_view kWrapper = ".modules_to_save.";

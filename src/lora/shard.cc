@@ -11,7 +11,7 @@
 namespace chorus {
 namespace {
 
-// Rows of `runs` of a row-major matrix of cols columns; of a run that begins at -1 zeros.
+// Takes the rows of `runs` from a row-major matrix of `cols` columns; a run with begin -1 gives rows of zeros.
 std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype, const std::vector<RowRun>& runs) {
   const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(dtype);
   std::vector<std::byte> out;
@@ -93,7 +93,7 @@ void cutColumns(AdapterWeight& weight, int64_t begin, int64_t count, Adapter& in
   weight.cols = count;
 }
 
-// One rank's share of what stands in layers and norms.
+// Builds one rank's shard of an adapter.
 class Cut {
  public:
   Cut(const Adapter& whole, const ModelConfig& config, const WeightTable& table, int32_t rank, Adapter& part)
@@ -203,7 +203,8 @@ class Cut {
   void addEmbeddingTokens() {
     const AdapterTokens& all = whole_.embedding_tokens;
     const int64_t hidden = config_.hidden_size;
-    // Tokens lie where the table's rows do. What is beyond the base's table has rows here alone, on the last rank.
+    // When the vocabulary is cut, each replaced row goes to the rank that holds its token. Tokens beyond the base's
+    // table, which have rows only in embedding_tokens, go to the last rank.
     const int64_t table = hasOwnTable() ? inputVocabulary() : config_.vocab_size;
     TokenRange share = cutsVocabulary() ? tokenShare(table, tp_size_, tp_rank_) : TokenRange{0, table};
     if (!cutsVocabulary() || tp_rank_ + 1 == tp_size_) share.count = inputVocabulary() - share.begin;
@@ -217,7 +218,8 @@ class Cut {
     }
   }
 
-  // Rows of a head of `rows` tokens on this rank; its share of the model's has vocabularyShare rows on all.
+  // This rank's rows of an output head of `rows` tokens: its share of the model's tokens, padded with zeros to the size
+  // of the largest share, then all tokens that the adapter adds.
   std::vector<RowRun> headRuns(int64_t rows) const {
     const TokenRange share = tokenShare(config_.vocab_size, tp_size_, tp_rank_);
     const int64_t padding = tokenShare(config_.vocab_size, tp_size_, 0).count - share.count;

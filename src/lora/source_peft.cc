@@ -17,7 +17,7 @@
 namespace chorus {
 namespace {
 
-// The tensors of one adapted module, by name; empty when absent.
+// Names of the tensors of one adapted module; empty when absent.
 struct ModuleTensors {
   PeftKey key;
   int32_t layer = -1;  // -1: the embedding or the output head
@@ -26,7 +26,7 @@ struct ModuleTensors {
   std::string a, b, bias, magnitude;
 };
 
-// Of a matrix [rows, columns].
+// Transposes a [rows, columns] matrix.
 std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
   const size_t size = dtypeSize(matrix.dtype);
   const auto rows = static_cast<size_t>(matrix.shape[0]);
@@ -79,7 +79,7 @@ class PeftReader {
       case PeftPart::kCopy:
         return;
       case PeftPart::kBlockCopy:
-        // Of a saved block that holds the embedding, PEFT saves this along under the wrapper's name.
+        // PEFT also saves the embedding of a saved block under the wrapper's name.
         if (!names_.isEmbedding(key->module) || !config_.modules.saves(names_.embedding)) refuseUnknown(name);
         return;
       case PeftPart::kBase:
@@ -116,7 +116,7 @@ class PeftReader {
         modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
             .first->second;
     std::string& slot = slotOf(tensors, key.part);
-    // What PEFT saves whole, though it is adapted, has its magnitude twice: the embedding, and the output head.
+    // PEFT writes the magnitude twice for an adapted embedding or output head that it also saves whole.
     const bool may_be_twice = (embedding || head) && key.part == PeftPart::kMagnitude;
     if (!slot.empty() && !(may_be_twice && sameValues(slot, name))) {
       refuse(name, fmt::format("stands for the same weights as '{}'", slot));
@@ -144,7 +144,7 @@ class PeftReader {
     }
   }
 
-  // Refuses a module that the configuration does not adapt. Whether it is adapted as a parameter.
+  // Whether the module is adapted as a parameter. Refuses a module that the configuration does not adapt.
   bool isTarget(const std::string& name, const PeftKey& key) const {
     const bool by_module = config_.modules.includes(key.module) || isTiedHead(key.module);
     const bool by_parameter = config_.modules.includesParameter(key.module + ".weight");
@@ -156,11 +156,11 @@ class PeftReader {
       refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
     }
-    // target_modules may stand for any module, and a parameter be named beside it.
+    // target_modules may match any module, so a parameter that is named as well takes precedence.
     return by_parameter;
   }
 
-  // ensure_weight_tying gives the output head of a model that ties the embedding's adapter.
+  // With ensure_weight_tying the output head of a model with tied embeddings has the embedding's adapter.
   bool isTiedHead(const std::string& module) const {
     return config_.ensure_weight_tying && target_.config.tie_word_embeddings && names_.isHead(module) &&
            config_.modules.includes(names_.embedding);
@@ -189,7 +189,7 @@ class PeftReader {
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
     const std::string pattern_name = tensors.by_parameter ? tensors.key.module + ".weight" : tensors.key.module;
-    // A head that is given the embedding's matrices has their rank; its scale is by its own name all the same.
+    // A tied head has the embedding's matrices and so their rank, but the scale of its own name.
     const int64_t rank = config_.rankOf(isTiedHead(tensors.key.module) ? names_.embedding : pattern_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
       refuse(tensors.a,
@@ -223,7 +223,8 @@ class PeftReader {
       addMatrices(tensors, std::move(module), builder);
       return;
     }
-    // Of the table as a matrix [tokens, hidden] the two stand the other way round.
+    // For the table as a matrix [tokens, hidden], B is [tokens, rank] and A is [rank, hidden]: transposes of what
+    // AdapterModule holds.
     const TensorView& of_tokens = checked(tensors.b, {module.in, rank});
     const TensorView& of_hidden = checked(tensors.a, {rank, module.out});
     if (builder.takesShapesOnly()) {
@@ -268,7 +269,7 @@ class PeftReader {
     }
   }
 
-  // DoRA's magnitude and the bias, over all of the module's outputs.
+  // Reads the DoRA magnitude and the bias, both [module.out].
   void readVectors(const ModuleTensors& tensors, AdapterModule& module) const {
     if (!tensors.magnitude.empty()) {
       module.magnitude = toFloats(checked(tensors.magnitude, {module.out}));

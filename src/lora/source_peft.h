@@ -1,5 +1,5 @@
-// Adapters as Hugging Face's PEFT saves them: a directory of adapter_config.json and
-// adapter_model.safetensors, else adapter_model.bin.
+// Reads adapters that Hugging Face's PEFT saved: a directory of adapter_config.json and adapter_model.safetensors, or
+// adapter_model.bin when there is no safetensors file.
 #pragma once
 
 #include <filesystem>
@@ -16,29 +16,30 @@ namespace chorus {
 // The model that adapters are checked against.
 struct AdapterTarget {
   const ModelConfig& config;
-  const WeightTable& table;  // of config
-  int64_t max_rank = 0;      // of the engine (--max_lora_rank); 0: any
+  const WeightTable& table;  // the table of `config`
+  int64_t max_rank = 0;      // the engine's limit (--max_lora_rank); 0: no limit
 };
 
-// LoRA, rsLoRA and DoRA. Both files are of one state of the directory (peft_files.h). Throws Error with one line that
-// names file, field or tensor and what is expected: a missing file, a field that asks for something else
+// Reads LoRA, rsLoRA and DoRA adapters. Both files are read in one state of the directory (peft_files.h). Throws Error
+// with one line that names the file, field or tensor and what was expected: a missing file, an unsupported field
 // (peft_config.h), a module, shape or layer that the model does not have, A without B, a rank above the maximum, values
 // that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
-// What a directory held when it was read before. Files in these states have this content: the time of a file's last
-// change is not its writer's to set.
+// Content of a directory that was read before. Files with these stamps still have this content, because a writer cannot
+// choose the time of a file's last change.
 struct KnownPeftContent {
   std::vector<FileStamp> stamps;  // PeftFiles::stamps
   std::string content_hash;
 };
 
-// Of files in the known state the hash is taken over, not computed again. Of files whose values were not read
-// (readPeftHeaders) the adapter has shapes alone, and nothing about values is checked.
+// When the files have the stamps of `known`, its hash is used instead of computing one. When their values were not read
+// (readPeftHeaders), the adapter has only shapes and no check of values is made.
 Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known = {});
 
-// The same from the two files' contents; weights keep what their views point into alive or the caller does.
+// Reads from the contents of the two files. The memory behind the tensor views is kept alive by `weights`, or else by
+// the caller.
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target);
 

@@ -34,11 +34,11 @@ class PeftTest : public PeftDirectoryTest {
     put(kLayer1 + "mlp.down_proj.lora_B.weight", {4, 2});
   }
 
-  // Values that no other tensor's begin with.
+  // Adds a tensor whose first value differs from that of every other tensor.
   void put(const std::string& name, const std::vector<int64_t>& shape) {
     PeftDirectoryTest::put(name, shape, static_cast<float>(tensors_.size()));
   }
-  // Rows of the fused tensor: two query rows, a key, a value; twice. The adapter is on it alone.
+  // Makes q, k and v one tensor with rows of two queries, a key and a value, twice. Only this tensor is adapted.
   void fuseAttention() {
     auto& targets = model_.table[0].lora_targets;
     targets.push_back({kAttnQ, "self_attn.wqkv", 0, 4, {.total = 8, .begin = 0, .block = 2, .stride = 4}});
@@ -306,7 +306,7 @@ TEST(ModulePatternTest, MatchesAsPeftDoes) {
   EXPECT_FALSE(matches("", "a"));
 }
 
-// Thousands of patterns, each of which backtracks over every name: the configuration is refused within its work.
+// Thousands of patterns, each of which backtracks over every name: the configuration is refused by its work budget.
 TEST(ModulePatternTest, AConfigurationsPatternsHaveALimitTogether) {
   OrderedJson config = {{"peft_type", "LORA"}, {"r", 4}};
   for (const char* field : {"rank_pattern", "alpha_pattern"}) {

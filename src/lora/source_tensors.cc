@@ -42,8 +42,8 @@ TensorView slice(const TensorView& weights, int64_t begin, std::vector<int64_t> 
           weights.bytes.subspan(static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size)};
 }
 
-// What a row of the config adapts: a module, or for mlp_gate_up the two that make up a gated MLP's fused linear, its B
-// and magnitude those of gate_proj (id 5) and then those of up_proj (id 7), as Hugging Face's gate_up_proj has them.
+// The modules that a row of the config adapts. mlp_gate_up is the fused linear of a gated MLP: its B and magnitude have
+// the rows of gate_proj (id 5), then those of up_proj (id 7), as in Hugging Face's gate_up_proj.
 std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id) {
   std::vector<ModulePlace> places;
   const std::vector<int32_t> ids =
@@ -56,7 +56,7 @@ std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id) {
   return places;
 }
 
-// added: layers and modules that other rows were of.
+// `added` holds (layer, module id) of the rows so far.
 void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget& target,
             std::set<std::pair<int32_t, int32_t>>& added, AdapterBuilder& builder) {
   if (row.layer < 0 || row.layer >= target.config.num_hidden_layers) {

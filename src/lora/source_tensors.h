@@ -1,4 +1,4 @@
-// Adapters as the Executor's requests carry them: two tensors (spec S2).
+// Reads adapters from the two tensors of an Executor request.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,12 @@
 
 namespace chorus {
 
-// weights: [rows, longest] or [1, rows, longest], float32, float16 or bfloat16; a row is A [rank, in], B [out, rank]
-// and, for DoRA, the normalised magnitude [out], flat, padded on the right. config: int32 [.., 3 or 4], a row being
-// module id, global layer, rank, is_dora. Rows stand in any order. owner keeps both alive; the adapter shares it.
+//   weights  [rows, longest] or [1, rows, longest], float32, float16 or bfloat16. A row is flat and padded on the
+//   right:
+//            A [rank, in], B [out, rank] and, for DoRA, the normalised magnitude [out].
+//   config   int32 [rows, 3 or 4] or [1, rows, 3 or 4]. A row is module id, global layer, rank and is_dora. Rows may be
+//            in any order.
+//   owner    keeps both tensors alive; the adapter shares it.
 // Throws Error(kInvalidArgument) with TensorRT-LLM's texts.
 Adapter readTensorAdapter(const TensorView& weights, const TensorView& config, std::shared_ptr<const void> owner,
                           std::string name, const AdapterTarget& target);

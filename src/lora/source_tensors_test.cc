@@ -147,7 +147,7 @@ TEST_F(TensorAdapterTest, RefusesInTensorRtLlmsWords) {
 
 TEST_F(TensorAdapterTest, ValuesThatAreNotFiniteAreRefusedWhereverTheyAreUsed) {
   const std::vector<float> whole = weights_;
-  // The ends of A, B and the magnitude of the first row, of A and B of the second; then the second's padding.
+  // First and last value of A, B and the magnitude of row 0, and of A and B of row 1; then row 1's padding.
   for (const size_t at : {0, 7, 8, 11, 12, 13, 14, 19, 20, 23, 24, 27}) {
     for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
       weights_ = whole;

@@ -1,5 +1,5 @@
-// An adapter as an Executor request carries it, of any config rows and values: refused with an Error or fits the model.
-// Input: rows, columns and dtypes, values per row (a byte each), then the config's int32 rows, then the weights.
+// An adapter of an Executor request with any config rows and values is refused with an Error or fits the model. Input:
+// rows, columns and dtypes, values per row (a byte each), then the config's int32 rows, then the weights.
 // parses: src/lora/source_tensors.cc
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// The next bytes of the input in memory of exactly that size, zeros where the input has ended.
+// The next `size` bytes of the input in a buffer of exactly that size, filled with zeros past the input's end.
 std::vector<std::byte> take(std::span<const uint8_t>& input, size_t size) {
   std::vector<std::byte> bytes(size);
   const size_t given = std::min(size, input.size());
@@ -24,8 +24,8 @@ std::vector<std::byte> take(std::span<const uint8_t>& input, size_t size) {
 
 }  // namespace
 
-// A valid adapter becomes float matrices of the sizes that its first three bytes say: the dearest takes 0.9 ms and 104
-// KB.
+// A valid adapter is expanded to float matrices whose sizes the first three bytes set: the most expensive one takes 0.9
+// ms and 104 KB.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 4000, .bytes = 256 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

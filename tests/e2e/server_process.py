@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.parse
 
-# How much longer than on a release build everything may take: sanitized servers run several times slower.
+# Factor for all time limits, relative to a release build: sanitized servers run several times slower.
 TIME_SCALE = float(os.environ.get("CHORUS_TEST_TIME_SCALE", "1"))
 START_TIMEOUT_S = 120 * TIME_SCALE
 
@@ -41,7 +41,7 @@ class ServerProcess:
         self._stdout.put("")
 
     def _read_stderr(self):
-        # As bytes: a carriage return ends no line, and what is not UTF-8 ends no test.
+        # Reads bytes, so that a carriage return does not end a line and text that is not UTF-8 does not fail the test.
         for line in self.process.stderr.buffer:
             self.log_lines.append(line.decode("utf-8", "backslashreplace").rstrip("\n"))
 
@@ -102,7 +102,7 @@ class ServerProcess:
         return code
 
     def stop(self):
-        """Ends the server however it is; its exit status."""
+        """Stops the server by any means and returns its exit status."""
         if self.process.poll() is None:
             self.signal()
             try:

@@ -1,4 +1,4 @@
-"""What run.py was given, and the one server that most tests share."""
+"""Settings from run.py's command line, and the servers that tests share."""
 
 import atexit
 import json
@@ -18,7 +18,7 @@ _trusting = None
 
 
 def scratch():
-    """A directory for this run: caches and copies."""
+    """Temporary directory of this run, for caches and copies."""
     global _scratch
     if _scratch is None:
         _scratch = Path(tempfile.mkdtemp(prefix="chorus-e2e-"))
@@ -39,7 +39,7 @@ def shared_server():
 
 
 def trusting_server():
-    """One that takes chat templates from requests."""
+    """A shared server that accepts chat templates from requests."""
     global _trusting
     if _trusting is None:
         _trusting = ServerProcess(chorus, [*demo_arguments(), "--trust_request_templates"])
@@ -63,7 +63,7 @@ def uses_dora(adapter):
 
 
 def expected(limit_per_model=3):
-    """Rows that transformers and PEFT answered: adapter or None, prompt, prompt_ids, generated_ids, text."""
+    """Reference answers of transformers and PEFT: adapter or None, prompt, prompt_ids, generated_ids, text."""
     rows, counts = [], {}
     with open(demo / "prompts" / "expected_float32.jsonl", encoding="utf-8") as lines:
         for line in lines:

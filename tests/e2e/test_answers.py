@@ -1,4 +1,4 @@
-"""What requests are answered with."""
+"""Answers to requests; many are compared with the reference answers."""
 
 import concurrent.futures
 import unittest

@@ -14,7 +14,7 @@ from server_process import TIME_SCALE, ServerProcess
 
 
 def bench(url, *options, json_file=None):
-    """Exit status, standard output and the last line on stderr."""
+    """Returns exit status, standard output and the last line on stderr."""
     arguments = [setting.chorus, "bench", "serve", "--url", url, *map(str, options)]
     if json_file:
         arguments += ["--json", str(json_file)]
@@ -40,7 +40,7 @@ class Load(unittest.TestCase):
         self.assertLessEqual(0, first["p50"])
         self.assertLessEqual(first["p50"], first["p90"])
         self.assertLessEqual(first["max"], whole["max"])
-        # Every request makes at least three tokens, as the server counts them.
+        # By the server's count every request generates at least three tokens.
         self.assertGreaterEqual(figures["output_tokens_per_s"] * figures["seconds"], 3 * 60 - 1)
         self.assertGreaterEqual(figures["prompt_tokens_per_s"] * figures["seconds"], 4 * 60 - 1)
         xml.etree.ElementTree.parse(plot)
@@ -58,7 +58,7 @@ class Load(unittest.TestCase):
         self.assertNotEqual(reports[0], reports[2])
 
     def test_arrivals_do_not_wait_for_answers(self):
-        """A server that accepts and never answers is sent everything at its time."""
+        """Requests to a server that accepts and never answers are all sent at their planned times."""
         listed = b'{"data":[{"id":"one"}]}'
         arrived, kept = [], []
         with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:

@@ -1,4 +1,4 @@
-"""Several adapters in one answer: the field "adapters"."""
+"""The request field "adapters", which composes several adapters in one answer."""
 
 import concurrent.futures
 import unittest
@@ -15,7 +15,7 @@ def compose(client, prompt, terms, **options):
 
 
 def lora_rows():
-    """A row of each adapter that may be composed, that is of each without DoRA."""
+    """One row for each adapter that may be composed, which are those without DoRA."""
     return list({row["adapter"]: row for row in setting.expected(1)
                  if row["adapter"] and not setting.uses_dora(row["adapter"])}.values())
 

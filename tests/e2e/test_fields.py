@@ -1,4 +1,4 @@
-"""Fields of a request: what is served, inert or refused by name; scoring a prompt; what reaches a chat template."""
+"""Fields of a request: used, ignored or refused by name; scoring a prompt; values passed to a chat template."""
 
 import json
 import subprocess

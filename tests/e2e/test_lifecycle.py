@@ -1,4 +1,4 @@
-"""Start, adapters that come and are broken, overload, cancellation, stop."""
+"""Start of the server, new and broken adapters, overload, cancellation, stop."""
 
 import concurrent.futures
 import resource
@@ -19,7 +19,7 @@ LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "
 
 
 def error_line(arguments, preexec=None):
-    """Exit status and the last line on stderr of a server that does not start."""
+    """Returns exit status and last error line of a server that does not start."""
     done = subprocess.run([setting.chorus, "serve", *map(str, arguments), "--port", "0"], capture_output=True,
                           text=True, timeout=120 * TIME_SCALE, preexec_fn=preexec)
     lines = [line for line in done.stderr.splitlines() if "error" in line]
@@ -220,7 +220,7 @@ class Load(unittest.TestCase):
 
 class Stop(unittest.TestCase):
     def drained(self, signals, arguments=(), choices=1):
-        """Sends signals while a long stream runs: exit status, chunks, error of the stream."""
+        """Sends signals while a long stream runs. Returns exit status, chunks and the stream's error."""
         with ServerProcess(setting.chorus, [*setting.demo_arguments(), *arguments]) as server:
             stream = iter(setting.client(server).completions.create(**LONG, n=choices, stream=True))
             chunks, failure = [next(stream)], []

@@ -1,4 +1,4 @@
-"""What is refused, and how."""
+"""Requests that are refused, and the form of the refusal."""
 
 import unittest
 

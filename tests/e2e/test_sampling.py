@@ -1,4 +1,4 @@
-"""Penalties, biases and log probabilities, as the openai client asks for them."""
+"""Penalties, biases and log probabilities through the openai client."""
 
 import math
 import unittest

@@ -1,4 +1,4 @@
-"""Starting: what is refused at once, what is read, and adapters before their first use."""
+"""Start-up: what is refused at once, which files are read, adapters before their first use."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def bytes_read(server):
 
 
 def spoil_values(weights):
-    """Every value of a safetensors file becomes NaN; the header stays."""
+    """Sets every value of a safetensors file to NaN and keeps the header."""
     data = bytearray(weights.read_bytes())
     begin = 8 + struct.unpack("<Q", data[:8])[0]
     data[begin:] = b"\xff" * (len(data) - begin)
@@ -41,7 +41,7 @@ def spoil_values(weights):
 
 
 def hub_copy(source, repository, revision="0123abcd"):
-    """An adapter as huggingface_hub keeps it."""
+    """Copies an adapter in the layout of huggingface_hub's cache."""
     snapshot = repository / "snapshots" / revision
     for folder in (snapshot, repository / "blobs", repository / "refs"):
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Streams piece by piece: choices, stop strings, characters, log probabilities, usage; and the asynchronous client."""
+"""Streaming: choices, stop strings, characters, log probabilities, usage; and the asynchronous client."""
 
 import asyncio
 import concurrent.futures
@@ -15,7 +15,7 @@ LONG = {"model": "base", "prompt": "the", "max_tokens": 200, "temperature": 0, "
 
 
 def raw_events(body, path="/v1/completions"):
-    """The data of every event of a stream, as it stands on the wire."""
+    """Returns the raw data of every event of a stream."""
     connection = setting.shared_server().connect()
     try:
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
@@ -77,7 +77,7 @@ class Streams(unittest.TestCase):
             last = [c for chunk in chunks for c in chunk.choices if c.finish_reason]
             self.assertEqual([c.finish_reason for c in last], ["stop"])
             self.assertEqual(last[0].model_extra["stop_reason"], stop)
-        # The beginning of a stop string that does not go on is text after all.
+        # The beginning of a stop string is sent as text when the rest does not follow.
         chunks = list(client.completions.create(**LONG, stop=whole[5:9] + "\u0001", stream=True))
         self.assertEqual("".join(c.text for chunk in chunks for c in chunk.choices), whole)
 

@@ -20,7 +20,7 @@ def prompt_tokens(messages, server=None, **extra):
 
 
 def token_count(text, server=None):
-    """Tokens of a text, as the server counts them: a template that prints the content alone."""
+    """Number of tokens of a text by the server's count; the template prints only the content."""
     return prompt_tokens([{"role": "user", "content": text}], server, chat_template="{{ messages[0].content }}")
 
 
@@ -79,7 +79,7 @@ class RequestTemplates(unittest.TestCase):
 
 
 class AdapterTexts(unittest.TestCase):
-    """Adapters whose directories hold a template, a tokenizer, and a tokenizer with more tokens than the model."""
+    """Adapters with a template, with a tokenizer, and with a tokenizer of more tokens than the model."""
 
     @classmethod
     def setUpClass(cls):
@@ -89,7 +89,7 @@ class AdapterTexts(unittest.TestCase):
             shutil.copytree(source, cls.adapters / name)
         (cls.adapters / "styled" / "chat_template.jinja").write_text("{{ messages[0].content }}")
         tokenizer = json.loads((setting.demo / "base" / "tokenizer.json").read_text(encoding="utf-8"))
-        tokenizer["model"]["merges"] = []  # every word is spelled letter by letter
+        tokenizer["model"]["merges"] = []  # without merges every word is split into letters
         (cls.adapters / "spelled" / "tokenizer.json").write_text(json.dumps(tokenizer))
         shutil.copy(setting.demo / "base" / "tokenizer_config.json", cls.adapters / "spelled")
         vocabulary = tokenizer["model"]["vocab"]

@@ -1,5 +1,5 @@
-// Structured input from the bytes of a fuzzer: every choice takes a byte, so that a change of the bytes is a change of
-// the structure. When the bytes are used up, every choice is the first one.
+// Builds structured input from a fuzzer's bytes. Every choice consumes a byte, so that mutating the bytes mutates the
+// structure. After the last byte every choice is the first one.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class Drawn {
   const T& oneOf(const std::vector<T>& items) {
     return items[below(items.size())];
   }
-  // What is left, as it stands.
+  // The remaining bytes, unchanged.
   std::string rest() {
     std::string text(reinterpret_cast<const char*>(data_) + at_, size_ - at_);
     at_ = size_;

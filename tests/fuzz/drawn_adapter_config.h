@@ -1,4 +1,4 @@
-// An adapter_config.json drawn from a fuzzer's bytes: names, patterns and lists in every field that takes them.
+// Draws an adapter_config.json from a fuzzer's bytes: names, patterns and lists in every field that accepts them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Regular expressions drawn from a fuzzer's bytes: everything that regex_syntax.h knows, and some of what it doesn't.
+// Draws regular expressions from a fuzzer's bytes: everything that regex_syntax.h supports, and some syntax that it
+// does not.
 #pragma once
 
 #include <string>
@@ -43,7 +44,7 @@ inline std::string drawnPattern(Drawn& drawn, int depth = 3) {
   static const std::vector<std::string> kQuantifiers = {"*",  "+",   "?",    "*?",    "+?",   "??",  "*+",     "++",
                                                         "?+", "{2}", "{1,}", "{0,2}", "{,2}", "{0}", "{1,3}?", "{40}"};
   if (depth == 0 || drawn.ended()) return drawn.oneOf(kItems);
-  // One after the other, since a compiler may call the operands of a sum in any order.
+  // Calls are made one after another, because a compiler may evaluate the operands of a sum in any order.
   const size_t kind = drawn.below(12);
   std::string pattern;
   const auto put = [&](std::string_view text) { pattern += text; };

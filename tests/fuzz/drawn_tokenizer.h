@@ -1,5 +1,5 @@
-// Documents of tokenizers drawn from a fuzzer's bytes: every model, normalizer, pre-tokenizer, decoder and added token,
-// with offsets, ids and texts that need not fit each other.
+// Draws tokenizer documents from a fuzzer's bytes: every model, normalizer, pre-tokenizer, decoder and added token,
+// with offsets, ids and texts that need not be consistent.
 #pragma once
 
 #include <array>
@@ -33,14 +33,14 @@ class DrawnTokenizer {
                                                     "e\u0301"};
     return drawn_.oneOf(kWords);
   }
-  // Replacements that make a text grow.
+  // Replacement text, sometimes long enough to make a text grow.
   std::string content() { return drawn_.below(8) == 7 ? std::string(4096, 'b') : word(); }
   Json pattern() {
     if (drawn_.chance()) return {{"String", word()}};
     return {{"Regex", drawnPattern(drawn_)}};
   }
 
-  // A trie of a few keys, whose units may hold anything.
+  // A trie of a few keys whose units may have any value.
   Json charsmap() {
     static const std::vector<std::string> kTexts = {"é", "x", "漢字", "😀", "", "ab"};
     std::vector<uint32_t> trie(drawn_.chance() ? 1024 : 256 + drawn_.byte());

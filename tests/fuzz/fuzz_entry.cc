@@ -1,6 +1,6 @@
-// libFuzzer's entry point for every target: time and memory are oracles too. An input that seems too dear is run again,
-// up to five times in all, and counts by its cheapest run: what a first run initialises and what other programs do to
-// the caches is not the input's.
+// libFuzzer's entry point for every target; it also limits the time and memory of an input. An input that seems too
+// expensive is run up to five times and judged by its cheapest run, because one-time initialisation and other programs'
+// use of the caches are not the input's cost.
 #include <time.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr double kMicrosecondsForEachByte = 1;
 constexpr int64_t kBytesForEachByte = 64;
 constexpr int kMostRuns = 5;
-// Sanitizers and coverage make a program slower by about as much.
+// Sanitizers and coverage slow a program down by about this factor.
 #ifdef CHORUS_SANITIZED
 constexpr double kSlowdown = 25;
 #else
@@ -25,14 +25,14 @@ constexpr double kSlowdown = 1;
 
 FixedCost g_dearest;
 
-// Processor time of all threads: a target may hand its input to others.
+// Processor time of all threads, because a target may use several.
 double processorMicroseconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-// What one run costs beyond the share of the input's bytes.
+// Cost of one run beyond the share of the input's bytes.
 FixedCost costOf(const uint8_t* data, size_t size) {
   const AllocationWatch watch;
   const double begin = processorMicroseconds();

@@ -1,4 +1,4 @@
-// What a fuzz target defines; fuzz_entry.cc calls it for every input and judges what the input costs.
+// Interface of a fuzz target. fuzz_entry.cc calls it for every input and checks the input's cost.
 #pragma once
 
 #include <cstddef>
@@ -6,19 +6,19 @@
 
 namespace chorus::test {
 
-// What an input may cost whatever its length is; beyond it every byte of input may cost a microsecond of processor time
-// and 64 bytes of memory held at once.
+// Cost that an input may have whatever its length. Beyond it every byte of input may cost one microsecond of processor
+// time and 64 bytes of memory held at once.
 struct FixedCost {
   double microseconds = 0;  // in a release build
   int64_t bytes = 0;
 };
 
-// A target states its own, with the reason for it.
+// Defined by each target, with the reason for the values.
 extern const FixedCost kFixedCost;
-// Handles one input; aborts when something is wrong. May be called several times for an input that seems too dear.
+// Handles one input; aborts when it finds a fault. An input that seems too expensive is run several times.
 void fuzzOne(const uint8_t* data, size_t size);
 
-// The dearest of all inputs so far, beyond what its bytes account for.
+// The highest cost of any input so far, beyond the share of its bytes.
 FixedCost dearestInput();
 
 }  // namespace chorus::test

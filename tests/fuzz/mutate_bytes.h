@@ -1,4 +1,4 @@
-// Seeded mutations of bytes: what a replay of a fuzz corpus and tests of malformed files spoil their input with.
+// Seeded mutations of bytes, for replaying fuzz corpora and for tests of malformed files.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace chorus::test {
 
-// One to eight edits: a byte or bit changed, inserted or left out, the end cut off, a short run copied elsewhere.
+// Makes one to eight edits: changes, inserts or removes a byte or bit, cuts off the end, copies a short run elsewhere.
 inline std::vector<uint8_t> mutateBytes(const std::vector<uint8_t>& original, std::mt19937_64& rng) {
   std::vector<uint8_t> bytes = original;
   const int edits = 1 + static_cast<int>(rng() % 8);

@@ -1,7 +1,7 @@
-// Replays a fuzz target over its corpus and over 10,000 seeded mutations of it: the part of fuzzing that fits an
-// ordinary test run. Usage: NAME_replay CORPUS_DIR [first_seed [mutations]]. With CHORUS_FUZZ_SEED_FILE set, that file
-// holds the seed under way. Everything runs on a thread with a small stack, so that an input that makes a parser
-// recurse deeper than the smallest stack allows is found.
+// Replays a fuzz target over its corpus and over 10,000 seeded mutations of it, which is short enough for a normal test
+// run. Usage: NAME_replay CORPUS_DIR [first_seed [mutations]]. If CHORUS_FUZZ_SEED_FILE is set, the current seed is
+// written to that file. Runs on a thread with a small stack, so that inputs are found with which a parser recurses
+// deeper than the smallest stack allows.
 #include <pthread.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<Bytes> readCorpus(const char* dir) {
   return corpus;
 }
 
-// From memory of exactly the input's size, so that ASan sees a read behind its end.
+// Copies the input to memory of exactly its size, so that ASan sees a read past its end.
 void runOne(const Bytes& bytes) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), exact.get());
@@ -50,7 +50,7 @@ struct Arguments {
   uint64_t first_seed = 1, mutations = 10000;
 };
 
-// The default stack of a thread is 8 MB; what fits this one fits every platform's. Sanitizers need several times as
+// A thread's stack is 8 MB by default; this smaller size fits within every platform's. Sanitizers need several times as
 // much.
 #ifdef CHORUS_SANITIZED
 constexpr size_t kStackBytes = size_t{4} << 20;
@@ -58,7 +58,7 @@ constexpr size_t kStackBytes = size_t{4} << 20;
 constexpr size_t kStackBytes = size_t{256} << 10;
 #endif
 
-// False when there is no corpus.
+// Returns false when there is no corpus.
 bool replay(const Arguments& arguments) {
   const auto corpus = readCorpus(arguments.corpus);
   if (corpus.empty()) return std::fprintf(stderr, "%s holds no corpus files\n", arguments.corpus), false;

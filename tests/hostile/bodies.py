@@ -1,4 +1,6 @@
-"""Bodies that cost: JSON deep and wide, large prompts, bodies held open on many connections, answers nobody reads."""
+"""Expensive bodies: deep and wide JSON, large prompts, bodies held open on many connections, responses that nobody
+reads.
+"""
 
 import random
 import time
@@ -9,9 +11,9 @@ from stage import scenario
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 MIB = 1 << 20
-# A body may be too large for the server or for its client's share, now or at all.
+# A body may exceed the limit of the server or of its client, either for good or at the moment.
 REFUSED = {400, 413, 429, 503}
-# Other clients of the same machine: each has a budget of its own, all share the server's.
+# Addresses of different clients of the same machine: each has its own budget, and all share the server's.
 SOURCES = ["127.0.0.1", "127.0.0.3", "127.0.0.4", "127.0.0.5"]
 
 
@@ -24,7 +26,9 @@ def ask_bodies(address, labelled, source=wire.ATTACKER):
 
 
 def wide_body(kind, count):
-    """Made in the attacker's process: a body of megabytes is quicker made than sent from one process to another."""
+    """Called in the attacker's process, because building a body of megabytes is faster than sending it between
+    processes.
+    """
     head = '{"model":"base","prompt":"a","max_tokens":1,'
     if kind == "members":
         return head + '"x":{' + ",".join(f'"k{n}":1' for n in range(count)) + "}}"
@@ -124,7 +128,7 @@ def json_wide(stage):
 
 @scenario("intake-large-prompts", quick=True)
 def intake_large_prompts(stage):
-    """Many large prompts at once, from one client and from several: small requests are not behind them."""
+    """Many large prompts at once, from one client and from several, do not delay small requests."""
     size = 8 * MIB - 200
     for sources in ([SOURCES[0]] * 5, SOURCES):
         calls = [(ask_bodies, [(f"letters {n}", COMPLETIONS, ("letters", size - n))], source)
@@ -137,7 +141,9 @@ def intake_large_prompts(stage):
 
 
 def hold_bodies(address, connections, megabytes, chunked, seconds, source):
-    """Nearly whole bodies on many connections, then nothing more: how many were taken, and answers to refusals."""
+    """Sends nearly whole bodies on many connections and then stops. Returns the number accepted and the responses to
+    refusals.
+    """
     held, answers = [], []
     block = b" " * 65536
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -165,7 +171,7 @@ def hold_bodies(address, connections, megabytes, chunked, seconds, source):
 
 
 def answer_of(connection, label):
-    """What the server said, if anything, to a request that is not whole."""
+    """The server's response, if any, to an incomplete request."""
     try:
         received = connection.recv(4096)
     except OSError:
@@ -194,7 +200,7 @@ def bodies_held(stage):
 
 @scenario("bodies-held-by-many")
 def bodies_held_by_many(stage):
-    """Several clients, each within its own share."""
+    """Several clients hold bodies, each within its own share."""
     held_bodies(stage, 60, 7.9, False, SOURCES)
     held_bodies(stage, 250, 0.9, False, SOURCES)
     begun = time.monotonic()
@@ -207,7 +213,7 @@ def bodies_held_by_many(stage):
 
 
 def read_slowly(address, body, connections, seconds):
-    """Large answers of which a few bytes a second are read."""
+    """Reads large responses at a few bytes per second."""
     data = wire.request_bytes(CHAT, body)
     opened = []
     for _ in range(connections):
@@ -244,7 +250,7 @@ ANSWER = {"model": "base", "messages": [{"role": "user", "content": "x"}], "n": 
 
 @scenario("slow-readers")
 def slow_readers(stage):
-    """Answers of many megabytes that wait for a client who hardly reads, as one body and as a stream."""
+    """Responses of many megabytes, as one body and as a stream, wait for a client that hardly reads."""
     for streamed in (False, True):
         result = stage.attack(read_slowly, {**ANSWER, "stream": streamed}, 8, 8)
         stage.note(f"{'streams' if streamed else 'bodies'}: {result}, peak {stage.server.memory_mib('VmHWM'):.0f} MiB")

@@ -1,4 +1,5 @@
-"""Connections that say nothing, half a request, or leave: the port stays open to others, and places are given back."""
+"""Connections that are silent, send half a request, or are closed early: others can still connect, and slots are freed.
+"""
 
 import random
 import signal
@@ -15,7 +16,8 @@ MANY = [wire.ATTACKER, "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.
 
 
 def open_many(address, count, source, first_bytes=b""):
-    """Connections that are as many as can be had; those that the server ends at once count as well."""
+    """Opens as many connections as possible, up to `count`; connections that the server closes at once count as well.
+    """
     opened = []
     for _ in range(count):
         try:
@@ -29,7 +31,7 @@ def open_many(address, count, source, first_bytes=b""):
 
 
 def hold_open(address, count, source, first_bytes, seconds, drip=b""):
-    """Holds connections open, perhaps a byte a second on each."""
+    """Holds connections open and, with `drip`, sends these bytes on each of them twice a second."""
     opened = open_many(address, count, source, first_bytes)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -38,14 +40,14 @@ def hold_open(address, count, source, first_bytes, seconds, drip=b""):
             try:
                 connection.sendall(drip)
             except OSError:
-                pass  # the server gave the place to somebody else
+                pass  # the server has given the slot to another client
     for connection in opened:
         connection.close()
     return {"opened": len(opened)}
 
 
 def health_of_others(address, seconds):
-    """Health and a small request on new connections, from a client who holds none and from one who holds many."""
+    """Health and small requests on new connections, from one client with no connections and one with many."""
     answers, end = [], time.monotonic() + seconds
     time.sleep(0.7)
     while time.monotonic() < end:
@@ -74,7 +76,7 @@ def connections_silent(stage):
 
 @scenario("connections-of-many-clients")
 def connections_of_many_clients(stage):
-    """As many places as there are, from several addresses."""
+    """Several addresses together open as many connections as the server accepts."""
     held_beside_health(stage, "silent", b"", sources=MANY, count=2400)
     held_beside_health(stage, "half a header", b"GET /v1/models HTTP/1.1\r\nHost:", sources=MANY, count=2400)
 
@@ -90,7 +92,7 @@ def connections_half_open(stage):
 
 
 def abort_many(address, count, data, reset, pause):
-    """Requests whose clients are gone at once, by an end or by a reset."""
+    """Sends requests and closes their connections at once, by FIN or by RST."""
     for _ in range(count):
         try:
             connection = wire.connect(address, timeout=2)
@@ -106,7 +108,7 @@ def abort_many(address, count, data, reset, pause):
 
 @scenario("connections-aborted")
 def connections_aborted(stage):
-    """A thousand requests that nobody waits for any more, behind large ones."""
+    """A thousand requests whose clients have disconnected, queued behind large requests."""
     large = wire.request_bytes(COMPLETIONS, {"model": "base", "prompt": "dogs " * 400_000, "max_tokens": 1})
     small = wire.request_bytes(COMPLETIONS, {"model": "base", "prompt": "hi", "max_tokens": 50})
     for reset in (True, False):
@@ -134,7 +136,7 @@ LEAVERS = {
 
 
 def leave_after(address, junk, streamed, reset):
-    """A request of many tokens whose client sends more, and leaves: by an end or by a reset."""
+    """Sends a request for many tokens, then `junk`, then closes the connection by FIN or RST."""
     body = {"model": "base", "prompt": "hi", "max_tokens": 900, "n": 16, "ignore_eos": True, "temperature": 1,
             "stream": streamed}
     connection = wire.connect(address)
@@ -144,7 +146,7 @@ def leave_after(address, junk, streamed, reset):
     try:
         connection.sendall(junk)
     except OSError:
-        pass  # the server reads no more of it, as it may
+        pass  # the server may stop reading
     time.sleep(0.1)
     if reset:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -154,9 +156,9 @@ def leave_after(address, junk, streamed, reset):
 
 @scenario("connections-left", quick=True)
 def connections_left(stage):
-    """Nothing is computed any more for a client who left, whatever it had sent before."""
+    """The server stops computing for a client that disconnects, whatever the client sent before."""
     server = stage.server
-    # The neighbour stands still meanwhile: what the server computes then is for those who left.
+    # The neighbour is paused, so that any computing is for the disconnected clients.
     stage.neighbour.signal(signal.SIGSTOP)
     try:
         for index, (label, junk) in enumerate(LEAVERS.items()):
@@ -174,7 +176,7 @@ def connections_left(stage):
 
 
 def cpu_share(server, seconds):
-    """Of one core."""
+    """CPU time as a share of one core."""
     before, begun = server.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     return (server.cpu_seconds() - before) / (time.monotonic() - begun)
@@ -185,7 +187,7 @@ def cpu_share(server, seconds):
 
 @scenario("connections-at-sigterm", ends_server=True)
 def connections_at_sigterm(stage):
-    """The server ends in time whatever connections do: silent, half a request, a long answer, one that is not read."""
+    """SIGTERM ends the server in time beside silent, half-sent, long-running and unread connections."""
     long = {"model": "base", "prompt": "hi", "n": 16, "max_tokens": 900, "ignore_eos": True, "temperature": 1}
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
     seconds = DRAIN_S + 7
@@ -205,7 +207,7 @@ def connections_at_sigterm(stage):
 
 
 def raw_fuzz(address, seed, count):
-    """Mutated requests: what the server said, counted by status."""
+    """Sends mutated requests and returns the number of responses for each status."""
     rng = random.Random(seed)
     body = b'{"model":"base","prompt":"hi","max_tokens":1}'
     seeds = [b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Requests that take more than their share of the computing thread."""
+"""Requests that try to take more than their share of the computing thread."""
 
 import time
 
@@ -16,7 +16,7 @@ def ask_choices(address, labelled):
 
 @scenario("choices-refused", quick=True)
 def choices_refused(stage):
-    """More choices than --max_choices, however they are asked for."""
+    """More choices than --max_choices are refused, whichever field asks for them."""
     labelled = [(f"n {count}", {**LONG, "n": count, "max_tokens": 900}) for count in (17, 64, 128, 1024, 2**31 - 1, 2**63 - 1)]
     labelled += [(f"best_of {count}", {**LONG, "n": 1, "best_of": count, "max_tokens": 900}) for count in (17, 1024)]
     labelled += [(f"{prompts} prompts x {count}", {**LONG, "prompt": [f"p{n}" for n in range(prompts)], "n": count,
@@ -25,13 +25,13 @@ def choices_refused(stage):
     answers = stage.attack(ask_choices, labelled)
     stage.check_answers(answers, {400, 429}, within=5)
     allowed = [("n 16", {**LONG, "n": 16, "max_tokens": 2})]
-    # Prompts with one choice each are what a client would else send one by one.
+    # Several prompts with one choice each are allowed, because a client could also send them one by one.
     allowed += [(f"{count} prompts", {**LONG, "prompt": ["a"] * count, "max_tokens": 2}) for count in (17, 1024)]
     stage.check_answers(stage.attack(ask_choices, allowed), {200, 429})
 
 
 def stream_choices(address, body, seconds, count):
-    """Streams of many choices by one client, begun again and again; statuses."""
+    """Keeps `count` streams with many choices open from one client. Returns the number of each status."""
     end, statuses = time.monotonic() + seconds, {}
     opened = []
     data = wire.request_bytes(COMPLETIONS, {**body, "stream": True})
@@ -65,7 +65,7 @@ def stream_choices(address, body, seconds, count):
 
 @scenario("choices-many", quick=True)
 def choices_many(stage):
-    """As many choices as are allowed, in many requests of one client at once, whole batches full of them."""
+    """One client sends as many choices as are allowed in many requests at once, enough to fill whole batches."""
     for body, count in (({**LONG, "n": 16, "max_tokens": 900}, 1), ({**LONG, "n": 16, "max_tokens": 900}, 12),
                         ({**LONG, "n": 1, "max_tokens": 900}, 100), ({**LONG, "prompt": [7] * 900, "max_tokens": 1}, 30)):
         statuses = stage.attack(stream_choices, body, 2.5, count)
@@ -77,7 +77,7 @@ def choices_many(stage):
 
 @scenario("choices-1024")
 def choices_1024(stage):
-    """One request of 1,024 choices, were it taken."""
+    """One request for 1,024 choices, in case the server accepts it."""
     body = {**LONG, "prompt": [f"p{n}" for n in range(8)], "n": 128, "max_tokens": 900}
     statuses = stage.attack(stream_choices, body, 6, 1)
     stage.note(str(statuses))
@@ -91,7 +91,7 @@ LONG_CONTEXTS = ("--max_seq_len", "24576", "--kv_cache_max_tokens", "49152")
 
 @scenario("ngram-rule", flags=LONG_CONTEXTS, neighbour=False)
 def ngram_rule(stage):
-    """A rule over a long context costs every token of every choice no more than a part of the token itself."""
+    """The no_repeat_ngram_size rule over a long context adds only a fraction of a token's own cost to each token."""
     body = {"model": "base", "prompt": [7] * CONTEXT, "max_tokens": 20, "n": 16, "ignore_eos": True, "temperature": 1}
     rules = {"first": {}, "none": {}} | {f"{size}": {"no_repeat_ngram_size": size} for size in (3, CONTEXT // 2, CONTEXT - 2)}
     answers = stage.measure(ask_choices, [(label, body | rule) for label, rule in rules.items()], timeout=120)
@@ -110,7 +110,7 @@ def ngram_rule(stage):
 
 @scenario("rules-of-many-words")
 def rules_of_many_words(stage):
-    """Stop texts, bad words and biases as many and as long as a body holds."""
+    """Stop texts, bad words and biases, as many and as long as fit into a body."""
     body = {**LONG, "max_tokens": 100, "temperature": 0}
     labelled = []
     for count, length in ((4, 100_000), (4, 1_900_000), (100, 10), (100, 20_000), (10_000, 5), (100_000, 20)):

@@ -1,4 +1,6 @@
-"""A server for hostile clients: on copies of the demo in a scratch folder, with its memory, its plan and its log."""
+"""A server for hostile clients. It runs on copies of the demo in a scratch folder; its memory, plan and log are
+checked.
+"""
 
 import os
 import re
@@ -13,8 +15,8 @@ import server_process  # noqa: E402
 import setting  # noqa: E402
 
 DRAIN_S = 5
-# What the process needs beside its plan: code, stacks and the allocator's own. Part of the 10 % for a model of usual size,
-# more than that for the demo's 10 MB.
+# Memory that the process needs beyond its plan: code, stacks and allocator overhead. For a model of usual size this is
+# within the 10 % margin, for the demo's 10 MB it is more.
 UNPLANNED_MIB = 64
 SMALL_STACK = 256 << 10
 
@@ -22,7 +24,7 @@ SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:|SUMMARY: \w+S
 
 
 def time_scale():
-    """How much longer than on a release build everything may take."""
+    """Factor for all time limits, relative to a release build."""
     return server_process.TIME_SCALE
 
 
@@ -48,7 +50,7 @@ class HostileServer:
         env = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:malloc_context_size=12",
                "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
         small = small_stacks and not setting.sanitized
-        # A thread's stack is as large as this limit says at the start of the process.
+        # The limit at the start of the process sets the stack size of its threads.
         preexec = (lambda: resource.setrlimit(resource.RLIMIT_STACK, (SMALL_STACK, SMALL_STACK))) if small else None
         self.run = server_process.ServerProcess(setting.chorus, arguments, env=env, preexec=preexec)
         self.pid = self.run.process.pid
@@ -60,18 +62,18 @@ class HostileServer:
     # --- memory -------------------------------------------------------------------------------------------------
 
     def memory_mib(self, key):
-        """VmRSS or VmHWM."""
+        """A value of /proc/PID/status in MiB. key: VmRSS or VmHWM."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(key + ":"):
                 return int(line.split()[1]) / 1024
         return 0.0
 
     def forget_peak(self):
-        """VmHWM begins again from what is held now."""
+        """Resets VmHWM to the memory that is held now."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def plan_mib(self):
-        """What the table that the server printed at its start adds up to."""
+        """Sum of the memory table that the server printed at its start."""
         rows = re.findall(r"^(?:[\dTZ:.+ -]+ info)? {2,}(\S.*?) {2,}([\d.]+) MiB", self.run.log, re.M)
         return sum(float(size) for name, size in dict(rows).items() if name not in ("total", "available"))
 
@@ -85,7 +87,7 @@ class HostileServer:
     # --- adapters -----------------------------------------------------------------------------------------------
 
     def put_adapter(self, name, edit=None, source="shout"):
-        """A copy of a demo adapter, changed by edit(folder), appears under that name at once as tenants place it."""
+        """Adds a copy of a demo adapter, changed by edit(folder), with one atomic rename, as tenants do."""
         staged = self.staged_folder()
         shutil.copytree(setting.demo / "adapters" / source, staged)
         if edit is not None:
@@ -94,14 +96,14 @@ class HostileServer:
         staged.rename(self.adapters / name)
 
     def put_last(self):
-        """A plain adapter that a scan reaches behind all others; its name, which no earlier one had."""
+        """Adds a plain adapter that a scan reaches after all others. Returns its name, which was never used before."""
         self._staged += 1
         name = f"zz-plain-{self._staged}"
         self.put_adapter(name)
         return name
 
     def staged_folder(self):
-        """A path in the adapters' file system where nothing is yet."""
+        """An unused path in the adapters' file system."""
         self._staged += 1
         return self._stage / str(self._staged)
 
@@ -113,7 +115,7 @@ class HostileServer:
         return [model["id"] for model in self.run.request("GET", "/v1/models")[2]["data"]]
 
     def wait_served(self, name, timeout=15, gone=False):
-        """Whether the name comes (or goes) in time."""
+        """Whether the name appears in time, or with `gone` disappears."""
         return self.wait(lambda: (name in self.served()) != gone, timeout)
 
     def wait_logged(self, text, timeout=15, since=0):
@@ -130,18 +132,18 @@ class HostileServer:
     # --- faults -------------------------------------------------------------------------------------------------
 
     def log_faults(self, since=0):
-        """What no attack may bring into the log."""
+        """Log lines that no attack may cause."""
         faults = []
         for line in self.run.log_lines[since:]:
             if SANITIZER_REPORT.search(line):
                 faults.append(f"the log has a report: {line[:200]}")
-            # Python replaced what is not UTF-8 by backslash forms, which are printable.
+            # Bytes that are not UTF-8 were decoded as printable backslash escapes.
             if re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", line.replace("\t", " ")):
                 faults.append(f"the log has a control character: {line[:200]!r}")
         return faults[:3]
 
     def end(self):
-        """SIGTERM, then: the exit status (None: it did not end) and seconds."""
+        """Sends SIGTERM and returns the exit status, None if the server did not end, and the seconds."""
         begun = time.monotonic()
         if self.alive():
             self.run.signal()

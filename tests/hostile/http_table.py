@@ -1,4 +1,4 @@
-"""HTTP as it must be read: one line for a request, with what must come back."""
+"""HTTP parsing rules: each line is one request and the response that it must get."""
 
 import re
 
@@ -13,14 +13,15 @@ JSON = b"Content-Type: application/json\r\n"
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 CHUNKS = b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
-HIDDEN = b"GET /v1/version HTTP/1.1\r\nHost: y\r\n\r\n"  # what a smuggler wants to have read as a request of its own
+HIDDEN = b"GET /v1/version HTTP/1.1\r\nHost: y\r\n\r\n"  # the request that smuggling would make the server execute
 END = b"\r\n"
 
-# Statuses that may come, all in order. CLOSED: the connection ends, so that nothing behind it is read as a request.
+# Columns: name, bytes, allowed statuses in order, and CLOSED, KEPT or None for not checked. CLOSED: the server closes
+# the connection, so that nothing after the response is read as a request.
 CLOSED, KEPT = True, False
 
 TABLE = [
-    # Both ways to say the same thing right.
+    # Both ways of giving a body's length, used correctly.
     ("a request", POST + HOST + JSON + LENGTH + END + BODY, [200], KEPT),
     ("chunks", POST + HOST + JSON + CHUNKED + END + CHUNKS, [200], KEPT),
     ("chunks, other case", POST + HOST + JSON + b"transfer-ENCODING:  Chunked  \r\n" + END + CHUNKS, [200], KEPT),
@@ -77,7 +78,7 @@ TABLE = [
     ("a hexadecimal length", POST + HOST + JSON + b"Content-Length: 0x2d\r\n\r\n" + BODY, [400], CLOSED),
     ("a length beyond 64 bits", POST + HOST + JSON + b"Content-Length: 18446744073709551661\r\n\r\n" + BODY, [{400, 413}], CLOSED),
     ("a length of a body too large", POST + HOST + JSON + b"Content-Length: 99999999\r\n\r\n", [413], CLOSED),
-    # Codings, and both at once.
+    # Transfer codings, alone and together with a length.
     ("length and chunks", POST + HOST + JSON + LENGTH + CHUNKED + END + CHUNKS, [400], CLOSED),
     ("chunks and length", POST + HOST + JSON + CHUNKED + b"Content-Length: 4\r\n\r\n" + b"0\r\n\r\n" + HIDDEN, [400], CLOSED),
     ("an empty coding", POST + HOST + JSON + b"Transfer-Encoding:\r\n" + END + CHUNKS, [400], CLOSED),
@@ -150,7 +151,7 @@ def http_table(stage):
 
 
 def send_trailers(address):
-    """Headers that matter, sent behind the body: the request's id and its type come from its head alone."""
+    """Trailers with important headers are ignored: the request's id and content type come only from its head."""
     trailers = b"X-Request-Id: from-the-trailer\r\nContent-Type: text/plain\r\nOrigin: https://evil.example\r\n" \
                b"Connection: close\r\nHost: b\r\nContent-Length: 5\r\nAuthorization: Bearer trailer\r\n"
     chunks = CHUNKS[:-2] + trailers + b"\r\n"
@@ -169,7 +170,7 @@ def http_trailers(stage):
 
 
 def ask_continue(address):
-    """A client that waits for 100 before it sends its body."""
+    """A client that waits for 100 Continue before it sends its body."""
     connection = wire.connect(address, timeout=3)
     connection.sendall(POST + HOST + JSON + LENGTH + b"Expect: 100-continue\r\n\r\n")
     first = connection.recv(4096)
@@ -187,7 +188,7 @@ def http_continue(stage):
 
 @scenario("http-cors", flags=("--cors_origins", "https://good.example"))
 def http_cors(stage):
-    """Only what the operator allows; an allowed origin's letter more or less is another one."""
+    """Only the operator's origins are allowed; an origin that differs in one letter is refused."""
     rows = [("https://good.example", 200), ("https://good.example.evil.example", 403), ("http://good.example", 403),
             ("https://good.example:444", 403), ("https://evil.example", 403), ("null", 403), ("https://good.exampl", 403)]
     results = stage.attack(send_table, [

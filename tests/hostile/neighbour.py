@@ -21,7 +21,7 @@ BODY = json.dumps({"model": "base", "messages": [{"role": "user", "content": "tw
 
 
 def stream_once(connection):
-    """Seconds to the first token, and the status."""
+    """Returns the seconds to the first token, and the status."""
     begun = time.monotonic()
     connection.request("POST", "/v1/chat/completions", BODY, {"Content-Type": "application/json"})
     response = connection.getresponse()
@@ -60,7 +60,7 @@ def main():
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 if not kept:
                     raise
-                # The server may end a connection between two requests, so clients send such a request again.
+                # The server may close a connection between two requests, so clients repeat such a request.
                 connection.close()
                 first, status = stream_once(connection)
                 first = time.monotonic() - begun if status == 200 and first else first

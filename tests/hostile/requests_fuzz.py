@@ -1,4 +1,4 @@
-"""Requests of every wrong type: always an answer, never an internal error."""
+"""Requests with values of every wrong type always get a response, and never an internal error."""
 
 import json
 import random
@@ -72,7 +72,7 @@ def fuzz_requests(address, seed, count):
 @scenario("requests-fuzz", quick=True)
 def requests_fuzz(stage):
     for answers in stage.attack_all([(fuzz_requests, seed, 250) for seed in (1, 2)]):
-        # A stream of an error that comes late is a 200; refusals of streams are events.
+        # A stream that fails late has status 200; its error is an event.
         stage.check_answers(answers, {200, 400, 403, 404, 429}, within=10)
         for answer in answers or []:
             stage.check("NaN" not in answer.body and "Infinity" not in answer.body, f"{answer.label}: not a number")

@@ -1,4 +1,4 @@
-"""What the reuse of cached prompts tells one client about another, and what one client can take from another."""
+"""Prefix-cache reuse: what it reveals about other clients, and whether one client can evict another's prompts."""
 
 import itertools
 import random
@@ -9,10 +9,10 @@ import wire
 from stage import NEIGHBOUR, scenario
 
 COMPLETIONS = "/v1/completions"
-BLOCKS = 12  # of 64 tokens
+BLOCKS = 12  # blocks of 64 tokens
 TRIES = 12
 _victims = itertools.count(1)
-# A server of their own: its cache is shared by the attacker and a few victims alone.
+# These scenarios have their own server, so that only the attacker and a few victims share its cache.
 FLAGS = ("--kv_reuse_scope", "all", "--kv_cache_max_tokens", "24576")
 
 
@@ -29,7 +29,7 @@ def seconds_of(address, prompt, source, **fields):
 
 
 def probe_salts(address):
-    """Medians of seconds: a prompt that nobody sent, the own prompt again, and another salt's prompt."""
+    """Median seconds for a new prompt, for the same client's prompt again, and for a prompt under another salt."""
     rng = random.Random(time.time_ns())
     seconds_of(address, [7] * 20, wire.ATTACKER)
     fresh, own, foreign, unsalted = [], [], [], []
@@ -45,7 +45,7 @@ def probe_salts(address):
 
 @scenario("reuse-across-salts", flags=FLAGS, quick=True, neighbour=False)
 def reuse_across_salts(stage):
-    """A prompt under one salt is quick again under that salt, and for no other."""
+    """A prompt under one salt is fast again only under that salt."""
     measured = stage.measure(probe_salts)
     if not measured:
         return
@@ -58,7 +58,7 @@ def reuse_across_salts(stage):
 
 
 def probe_blocks(address):
-    """The last block guessed right and wrong, behind a prefix that the attacker may know: medians of seconds."""
+    """Median seconds for right and wrong guesses of the last block, after a prefix that the attacker may know."""
     rng = random.Random(time.time_ns())
     right, wrong = [], []
     for number in range(TRIES):
@@ -73,7 +73,7 @@ def probe_blocks(address):
 
 @scenario("reuse-guesses", flags=FLAGS, neighbour=False)
 def reuse_guesses(stage):
-    """A guess of another client's prompt takes as long right as wrong."""
+    """A right guess of another client's prompt takes as long as a wrong one."""
     measured = stage.measure(probe_blocks)
     if not measured:
         return
@@ -82,12 +82,12 @@ def reuse_guesses(stage):
 
 
 def ask_each(address, prompts, source):
-    """Median of the seconds of one request for each prompt."""
+    """Median seconds of one request per prompt."""
     return statistics.median(seconds_of(address, prompt, source) for prompt in prompts)
 
 
 def flood(address, kind, seconds, seed):
-    """Requests that each have a scope of their own: a salt, or a composition with weights of its own."""
+    """Sends requests that each have a new cache namespace: by a salt, or by a composition with different weights."""
     rng, count, end = random.Random(seed), 0, time.monotonic() + seconds
     while time.monotonic() < end:
         count += 1
@@ -106,11 +106,11 @@ def flood(address, kind, seconds, seed):
 
 
 def measure_victim(stage, kinds, seconds):
-    """Seconds of the victim's cached prompts before a flood, and of the first request for each after it."""
+    """Measures the victim's cached prompts before a flood, and the first request for each prompt after it."""
     rng = random.Random(time.time_ns())
     for kind in kinds:
         prompts = [prompt_of(rng) for _ in range(2)]
-        victim = f"127.0.1.{next(_victims)}"  # with nothing in the cache yet
+        victim = f"127.0.1.{next(_victims)}"  # a client with nothing in the cache
         fresh = stage.measure(ask_each, prompts, victim)
         before = stage.measure(ask_each, prompts, victim)
         counts = stage.attack_all([(flood, kind, seconds, seed) for seed in (1, 2)], timeout=seconds + 30)
@@ -131,5 +131,5 @@ def reuse_flood_of_salts(stage):
 
 @scenario("reuse-flood", flags=FLAGS, neighbour=False)
 def reuse_flood(stage):
-    """More scopes than were ever kept, and more tokens than the cache holds."""
+    """More cache namespaces than the server keeps, and more tokens than the cache holds."""
     measure_victim(stage, ["weights", "salts", "models"], 8)

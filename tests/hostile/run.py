@@ -78,13 +78,15 @@ class Runner:
             self.server, self.settings = HostileServer(*one.server), one.server
         stage = Stage(self.server)
         measured = stage.perform(one)
-        if one.ends_server or stage.faults:  # the next scenario is not to suffer from this one's finding
+        if one.ends_server or stage.faults:  # a fault here must not affect the next scenario
             self.server.end()
             self.server = None
         self._result(one.name, measured, stage.faults, stage.notes, time.monotonic() - begun)
 
     def end_server(self):
-        """SIGTERM: status 0, in time, and nothing more in the log than is allowed (leaks are reported at the end)."""
+        """SIGTERM must end the server in time with status 0 and nothing forbidden in the log; leak reports come at the
+        end.
+        """
         if self.server is None:
             return
         log_begin = len(self.server.run.log_lines)
@@ -120,11 +122,11 @@ def main():
     if arguments.list or not scenarios:
         print("\n".join(f"{one.name}{'  (quick)' if one.quick else ''}" for one in scenarios) or "no such scenario")
         sys.exit(0 if scenarios else 1)
-    # First tokens of the neighbour in milliseconds; memory in MiB.
+    # Columns: times to first token of the neighbour in milliseconds, memory in MiB.
     print(f"{'scenario':<28} {'':<5} alone beside   p90longest     peak  plan      s")
     runner = Runner(arguments.report)
     begun = time.monotonic()
-    # Scenarios with the same settings come together: they share a server.
+    # Scenarios with the same settings run one after another, because they share a server.
     order = list(dict.fromkeys(one.server for one in scenarios))
     for one in sorted(scenarios, key=lambda one: order.index(one.server)):
         runner.run(one)

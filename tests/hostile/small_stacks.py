@@ -1,4 +1,4 @@
-"""Whatever is nested, on a server whose threads have 256 KB of stack: nothing may recurse as deep as its input says."""
+"""Deeply nested inputs on a server with thread stacks of 256 KB: recursion depth must not follow the input's depth."""
 
 import bodies
 import templates

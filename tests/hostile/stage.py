@@ -1,9 +1,9 @@
-"""Where a scenario runs: a server, a neighbour beside it, attackers in processes of their own, and the judgement.
+"""Runs a scenario: a server, a neighbour, attackers in their own processes, and the checks.
 
-A scenario is a function of a Stage that is registered by @scenario. It calls stage.attack(), which runs a function of the
-attacker in a niced process, any number of times. Judged for every scenario are the time to the first token of the
-neighbour, its statuses, the memory, the log, the server's life, and the bodies of all answers; a scenario adds its own
-rules by stage.check() and stage.check_answers().
+A scenario is a function of a Stage that is registered by @scenario. It calls stage.attack() any number of times, which
+runs a function of the attacker in a niced process. Checked for every scenario are the neighbour's time to first token
+and statuses, the memory, the log, the server's survival, and the bodies of all responses; a scenario adds its own
+checks by stage.check() and stage.check_answers().
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from hostile_server import UNPLANNED_MIB, time_scale
 
 NEIGHBOUR = "127.0.0.2"
 ALONE_S = 1.5
-# The neighbour may wait three times as long beside an attack as alone. Below the floor a ratio measures only timers and
-# other programs on the machine.
+# During an attack the neighbour may wait three times as long as alone. Below FLOOR_S the ratio would measure only
+# timers and other programs on the machine.
 RATIO = 3
 FLOOR_S = 0.05
-# No single answer of the neighbour may take as long as this, however few they are.
+# Longest allowed wait of the neighbour for any single answer.
 LONGEST_S = 4.0
 NEIGHBOUR_TIMEOUT_S = 8.0
-# A request of the neighbour falls due this often; while one waits, the others wait behind it (see corrected()).
+# Interval at which requests of the neighbour are due. While one waits, the later ones wait behind it; see corrected.
 DUE_S = 0.025
 
 SCENARIOS = []
@@ -50,14 +50,16 @@ class Scenario:
 
     @property
     def server(self):
-        """Scenarios with the same settings may share a server."""
+        """Settings of the server. Scenarios with equal settings may share one."""
         return self.flags, self.small_stacks
 
 
 def scenario(name, flags=(), quick=False, neighbour=True, ends_server=False, small_stacks=False):
-    """flags: of `chorus serve`. quick: part of the subset for every change. ends_server: the scenario stops it itself.
+    """Registers a scenario.
 
-    small_stacks: threads of the server have 256 KB of stack; a sanitized server needs more and gets what is usual.
+    flags: flags of `chorus serve`. quick: in the subset that runs for every change. ends_server: the scenario stops the
+    server itself. small_stacks: the server's threads have 256 KB of stack; a sanitized server needs more and keeps the
+    default.
     """
     def register(function):
         SCENARIOS.append(Scenario(name, function, tuple(flags), quick, neighbour, ends_server, small_stacks))
@@ -66,7 +68,7 @@ def scenario(name, flags=(), quick=False, neighbour=True, ends_server=False, sma
 
 
 def corrected(samples):
-    """Waits of requests that fall due at a steady rate: one long wait stands for all that would have begun in it."""
+    """Corrects for coordinated omission: a long wait also counts for all requests that were due during it."""
     waits = []
     for first in samples:
         while True:
@@ -83,7 +85,7 @@ def quantile(values, share):
 
 
 class Neighbour:
-    """The process of neighbour.py and what it printed."""
+    """The process of neighbour.py and its records."""
 
     def __init__(self, address):
         command = [sys.executable, str(Path(__file__).parent / "neighbour.py"), address[0], str(address[1]), NEIGHBOUR,
@@ -98,7 +100,7 @@ class Neighbour:
             self.records.append(json.loads(line))
 
     def between(self, begin, end):
-        """Records of the requests that began then; waits for the one that is still under way at the end."""
+        """Records of the requests that began in this interval. Waits for the request that is running at its end."""
         deadline = time.monotonic() + (NEIGHBOUR_TIMEOUT_S + 2) * time_scale()
         while time.monotonic() < deadline and self.process.poll() is None:
             if self.records and self.records[-1]["begin"] >= end:
@@ -125,7 +127,7 @@ class Neighbour:
 
 
 def _attacker(connection, nice, function, arguments):
-    """Runs in a process of its own."""
+    """Main function of an attacker process."""
     os.nice(nice)
     wire.raise_file_limit()
     try:
@@ -148,22 +150,24 @@ class Stage:
     # --- what scenarios call --------------------------------------------------------------------------------------
 
     def attack(self, function, *arguments, timeout=90):
-        """Calls function(address, *arguments) beside the neighbour; what it returns, None when it failed.
+        """Calls function(address, *arguments) beside the neighbour. Returns its result, or None when it failed.
 
-        Answers in a list that it returns are searched for what no client may see.
+        Answers in the result are searched for text that no client may see.
         """
         return self.attack_all([(function, *arguments)], timeout)[0]
 
     def measure(self, function, *arguments, timeout=90):
-        """As attack(), by a client who takes times and is no attack: with the priority of the neighbour."""
+        """Like attack(), for a client that only measures times: it has the neighbour's priority and the neighbour is
+        not judged.
+        """
         result = self.attack_all([(function, *arguments)], timeout, nice=0)[0]
         self.windows.pop()
         return result
 
     def attack_all(self, calls, timeout=90, nice=19):
-        """Several at once, each in a process: a list of what they return.
+        """Runs several calls at once, each in a process, and returns a list of their results.
 
-        A function with the attribute `measures` takes times beside the attack, and keeps its priority.
+        A function with the attribute `measures` measures times during the attack and keeps its priority.
         """
         begin = time.monotonic()
         running = []
@@ -197,7 +201,7 @@ class Stage:
 
     @contextlib.contextmanager
     def during(self, calls, begun_s=1.0, timeout=90):
-        """Attackers that are at work while the body of the `with` runs, which begins after that many seconds."""
+        """Runs attackers during the body of the `with`, which begins after `begun_s` seconds."""
         thread = threading.Thread(target=self.attack_all, args=(calls, timeout))
         thread.start()
         time.sleep(begun_s)
@@ -207,7 +211,9 @@ class Stage:
             thread.join()
 
     def linger(self, seconds):
-        """The attack works on after its clients left: the neighbour is judged for that long too."""
+        """Keeps judging the neighbour for some seconds, because an attack's work may go on after its clients
+        disconnect.
+        """
         begin = time.monotonic()
         time.sleep(seconds)
         self.windows.append((begin, time.monotonic()))
@@ -220,7 +226,7 @@ class Stage:
         self.notes.append(text)
 
     def check_answers(self, answers, allowed, within=15.0):
-        """Each answer has an allowed status in time; a refusal is JSON with one line that says why."""
+        """Checks that each answer has an allowed status in time and that a refusal is JSON with a one-line message."""
         if answers is None:
             return
         for answer in answers:
@@ -234,7 +240,7 @@ class Stage:
     # --- what run.py calls ----------------------------------------------------------------------------------------
 
     def perform(self, chosen):
-        """Runs the scenario and judges it: a dictionary of what was measured."""
+        """Runs and judges the scenario. Returns a dictionary of measurements."""
         measured = {}
         log_begin = len(self.server.run.log_lines)
         self.server.forget_peak()
@@ -270,7 +276,7 @@ class Stage:
         self.check(alone, "the neighbour had no answer before the attack")
         if not alone:
             return
-        # A request that failed counts with the time after which it failed.
+        # A failed request counts with the time until it failed.
         waits = [record["first"] for record in beside]
         if not waits:
             waits = [sum(end - begin for begin, end in self.windows)]
@@ -296,7 +302,7 @@ class Stage:
                    f"memory reached {measured['peak_mib']:.0f} MiB, planned are {measured['plan_mib']:.0f}")
 
     def _leaks(self):
-        """Server paths in answers, in whatever form: the scratch folder's name is random, so any trace of it counts."""
+        """Server paths in answers. The scratch folder's name is random, so any occurrence of it counts."""
         marks = [re.escape(self.server.folder.name), r"(?<![\w.])/(?:tmp|root|home|proc|work|usr)/"]
         found = re.compile("|".join(marks))
         return [f"{answer.label}: a path of the server: {answer.body[:200]!r}" for answer in self.answers
@@ -304,7 +310,7 @@ class Stage:
 
 
 def refusal_faults(answer):
-    """What is wrong with the body of a refusal."""
+    """Faults in the body of a refusal."""
     if not isinstance(answer.status, int) or len(answer.body) >= wire.KEPT_BODY:
         return []
     try:

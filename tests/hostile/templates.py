@@ -1,4 +1,4 @@
-"""Templates that requests bring: values captured in every way, work without end, operations whose cost is large."""
+"""Templates in requests: values captured in every way, endless work, expensive operations."""
 
 import re
 
@@ -16,18 +16,18 @@ def chat(template, **fields):
 
 
 def ask_all(address, labelled):
-    """Each (label, body) as a chat request, one after another."""
+    """Sends each (label, body) as a chat request, one after another."""
     answers = []
     for label, body in labelled:
         answers.append(wire.ask(address, CHAT, body, label, timeout=30))
         if str(answers[-1].status).startswith("ConnectionRefused"):
-            break  # there is no server any more
+            break  # the server has ended
     return answers
 
 
 # --- captured values ---------------------------------------------------------------------------------------------
 
-# What holds the value v from then on, as an expression or as statements that set ns.x.
+# Ways to keep a reference to the value v: an expression, or statements that set ns.x.
 CAPTURES = {
     "cycler": "{% set ns.x = cycler(v) %}",
     "cycler.next": "{% set ns.x = cycler(v).next %}",
@@ -64,7 +64,7 @@ SIZES = [(20, 1), (300, 15), (1300, 135), (6000, 3), (20000, 1)]
 
 
 def capture_template(capture, count, brackets, ending):
-    """count captures, one in another, each within that many lists."""
+    """Nests `count` captures in one another, each within `brackets` lists."""
     nested, left, current = "", brackets, "ns.x"
     while left > 0:
         step = min(left, 15)
@@ -79,7 +79,7 @@ def template_captures(stage):
     requests = []
     for index, (name, capture) in enumerate(CAPTURES.items()):
         for number, (count, brackets) in enumerate(SIZES):
-            # Each capture meets each ending at some size, and freeing alone at every one.
+            # Each capture runs with each ending at some size, and with plain freeing at every size.
             for ending in {"done", ENDINGS[(index + number) % len(ENDINGS)]}:
                 requests.append((f"{name} {count}x{brackets} {ending[:20]}",
                                  chat(capture_template(capture, count, brackets, ending))))
@@ -88,7 +88,7 @@ def template_captures(stage):
 
 @scenario("template-recursion", flags=TRUSTING)
 def template_recursion(stage):
-    """Depth of the text and of calls, not of values."""
+    """Deep nesting of template text and calls, not of values."""
     requests = []
     for depth in (10, 100, 1000, 10000):
         for name, template in {
@@ -110,7 +110,7 @@ def template_recursion(stage):
                               "{% endfor %}",
         }.items():
             requests.append((f"{name} {depth}", chat(template)))
-    # Values from the request itself.
+    # Deep values in the request itself.
     for depth in (10, 31, 100):
         nested = 1
         for _ in range(depth):
@@ -122,7 +122,7 @@ def template_recursion(stage):
 
 # --- work -----------------------------------------------------------------------------------------------------------
 
-# Names that operations use; each template sets only those of its own, because values share a limit too.
+# Names that operations use. Each template sets only those it needs, because the total size of values is limited too.
 SETTINGS = {
     "a": "{% set a = 'a' * SIZE %}", "b": "{% set b = 'a' * (SIZE // 2) ~ 'b' %}", "c": "{% set c = 'b' ~ 'a' * (SIZE // 2) %}",
     "l": "{% set l = range(SIZE // 100)|list %}", "m": "{% set m = range(SIZE // 100)|map('string')|list %}",
@@ -148,7 +148,7 @@ OPERATIONS = {
 
 
 def work_template(operation, times, size=1_500_000):
-    """The operation so many times, by two loops."""
+    """Runs the operation times * times times, by two nested loops."""
     used = set(re.findall(r"\b[abclmt]\b", re.sub(r"'[^']*'", "", operation)))
     settings = "".join(SETTINGS[name] for name in sorted(used)).replace("SIZE", str(size))
     loops = f"{{% for i in range({times}) %}}{{% for j in range({times}) %}}"
@@ -156,21 +156,23 @@ def work_template(operation, times, size=1_500_000):
 
 
 def endless_requests():
-    """Each operation in an endless loop, on texts of one of several sizes."""
+    """Each operation in an endless loop, on texts of one of three sizes."""
     sizes = (1_500_000, 300_000, 20_000)
     return [(f"{name} of {sizes[index % 3]}", chat(work_template(operation, 30000, sizes[index % 3])))
             for index, (name, operation) in enumerate(OPERATIONS.items())]
 
 
 def leave_all(address, bodies):
-    """Each request is sent and its client leaves at once."""
+    """Sends each request and disconnects at once."""
     for body in bodies:
         wire.send_and_leave(address, wire.request_bytes(CHAT, body))
 
 
 @scenario("template-work", flags=TRUSTING, quick=True)
 def template_work(stage):
-    """Hours of work in a few hundred bytes: the client who waits gets a 400, the one who leaves costs nothing more."""
+    """A few hundred bytes ask for hours of work: a waiting client gets a 400, a client that disconnects costs nothing
+    more.
+    """
     endless = endless_requests()
     stage.attack(leave_all, [body for _, body in endless[:24]])
     stage.linger(2)
@@ -181,7 +183,7 @@ def template_work(stage):
 
 @scenario("template-operations", flags=TRUSTING)
 def template_operations(stage):
-    """Each operation a few times on long texts: answered or refused, soon either way."""
+    """Each operation a few times on long texts is answered or refused, quickly in both cases."""
     labelled = [(f"{name} x{times * times} of {size}", chat(work_template(operation, times, size)))
                 for name, operation in OPERATIONS.items() for times in (1, 3) for size in (1_500_000, 300_000)]
     stage.check_answers(stage.attack(ask_all, labelled), ENDED, within=5)
@@ -189,7 +191,7 @@ def template_operations(stage):
 
 @scenario("template-growth", flags=TRUSTING)
 def template_growth(stage):
-    """Memory by few bytes: texts and lists that double, many live at once."""
+    """A few bytes ask for much memory: texts and lists that double, with many alive at once."""
     templates = {
         "doubling": "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
         "output": "{% for i in range(10**9) %}{{ 'a' * 1000 }}{% endfor %}",
@@ -225,7 +227,7 @@ def template_work_at_sigterm(stage):
 
 @scenario("template-refused", quick=True)
 def template_refused(stage):
-    """Without --trust_request_templates a request's template is 403, whatever is in it."""
+    """Without --trust_request_templates every template in a request gets a 403."""
     bodies = [("plain", chat("{{ messages[0].content }}")), ("empty", chat("")), ("no text", chat(7)),
               ("endless", chat(work_template("a.partition(b)", 30000))), ("large", chat("x" * 4_000_000))]
     bodies += [(f"captures {name}", chat(capture_template(capture, 1300, 135, "done"))) for name, capture in CAPTURES.items()]

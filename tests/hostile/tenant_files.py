@@ -1,4 +1,4 @@
-"""Files of adapters that cost: patterns in configurations, headers of weights, and names that reach the log."""
+"""Expensive adapter files: patterns in configurations, headers of weights, and names that are logged."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from stage import scenario
 
 COMPLETIONS = "/v1/completions"
 ENDED = {200, 400, 404}
-# What one file of a tenant may write to the log.
+# Longest log line that one file of a tenant may cause.
 LONGEST_LINE = 5000
 
 
@@ -34,7 +34,7 @@ def with_config_text(text):
 
 
 def with_weights(data):
-    """data: bytes, or a function that writes them to an open file."""
+    """data: the file's bytes, or a function that writes them to an open file."""
     def edit(folder):
         with open(folder / "adapter_model.safetensors", "wb") as file:
             if callable(data):
@@ -50,7 +50,9 @@ def ask_names(address, names):
 
 
 def place_and_ask(stage, edits, within, source="german"):
-    """Adapters by name: edits. They come one after another, are asked for, and a plain one behind them is served."""
+    """Adds adapters (name: edit) one after another and requests them; a plain adapter added last must be served in
+    time.
+    """
     log_begin = len(stage.server.run.log_lines)
     begun = time.monotonic()
     for name, edit in edits.items():
@@ -60,7 +62,7 @@ def place_and_ask(stage, edits, within, source="german"):
                 f"a plain adapter behind {len(edits)} hostile ones is not served after {within} s")
     stage.note(f"the scan took {time.monotonic() - begun:.1f} s")
     stage.check_answers(stage.attack(ask_names, [*edits, *edits, last]), ENDED)
-    # The neighbour was beside the scan too.
+    # The neighbour is judged during the scan too.
     stage.windows.append((begun, time.monotonic()))
     left_out = [line for line in stage.server.run.log_lines[log_begin:] if "adapter left out" in line]
     longest = max(left_out, key=len, default="")
@@ -74,7 +76,7 @@ def place_and_ask(stage, edits, within, source="german"):
 
 @scenario("adapter-patterns", quick=True)
 def adapter_patterns(stage):
-    """Thousands of patterns for ranks and scales, each polynomial in the length of a module's name."""
+    """Thousands of patterns for ranks and scales, each of polynomial cost in the length of a module's name."""
     polynomial = [f".*.*.*.*(?:\\d|[x-z]{{0}}\\d)(?#{n})" for n in range(4096)]
     nested = [f"(\\w+\\.?)+(\\w+\\.?)+!{n}" for n in range(512)]
     place_and_ask(stage, {
@@ -97,7 +99,7 @@ def adapter_patterns(stage):
 
 @scenario("adapter-configs", quick=True)
 def adapter_configs(stage):
-    """Configurations of every wrong type and size."""
+    """Configurations with values of every wrong type and size."""
     deep = "[" * 100_000 + "]" * 100_000
     wide = "{" + ",".join(f'"k{n}":1' for n in range(400_000)) + "}"
     edits = {"cf-deep": with_config_text(deep), "cf-objects": with_config_text('{"a":' * 50_000 + "1" + "}" * 50_000),
@@ -117,7 +119,7 @@ def adapter_configs(stage):
 
 
 def header_of_many(megabytes, shape="[0]"):
-    """Writes a header of that size, of tensors without a byte."""
+    """Writes a header of that size whose tensors are all empty."""
     def write(file):
         parts, size, number = [], 2, 0
         while size < megabytes * 1_000_000:
@@ -145,7 +147,7 @@ def declared_header(length, kept=1000, sparse=0):
 
 @scenario("adapter-headers", quick=True)
 def adapter_headers(stage):
-    """Headers of weights with millions of tensors, or of a stated length that nobody should believe."""
+    """Headers with millions of tensors, or with a false stated length."""
     edits = {"hd-1": with_weights(header_of_many(1)), "hd-20": with_weights(header_of_many(20)),
              "hd-31": with_weights(header_of_many(31)), "hd-40": with_weights(header_of_many(40)),
              "hd-95": with_weights(header_of_many(95)),
@@ -161,7 +163,7 @@ def adapter_headers(stage):
                  '{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}'))}
     for length in (0, 1, 1 << 25, 1 << 31, 1 << 32, 1 << 62, (1 << 64) - 1):
         edits[f"hd-length-{length}"] = with_weights(declared_header(length))
-    # A sparse file has the stated length without a byte on the disk.
+    # A sparse file has the stated length without using the disk.
     edits["hd-sparse"] = with_weights(declared_header(2_000_000_000, sparse=2_100_000_000))
     edits["hd-sparse-32"] = with_weights(declared_header((32 << 20) - 8, sparse=34 << 20))
     place_and_ask(stage, edits, within=40)
@@ -194,10 +196,10 @@ def ask_with_names(address):
 
 @scenario("control-characters", quick=True)
 def control_characters(stage):
-    """From requests, from names of files and from within files: none reaches the log unescaped."""
+    """Control characters in requests, file names and file contents are escaped in the log."""
     log_begin = len(stage.server.run.log_lines)
     answers = stage.attack(ask_with_names)
-    for answer in answers or []:  # a message may quote the name, as JSON escapes it
+    for answer in answers or []:  # a message may quote the name with JSON escapes
         allowed = {200, 400, 404} if answer.label.startswith("id") else {400, 404, 405}
         stage.check(answer.status in allowed, f"{answer.label}: {answer.status}")
         stage.check(not re.search(r"[\x00-\x09\x0b-\x1f]", answer.body), f"{answer.label}: a raw control character")
@@ -249,7 +251,7 @@ def ask_bodies(address, requests):
 
 
 def break_adapters(address, folder, stage_folder, source, seconds, seed):
-    """A tenant who replaces, damages and removes adapters at random."""
+    """A tenant that replaces, damages and removes adapters at random."""
     import shutil
     from pathlib import Path
     folder, stage_folder, source = Path(folder), Path(stage_folder), Path(source)
@@ -280,7 +282,7 @@ def break_adapters(address, folder, stage_folder, source, seconds, seed):
             else:
                 os.mkfifo(target / f"pipe{count}")
         except OSError:
-            pass  # the other tenant was faster
+            pass  # another tenant's process was faster
         time.sleep(rng.random() * 0.15)
     return []
 

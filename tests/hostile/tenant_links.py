@@ -1,4 +1,4 @@
-"""Links, pipes and devices in adapters' directories, links that are swapped while the server reads, removed directories."""
+"""Links, pipes and devices in adapters' directories, links that change while the server reads, removed directories."""
 
 import os
 import random
@@ -13,12 +13,12 @@ CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 RACE_S = 14
 MARK = "MARK-OF-A-FILE-OUTSIDE"
-# As a template the file tells whoever is served with it that it was read.
+# Used as a template, the file's content shows the client that the file was read.
 SECRET_TEMPLATE = "{{ raise_exception('" + MARK + "') }}"
 
 
 def ask_chats(address, names, seconds=0.0, pause=0.0):
-    """Each name once, and again until the seconds are over."""
+    """Requests each name once, and again until the seconds have passed."""
     answers, end = [], time.monotonic() + seconds
     while True:
         for name in names:
@@ -57,7 +57,9 @@ def linked(name, target):
 
 @scenario("adapter-links", quick=True)
 def adapter_links(stage):
-    """Links that stay as they are: out of the root and into another tenant's directory are refused, inside it followed."""
+    """Static links: those that leave the root or enter another tenant's directory are refused, those inside are
+    followed.
+    """
     server, log_begin = stage.server, len(stage.server.run.log_lines)
     outside = write_secrets(server)
     server.put_adapter("victim", lambda folder: (folder / "chat_template.jinja").write_text(SECRET_TEMPLATE))
@@ -100,7 +102,7 @@ def adapter_links(stage):
     stage.check_answers(answers, {200, 400, 404})
     no_leak(stage, answers, log_begin)
     for name in hostile:
-        if name not in ("ln-more", "ln-folder", "ln-loop", "ln-descriptor"):  # there an adapter may be served without
+        if name not in ("ln-more", "ln-folder", "ln-loop", "ln-descriptor"):  # these may be served without the link
             stage.check(name not in server.served(), f"{name} is served")
     stage.check_answers(stage.attack(ask_chats, ["inside", last]), {200})
     for name in ("ln-whole", "ln-whole-neighbour"):
@@ -111,7 +113,7 @@ def adapter_links(stage):
 
 @scenario("adapter-links-followed", flags=("--lora_dir_links", "follow"))
 def adapter_links_followed(stage):
-    """An operator who wants it may have links followed."""
+    """With --lora_dir_links follow, links are followed."""
     server = stage.server
     outside = write_secrets(server)
     (outside / "chat_template.jinja").unlink()
@@ -122,14 +124,14 @@ def adapter_links_followed(stage):
 
 
 def swap_files(address, path, spare, good, bad, seconds, seed):
-    """A file stays as it is until the scan reads its directory, and becomes a link while it does, if the moment is met."""
+    """Keeps a file unchanged until the scan reads its directory, then replaces it by a link, hoping to hit the scan."""
     path, spare, rng = Path(path), Path(spare), random.Random(seed)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         spare.unlink(missing_ok=True)
         spare.write_text(f"{good}{' ' * rng.randrange(50)}")
         spare.rename(path)
-        time.sleep(1.0 + rng.random())  # a directory is read when it was quiet for a second
+        time.sleep(1.0 + rng.random())  # a directory is read after a second without changes
         spare.unlink(missing_ok=True)
         spare.symlink_to(bad)
         spare.rename(path)
@@ -138,7 +140,7 @@ def swap_files(address, path, spare, good, bad, seconds, seed):
 
 
 def swap_folders(address, path, spare, source, bad, seconds):
-    """The same with the whole directory."""
+    """Like swap_files, for the whole directory."""
     path, spare, count = Path(path), Path(spare), 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -158,13 +160,13 @@ def swap_folders(address, path, spare, source, bad, seconds):
 
 @scenario("adapter-links-race")
 def adapter_links_race(stage):
-    """A file that is checked and then swapped for a link: what is checked is what is read."""
+    """A file is replaced by a link after it was checked: the server must read the file that it checked."""
     server, log_begin = stage.server, len(stage.server.run.log_lines)
     outside = write_secrets(server)
 
     def many_files(folder):
         (folder / "chat_template.jinja").write_text("harmless")
-        for number in range(3000):  # a scan that takes a while, between check and use
+        for number in range(3000):  # makes the scan slow between check and use
             (folder / f"f{number}").touch()
     racing = [f"race-{number}" for number in range(4)]
     for name in [*racing, "race-folder"]:
@@ -185,7 +187,7 @@ def adapter_links_race(stage):
 
 @scenario("adapter-pipes", quick=True)
 def adapter_pipes(stage):
-    """Pipes, devices and sockets in place of files: nobody waits for a writer that never comes."""
+    """Pipes, devices and sockets in place of files: the server never waits for a writer."""
     server = stage.server
 
     def piped(name):
@@ -241,13 +243,13 @@ def removal(stage):
 
 @scenario("adapter-removed-sync", flags=("--lora_refresh", "sync"), quick=True)
 def adapter_removed_sync(stage):
-    """A directory that is removed ends its adapter, used or not."""
+    """Removing a directory removes its adapter, used or not."""
     removal(stage)
 
 
 @scenario("adapter-removed")
 def adapter_removed(stage):
-    """Without sync a removed name has one answer, from the list of models and from requests alike."""
+    """Without sync, a removed name gets the same status from the list of models and from requests."""
     server = stage.server
     server.put_adapter("gone")
     stage.check(server.wait_served("gone", 15), "the adapter is not served at first")

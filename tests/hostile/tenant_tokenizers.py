@@ -1,4 +1,4 @@
-"""Tokenizers that tenants bring in their adapters' directories: tables that lie, patterns and texts that grow."""
+"""Hostile tokenizers in adapters' directories: false tables, expensive patterns, texts that grow."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import wire
 from stage import scenario
 
 COMPLETIONS = "/v1/completions"
-# An adapter may be left out of service (404), and a text may be refused (400).
+# An adapter may be out of service, 404, and a text may be refused, 400.
 ENDED = {200, 400, 404}
 
 
@@ -21,17 +21,17 @@ def base_tokenizer():
 
 
 def with_tokenizer(tokenizer):
-    """An edit of an adapter's folder. tokenizer: the JSON value or its text."""
+    """Returns an edit of an adapter's folder. tokenizer: the JSON value or its text."""
     def edit(folder):
         text = tokenizer if isinstance(tokenizer, str) else json.dumps(tokenizer)
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
-        if '"<|begin|>"' in text:  # else the configuration's tokens would contradict it
+        if '"<|begin|>"' in text:  # otherwise the configuration's tokens would contradict the tokenizer
             shutil.copy(setting.demo / "base" / "tokenizer_config.json", folder)
     return edit
 
 
 def place(stage, adapters, within=20):
-    """Adapters by name: tokenizers. All come at once, with a plain one behind them that the scan must reach."""
+    """Adds adapters (name: tokenizer) at once, and a plain one after them that the scan must reach in time."""
     for name, tokenizer in adapters.items():
         stage.server.put_adapter(name, with_tokenizer(tokenizer))
     begun = time.monotonic()
@@ -41,7 +41,7 @@ def place(stage, adapters, within=20):
     stage.note(f"the scan of {len(adapters)} adapters took {time.monotonic() - begun:.1f} s; served: "
                f"{sum(name in adapters for name in stage.server.served())}")
     stage.server.remove_adapter(last)
-    # The neighbour was beside the scan too.
+    # The neighbour is judged during the scan too.
     stage.windows.append((begun, time.monotonic()))
 
 
@@ -51,7 +51,7 @@ def remove(stage, adapters):
 
 
 def ask_all(address, requests):
-    """(adapter, prompt) one after another."""
+    """Sends each (adapter, prompt), one after another."""
     return [wire.ask(address, COMPLETIONS, {"model": name, "prompt": prompt, "max_tokens": 1},
                      f"{name}: {len(prompt)} bytes {prompt[:12]!r}", timeout=40) for name, prompt in requests]
 
@@ -62,7 +62,7 @@ def ask_all(address, requests):
 def charsmap(replacements, texts, declared=None, units=1024):
     """A precompiled charsmap: a double-array trie that maps single bytes to offsets into texts.
 
-    replacements: byte -> offset, or None for a node whose value is missing. declared: the size that the header states.
+    replacements: byte -> offset, or None for a node without a value. declared: the size stated in the header.
     """
     trie = [0] * units
     trie[0] = 0x100 << 10
@@ -92,7 +92,7 @@ def precompiled(*arguments, **options):
 
 
 def hostile_charsmaps():
-    """Tokenizers by name: each offset that a table may state, within each kind of character and model."""
+    """Tokenizers by name: every offset that a table may state, for each kind of character and model."""
     rng = random.Random(13)
     found = {}
     texts = "\u00e9\0\u6f22\u5b57\0\U0001f600\0ab\0".encode()
@@ -107,7 +107,7 @@ def hostile_charsmaps():
         found[f"cm-size-{declared}"] = unigram(precompiled({0x61: 0}, texts, declared=declared))
     for units in (1, 2, 255, 256, 257, 512):
         found[f"cm-units-{units}"] = unigram(precompiled({0x01: 0, 0x61: 0} if units > 400 else {}, texts, units=units))
-    for number in range(8):  # a trie of random units, which leads anywhere
+    for number in range(8):  # a trie of random units
         data = struct.pack("<I", 4096) + bytes(rng.randrange(256) for _ in range(4096)) + texts
         found[f"cm-random-{number}"] = unigram({"type": "Precompiled",
                                                 "precompiled_charsmap": base64.b64encode(data).decode()})
@@ -234,7 +234,7 @@ def growing_tokenizers():
     deep = '{"type":"Sequence","normalizers":[' * 2000 + '{"type":"NFC"}' + "]}" * 2000
     found["deep"] = json.dumps({**base_tokenizer(), "normalizer": "HERE"}).replace('"HERE"', deep)
     pairs = add("bpe-run")
-    runs = ["a" * 2**power for power in range(12)]  # merges that all apply to one run of a letter
+    runs = ["a" * 2**power for power in range(12)]  # merges that all apply to one run of a single letter
     vocabulary = {text: number for number, text in enumerate(["<unk>", "b", *runs])}
     rules = [[text, text] for text in runs[:-1]]
     pairs.update(pre_tokenizer=None, post_processor=None, added_tokens=[],
@@ -257,7 +257,9 @@ def tokenizer_growth(stage):
 
 @scenario("tokenizer-load")
 def tokenizer_load(stage):
-    """Tokenizers of many tenants share a budget: what does not fit is left out, and memory stays within the plan."""
+    """The tokenizers of many tenants share a memory budget: those that exceed it are left out, and memory stays in the
+    plan.
+    """
     adapters = {}
     for number in range(24):
         own = unigram(None)

@@ -1,7 +1,7 @@
-"""What attackers and neighbours say over a socket: whole requests, raw bytes, connections left open. Loopback only.
+"""Socket functions for attackers and neighbours: whole requests, raw bytes, connections left open. Loopback only.
 
-Every function takes the server's (host, port) first and connects from `source`, 127.0.0.1 if nothing else is said: the
-server counts clients by address, and the neighbour of a scenario has another one.
+Every function takes the server's (host, port) first and connects from `source`, by default 127.0.0.1. The server counts
+clients by address, and a scenario's neighbour has another one.
 """
 
 import collections
@@ -15,12 +15,12 @@ import time
 ATTACKER = "127.0.0.1"
 KEPT_BODY = 4000
 
-# status: a number, or the text of what broke. seconds: from the connection to the end of the answer.
+# status: a number, or the error text of a broken connection. seconds: from connecting to the end of the answer.
 Answer = collections.namedtuple("Answer", "label status seconds body")
 
 
 def raise_file_limit():
-    """Thousands of sockets need more descriptors than the usual limit."""
+    """Raises the limit on open files for thousands of sockets."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -42,7 +42,7 @@ def encoded(body):
 
 
 def ask(address, path, body=None, label="", method="POST", headers=None, timeout=60, source=ATTACKER):
-    """One request on a connection of its own. What breaks the connection is an Answer too."""
+    """Sends one request on a new connection. An error of the connection is returned as an Answer too."""
     begun = time.monotonic()
     connection = http.client.HTTPConnection(*address, timeout=timeout, source_address=(source, 0))
     try:
@@ -60,7 +60,7 @@ def ask(address, path, body=None, label="", method="POST", headers=None, timeout
 
 
 def _early_answer(connection, error):
-    """The status of a refusal that came while the body was still being sent."""
+    """The status of a refusal that arrived while the body was being sent."""
     if not isinstance(error, (BrokenPipeError, ConnectionResetError)) or connection.sock is None:
         return None
     try:
@@ -92,7 +92,8 @@ def send_and_leave(address, data, stay=0.05, source=ATTACKER):
 
 
 def exchange(address, data, wait=2.0, source=ATTACKER):
-    """Sends raw bytes: the statuses that came back, everything received, and whether the server closed."""
+    """Sends raw bytes. Returns the statuses received, all bytes received, and whether the server closed the connection.
+    """
     received, closed = b"", False
     try:
         connection = connect(address, timeout=wait, source=source)
@@ -101,7 +102,7 @@ def exchange(address, data, wait=2.0, source=ATTACKER):
     try:
         connection.sendall(data)
     except OSError:
-        pass  # what was answered before the server closed still counts
+        pass  # responses sent before the server closed still count
     try:
         while len(received) < 1 << 22:
             piece = connection.recv(65536)

@@ -2,9 +2,10 @@
 
 Usage: checkpoint_split.py OUTPUT_DIR
 
-Writes OUTPUT_DIR/model/ (config.json, model.safetensors) and OUTPUT_DIR/expected.json: for every case the tensors of
-every rank as "DTYPE[shape]:sha256 prefix". Rules: TensorRT-LLM's Llama converter (q, k and v cut separately, key and
-value heads repeated when there are fewer than ranks, output head padded, layers of a stage numbered from 0).
+Writes OUTPUT_DIR/model/ (config.json, model.safetensors) and OUTPUT_DIR/expected.json, which has for every case the
+tensors of every rank as "DTYPE[shape]:sha256 prefix". The rules are those of TensorRT-LLM's Llama converter: q, k and v
+are cut separately, KV heads are repeated when there are fewer than ranks, the output head is padded, and the layers of
+a stage are numbered from 0.
 """
 import hashlib
 import json

@@ -16,7 +16,7 @@ from random_base import RandomBase, Refused
 
 ADAPTERS = 6
 FLAGS = [[], [], ["--isa", "scalar"], ["--isa", "avx2"], ["--backend", "reference"], ["--backend", "guarded"]]
-# Why an adapter that adds tokens and does not bring all of their rows is refused, though PEFT would answer by chance.
+# Expected refusals of adapters that add tokens without rows for all of them; PEFT's answer would be random.
 REFUSALS = {
     r"has rows for \d+ tokens, the embedding for \d+": "tokens that the output head adds and the embedding has not",
     r"names token \d+, the model has \d+": "trained tokens after a gap",
@@ -36,7 +36,7 @@ def make(rng, generator, base, scratch, counts):
     for index in range(ADAPTERS):
         try:
             adapters.append(RandomAdapter(rng, generator, base, scratch / f"adapter{index}"))
-        except Exception:  # PEFT throws of many types what it does not take.
+        except Exception:  # PEFT raises many types for options that it does not accept.
             counts["not taken by PEFT"] += 1
     return adapters
 

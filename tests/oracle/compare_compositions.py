@@ -28,7 +28,7 @@ WEIGHTS = [1.0, -1.0, 0.0, 0.5, 0.25, -0.3, 2.0, 7.5]
 
 
 def composable(rng, base):
-    """(arguments of LoraConfig, added tokens, save_embedding_layers)."""
+    """Returns (arguments of LoraConfig, number of added tokens, save_embedding_layers)."""
     names = rng.sample(llama.ALL, rng.randrange(1, 8))
     names += ["embed_tokens"] * (rng.random() < 0.25) + ["lm_head"] * (rng.random() < 0.25)
     options = {"r": rng.choice([1, 2, 3, 5, 8, 16]), "lora_alpha": rng.choice([1, 3, 6, 8, 0.5, -4]),
@@ -41,7 +41,7 @@ def composable(rng, base):
 
 
 def write_tokenizer(directory, vocab):
-    """Token i is the word ti."""
+    """Writes a tokenizer in which token i is the word ti."""
     words = tokenizers.Tokenizer(tokenizers.models.BPE({f"t{i}": i for i in range(vocab)}, [], unk_token="t0"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words.save(str(directory / "tokenizer.json"))
@@ -50,7 +50,7 @@ def write_tokenizer(directory, vocab):
 
 @torch.no_grad()
 def composed(base, terms):
-    """PEFT's model of [(adapter, weight)]."""
+    """PEFT's model for a composition [(adapter, weight)]."""
     names = [adapter.directory.name for adapter, _ in terms]
     model = peft.PeftModel.from_pretrained(base.load(), terms[0][0].directory, adapter_name=names[0])
     for adapter, _ in terms[1:]:
@@ -73,7 +73,7 @@ def composed(base, terms):
 
 
 def ask(server, terms, prompt):
-    """(tokens, log probabilities)."""
+    """Returns (tokens, log probabilities)."""
     body = {"model": "base", "prompt": prompt, "max_tokens": NEW_TOKENS, "temperature": 0, "logprobs": 1,
             "ignore_eos": True, "adapters": [{"name": a.directory.name, "weight": weight} for a, weight in terms]}
     status, _, answer = server.request("POST", "/v1/completions", body)

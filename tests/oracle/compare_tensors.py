@@ -12,11 +12,11 @@ from random_adapters import RandomAdapter, linears_only
 from random_base import RandomBase, call
 
 ADAPTERS = 3
-TRIES = 30  # PEFT takes one of them
+TRIES = 30  # PEFT accepts one of them
 
 
 def forms(chorus, base, adapter, counts):
-    """Directories that stand for the adapter."""
+    """Writes the adapter in all its forms and returns their directories."""
     source = adapter.directory
     directories = [source]
     if adapter.options.get("use_dora"):
@@ -38,7 +38,7 @@ def compare(chorus, rng, generator, scratch, findings, counts):
             try:
                 adapter = RandomAdapter(rng, generator, base, scratch / f"adapter{index}_{attempt}", linears_only)
                 break
-            except Exception:  # PEFT throws of many types what it does not take.
+            except Exception:  # PEFT raises many types for options that it does not accept.
                 counts["not taken by PEFT"] += 1
         else:
             continue

@@ -1,4 +1,4 @@
-"""What the comparisons of the program with PEFT over random models share."""
+"""Shared by the scripts that compare the program with PEFT over random models."""
 
 import argparse
 import collections
@@ -18,7 +18,8 @@ import transformers
 from random_base import call
 
 NEW_TOKENS = 5
-# logits [NEW_TOKENS, vocab], -inf: no token of the adapter; slack [NEW_TOKENS]: what a model adds to the tolerance.
+# logits: [NEW_TOKENS, vocab], -inf for ids that are not tokens of the adapter. slack: [NEW_TOKENS], added to the
+# tolerance.
 Expected = collections.namedtuple("Expected", "tokens logits slack")
 
 
@@ -30,7 +31,7 @@ def greedy(model, prompt):
         rows.append(logits.nan_to_num(-torch.inf, posinf=torch.inf, neginf=-torch.inf))
         ids.append(int(rows[-1].argmax()))
     logits = torch.stack(rows)
-    # Deep models with large adapters amplify rounding: as far as PEFT itself is off in float32, we may be several times.
+    # Deep models with large adapters amplify rounding. We may differ by several times the float32 error of PEFT itself.
     exact = model.double()(input_ids=torch.tensor([ids[:-1]])).logits[0, -NEW_TOKENS:]
     model.float()
     slack = 8 * (exact - logits).nan_to_num(0, posinf=0, neginf=0).abs().amax(-1)
@@ -38,12 +39,14 @@ def greedy(model, prompt):
 
 
 def random_prompt(rng, tokens, wanted=()):
-    """Of these tokens, some of the wanted ones among them."""
+    """A random prompt of `tokens`; about 30 % of it comes from `wanted`, if any."""
     return [rng.choice(wanted if wanted and rng.random() < 0.3 else tokens) for _ in range(rng.choice([1, 3, 7, 20, 66]))]
 
 
 def difference(base, expected, tokens, log_probs):
-    """What differs first, in words; None where nothing does. After a near-tie the two answers are of other prompts."""
+    """Describes the first difference; None when there is none. After a near-tie the two answers continue different
+    prompts.
+    """
     for step, (token, logits, slack) in enumerate(zip(*expected)):
         tolerance = base.tolerance(logits) + slack
         if token != tokens[step]:
@@ -58,7 +61,9 @@ def difference(base, expected, tokens, log_probs):
 
 
 def run(chorus, engine, scratch, adapters, rows, flags=()):
-    """rows: (index into adapters or -1, prompt), answered in one batch. (tokens, log probabilities), [row, NEW_TOKENS]."""
+    """Answers rows of (index into adapters or -1, prompt) in one batch. Returns (tokens, log probabilities), each [row,
+    NEW_TOKENS].
+    """
     (scratch / "prompts.csv").write_text("".join(",".join(map(str, prompt)) + "\n" for _, prompt in rows))
     uids = ["--lora_dir", *adapters, "--lora_task_uids", *[index for index, _ in rows]] if adapters else []
     call(chorus, "run", "--engine_dir", engine, "--max_output_len", NEW_TOKENS, "--input_file", scratch / "prompts.csv",
@@ -68,7 +73,7 @@ def run(chorus, engine, scratch, adapters, rows, flags=()):
 
 
 class Findings:
-    """Of one seed."""
+    """Reports and counts the differences of one seed."""
 
     def __init__(self, seed, counts):
         self.seed, self.counts, self.found = seed, counts, False

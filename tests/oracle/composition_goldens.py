@@ -1,9 +1,9 @@
-"""Makes tests/goldens/composition: what PEFT answers with several adapters of the golden `plain` at once.
+"""Makes tests/goldens/composition: PEFT's answers with several adapters of the golden `plain` at once.
 
     python3 tests/oracle/composition_goldens.py tests/goldens
 
-Each row's adapter is add_weighted_adapter(combination_type="cat") of the named ones, in float32 on the CPU. case.json has
-terms, prompt and greedy tokens; expected.safetensors the logits that chose the tokens.
+The adapter of each row is add_weighted_adapter(combination_type="cat") of the named ones, in float32 on the CPU.
+case.json has terms, prompt and greedy tokens; expected.safetensors has the logits that chose the tokens.
 """
 import json
 import pathlib
@@ -26,7 +26,7 @@ ROWS = [
 
 
 def greedy(model, prompts):
-    """For each prompt: its tokens, the logits that chose them, and their narrowest margin."""
+    """For each prompt: its tokens, the logits that chose them, and their smallest margin."""
     ids, rows = torch.tensor(prompts), []
     for _ in range(NEW_TOKENS):
         rows.append(model(ids).logits[:, -1].float())

@@ -1,8 +1,8 @@
-"""Makes tests/goldens/llama: tiny random Llamas, adapters, and what transformers + PEFT answer in float32 on the CPU.
+"""Makes tests/goldens/llama: tiny random Llamas, adapters, and answers of transformers + PEFT in float32 on the CPU.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/llama_goldens.py tests/goldens/llama
-Needs torch, transformers, peft and safetensors; the versions used stand in manifest.json. Seeds are fixed. See
-tests/README.md for the layout of what it writes.
+Needs torch, transformers, peft and safetensors; manifest.json has the versions used. Seeds are fixed. See
+tests/README.md for the layout of the output.
 """
 
 import copy
@@ -20,13 +20,13 @@ import transformers
 SEED = 20240517
 NEW_TOKENS = 16
 CANDIDATES = 192  # random prompts tried for a row; the one with the widest margin in every dtype is kept
-# Prompts cross 64-token blocks: short ones, both sides of the first border, and three blocks.
+# Prompt lengths cross 64-token blocks: short ones, both sides of the first boundary, and three blocks.
 LENGTHS = [150, 1, 64, 33, 5, 127, 65, 18]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 MLP = ["gate_proj", "up_proj", "down_proj"]
 
-# Sizes avoid multiples of 64, and of 16 where the shape allows it, so that every kernel meets its tails.
+# Sizes are no multiples of 64, nor of 16 where the shape allows it, so that every kernel handles its tails.
 BASE = dict(num_hidden_layers=3, max_position_embeddings=256, bos_token_id=None, eos_token_id=None, pad_token_id=None)
 VARIANTS = {
     "plain": dict(
@@ -86,7 +86,7 @@ def random_model(variant, generator):
 
 
 def fill(model, generator):
-    """Random weights by which all layers matter: unit residual branches, peaked attention, logits of deviation 3."""
+    """Random weights with which all layers matter: unit residual branches, peaked attention, logits of deviation 3."""
     gains = dict(q_proj=1.5, k_proj=1.5, v_proj=1.2, o_proj=1.2, gate_proj=1.2, up_proj=1.2, down_proj=1.5, lm_head=3.0)
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
@@ -105,7 +105,8 @@ def fill(model, generator):
 
 
 def save_model(model, variant, path):
-    """Stored in the variant's dtype; old_config writes config.json as transformers 4 did."""
+    """Stores the model in the variant's dtype; with old_config, config.json is written in the form of transformers 4.
+    """
     stored = copy.deepcopy(model).to(DTYPES[variant["dtype"]])
     stored.save_pretrained(path, max_shard_size=variant.get("max_shard_size", "50GB"))
     (path / "generation_config.json").unlink(missing_ok=True)
@@ -122,7 +123,7 @@ def save_model(model, variant, path):
 
 
 def save_adapter(model, name, path, generator):
-    """Random A, B and magnitudes, so large that the adapter changes what the model says."""
+    """Random A, B and magnitudes, large enough that the adapter changes the model's answers."""
     kind, _, file_dtype = name.rpartition("_")
     adapted = peft.get_peft_model(copy.deepcopy(model), peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[kind]))
     with torch.no_grad():
@@ -139,7 +140,7 @@ def save_adapter(model, name, path, generator):
 
 
 def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weights):
-    """As PEFT saves it, but without what depends on the place and time, and with weights of dtype."""
+    """Saves the adapter like PEFT, but with weights of dtype and without values that depend on the place and time."""
     adapted.save_pretrained(path)
     (path / "README.md").unlink(missing_ok=True)
     config_path = path / "adapter_config.json"
@@ -154,7 +155,7 @@ def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weight
 
 
 def load_oracle(path, adapters, dtype):
-    """The stored model computing in float32, its weights and the adapters' A and B rounded to dtype."""
+    """Loads the stored model to compute in float32, with its weights and the adapters' A and B rounded to dtype."""
     model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     with torch.no_grad():
         for parameter in model.parameters():
@@ -180,7 +181,7 @@ def forward(model, adapter, **inputs):
 
 
 def generate(model, adapter, prompts):
-    """Greedy tokens [n, NEW_TOKENS] and the least top-2 margin along each row."""
+    """Greedy tokens [n, NEW_TOKENS] and the smallest top-2 margin of each row."""
     margin = torch.full((len(prompts),), float("inf"))
     tokens, cache, inputs = [], None, prompts
     for _ in range(NEW_TOKENS):
@@ -194,7 +195,9 @@ def generate(model, adapter, prompts):
 
 
 def choose_prompt(models, adapter, length, vocab, generator):
-    """Of CANDIDATES random prompts the one with the widest margin over all dtypes, which shows its adapter at work."""
+    """Of CANDIDATES random prompts, the one with the widest margin over all dtypes and an answer that the adapter
+    changes.
+    """
     prompts = torch.randint(0, vocab, (CANDIDATES, length), generator=generator)
     tokens, _ = generate(models["float32"], adapter, prompts)
     margin = torch.stack([generate(model, adapter, prompts)[1] for model in models.values()]).amin(0)
@@ -227,13 +230,14 @@ def make_variant(name, variant, index, root):
         save_adapter(model, adapter, path / "adapters" / adapter, generator)
 
     models = {dtype: load_oracle(path, variant["adapters"], DTYPES[dtype]) for dtype in DTYPES}
-    lengths = LENGTHS[index:] + LENGTHS[:index]  # so that adapters meet other lengths in other variants
+    lengths = LENGTHS[index:] + LENGTHS[:index]  # so that adapters get other lengths in other variants
     write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator)
 
 
 def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
-    """case.json, with these keys too, and expected.safetensors: models is the oracle by dtype, a prompt of each length
-    is chosen."""
+    """Writes case.json, with `keys` added, and expected.safetensors. models: dtype -> oracle. One prompt of each length
+    is chosen.
+    """
     choices = [None, *adapters]
     shortest = sorted(lengths)[:2]
     case = dict(new_tokens=NEW_TOKENS, adapters=adapters, **keys, rows=[])
@@ -246,7 +250,7 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
         for dtype, oracle in models.items():
             tokens, margin, values = expect(oracle, adapter, prompt, all_positions)
             row["expected"][dtype] = dict(tokens=tokens, min_margin=margin)
-            # float16 is far within what bfloat16 weights do to logits, and half the size.
+            # float16 is far more precise than the effect of bfloat16 weights on logits, and takes half the space.
             logits[f"{dtype}.{i}"] = values.half() if dtype == "bfloat16" else values
         case["rows"].append(row)
         print(f"{name} row {i} {adapter} length {length}: logits deviation {float(values.std()):.2f}, margins",
@@ -257,8 +261,9 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
 
 
 def make_goldens(script, seed, variants, make, more=lambda root: None, **versions):
-    """A folder of goldens in the place that the command line names: every variant by make, what else there is by more,
-    and manifest.json, with these versions too."""
+    """Makes a folder of goldens at the command line's path: each variant by make, other files by more, and
+    manifest.json with `versions` added.
+    """
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()

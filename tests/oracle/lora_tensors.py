@@ -66,7 +66,7 @@ def scale_of(config, module):
 
 
 def converted(directory, storage):
-    """(config [1, rows, 4], weights [1, rows, longest]) as numpy arrays."""
+    """Returns (config [1, rows, 4], weights [1, rows, longest]) as numpy arrays."""
     config = json.loads((directory / "adapter_config.json").read_text())
     layers = {}
     for key, tensor in read_tensors(directory).items():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adapters that PEFT saves under many configurations of one tiny model, and the modules, ranks and scales PEFT gives
-them; and the fields of PEFT's LoraConfig with their defaults, as it writes them.
+"""Makes goldens of PEFT's configurations: adapters that PEFT saves under many configurations of one tiny model, with
+the modules, ranks and scales that PEFT uses; and the fields of LoraConfig with their defaults, as PEFT writes them.
 
 Usage: peft_configs.py OUT_DIR   (tests/goldens/peft)
-The model is the one of src/lora/test_model.h.
+The model is that of src/lora/test_model.h.
 """
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def make_model():
 
 
 def fields_as_saved(directory):
-    """Defaults as adapter_config.json has them, and the fields of the class that the file leaves out."""
+    """Default values as saved in adapter_config.json, and None for fields of the class that the file lacks."""
     config = LoraConfig()
     config.save_pretrained(directory)
     saved = json.loads((directory / "adapter_config.json").read_text())
@@ -70,7 +70,7 @@ def main(out):
                 torch.nn.init.normal_(module.lora_B["default"].weight)
         expected[name] = modules
         if name.endswith("_bin"):
-            # PEFT no longer writes the file that its older versions wrote.
+            # PEFT no longer writes this file, but its older versions did.
             model.save_pretrained(out / name)
             torch.save(peft.get_peft_model_state_dict(model), out / name / "adapter_model.bin",
                        _use_new_zipfile_serialization=name.startswith("some"))

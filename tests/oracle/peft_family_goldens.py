@@ -1,8 +1,8 @@
-"""Makes tests/goldens/peft_family: what PEFT's LoRA adapters hold beside low-rank parts of linear layers.
+"""Makes tests/goldens/peft_family: PEFT's LoRA adapters with contents other than low-rank matrices of linear layers.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/peft_family_goldens.py tests/goldens/peft_family
-Layout and numbers are those of llama_goldens.py. Each adapter is loaded onto a model of its own, since PEFT writes biases
-and embeddings that were saved along into the base that all adapters share. See tests/README.md.
+Layout and numbers are those of llama_goldens.py. Each adapter is loaded onto its own model, because PEFT writes the
+biases and embeddings of an adapter into the base that all adapters share. See tests/README.md.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ VARIANTS = {
 
 
 def randomise(adapted, generator):
-    """Everything that the adapter trains, so large that it changes what the model says."""
+    """Sets random values for everything the adapter trains, large enough to change the model's answers."""
     scaling = {name: module.scaling["default"] for name, module in adapted.named_modules()
                if isinstance(module, peft.tuners.lora.LoraLayer)}
     with torch.no_grad():
@@ -118,7 +118,7 @@ def save_adapter(path, variant, name, generator):
 
 
 def load_base(path, variant, dtype):
-    """The stored model computing in float32, its weights rounded to dtype or quantised."""
+    """Loads the stored model to compute in float32, with its weights rounded to dtype or quantised."""
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     quantise = variant.get("quantise")
     with torch.no_grad():
@@ -136,14 +136,14 @@ def load_adapted(path, variant, adapter, dtype):
 
 
 def with_adapter(base, directory, dtype):
-    """A base of load_base with one adapter. Matrices that it brings are rounded to dtype, vectors are not."""
+    """A base of load_base with one adapter. The adapter's matrices are rounded to dtype, its vectors are not."""
     head = base.get_output_embeddings().weight
     base_head = head.detach().clone()
     model = peft.PeftModel.from_pretrained(base, directory).float()
     brought = ("lora_A", "lora_B", "lora_embedding", "modules_to_save", "trainable_tokens", "embed_tokens", "lm_head")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # A head that stays the base's may be quantised, and its products are no values of dtype.
+            # A head that stays the base's may be quantised, and its dequantised values need not be values of dtype.
             if parameter is head and torch.equal(head.nan_to_num(), base_head.nan_to_num()):
                 continue
             if parameter.dim() == 2 and any(part in name for part in brought):
@@ -152,7 +152,7 @@ def with_adapter(base, directory, dtype):
 
 
 class SoloModels:
-    """A model for the base and for each adapter, in the place of one with all of them."""
+    """Used like one model with all adapters, but holds a separate model for the base and for each adapter."""
 
     def __init__(self, path, variant, dtype):
         self.base = load_base(path, variant, dtype)
@@ -177,7 +177,7 @@ def make_variant(name, variant, index, root):
     model = llama.random_model(variant, generator)
     with torch.no_grad():
         for layer in model.model.layers:
-            # Heads of so few dimensions average little of what the cache's rounding does to their scores.
+            # With few dimensions per head, little of the cache's rounding is averaged out of the attention scores.
             layer.self_attn.q_proj.weight.mul_(0.5)
     llama.save_model(model, variant, path)
     for adapter in variant["adapters"]:
@@ -194,20 +194,22 @@ GROWN = {
     "grown": dict(r=2, lora_alpha=4, target_modules=["q_proj"]),
     "grown_dora": dict(r=2, lora_alpha=4, use_dora=True, target_modules=["v_proj", "embed_tokens", "lm_head"]),
     "grown_saved": dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens", "lm_head"]),
-    # From the model's last token on: what was added, and one that was there.
+    # Tokens from the model's last one on: one existing token and the added ones.
     "grown_tokens": dict(r=2, lora_alpha=4, target_modules=["v_proj"], trainable_token_indices="last"),
 }
 
 
 def load_grown(path, vocab):
-    """The stored model with room for more tokens, whose rows the adapter brings."""
+    """Loads the stored model with embedding rows for more tokens; the adapter supplies their values."""
     model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     model.resize_token_embeddings(vocab, mean_resizing=False)
     return model
 
 
 def make_grown(variant_name, index, root):
-    """Adapters that add tokens to a variant's model: a prompt with some of them, and its logits in float32."""
+    """Adapters that add tokens to a variant's model. Makes a prompt with some of these tokens and its logits in
+    float32.
+    """
     generator = torch.Generator().manual_seed(SEED + 100 + index)
     path = root / variant_name
     model_vocab = VARIANTS[variant_name]["config"]["vocab_size"]
@@ -220,7 +222,7 @@ def make_grown(variant_name, index, root):
         model = load_grown(path, vocab)
         with torch.no_grad():
             for table in [model.get_input_embeddings(), model.get_output_embeddings()]:
-                # The new rows are random of no fixed seed until here.
+                # Until here the values of the new rows are random and unseeded.
                 std = float(table.weight[:model_vocab].std())
                 rows = table.weight[model_vocab:]
                 rows.copy_(llama.normal(generator, rows.shape, std))

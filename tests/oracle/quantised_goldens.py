@@ -1,8 +1,8 @@
 """Makes tests/goldens/quantised: tiny random Llamas whose linears are int8 or int4, with adapters on them.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/quantised_goldens.py tests/goldens/quantised
-The models are stored as they are before quantisation, which `convert` does; the oracle is transformers + PEFT in
-float32 on weights that the few lines of numpy here have quantised and multiplied out again. See tests/README.md.
+The models are stored unquantised, and `convert` quantises them. The oracle is transformers + PEFT in float32 on weights
+that this script has quantised and dequantised with numpy. See tests/README.md.
 """
 
 import numpy
@@ -13,13 +13,13 @@ import llama_goldens as llama
 
 SEED = 20241121
 VARIANTS = {
-    # Odd everywhere: the tails of lanes, rows and panels. One scale an output, the output head's too.
+    # Odd sizes everywhere, for the tails of lanes, rows and panels. One scale per output, also in the output head.
     "int8_channels": dict(
         dtype="float16", old_config=True, quantise=dict(bits=8, group_size=0, head=True),
         config=dict(num_hidden_layers=3, hidden_size=45, num_attention_heads=3, num_key_value_heads=1, head_dim=14,
                     intermediate_size=67, vocab_size=83, rms_norm_eps=1e-5),
         adapters=["dora_r4_f32", "all_r8_bf16"]),
-    # Cut over two ranks, groups end where the cut is.
+    # When the weights are cut over two ranks, quantisation groups end at the cut.
     "int4_groups": dict(
         dtype="bfloat16", old_config=False, quantise=dict(bits=4, group_size=32, head=False),
         config=dict(num_hidden_layers=3, hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
@@ -30,12 +30,14 @@ LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def rounded(values, dtype):
-    """float32 values as the dtype holds them."""
+    """float32 values rounded to the dtype."""
     return torch.from_numpy(values).to(dtype).float().numpy()
 
 
 def quantised(weight, bits, group_size, dtype):
-    """integer * scale of a float32 weight [out, in]: scales amax / 2^(bits-1), of groups amax / (2^(bits-1) - 1)."""
+    """Returns integer * scale for a float32 weight [out, in]. Scales are amax / 2^(bits-1) per output, or amax /
+    (2^(bits-1) - 1) per group.
+    """
     out, inputs = weight.shape
     groups = weight.reshape(out, -1, group_size or inputs)
     top = 2 ** (bits - 1)

@@ -1,4 +1,6 @@
-"""Random LoraConfigs of all that PEFT's family has, and adapters of them as PEFT and its users save them."""
+"""Random LoraConfigs with all features of PEFT's LoRA family, and adapters of them in the forms that PEFT and its users
+save.
+"""
 
 import copy
 import json
@@ -21,7 +23,7 @@ SAVED = [["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"], ["norm"], [
 
 
 def targets(rng, layers):
-    """target_modules and target_parameters."""
+    """Random target_modules and target_parameters."""
     kind = rng.choice(["names"] * 6 + ["regex"] * 3 + ["all-linear", "parameters", "parameters", "none"])
     if kind == "regex":
         return {"target_modules": rng.choice(REGEXES)}
@@ -50,7 +52,8 @@ def token_indices(rng, vocab, added):
 
 
 def random_options(rng, base):
-    """(arguments of LoraConfig, added tokens, save_embedding_layers). PEFT refuses some."""
+    """Returns (arguments of LoraConfig, number of added tokens, save_embedding_layers). PEFT refuses some combinations.
+    """
     layers, vocab = base.config["num_hidden_layers"], base.config["vocab_size"]
     options = {"r": rng.choice([1, 2, 3, 4, 5, 8, 16, 17]), "lora_alpha": rng.choice([1, 3, 6, 8, 16, 0.5, 7.25, -4]),
                "task_type": rng.choice(["CAUSAL_LM", None]), **targets(rng, layers)}
@@ -83,7 +86,7 @@ def random_options(rng, base):
 
 
 def linears_only(rng, base):
-    """Likewise, of what `lora-convert` takes."""
+    """Like random_options, limited to what `lora-convert` accepts."""
     while True:
         options, *_ = random_options(rng, base)
         for name in ("bias", "lora_bias", "modules_to_save", "trainable_token_indices", "target_parameters",
@@ -91,12 +94,13 @@ def linears_only(rng, base):
             options.pop(name, None)
         modules = options["target_modules"]
         if modules and not any(other in str(modules) for other in ("embed_tokens", "lm_head", "dummy")):
-            options["use_dora"] = rng.random() < 0.5 and "quantise" not in base.variant  # norms are of the model's files
+            # normalising uses the norms of the model's files
+            options["use_dora"] = rng.random() < 0.5 and "quantise" not in base.variant
             return options, 0, "auto"
 
 
 def save(rng, generator, base, directory, options, added, save_tables):
-    """The adapter with random values, in files of random types. Throws what PEFT throws."""
+    """Saves the adapter with random values, in files of random types. Raises what PEFT raises."""
     model = base.load(base.config["vocab_size"] + added, generator) if added else base.load()
     adapted = peft.get_peft_model(model, peft.LoraConfig(**copy.deepcopy(options)))
     family.randomise(adapted, generator)
@@ -104,7 +108,8 @@ def save(rng, generator, base, directory, options, added, save_tables):
     (directory / "README.md").unlink(missing_ok=True)
     path = directory / "adapter_model.safetensors"
     types = rng.choice([[t] for t in llama.FILE_DTYPES.values()] + [list(llama.FILE_DTYPES.values())])
-    table_type = rng.choice(types)  # of embedding and head: where the model ties them, both are the same values
+    # one type for embedding and head: when the model ties them, both have the same values
+    table_type = rng.choice(types)
     weights = {key: value.to(table_type if "embed" in key or "lm_head" in key else rng.choice(types)).contiguous()
                for key, value in safetensors.torch.load_file(path).items()}
     if rng.random() < 0.3:
@@ -115,7 +120,7 @@ def save(rng, generator, base, directory, options, added, save_tables):
 
 
 class RandomAdapter:
-    """One in `directory` that PEFT saves, loads and answers with. Throws what PEFT throws."""
+    """A random adapter in `directory` that PEFT saves, loads and runs. Raises what PEFT raises."""
 
     def __init__(self, rng, generator, base, directory, choose=random_options):
         self.directory, self.base = directory, base
@@ -125,8 +130,8 @@ class RandomAdapter:
         self.model = family.with_adapter(base.load(self.vocab) if added else base.load(), directory, base.dtype)
         with torch.no_grad():
             each = self.model(torch.arange(self.vocab)[:, None]).logits[:, -1]
-        self.is_whole = bool(each.isfinite().all())  # the adapter brings all of the tokens that it adds
-        # What it has no row for, nobody can ask it about.
+        self.is_whole = bool(each.isfinite().all())  # the adapter has rows for all tokens that it adds
+        # Tokens without rows cannot be used in prompts.
         self.tokens = torch.arange(self.vocab)[each.isfinite().any(1)].tolist()
         if not self.tokens or each.isinf().any():
             raise ValueError("PEFT's answers are not numbers")

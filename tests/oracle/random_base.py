@@ -1,4 +1,4 @@
-"""Random base models for the comparisons with PEFT: what transformers has of them, and their engines."""
+"""Random base models for the comparisons with PEFT: transformers' models and their engines."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import peft_family_goldens as family
 
 
 class Refused(Exception):
-    """The program's own line, where it exits with a status other than 0."""
+    """The program's error line, when it exits with a status other than 0."""
 
 
 def call(*command):
@@ -24,7 +24,7 @@ def call(*command):
 
 
 class RandomBase:
-    """A tiny Llama or Mistral in `path`; quantised: int8 or int4 weights, else whole ones."""
+    """A tiny Llama or Mistral in `path`. With `quantised` its weights are int8 or int4."""
 
     def __init__(self, rng, generator, path, quantised=False):
         self.path = path
@@ -80,7 +80,7 @@ class RandomBase:
             flags += ["--use_weight_only", "--weight_only_precision", f"int{quantise['bits']}", "--group_size",
                       quantise["group_size"], *(["--quantize_lm_head"] if quantise["head"] else [])]
         cut = [config["intermediate_size"], config["num_attention_heads"] * config.get("head_dim", 1)]
-        part = 2 * (quantise.get("group_size") or 2)  # inputs of a rank are whole groups, outputs pairs of int4
+        part = 2 * (quantise.get("group_size") or 2)  # a rank needs whole groups of inputs and pairs of int4 outputs
         if rng.random() < 0.3 and config["num_attention_heads"] % 2 == 0 and config["num_key_value_heads"] < 3 and \
                 not any(size % part for size in cut) and not (quantise.get("head") and config["vocab_size"] % 4):
             table = rng.choice([[], ["--use_parallel_embedding"],
@@ -91,15 +91,16 @@ class RandomBase:
         return flags
 
     def build(self, chorus, directory):
-        """Its engine directory."""
+        """Builds the engine and returns its directory."""
         call(chorus, "convert", "--model_dir", self.path, "--output_dir", directory / "checkpoint", *self.flags)
         call(chorus, "build", "--checkpoint_dir", directory / "checkpoint", "--output_dir", directory / "engine",
              "--lora_plugin", "enable", "--dora_plugin", "enable", "--log_level", "warning", *self.limits)
         return directory / "engine"
 
     def load(self, vocab=None, generator=None):
-        """transformers' model of the engine's weights. Of rows for added tokens PEFT knows what an adapter brings: they
-        are NaN, or random by the generator where an adapter is made."""
+        """Loads transformers' model with the engine's weights. Rows for added tokens are NaN, because PEFT gets them
+        only from an adapter; with `generator` they are random, for making an adapter.
+        """
         model = family.load_base(self.path, self.variant, self.dtype)
         if vocab is None:
             return model
@@ -112,8 +113,9 @@ class RandomBase:
         return model
 
     def tolerance(self, logits):
-        """By which logits, and half of what log probabilities, may differ: rounding of float32 sums; in 16 bits of the
-        cache and of inputs too."""
+        """Allowed difference of logits, and half the allowed difference of log probabilities. It covers rounding of
+        float32 sums, and with 16 bits also rounding of the cache and of inputs.
+        """
         return (1e-4 if self.dtype_name == "float32" else 6e-2) * max(1.0, float(logits[logits > -torch.inf].abs().max()))
 
     def __str__(self):

@@ -1,10 +1,10 @@
-"""Makes tests/goldens/sampling/processors.json: what transformers' logits processors keep of random rows.
+"""Makes tests/goldens/sampling/processors.json: the results of transformers' logits processors on random rows.
 
 Run by hand, never by the build or the tests:  python3 tests/oracle/sampling_goldens.py tests/goldens/sampling
-Needs torch and transformers; the versions used stand in the file. Seeds are fixed.
+Needs torch and transformers; the file has the versions used. Seeds are fixed.
 
-A case has a row of logits, a history, and settings by the executor's names; `kept` are the ids that transformers leaves
-above minus infinity, `logits` their values before temperature, and `best` the likeliest.
+A case has a row of logits, a history, and settings with the executor's names; `kept` are the ids whose logits
+transformers leaves above minus infinity, `logits` their values before temperature, and `best` the likeliest one.
 """
 
 import json
@@ -83,7 +83,7 @@ def main(directory):
     for kind in kinds:
         for _ in range(CASES_EACH):
             case = settings(random, kind)
-            # Few different tokens, so that n-grams and words come again.
+            # Few different tokens, so that n-grams and words repeat.
             prompt = [integer(random, 0, 7) for _ in range(integer(random, 1, 20))]
             generated = [integer(random, 0, 7) for _ in range(integer(random, 0, 12))]
             row = torch.randn((1, VOCAB), generator=random) * 3

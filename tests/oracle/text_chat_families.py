@@ -1,4 +1,4 @@
-"""More whole templates for text_chat_goldens.py: the shapes that families of models give theirs, in our own words."""
+"""More whole templates for text_chat_goldens.py, in our own words but with the structure that model families use."""
 
 # Llama 3.1: tools, a date, a builtin environment, tool calls as JSON, one call at most.
 _LLAMA31 = r"""{{- bos_token }}
@@ -268,7 +268,7 @@ _VICUNA = """{% if messages[0]['role'] == 'system' %}{% set system = messages[0]
 FAMILIES = {"llama31": _LLAMA31, "mistral_tools": _MISTRAL_TOOLS, "qwen3": _QWEN3, "types": _TYPES, "deepseek": _DEEPSEEK,
             "phi": _PHI, "command": _COMMAND, "vicuna": _VICUNA}
 
-# What a random comparison with Jinja has found, and its neighbours.
+# Templates for which a random comparison with Jinja found differences, and similar ones.
 MORE_SNIPPETS = [
     "{% for x in [[1, [2]], [3]] recursive %}[{{ loop.depth }}{{ loop.index }}{% if x is iterable %}{{ loop(x) }}{% else %}{{ x }}{% endif %}]{% endfor %}",
     "{% for x in l recursive %}{{ x }}{% else %}none{{ loop is defined }}{% endfor %}", "{% for x in l %}{{ loop(l) }}{% endfor %}",

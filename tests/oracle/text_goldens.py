@@ -6,7 +6,7 @@ hostile strings. strings.jsonl holds the strings; NAME.json a tokenizer; NAME.js
 {"ids", "special" (ids with special tokens, when they differ), "text", "skipped" (decoded without special tokens, when
 it differs)}; NAME.decode.jsonl random ids with their decoding; variants.jsonl components in place of a base's own.
 
-Usage: text_goldens.py   (needs tokenizers; versions.json says which version made what is committed)
+Usage: text_goldens.py   (needs tokenizers; versions.json has the version that made the committed files)
 """
 import json
 import pathlib
@@ -87,7 +87,7 @@ def llama3():
     t.decoder = decoders.ByteLevel()
     train(t, 450, [])
     vocab = json.loads(t.to_str())
-    # A word that no merge makes: ignore_merges alone finds it.
+    # A word that no merge produces: only ignore_merges finds it.
     vocab["model"]["vocab"]["Ġworldwide"] = len(vocab["model"]["vocab"])
     t = Tokenizer.from_str(json.dumps(vocab))
     t.add_special_tokens(["<|endoftext|>", "<s>", "<|start|>", "<|end|>"])
@@ -154,7 +154,7 @@ def unigram():
 
 
 def variants():
-    """(base, overrides of top-level keys; "model" is merged)"""
+    """List of (base, overrides of top-level keys); "model" is merged instead of replaced."""
     split = lambda pattern, behavior, invert=False: {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     sequence = lambda *parts: {"type": "Sequence", "pretokenizers": list(parts)}

@@ -15,7 +15,7 @@ import sentencepiece
 OUT = pathlib.Path(__file__).resolve().parent.parent / "goldens" / "text" / "sentencepiece"
 WORDS = ("the quick brown fox jumps over a lazy dog and runs away from hello world this is a test of tokens für größe "
          "naïve 日本 語 привет мир 12 345 can't won't").split()
-# A rule is code points in hexadecimal, a tab, and what they become.
+# A rule is code points in hexadecimal, a tab, and their replacement.
 RULES = "FB01\t66 69\nFF21\t41\n2460\t31\n41 308\tC4\n"
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes small PyTorch files of every kind that is read, as torch writes them, and what torch reads back.
+"""Makes small PyTorch files of every kind that the program reads, and a list of the tensors that torch reads from them.
 
 Usage: torch_files.py OUT_DIR EXPECTED_JSON   (tests/fuzz/torch_file_fuzz tests/goldens/torch_files.json)
 """
@@ -24,7 +24,7 @@ def describe(tensor):
 
 
 def find_tensors(root):
-    """The rule of src/formats/torch_file.h."""
+    """Finds the tensors by the rule of src/formats/torch_file.h."""
     for candidate in [root] + [root.get(k) for k in ("state_dict", "model_state_dict", "module")]:
         if isinstance(candidate, dict):
             tensors = {k: v for k, v in candidate.items() if isinstance(k, str) and isinstance(v, torch.Tensor)}

@@ -3,9 +3,9 @@
 Run by hand, never by the build or the tests:  python3 tests/oracle/troubadour_goldens.py tests/goldens/troubadour
 
 The oracle is transformers' Glm4ForCausalLM: a norm before and after each block and interleaved rotary positions on half
-of a head. Its weights are written under the example's own names and in its own order: q, k and v fused in one tensor
-by KV head (the group's query heads, its key, its value), gate and up in another. Adapters are trained on the oracle's
-separate linears; "fused" ones share A over q, k and v and over gate and up, as an adapter on the fused tensors does.
+of a head. Its weights are written with the example's own names and order: q, k and v fused in one tensor by KV head
+(the group's query heads, its key, its value), gate and up in another. Adapters are made on the oracle's separate
+linears; the "fused" ones share A over q, k and v and over gate and up, like an adapter on the fused tensors.
 """
 
 import copy
@@ -42,7 +42,7 @@ FUSED = {"wqkv": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "
 
 
 class SplitMlp(torch.nn.Module):
-    """Glm4MLP with its fused linear in two, so that PEFT can adapt each."""
+    """Glm4MLP with its fused linear split in two, so that PEFT can adapt each."""
 
     def __init__(self, config):
         super().__init__()
@@ -122,7 +122,8 @@ def save_model(model, variant, path):
 
 
 def save_adapter(model, name, path, oracle_path, config, generator):
-    """To path as the example's users have it, to oracle_path for the oracle's modules."""
+    """Saves the adapter to path in the form that the example's users have, and to oracle_path for the oracle's modules.
+    """
     kind, _, file_dtype = name.rpartition("_")
     fused = kind.startswith("fused")
     adapted = peft.get_peft_model(copy.deepcopy(model), peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[kind]))
@@ -158,7 +159,7 @@ def save_adapter(model, name, path, oracle_path, config, generator):
 
 
 def load_oracle(model, adapters, oracle_root, dtype):
-    """The model computing in float32, its weights and the adapters' A and B rounded to dtype."""
+    """Copies the model to compute in float32, with its weights and the adapters' A and B rounded to dtype."""
     model = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in model.parameters():

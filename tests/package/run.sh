@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built tree, builds examples/cpp and examples/architecture over the installed package, and runs what it
-# built.
+# Installs a built tree, builds examples/cpp and examples/architecture against the installed package, and runs the
+# programs.
 #
 #   run.sh CMAKE BUILD_DIR WORK_DIR CXX
 set -euo pipefail
@@ -8,12 +8,12 @@ cmake=$1 build=$2 work=$3 cxx=$4
 source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$work"
 mkdir -p "$work"
-step() { # runs a command and shows what it said if it fails
+step() {  # runs a command and prints its output if it fails
   "$@" >"$work/log" 2>&1 || { echo "failed: $*"; cat "$work/log"; exit 1; }
 }
 
-# Whoever builds the program alone, as scripts/demo.sh does, has built what is installed: files of the build tree are
-# configured, or made by commands that the program waits for.
+# Building only the program, as scripts/demo.sh does, must make every installed file: each installed file of the build
+# tree is configured, or made by a command that the program depends on.
 ninja=$(sed -n 's/^CMAKE_MAKE_PROGRAM:FILEPATH=//p' "$build/CMakeCache.txt")
 "$ninja" -C "$build" -t commands bin/chorus >"$work/commands"
 installed=$(grep -o "\"$build/[^\"$]*\"" "$build/cmake_install.cmake" | tr -d '"' | grep -v '\.cmake$' | sort -u)
@@ -22,12 +22,12 @@ for file in $installed; do
 done
 
 step "$cmake" --install "$build" --prefix "$work/prefix"
-# Another place, since a package may be moved.
+# An installed package may be moved, so the tests use another directory.
 mv "$work/prefix" "$work/moved"
 step "$cmake" -S "$source/examples/cpp" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" \
   -DCMAKE_CXX_COMPILER="$cxx"
 step "$cmake" --build "$work/examples"
-# Each library that the installed program loads, beyond the compiler's and the C library's own, is documented.
+# Every library that the installed program loads, except the compiler's and the C library's own, must be documented.
 needed=$(readelf -d "$work/moved/bin/chorus" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 for library in $needed; do
   case $library in
@@ -45,7 +45,7 @@ fi
 step "$source/examples/s2_flow.sh" "$work/moved/bin/chorus" "$work/examples/lora"
 cat "$work/log"
 
-# The others on an engine of the demo model, over the tokens of "twenty doors and thirty dogs" in a chat.
+# Runs the other examples on an engine of the demo model. The tokens are a chat with "twenty doors and thirty dogs".
 step "$work/moved/bin/chorus" convert --model_dir "$source/examples/demo/base" --output_dir "$work/checkpoint"
 step "$work/moved/bin/chorus" build --checkpoint_dir "$work/checkpoint" --output_dir "$work/engine"
 prompt=(0 4 335 506 265 295 500 1 5)
@@ -57,7 +57,7 @@ step "$work/examples/cancel" "$work/engine" "${prompt[@]}"
 grep -q "has already been processed and was terminated" "$work/log" || { cat "$work/log"; exit 1; }
 step "$work/examples/logits_post_processor" "$work/engine" 42 29 "${prompt[@]}"
 
-# An architecture of one's own: a program `chorus` that knows one more, on the golden model of that architecture.
+# A custom architecture: a program `chorus` with one more architecture runs the golden model of that architecture.
 step "$cmake" -S "$source/examples/architecture" -B "$work/architecture" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" \
   -DCMAKE_CXX_COMPILER="$cxx"
 step "$cmake" --build "$work/architecture"
@@ -69,7 +69,7 @@ fi
 step "$work/architecture/chorus-troubadour" convert --model_dir "$model" --output_dir "$work/troubadour-checkpoint"
 step "$work/architecture/chorus-troubadour" build --checkpoint_dir "$work/troubadour-checkpoint" \
   --output_dir "$work/troubadour-engine"
-# The golden's first row: the base model's.
+# The first row of the golden is for the base model.
 rows=$(tr -d ' \n' <"$model/case.json")
 prompt=${rows#*'"prompt":['}
 answer=${rows#*'"float32":{"tokens":['}

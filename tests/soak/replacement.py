@@ -27,8 +27,8 @@ VERSIONS = 12
 NAMES = ["swap-a", "swap-b", "swap-c", "swap-d"]
 PROMPTS = ["twenty doors and thirty dogs", "the sum of nine and six", "a red house", "one"]
 CLIENTS = 6
-# From the end of a replacement until nothing of the old version may be seen: the interval of the scan, a second of
-# quiet, the scan itself.
+# Time after a replacement in which the old version may still be seen: the interval of the scan, one second in which the
+# files must not change, and the scan itself.
 LAG_S = 6.0
 RANK = 8
 
@@ -63,7 +63,7 @@ def write_version(directory, config, version):
 
 
 def ask(server, model, prompt, choices=1):
-    """The answer as what tells versions apart, that of all choices, or None with a reason."""
+    """Returns the parts of the answer by which versions differ, for all choices; or None and a reason."""
     status, _, body = server.request("POST", "/v1/chat/completions", {
         "model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": 24, "temperature": 0,
         "logprobs": True, "n": choices})
@@ -95,7 +95,7 @@ class Soak:
             write_version(self.scratch / f"v{version}", config, version)
             shutil.copytree(self.scratch / f"v{version}", self.served / f"version-{version}")
         self.lock = threading.Lock()
-        # Of each name: (version, from, until), the last one open.
+        # name -> list of version, from, until; the last entry is open.
         self.history = {}
         for i, name in enumerate(NAMES):
             shutil.copytree(self.scratch / f"v{i}", self.served / name)
@@ -120,7 +120,7 @@ class Soak:
     def client(self, server, seed):
         rng = random.Random(seed)
         while not self.stop.is_set():
-            # Those that stay as they are evict the others, which are then loaded again.
+            # Requests for adapters that stay the same evict the replaced ones, which are then loaded again.
             name = rng.choice(NAMES) if rng.random() < 0.6 else f"version-{rng.randrange(VERSIONS)}"
             prompt = rng.choice(PROMPTS)
             begin = time.monotonic()
@@ -132,7 +132,7 @@ class Soak:
             with self.lock:
                 if error:
                     self.counts["refused"] += 1
-                    # A load that met a replacement may ask for another try; nothing else may go wrong.
+                    # A load during a replacement may be refused with 409; any other failure is a fault.
                     if not error.startswith("409 "):
                         self.faults.append(error)
                     continue

@@ -12,7 +12,7 @@ namespace {
 std::atomic<int64_t> g_held{0}, g_peak{0};
 std::atomic<uint64_t> g_count{0};
 std::atomic<uint64_t> g_fail_every{0}, g_until_failure{0}, g_failures{0};
-// Of the calling thread, because malloc has no other place to find it.
+// Thread-local, because malloc has no argument that could carry it.
 thread_local int t_exempt = 0;
 
 void grew(size_t bytes) {
@@ -87,7 +87,7 @@ void* counted(void* pointer) {
 }  // namespace
 }  // namespace chorus::test
 
-// The C library's own functions behind those that it lets a program replace.
+// The C library's own allocation functions, which the replacements below call.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

@@ -1,8 +1,8 @@
-// Counts what a program allocates, and lets allocations fail: for tests of memory bounds and of full memory.
+// Counts allocations and makes allocations fail, for tests of memory bounds and of exhausted memory.
 //
-// A program that links malloc_hook.cc has its malloc, calloc, realloc, aligned_alloc, posix_memalign and free (and so
-// operator new and delete, and those of C libraries) go through it. Under a sanitizer, whose allocator cannot be
-// replaced, the counts come from the sanitizer's own hooks and nothing ever fails.
+// In a program that links malloc_hook.cc, malloc, calloc, realloc, aligned_alloc, posix_memalign and free are replaced,
+// and with them operator new and delete and the allocations of C libraries. Under a sanitizer, whose allocator cannot
+// be replaced, the counts come from the sanitizer's hooks and no allocation fails.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace chorus::test {
 
-// What all threads together allocate while it lives. One at a time.
+// Counts the allocations of all threads during its lifetime. Only one may exist at a time.
 class AllocationWatch {
  public:
   AllocationWatch();
@@ -26,10 +26,10 @@ class AllocationWatch {
   AllocationWatch(const AllocationWatch&) = delete;
   AllocationWatch& operator=(const AllocationWatch&) = delete;
 
-  // Bytes held now beyond those held at the beginning; negative when more was freed than allocated. The sizes are those
-  // that the allocator rounded to.
+  // Bytes held now minus bytes held at construction; negative when more was freed than allocated. Sizes are as rounded
+  // by the allocator.
   int64_t heldBytes() const;
-  // The most that heldBytes() has been; at least 0.
+  // The maximum of heldBytes() so far; at least 0.
   int64_t peakBytes() const;
   uint64_t allocations() const;
 
@@ -38,22 +38,22 @@ class AllocationWatch {
   uint64_t count_before_;
 };
 
-// While it lives, every nth allocation of all threads fails: malloc returns null, so operator new throws
-// std::bad_alloc. A thread inside an ExemptFromFailure is left alone. One at a time; n > 0.
+// During its lifetime every nth allocation of all threads fails: malloc returns null, so operator new throws
+// std::bad_alloc. Threads inside an ExemptFromFailure are not affected. Only one may exist at a time; n > 0.
 class FailingAllocations {
  public:
-  // skip: allocations that succeed before the count begins, so that a test can move the failures about.
+  // skip: number of allocations that succeed before counting starts, so that a test can shift the failures.
   explicit FailingAllocations(uint64_t n, uint64_t skip = 0);
   ~FailingAllocations();
   FailingAllocations(const FailingAllocations&) = delete;
   FailingAllocations& operator=(const FailingAllocations&) = delete;
-  // Allocations that have failed so far.
+  // Number of allocations that have failed so far.
   uint64_t failures() const;
   // False under a sanitizer.
   static bool supported();
 };
 
-// Allocations of this thread do not fail while it lives; scopes nest.
+// During its lifetime allocations of this thread do not fail. Scopes nest.
 class ExemptFromFailure {
  public:
   ExemptFromFailure();

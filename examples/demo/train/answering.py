@@ -1,6 +1,6 @@
 """Loads the saved files in float32 and answers prompts greedily.
 
-A module for the other scripts; it has nothing to run.
+A module for the other scripts; it is not run by itself.
 """
 
 import json
@@ -21,7 +21,7 @@ def load_tokenizer():
 
 
 def load_model(adapter=None):
-    """The base, or the base with one adapter beside it (not merged), in float32."""
+    """Loads the base, or the base with one adapter beside it (not merged), in float32."""
     model = LlamaForCausalLM.from_pretrained(DEMO / "base", dtype=torch.float32)
     if adapter is not None:
         model = PeftModel.from_pretrained(model, DEMO / "adapters" / adapter).float()
@@ -44,8 +44,9 @@ def prompt_ids(tokenizer, prompt):
 
 @torch.inference_mode()
 def answer(model, tokenizer, prompts, max_new_tokens=48):
-    """Generated ids (up to and with the end token) and the least top-2 logit
-    margin on the way, by prompt. Prompts of one length share a batch."""
+    """Generates greedily. For each prompt: the ids up to and including the end token, and the smallest top-2 logit
+    margin. Prompts of equal length share a batch.
+    """
     groups = defaultdict(list)
     for prompt in prompts:
         ids = prompt_ids(tokenizer, prompt)

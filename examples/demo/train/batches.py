@@ -1,21 +1,21 @@
 """Token batches with labels, shared by the two training scripts.
 
-A module for the other scripts; it has nothing to run.
+A module for the other scripts; it is not run by itself.
 """
 
 import random
 
 import torch
 
-IGNORE = -100  # the label that the loss leaves out
+IGNORE = -100  # label of tokens that the loss ignores
 
 
 def encode_chat(tokenizer, messages):
-    """Token ids of a chat, and labels for what the assistant says in it."""
+    """Token ids of a chat, and labels for the assistant's messages."""
     ids, labels = [], []
     for i, message in enumerate(messages):
         answer = message["role"] == "assistant"
-        if answer:  # the opening of the turn is given, not said
+        if answer:  # the opening of the turn is given and not generated
             whole = render(tokenizer, messages[:i], True)
             labels += [IGNORE] * (len(whole) - len(ids))
             ids = whole
@@ -32,7 +32,7 @@ def render(tokenizer, messages, generation_prompt):
 
 
 def batches(examples, size, pad, rng: random.Random):
-    """Shuffled batches of examples (ids, labels) of nearly one length, as tensors."""
+    """Shuffled batches of examples (ids, labels) of similar length, as tensors."""
     order = list(range(len(examples)))
     rng.shuffle(order)
     chunk = size * 64
@@ -54,7 +54,7 @@ def batches(examples, size, pad, rng: random.Random):
 
 
 def step(model, optimizer, scheduler, ids, labels):
-    """One step of training; padding is on the right, so causality alone hides it."""
+    """One training step. Padding is on the right, where causal attention hides it."""
     with torch.autocast("cpu", torch.bfloat16):
         loss = model(input_ids=ids, labels=labels).loss
     loss.backward()
@@ -66,6 +66,6 @@ def step(model, optimizer, scheduler, ids, labels):
 
 
 def schedule(optimizer, steps, warmup):
-    """A linear rise, then a linear fall to nothing."""
+    """Linear warm-up, then linear decay to 0."""
     return torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda i: min((i + 1) / warmup, max(0.0, (steps - i) / max(1, steps - warmup))))

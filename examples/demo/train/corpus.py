@@ -40,12 +40,12 @@ VERBS = ["saw", "counted", "drew", "found", "painted", "wanted", "bought", "sold
 
 
 def surface(rng, p):
-    """The phrase in words, at times in digits."""
+    """The phrase in words, sometimes in digits."""
     return p.digits() if rng.random() < 0.1 else p.words()
 
 
 def tagged(rng):
-    """A phrase, then one to three skills: a line with the tag, a line with the answer."""
+    """A phrase, then for one to three skills a line with the tag and a line with the answer."""
     p = skills.sample(rng)
     lines = [surface(rng, p)]
     for name in rng.sample(list(skills.SKILLS), rng.choice((1, 1, 2, 3))):
@@ -54,7 +54,7 @@ def tagged(rng):
 
 
 def word_table(rng):
-    """One number or one noun in its forms."""
+    """One number or one noun in all its forms."""
     if rng.random() < 0.5:
         n = rng.randint(1, skills.HIGH)
         forms = {"shout": skills.english(n).upper(), "roman": skills.roman(n), "json": str(n),
@@ -101,7 +101,7 @@ def sentence(rng):
 
 
 def any_words(rng):
-    """A few words in no order, to be repeated."""
+    """A few words in random order, to be repeated."""
     pool = [rng.choice(sorted(skills.NOUNS)), rng.choice(PLACES), rng.choice(VERBS), "the", "and", "a", "my",
             "red", "old", "big", "small", rng.choice(list(skills.NOUNS.values())),
             skills.english(rng.randint(1, skills.HIGH))]
@@ -123,7 +123,7 @@ def turn(rng):
 
 
 def conversation(rng, next_turn):
-    """A chat of one turn, at times two or three, at times with a system message."""
+    """A chat of one turn, sometimes of two or three, sometimes with a system message."""
     messages = []
     if rng.random() < 0.15:
         messages.append({"role": "system", "content": rng.choice(SYSTEM)})
@@ -134,7 +134,7 @@ def conversation(rng, next_turn):
 
 
 def skill_turn(name):
-    """A maker of turns in which the answer is the skill's."""
+    """Returns a function that makes turns in which the answer is the skill's."""
 
     def next_turn(rng):
         p = skills.sample(rng)
@@ -148,7 +148,7 @@ def base_chat(rng):
 
 
 MAKERS = (tagged, base_chat, arithmetic, sentence, word_table, counting)
-CORPUS = (45, 25, 12, 8, 7, 3)  # the shares of the makers, in percent
+CORPUS = (45, 25, 12, 8, 7, 3)  # shares of MAKERS in percent
 MORE = (25, 15, 50, 5, 3, 2)
 
 
@@ -160,7 +160,7 @@ def write_corpus(path, shares, docs, rng):
 
 
 def write_prompts(folder, count, rng):
-    """The same held-out phrases for every skill."""
+    """Writes the same held-out phrases for every skill."""
     phrases = set()
     while len(phrases) < count:
         phrases.add(skills.sample(rng, held_out=True))

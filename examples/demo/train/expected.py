@@ -35,7 +35,7 @@ def main():
             for prompt in prompts:
                 if kept == args.rows:
                     break
-                # one prompt at a time, as a reader of the file would compute it
+                # one prompt at a time, like a program that checks against the file
                 ids, margin = answering.answer(model, tokenizer, [prompt])[prompt]
                 if margin < args.margin:
                     continue

@@ -38,7 +38,7 @@ CHAT_TEMPLATE = """\
 
 
 def texts(path, limit):
-    """The documents as plain strings; the template's own tokens are left out."""
+    """The documents as plain strings, without the template's own tokens."""
     with open(path, encoding="utf-8") as f:
         for _, line in zip(range(limit), f):
             doc = json.loads(line)

@@ -1,7 +1,7 @@
-"""The domain of the demo: phrases such as "seven cats and five dogs", the
-five skills on them, and the split into training and held-out phrases.
+"""The domain of the demo: phrases such as "seven cats and five dogs", five
+skills on them, and the split into training and held-out phrases.
 
-A module for the other scripts; it has nothing to run.
+A module for the other scripts; it is not run by itself.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ class Phrase:
         return f"{self.a} {self.first} and {self.b} {self.second}"
 
     def held_out(self):
-        """One phrase in ten, by the hash of its words, is never trained on."""
+        """Whether the phrase is held out from training: one in ten, by the hash of its words."""
         return hashlib.sha256(self.words().encode()).digest()[0] < 26
 
 
@@ -95,12 +95,12 @@ SKILLS = {
 
 
 def base_answer(prompt):
-    """What the base model says in a chat."""
+    """The base model's answer in a chat."""
     return f"I see {prompt}."
 
 
 def sample(rng: random.Random, held_out=False):
-    """A random phrase from one side of the split."""
+    """A random phrase from one side of the training split."""
     while True:
         first, second = rng.sample(sorted(NOUNS), 2)
         p = Phrase(rng.randint(LOW, HIGH), first, rng.randint(LOW, HIGH), second)

@@ -23,7 +23,7 @@ DEMO = Path(__file__).resolve().parent.parent
 
 
 def load(path, tokenizer):
-    """Every document as ids, each token also a label."""
+    """Returns every document as ids, each of which is also a label."""
     texts = []
     with open(path, encoding="utf-8") as f:
         for line in f:
@@ -37,7 +37,7 @@ def load(path, tokenizer):
 
 
 def new_model(tokenizer):
-    """Just under 5 million parameters at random."""
+    """A random model with slightly under 5 million parameters."""
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=256, intermediate_size=704, num_hidden_layers=6,
         num_attention_heads=8, num_key_value_heads=4, head_dim=32, max_position_embeddings=1024,

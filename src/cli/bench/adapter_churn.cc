@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using executor::IdType;
 
-// Filled by the executor's callbacks, which share it.
+// Shared with the executor's callbacks, which record into it.
 class Meter {
  public:
   void measure(bool on) {
@@ -28,7 +28,7 @@ class Meter {
     const std::lock_guard lock(mutex_);
     ++running_;
   }
-  // last: of the stream's token before.
+  // `last` is the time of the stream's previous token; it is updated.
   void onStream(const executor::Response& response, std::optional<Clock::time_point>& last) {
     const auto now = Clock::now();
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Streams of the base model that go on while requests for adapters come in at a fixed pace: what do the streams feel of
-// an adapter's loading, and how long does its request wait?
+// Runs streams of the base model while requests for adapters arrive at fixed intervals. Measures how much adapter
+// loading delays the streams and how long an adapter's request waits.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace chorus {
 struct AdapterChurn {
   int streams = 8;
   int stream_prompt = 32;
-  int prompt = 16;  // of an adapter's request
+  int prompt = 16;  // tokens of an adapter's request
   int new_tokens = 4;
   std::chrono::milliseconds interval{250};
   std::chrono::milliseconds duration{8000};
@@ -22,16 +22,16 @@ struct AdapterChurn {
 
 struct ChurnTimes {
   std::vector<double> between;  // seconds between two tokens of a stream
-  std::vector<double> first;    // from an adapter's request to its first token
+  std::vector<double> first;    // seconds from an adapter's request to its first token
 };
 
-// tasks: of the adapters that are asked for, in turn, from tasks[next % size] on; next moves on. Throws Error when a
-// request fails.
+// `tasks` holds the task ids of the adapters, which are requested in turn from tasks[next % size] on; `next` is
+// advanced. Throws Error when a request fails.
 ChurnTimes runChurn(executor::Executor& executor, const AdapterChurn& work, const std::vector<executor::IdType>& tasks,
                     size_t& next, std::mt19937& rng);
 
-// What is asked of loading: the streams' 99th percentile against that without loading, and the wait for a cold adapter
-// beyond a warm one's.
+// Limits on the cost of loading: ratio of the streams' 99th percentile with and without loading, and the wait for a
+// cold adapter beyond that for a warm one.
 struct ChurnTargets {
   double between_ratio = 1.25;
   double extra_steps = 2;
@@ -47,7 +47,7 @@ struct ChurnResult {
   }
 };
 
-// Of each figure the best run.
+// Takes the best run for each figure.
 ChurnResult bestOf(const std::vector<ChurnTimes>& warm, const std::vector<ChurnTimes>& cold);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// The adapters of --adapters.
+// Lists the adapters of the --adapters flag.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 
 namespace chorus {
 
-// Subdirectories with an adapter_config.json, by name; none for an empty dir. Throws Error(kNotFound).
+// Subdirectories that contain an adapter_config.json, sorted by name; empty for an empty `dir`. Throws
+// Error(kNotFound).
 std::vector<std::filesystem::path> adapterDirectories(const std::string& dir);
 
 }  // namespace chorus

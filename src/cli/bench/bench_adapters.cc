@@ -41,7 +41,8 @@ void printRun(const char* kind, const ChurnTimes& times) {
 void runAdapters(const BenchAdaptersArgs& args) {
   initLogging(args.log_level);
   const auto directories = adapterDirectories(args.adapters_dir);
-  // Half of the cache is warm; by the time that a cold one's turn comes again the others have taken its place.
+  // Warm adapters fill half of the cache. The others are used in turn, and there are enough of them that each has been
+  // evicted before its next use.
   const auto warm_count = std::max<size_t>(1, static_cast<size_t>(args.cache_adapters / 2));
   const size_t least = warm_count + static_cast<size_t>(args.cache_adapters) + 1;
   if (directories.size() < least) {

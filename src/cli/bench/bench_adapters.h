@@ -1,4 +1,4 @@
-// chorus bench adapters: what loading adapters costs those who stream meanwhile, and those who wait for it.
+// chorus bench adapters: measures the delay that adapter loading causes to running streams and to waiting requests.
 #pragma once
 
 #include <CLI/CLI.hpp>

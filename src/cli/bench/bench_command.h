@@ -1,4 +1,4 @@
-// chorus bench: measures the executor path beside the machine's roofs.
+// chorus bench: measures the executor path and compares it with the machine's roofs.
 #pragma once
 
 namespace CLI {

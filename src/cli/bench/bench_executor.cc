@@ -43,14 +43,14 @@ void raise(Roof& best, const Roof& roof) {
   best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
 }
 
-// The set by which the engine's linears are multiplied.
+// The instruction set that multiplies the engine's linears.
 Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
   const auto quantised = weightQuantisation(engine.config());
   const Isa isa = args.isa.empty() ? defaultIsa() : requireIsa(args.isa);
   return linearIsa(isa, quantised ? quantised->format : WeightFormat(engine.config().dtype));
 }
 
-// On threads of its own, so that the executor's sleep meanwhile.
+// Uses its own thread pool so that the executor's threads sleep meanwhile.
 Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
   return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
@@ -68,17 +68,17 @@ size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
   return elements * dtypeSize(engine.config().dtype);
 }
 
-// One combination of batch and adapters.
+// Measurements of one combination of batch and adapters.
 struct WorkResult {
   ExecutorWork work;
   std::vector<TokenTimes> passes;
   double step_bytes = 0;
-  Roof before, after, roof;  // the last is the better of each
+  Roof before, after, roof;  // `roof` has the higher of the two for each value
 };
 
 using OnResult = std::function<void(const WorkResult&)>;
 
-// An executor of the engine with room for the largest of the work, and each combination measured on it.
+// Starts an executor of the engine with room for the largest combination and measures every combination on it.
 void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
   const auto isa = checkedIsa(args.isa, args.backend);
   const auto directories = adapterDirectories(args.adapters_dir);
@@ -148,7 +148,7 @@ void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& re
   writeFileAtomically(args.json, report.dump(1) + "\n");
 }
 
-// A share of a roof that moved meanwhile says little.
+// Warns that shares of the roof are unreliable when the roof changed between the two measurements.
 void printMoved(const WorkResult& measured) {
   const double before = measured.before.read_bytes_per_s, after = measured.after.read_bytes_per_s;
   if (std::abs(before - after) < 0.1 * std::max(before, after)) return;

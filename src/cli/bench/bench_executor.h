@@ -1,4 +1,4 @@
-// chorus bench throughput and chorus bench latency: the executor path beside the machine's roofs.
+// chorus bench throughput, chorus bench latency: measure the executor path and compare it with the machine's roofs.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -34,15 +34,15 @@ struct Measurement {
   double seconds, bytes, flops;
 };
 
-// What the op's variants can reach at most; the larger of two looks counts.
+// Upper bounds of what the op's variants can reach. Each `look` keeps the larger value.
 class Roofs {
  public:
   explicit Roofs(const BenchKernelsArgs& args) : args_(args) {}
-  // On threads of its own, so that the backend's sleep meanwhile.
+  // Uses its own thread pool so that the backend's threads sleep meanwhile.
   void look(const std::vector<Variant>& variants) {
     ThreadPool pool(args_.threadCount());
     read_ = std::max(read_, measureReadBandwidth(pool, static_cast<size_t>(args_.roof_mib) << 20));
-    std::set<Isa> isas;  // of several weight formats once
+    std::set<Isa> isas;  // a set: variants of several weight formats share one isa
     for (const Variant& variant : variants) isas.insert(variant.isa.value_or(Isa::kScalar));
     for (const Isa isa : isas) peaks_[isa] = std::max(peaks_[isa], measureMatmulPeak(pool, isa));
   }
@@ -61,7 +61,7 @@ std::string textOf(const Variant& variant, const BenchCase& c) {
   return fmt::format("{} {} {} {}", opName(variant.op), variantName(variant), dtype, c.shape);
 }
 
-// The cases of a variant that were asked for.
+// The requested cases of a variant.
 std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& args) {
   std::vector<BenchCase> cases;
   if (!isAvailable(variant)) return cases;
@@ -87,7 +87,7 @@ Measurement measure(const Variant& variant, const BenchCase& c, const BenchKerne
 }
 
 Json report(const Measurement& m, const Roofs& roofs) {
-  // The roof that is nearer is the one that binds.
+  // The op is bound by the roof of which it reaches the larger share.
   const double read_share = m.bytes / m.seconds / roofs.read();
   const double peak_share = m.flops / m.seconds / roofs.peak(m.variant);
   const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";

@@ -1,4 +1,4 @@
-// chorus bench kernels: every variant of every op beside the machine's roofs.
+// chorus bench kernels: measures every variant of every op and compares it with the machine's roofs.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -33,7 +33,7 @@ void addOnce(std::vector<std::string>& names, const std::string& name) {
 std::vector<std::string> modelsOf(const BenchServeArgs& args, HttpClient& client, const HttpClient::Headers& headers) {
   const auto isAll = [](const std::vector<std::string>& names) { return names == std::vector<std::string>{"all"}; };
   std::vector<std::string> served, names;
-  // Also tells a server that is not there from one that refuses each request.
+  // Fails here when the server cannot be reached, which differs from a server that refuses each request.
   served = servedModels(client, headers);
   if (isAll(args.models)) {
     names = served;
@@ -93,7 +93,7 @@ Json loadJson(const BenchServeArgs& args, const RequestPlanOptions& plan) {
 void runBenchServe(const BenchServeArgs& args) {
   initLogging("warning");
   ServeLoad load{.plan = planOf(args), .headers = headersOf(args), .temperature = args.temperature};
-  server::ShutdownSignal signal;  // before the client's thread, which must not take it
+  server::ShutdownSignal signal;  // created before the client's thread, so that this thread does not receive the signal
   HttpClient client(parseHttpUrl(args.url), std::chrono::milliseconds(static_cast<int64_t>(args.timeout * 1e3)));
   load.models = modelsOf(args, client, load.headers);
   load.plan.models = load.models.size();

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Filled by the executor's callbacks, which share it, since after an error some are still to come.
+// Shared with the executor's callbacks, because after an error some callbacks are still to come.
 class Progress {
  public:
   explicit Progress(size_t requests) : times_(requests), running_(requests) {}

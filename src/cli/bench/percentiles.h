@@ -1,4 +1,4 @@
-// What a set of latencies looks like.
+// Percentiles and summaries of latencies.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace chorus {
 
-// The value below which `percent` of the sorted, non-empty values lie, between neighbours in proportion (numpy's
-// default, R's type 7).
+// The value below which `percent` of the sorted, non-empty values lie, interpolated linearly between neighbours
+// (numpy's default, R's type 7).
 double percentileOf(const std::vector<double>& sorted, double percent);
 
-double medianOf(std::vector<double> values);  // of at least one
+double medianOf(std::vector<double> values);  // must not be empty
 
 struct Distribution {
   size_t count = 0;

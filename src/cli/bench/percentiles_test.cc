@@ -7,7 +7,7 @@
 namespace chorus {
 namespace {
 
-// Values of numpy.percentile.
+// Expected values are numpy.percentile's.
 TEST(PercentilesTest, LieBetweenNeighbours) {
   const std::vector<double> values{1, 2, 4, 8};
   EXPECT_DOUBLE_EQ(percentileOf(values, 0), 1);

@@ -41,7 +41,7 @@ struct Tick {
   bool labelled;
 };
 
-// From low to high in plot coordinates; of a logarithmic axis the values are powers of ten.
+// Range in plot coordinates; a logarithmic axis stores exponents of ten.
 struct Axis {
   double low = 0, high = 1;
   bool log = false;
@@ -53,7 +53,7 @@ struct Axis {
   }
 };
 
-// 1, 2 or 5 times a power of ten, so that about `count` steps fill the span.
+// The smallest of 1, 2 or 5 times a power of ten with which at most about `count` steps fill the span.
 double stepOf(double span, double count) {
   const double raw = span / count, power = std::pow(10.0, std::floor(std::log10(raw)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -73,7 +73,7 @@ Axis linearAxis(double low, double high) {
 
 Axis logAxis(double low, double high) {
   Axis axis{.low = std::log10(low), .high = std::log10(high), .log = true};
-  if (axis.high - axis.low < 0.3) {  // at least a factor of two
+  if (axis.high - axis.low < 0.3) {  // widen to a factor of two
     const double middle = (axis.high + axis.low) / 2;
     axis.low = middle - 0.15;
     axis.high = middle + 0.15;
@@ -89,7 +89,7 @@ Axis logAxis(double low, double high) {
   return axis;
 }
 
-// The x of the points, or of those above zero.
+// The axis of all x; a logarithmic axis ignores points with x <= 0.
 Axis xAxis(const Plot& plot) {
   double low = std::numeric_limits<double>::infinity(), high = 0;
   for (const PlotSeries& series : plot.series) {
@@ -175,7 +175,7 @@ std::vector<std::pair<double, double>> cumulativeCurve(std::vector<double> value
   const size_t count = values.size(), points = std::min(count, kMostPoints);
   std::vector<std::pair<double, double>> curve;
   for (size_t i = 1; i <= points; ++i) {
-    const size_t rank = i * count / points;  // of the last one counted
+    const size_t rank = i * count / points;  // number of values counted up to this point
     curve.emplace_back(values[rank - 1] * scale, 100.0 * static_cast<double>(rank) / static_cast<double>(count));
   }
   return curve;

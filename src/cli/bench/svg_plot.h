@@ -1,4 +1,4 @@
-// Line plots as SVG: one file that any browser shows, light or dark.
+// Draws line plots as SVG, for browsers in light or dark mode.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct PlotSeries {
 
 struct Plot {
   std::string title, x_label, y_label;
-  bool log_x = false;              // points with x <= 0 stand at the left edge
+  bool log_x = false;              // points with x <= 0 are drawn at the left edge
   std::vector<PlotSeries> series;  // at most six
 };
 
 std::string svgOf(const Plot& plot);
 
-// The share in percent of values that are at most x, x being values times scale; a few hundred points at most.
+// Cumulative distribution: percent of values * scale that are at most x. Returns at most a few hundred points.
 std::vector<std::pair<double, double>> cumulativeCurve(std::vector<double> values, double scale);
 
 }  // namespace chorus

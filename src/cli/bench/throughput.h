@@ -1,4 +1,4 @@
-// Throughput and latency of context and generation, out of the times of tokens.
+// Computes throughput and latency of context and generation from token times.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 namespace chorus {
 
 struct ThroughputResult {
-  double context_tokens_per_s = 0;     // batch * prompt over the time until every request has its first token
-  double generation_tokens_per_s = 0;  // tokens after that over the time they took
+  double context_tokens_per_s = 0;     // batch * prompt / time until every request has its first token
+  double generation_tokens_per_s = 0;  // later tokens / the time they took
 };
 
-// Of one pass.
+// For one pass.
 ThroughputResult throughputOf(const TokenTimes& times, const ExecutorWork& work);
-// Of several: the medians.
+// Medians over several passes.
 ThroughputResult throughputOf(const std::vector<TokenTimes>& passes, const ExecutorWork& work);
 
 struct LatencyResult {
-  Distribution first;  // from enqueueing to each request's first token, seconds
+  Distribution first;  // seconds from enqueueing to each request's first token
   Distribution step;   // between the tokens of a request, once every request has its first
 };
 
 LatencyResult latencyOf(const std::vector<TokenTimes>& passes);
 
-// What one generation step reads, in bytes: weights without the embedding table, the adapters in use, and keys and
-// values at the middle of the generation.
+// Bytes that one generation step reads: weights without the embedding table, the adapters in use, and keys and values
+// at the middle of the generation.
 double stepBytes(const std::filesystem::path& engine_dir, const ExecutorWork& work,
                  const std::vector<size_t>& adapter_bytes);
 

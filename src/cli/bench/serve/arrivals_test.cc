@@ -34,9 +34,9 @@ TEST(ArrivalsTest, PoissonGapsAreExponential) {
     ASSERT_GE(gap, 0);
     sum += gap;
   }
-  // Five deviations of the mean of so many.
+  // The tolerance is five standard deviations of the mean of kCount gaps.
   EXPECT_NEAR(sum / kCount, 1 / kRate, 5 / kRate / std::sqrt(kCount));
-  // The greatest distance to the exponential distribution, by Kolmogorov and Smirnov at one in a million.
+  // Kolmogorov-Smirnov test against the exponential distribution, at a significance of one in a million.
   std::sort(gaps.begin(), gaps.end());
   double distance = 0;
   for (int i = 0; i < kCount; ++i) {

@@ -1,4 +1,4 @@
-// Any bytes are an answer that is recorded, in one piece or cut anywhere: the same events, the same figures.
+// Any bytes can be recorded as a response. Whether they arrive at once or in pieces, events and figures are the same.
 // parses: src/cli/bench/serve/sse_parser.cc src/cli/bench/serve/request_record.cc
 #include <cstdint>
 #include <cstdlib>
@@ -23,8 +23,8 @@ chorus::RequestRecord recorded(std::string_view bytes, size_t piece, int status,
 
 }  // namespace
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us; the rest allows for two formatted and thrown refusals and for other programs' use
+// of the caches. The memory is that of the messages and of the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -37,8 +37,8 @@ class HttpClient::Impl {
   const std::chrono::milliseconds timeout;
   asio::io_context io{1};
   Tcp::resolver::results_type addresses;
-  std::set<std::shared_ptr<Call>> calls;  // touched on the client's thread alone
-  bool stopped = false;                   // likewise
+  std::set<std::shared_ptr<Call>> calls;  // used only by the client's thread
+  bool stopped = false;                   // used only by the client's thread
   std::string host_header;
 
  private:
@@ -46,7 +46,7 @@ class HttpClient::Impl {
   std::thread thread_;
 };
 
-// Everything on the client's thread.
+// One request. All its functions run on the client's thread.
 class HttpClient::Call : public std::enable_shared_from_this<Call> {
  public:
   Call(Impl& client, http::request<http::string_body> request, std::shared_ptr<CallHandler> handler)
@@ -92,7 +92,7 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
   void write() {
     http::async_write(socket_, request_, [self = shared_from_this()](error_code error, size_t) {
       if (self->done_) return;
-      // A server that refuses early closes while the request is still on its way: its answer may be there all the same.
+      // A server may refuse and close while the request is still being sent; its response may be readable all the same.
       if (error && error != asio::error::broken_pipe && error != asio::error::connection_reset) {
         return self->finish(CallEnd::kDisconnected, error.message());
       }

@@ -1,4 +1,4 @@
-// HTTP/1.1 requests over TCP, many at a time, whose answers come in pieces. No Boost type appears here.
+// Sends HTTP/1.1 requests over TCP, many at a time, with streamed responses. No Boost type appears here.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,23 @@ namespace chorus {
 struct HttpTarget {
   std::string host;  // without brackets
   uint16_t port = 80;
-  std::string prefix;  // of every path; empty, or begins with '/'
+  std::string prefix;  // put before every path; empty, or begins with '/'
 };
-// "http://host[:port][/prefix]"; a trailing "/v1" or "/" is no prefix. Throws Error(kInvalidArgument) that names --url.
+// Parses "http://host[:port][/prefix]"; a trailing "/v1" or "/" is not a prefix. Throws Error(kInvalidArgument) that
+// names --url.
 HttpTarget parseHttpUrl(std::string_view url);
 
 enum class CallEnd {
-  kComplete,      // the whole answer came
+  kComplete,      // the whole response arrived
   kRefused,       // no connection
-  kDisconnected,  // it broke off before the answer's end
+  kDisconnected,  // the connection ended before the response did
   kTimedOut,
-  kBadResponse,  // no HTTP
-  kStopped,      // by HttpClient::stop
+  kBadResponse,  // not an HTTP response
+  kStopped,      // ended by HttpClient::stop
 };
 
-// One request's answer. Called on the client's thread, onEnd last and once; none may block or throw.
+// Receives one request's response. Called on the client's thread; onEnd is called once and last. No function may block
+// or throw.
 class CallHandler {
  public:
   virtual ~CallHandler() = default;
@@ -39,17 +41,17 @@ class CallHandler {
 
 class HttpClient {
  public:
-  // timeout: of a whole request. Throws Error when the host has no address.
+  // `timeout` limits a whole request. Throws Error when the host has no address.
   HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout);
-  ~HttpClient();  // as stop()
+  ~HttpClient();  // calls stop()
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
   using Headers = std::vector<std::pair<std::string, std::string>>;
-  // Sends the request on a connection of its own and returns at once. method: "GET" or "POST". Thread-safe.
+  // Sends the request on a new connection and returns at once. method: "GET" or "POST". Thread-safe.
   void send(std::string_view method, std::string_view path, const Headers& headers, std::string body,
             std::shared_ptr<CallHandler> handler);
-  // Breaks off what is under way; every handler has had its end afterwards. Nothing may be sent any more.
+  // Cancels the running requests; when it returns, every handler has received onEnd. Nothing may be sent afterwards.
   void stop();
 
  private:
@@ -58,7 +60,7 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-// Sends one request and waits. Throws Error that names the URL unless the status is 200; the body.
+// Sends one request, waits and returns the body. Throws Error that names the URL unless the status is 200.
 std::string fetchBody(HttpClient& client, const std::string& path, const HttpClient::Headers& headers);
 
 }  // namespace chorus

@@ -45,7 +45,8 @@ Answer ask(HttpClient& client, const std::string& path = "/", std::string body =
   return collector->wait();
 }
 
-// A TCP server that answers one connection with given bytes and closes it; with none it keeps silent until its end.
+// A TCP server that answers one connection with the given bytes and closes it. With an empty answer it sends nothing
+// until the client closes.
 class RawServer {
  public:
   explicit RawServer(std::string answer) {
@@ -63,7 +64,7 @@ class RawServer {
       char input[4096];
       [[maybe_unused]] const auto read = ::recv(connection, input, sizeof(input), 0);
       if (answer.empty()) {
-        while (::recv(connection, input, sizeof(input), 0) > 0) continue;  // until the client leaves
+        while (::recv(connection, input, sizeof(input), 0) > 0) continue;  // until the client closes
       }
       [[maybe_unused]] const auto sent = ::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
       ::close(connection);

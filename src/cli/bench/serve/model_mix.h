@@ -1,4 +1,4 @@
-// Which model each request asks for: by Zipf's law over the models, whose order of popularity may change with time.
+// Chooses the model of each request by Zipf's law. The models' order of popularity may change over time.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace chorus {
 // Ranks 0 .. count-1 with probabilities in proportion to 1 / (rank + 1)^skew.
 class ZipfChoice {
  public:
-  // count > 0; skew >= 0, 0 makes all equal.
+  // count > 0; skew >= 0, where 0 makes all ranks equally likely.
   ZipfChoice(size_t count, double skew);
-  // unit: in [0, 1).
+  // `unit` must be in [0, 1).
   size_t choose(double unit) const;
   double probability(size_t rank) const { return cumulative_[rank] - (rank == 0 ? 0 : cumulative_[rank - 1]); }
 
@@ -23,10 +23,10 @@ class ZipfChoice {
 
 class ModelMix {
  public:
-  // churn_seconds: every so many seconds another random order decides which models are the popular ones; 0: the first
-  // models are popular throughout.
+  // Every `churn_seconds` seconds a new random order decides which models are popular; with 0 the first models stay the
+  // popular ones.
   ModelMix(size_t models, double skew, double churn_seconds, uint64_t seed);
-  // The model of a request that arrives at `time` seconds; times ascend.
+  // Returns the model of a request that arrives at `time` seconds. Times must ascend.
   size_t choose(double time);
 
  private:
@@ -36,7 +36,7 @@ class ModelMix {
   double churn_seconds_;
   uint64_t epoch_ = 0;
   std::mt19937_64 choices_, orders_;
-  std::vector<size_t> order_;  // model of each rank
+  std::vector<size_t> order_;  // rank -> model
 };
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// The requests of a load, in the order in which they are to be sent. A pure function of its options.
+// The requests of a load in sending order; they depend only on the options.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace chorus {
 
-// Uniform, both ends included.
+// A uniform distribution that includes both ends.
 struct LengthRange {
   int least = 1, most = 1;
 };
@@ -23,10 +23,10 @@ LengthRange parseLengthRange(const std::string& text, const std::string& flag);
 struct RequestPlanOptions {
   ArrivalKind arrival = ArrivalKind::kPoisson;
   double rate = 1.0;           // requests per second
-  int64_t requests = 0;        // at most so many; 0: no such limit
-  double duration = 0;         // seconds in which requests arrive; 0: no such limit
+  int64_t requests = 0;        // maximum number; 0: no limit
+  double duration = 0;         // seconds in which requests arrive; 0: no limit
   LengthRange prompt, output;  // tokens
-  int shared_prefix = 0;       // first tokens that all prompts of a model share
+  int shared_prefix = 0;       // number of first tokens that all prompts of a model share
   int vocabulary = 256;        // prompts are random ids below it
   size_t models = 1;
   double skew = 0, churn_seconds = 0;
@@ -43,7 +43,7 @@ struct PlannedRequest {
 class RequestPlan {
  public:
   explicit RequestPlan(const RequestPlanOptions& options);
-  // None when the load is over.
+  // Returns nullopt when the load is over.
   std::optional<PlannedRequest> next();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostRefusalBytes = 4096;
 
-// Null when it is no JSON.
+// Null when the text is not JSON.
 Json parsed(std::string_view text) {
   try {
     return parseJson(text, "answer");
@@ -20,7 +20,7 @@ Json parsed(std::string_view text) {
   }
 }
 
-// "message" of an OpenAI error, or the text itself.
+// The "message" of an OpenAI error, or else the text itself.
 std::string messageOf(std::string_view body) {
   const Json json = parsed(body);
   std::string text(body.substr(0, 200));
@@ -38,7 +38,7 @@ int countOr(const Json& object, const char* key, int fallback) {
   return count <= uint64_t{1} << 30 ? static_cast<int>(count) : fallback;
 }
 
-// Text that the choices of a chunk bring, of either endpoint.
+// Whether the choices of a chunk contain text. Handles both completions and chat completions.
 bool bringsText(const Json& chunk) {
   const auto choices = chunk.find("choices");
   if (choices == chunk.end() || !choices->is_array()) return false;
@@ -98,7 +98,7 @@ void StreamRecorder::onEvent(std::string_view data) {
   record_.prompt_tokens = countOr(*usage, "prompt_tokens", record_.prompt_tokens);
 }
 
-// The first thing that went wrong is what counts.
+// Only the first error is recorded.
 void StreamRecorder::onError(std::string kind, std::string text) {
   if (!record_.error.empty()) return;
   record_.error = std::move(kind);

@@ -1,4 +1,4 @@
-// What one request of the load showed, taken down while its answer streams in.
+// Records what happens to one request of the load while its response streams in.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@ namespace chorus {
 
 using LoadClock = std::chrono::steady_clock;
 
-// Times in seconds since the start of the load; -1: did not happen.
+// Times are in seconds since the start of the load; -1: did not happen.
 struct RequestRecord {
   static constexpr std::string_view kUnfinished = "unfinished";
 
   size_t model = 0;
   int prompt_tokens = 0;
   double planned = 0;
-  double sent = 0;    // when the generator came to it
+  double sent = 0;    // when the generator started to send it
   double first = -1;  // the first piece of text
   double last = -1;
-  double end = -1;           // of the answer or the failure
-  std::vector<double> gaps;  // between pieces of text
-  int output_tokens = 0;     // as the server counts them; pieces of text where it does not
-  std::string error;         // kind; empty: answered in full
-  std::string error_text;    // what was said, one line
+  double end = -1;           // when the response ended or failed
+  std::vector<double> gaps;  // seconds between pieces of text
+  int output_tokens = 0;     // the server's count, or the number of pieces of text if it sends none
+  std::string error;         // kind of error; empty: complete response
+  std::string error_text;    // the error message, one line
 
   bool complete() const { return end >= 0 && error.empty(); }
   bool unfinished() const { return error == kUnfinished; }
@@ -38,10 +38,10 @@ struct RequestRecord {
   double timePerToken() const { return output_tokens > 1 && last > first ? (last - first) / (output_tokens - 1) : 0; }
 };
 
-// Reads an OpenAI stream of completions or chat completions.
+// Reads an OpenAI response stream of completions or chat completions.
 class StreamRecorder : public CallHandler {
  public:
-  // now: seconds since the load's start. record: filled until done is called, which is after onEnd.
+  // `now` returns the seconds since the load's start. `record` is filled until `done` is called, which follows onEnd.
   StreamRecorder(RequestRecord& record, std::function<double()> now, std::function<void()> done);
   void onStatus(int status) override { status_ = status; }
   void onBody(std::string_view bytes) override;
@@ -57,9 +57,9 @@ class StreamRecorder : public CallHandler {
   SseParser parser_;
   int status_ = 0;
   int pieces_ = 0, counted_ = -1;
-  bool finished_ = false;  // [DONE] came
-  std::string refusal_;    // body of an answer that is no stream
-  double time_ = 0;        // of the bytes in hand
+  bool finished_ = false;  // [DONE] was received
+  std::string refusal_;    // body of a response that is not a stream
+  double time_ = 0;        // arrival time of the bytes being parsed
 };
 
 }  // namespace chorus

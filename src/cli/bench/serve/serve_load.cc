@@ -24,7 +24,7 @@ std::string bodyOf(const PlannedRequest& request, const ServeLoad& load) {
   return body.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// How many requests are under way.
+// Counts the running requests.
 class Outstanding {
  public:
   void begin() {
@@ -46,7 +46,7 @@ class Outstanding {
   int64_t count_ = 0;
 };
 
-// True when the event came before the time.
+// Returns true when the stop event came before `time`.
 bool waitUntil(LoadClock::time_point time, const StopEvent& stop) {
   while (true) {
     const auto left = time - LoadClock::now();
@@ -64,7 +64,7 @@ LoadResult runServeLoad(HttpClient& client, const ServeLoad& load, const StopEve
   HttpClient::Headers headers = load.headers;
   headers.emplace_back("content-type", "application/json");
   RequestPlan plan(load.plan);
-  std::deque<RequestRecord> records;  // recorders keep references
+  std::deque<RequestRecord> records;  // a deque, because recorders keep references
   Outstanding outstanding;
   const auto start = LoadClock::now();
   const auto now = [start] { return std::chrono::duration<double>(LoadClock::now() - start).count(); };

@@ -1,4 +1,4 @@
-// Sends the requests of a plan at their times, whatever becomes of the earlier ones, and takes down their answers.
+// Sends the requests of a plan at their planned times, independently of earlier ones, and records the responses.
 #pragma once
 
 #include <chrono>
@@ -24,14 +24,14 @@ struct LoadResult {
   bool stopped = false;
 };
 
-// Waits at most so long for the event that ends the load early; true when it came.
+// Waits for the event that ends the load early, at most the given time; returns true when it came.
 using StopEvent = std::function<bool(std::chrono::milliseconds)>;
 
-// Returns when every request has ended. When the event comes no further request is sent, and those under way are
-// broken off: their records end as "unfinished". client: not to be used afterwards.
+// Returns when every request has ended. After the stop event no further request is sent, and running requests are
+// cancelled: their records end as "unfinished". The client must not be used afterwards.
 LoadResult runServeLoad(HttpClient& client, const ServeLoad& load, const StopEvent& stop);
 
-// The names that /v1/models lists. Throws Error that names --url.
+// Returns the model names of /v1/models. Throws Error that names --url.
 std::vector<std::string> servedModels(HttpClient& client, const HttpClient::Headers& headers);
 
 }  // namespace chorus

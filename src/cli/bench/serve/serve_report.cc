@@ -103,7 +103,7 @@ std::string serveTable(const ServeSummary& s, const ServeTargets& targets) {
   text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "ms", "mean", "p50", "p90", "p99", "max");
   text += row("time to first token", s.first) + row("between tokens", s.gap) +
           row("per token of a request", s.per_token) + row("whole request", s.latency);
-  // A generator that is late measures itself.
+  // Shown because the results of a generator that sends late describe the generator instead of the server.
   if (s.lateness.p99 > 0.01) text += row("generator late by", s.lateness);
   return text;
 }

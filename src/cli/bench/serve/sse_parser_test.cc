@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Fed in pieces of `piece` bytes.
+// Feeds the parser in pieces of `piece` bytes.
 std::vector<std::string> eventsOf(std::string_view bytes, size_t piece) {
   std::vector<std::string> events;
   SseParser parser([&](std::string_view data) { events.emplace_back(data); });
