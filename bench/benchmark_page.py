@@ -1,4 +1,4 @@
-"""docs/benchmarks.md out of what bench/compare.py measured."""
+"""Writes docs/benchmarks.md from the measurements of bench/compare.py."""
 import datetime
 import os
 import pathlib
@@ -15,7 +15,7 @@ WEIGHTS = {"bf16": "bfloat16", "int8": "8-bit weights", "int4": "4-bit weights"}
 
 
 def flops_per_token(config):
-    """Of the layers' linears, two a weight; lm_head computes one row a prompt, attention is left out."""
+    """Operations of the layers' linears: two per weight. lm_head (one row per prompt) and attention are not counted."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     size = config.get("head_dim") or hidden // heads
     kv = config.get("num_key_value_heads", heads)

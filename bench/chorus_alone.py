@@ -1,4 +1,4 @@
-"""What bench/compare.py measures of Chorus without a peer: other instruction sets, and one thread beside all."""
+"""Measurements of bench/compare.py without peers: other instruction sets, and one thread against all threads."""
 import json
 import pathlib
 import statistics
@@ -8,7 +8,7 @@ import tempfile
 
 
 def throughput(args, engine, *flags):
-    """The report of one `chorus bench throughput` of a measured pass after one that warms."""
+    """The report of one run of `chorus bench throughput` with one warm-up pass and one measured pass."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = [args.chorus, "bench", "throughput", "--engine_dir", engine, "--prompt", args.prompt, "--new", args.new,
                    "--warmup", 1, "--passes", 1, "--json", report.name, *flags]
@@ -19,7 +19,7 @@ def throughput(args, engine, *flags):
 
 
 def steady(rows):
-    """Those during which the read roof moved by less than a tenth; all where there are none."""
+    """The rows during which the read roof changed by less than a tenth; all rows if there are none."""
     def moved(row):
         return 1 - min(row["read_gb_per_s"]) / max(row["read_gb_per_s"])
 
@@ -27,7 +27,8 @@ def steady(rows):
 
 
 def least_step_seconds(row, roof, flops):
-    """Of a generation step: the bytes at the read roof, or the products at the set's peak, whichever take longer."""
+    """Lower bound of a generation step's time: reading its bytes at the read roof, or computing its products at the
+    instruction set's peak, whichever takes longer."""
     return max(row["step_bytes"] / (max(row["read_gb_per_s"]) * 1e9),
                row["batch"] * flops / (roof["matmul_tflops"] * 1e12))
 
@@ -52,7 +53,7 @@ def measure_paths(args, flops):
 
 
 def measure_threads(args):
-    """[(context tokens per second by one thread, by all)] of the largest batch up to 8, in turn."""
+    """Context tokens per second of the largest batch up to 8, as pairs (one thread, all threads) measured in turn."""
     batch = max([b for b in args.batch if b <= 8], default=args.batch[0])
     engine = args.engines["bf16"]
     pairs = []

@@ -32,7 +32,7 @@ WIDTHS = tuple(benchmark_page.WEIGHTS)
 
 
 class Peer:
-    """A worker process; absent holds the reason when it has none."""
+    """The worker process of one peer. absent: why there is no process, or None."""
 
     def __init__(self, kind, args, model=None, batch=1, mixed=0):
         self.kind, self.absent, self.versions = kind, None, {}
@@ -87,7 +87,7 @@ class Peer:
 
 
 def chorus_pass(args, width, works):
-    """A measured pass of each of the works after one that warms, as it is started anew; and the roof beside it."""
+    """(rows, roof): a measured pass of each of `works`, after a warm-up pass since Chorus is started anew."""
     rows, roof, by_mixed = {}, {}, {}
     for batch, mixed in works:
         by_mixed.setdefault(mixed, []).append(batch)
@@ -102,7 +102,7 @@ def chorus_pass(args, width, works):
 
 
 def works_of(args, width):
-    """(batch, different adapters) of every row of a width."""
+    """[(batch size, number of different adapters)] of all table rows of a width."""
     works = [(batch, 0) for batch in args.batch]
     if width == "bf16":
         works += [(batch, mixed) for batch in args.batch for mixed in args.mixed if 0 < mixed <= batch]
@@ -110,7 +110,7 @@ def works_of(args, width):
 
 
 def load_peers(args, width):
-    """[(kind, the peer of the base, the peer of the adapters)] of a width."""
+    """[(kind, peer for steps without adapters, peer for steps with adapters)] of a width."""
     largest, mixed = max(args.batch), max(m for _, m in works_of(args, width))
     wanted = [(kind, args.model) for kind in args.peers] if width == "bf16" else []
     for kind, models in (("vllm", args.vllms), ("llama", args.ggufs), ("openvino", args.openvinos)):
@@ -126,7 +126,7 @@ def load_peers(args, width):
 
 
 def one_pass(args, width, works, peers, ours):
-    """{(width, engine, work): row}; of ours where `ours`, with the roofs beside them."""
+    """({(width, engine, work): row}, roof) of one pass. Chorus is measured only if `ours`; otherwise roof is None."""
     rows, roof = {}, None
     if ours:
         by_work, roof = chorus_pass(args, width, works)
@@ -141,8 +141,8 @@ def one_pass(args, width, works, peers, ours):
 
 
 def measure(args, flops_per_token, write):
-    """Width by width, so that the peers of one need not stand in memory beside those of another; `write` takes what
-    there is after each pass that counts."""
+    """Measures width by width, so that only the peers of one width are in memory. Calls `write` with the data so far
+    after each counted pass."""
     data = {"works": {}, "samples": {}, "roofs": [], "products": [], "versions": {}, "absent": {},
             "paths": {}, "threads": None}
     product = Peer("onednn", args)
@@ -186,7 +186,7 @@ def measure(args, flops_per_token, write):
 
 
 def by_width(parser, items, option):
-    """{width: path} of --option [WIDTH=]PATH given several times."""
+    """{width: path} from all occurrences of --option [WIDTH=]PATH."""
     result = {}
     for item in items:
         width, path = item.split("=", 1) if "=" in item else ("bf16", item)

@@ -28,7 +28,7 @@ def adapter_path(args, index):
 
 
 class HuggingFace:
-    """transformers, with PEFT where a pass has adapters: each row names its own."""
+    """transformers, with PEFT for passes with adapters, in which each row names its adapter."""
 
     def __init__(self, args):
         import torch
@@ -47,7 +47,7 @@ class HuggingFace:
                 self.mixed.load_adapter(adapter_path(args, i), adapter_name=f"a{i}")
 
         class Clock(transformers.StoppingCriteria):
-            """Sees every token as it comes."""
+            """Records the time of every token."""
 
             def __init__(self):
                 self.times = []
@@ -73,7 +73,7 @@ class HuggingFace:
 
 
 class Vllm:
-    """vLLM's engine in this process, stepped here so that the first tokens can be told from the rest."""
+    """vLLM's engine in this process. It is stepped here, so that first tokens can be timed separately."""
 
     def __init__(self, args):
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -117,7 +117,7 @@ class Vllm:
 
 
 class OpenVino:
-    """OpenVINO GenAI over a directory that optimum-cli exported; it reports the time of the first token itself."""
+    """OpenVINO GenAI with a model that optimum-cli exported; it reports the time of the first token itself."""
 
     def __init__(self, args):
         import openvino
@@ -144,7 +144,7 @@ class OpenVino:
 
 
 class Llama:
-    """llama.cpp's own benchmark of a batch, started anew for each pass: it warms itself and times both halves."""
+    """llama.cpp's batched benchmark, a new process for each pass. It warms up and times both phases itself."""
 
     def __init__(self, args):
         if args.mixed:
@@ -169,7 +169,7 @@ class Llama:
 
 
 class OneDnn:
-    """The product roof: torch multiplies bfloat16 matrices by oneDNN."""
+    """The product roof: the speed of bfloat16 matrix products in torch, which uses oneDNN."""
 
     def __init__(self, args):
         import torch

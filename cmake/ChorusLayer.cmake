@@ -30,7 +30,7 @@ function(chorus_layer name)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
 
   if(ARG_EXECUTABLE)
-    # Objects of their own: the package has them too (cmake/ChorusPackage.cmake).
+    # A separate object library, because the package contains these objects too (cmake/ChorusPackage.cmake).
     add_library(${ARG_EXECUTABLE}_main OBJECT ${mains})
     target_link_libraries(${ARG_EXECUTABLE}_main PRIVATE chorus_${name})
     add_executable(${ARG_EXECUTABLE} $<TARGET_OBJECTS:${ARG_EXECUTABLE}_main>)
@@ -52,8 +52,9 @@ function(chorus_layer name)
   endforeach()
 endfunction()
 
-# Parsing the libraries' headers is most of what compiling a source costs, so the release build does it once, for all
-# layers alike. The checking builds do without and so find what a source forgot to include.
+# Makes a target use precompiled headers: parsing the headers of libraries takes most of the compile time of a source.
+# The release build parses them once for all layers. The checking builds use no precompiled headers, so they find
+# missing includes.
 function(chorus_precompiled target headers)
   if(CHORUS_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} REUSE_FROM ${headers})

@@ -1,4 +1,4 @@
-# What `cmake --install` installs, for find_package(chorus):
+# Rules for `cmake --install`, which installs a package for find_package(chorus):
 #   bin/chorus                 the program
 #   include/chorus             the public API
 #   libchorus.a                chorus::chorus: the layers up to the runtime
@@ -8,7 +8,8 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# chorus_archive(NAME LAYERS layers... [OBJECTS target]): lib/NAME.a of these layers' archives and that target's objects.
+# chorus_archive(NAME LAYERS layers... [OBJECTS target]) creates and installs NAME.a from the archives of these layers
+# and the objects of that target.
 function(chorus_archive name)
   cmake_parse_arguments(ARG "" "OBJECTS" "LAYERS" ${ARGN})
   set(library ${CMAKE_BINARY_DIR}/${name}.a)
@@ -35,7 +36,7 @@ function(chorus_archive name)
   install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# chorus_install_headers(headers...): these headers of src/ and all that they include from there, under
+# chorus_install_headers(headers...) installs these headers of src/, and all headers of src/ that they include, under
 # include/chorus-sources.
 function(chorus_install_headers)
   set(found)
@@ -66,7 +67,7 @@ function(chorus_package)
   chorus_archive(libchorus LAYERS ${ARG_LIBRARY})
   chorus_archive(libchorus_program LAYERS ${ARG_PROGRAM} OBJECTS chorus_main)
   add_dependencies(chorus libchorus libchorus_program)
-  # CONTRIBUTING, "Adding an architecture".
+  # The headers that an architecture outside src/ includes, see "Adding an architecture" in CONTRIBUTING.md.
   chorus_install_headers(models/architecture.h models/source_config.h models/weight_rows.h lora/module_ids.h
                          base/error.h)
 

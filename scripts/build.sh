@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs dependencies and builds the release preset: build/release/bin/chorus. Arguments go to cmake --build
-# (--target chorus builds the program alone).
+# Installs dependencies and builds the release preset: build/release/bin/chorus. Arguments are passed to cmake --build,
+# for example --target chorus to build only the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the pages for users: every link between them leads somewhere, and every message that docs/troubleshooting.md
-quotes is a message of the program."""
+"""Checks the user documentation: every link between pages has a target, and every message that docs/troubleshooting.md
+quotes exists in the program."""
 
 import itertools
 import pathlib
@@ -9,14 +9,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
-# Messages of other programs: the compiler, the kernel, the system's library. And one that the program puts together from
-# words of its own.
+# Messages of other programs (compiler, kernel, C library), and one that the program builds from several strings.
 FOREIGN = ("Killed", "Killed signal terminated program cc1plus", "Permission denied", "Connection refused",
            "Address already in use", "Cannot assign requested address", "No such file or directory", "cannot bind to")
 
 
 def anchors(page):
-    """GitHub's anchors of a page's headings."""
+    """The anchors that GitHub generates for the headings of a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
     names = re.findall(r"^#+ (.*)$", text, flags=re.M)
     return {re.sub(r"[^\w\- ]", "", name.strip().lower()).replace(" ", "-") for name in names}
@@ -36,7 +35,7 @@ def broken_links():
 
 
 def program_text():
-    """The sources with adjacent string literals joined and NUL in place of each placeholder."""
+    """All sources as one text, with adjacent string literals joined and each format placeholder replaced by NUL."""
     texts = []
     for source in sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("src/**/*.h")) + sorted(ROOT.glob("scripts/*.sh")):
         if source.name.endswith(("_test.cc", "_fuzz.cc")):
@@ -47,7 +46,7 @@ def program_text():
 
 
 def occurs(piece, program):
-    """Up to two words of a message may be what placeholders stand for."""
+    """Whether `program` contains the message `piece`, where placeholders may stand for up to two words."""
     if piece in program:
         return True
     words = piece.split()

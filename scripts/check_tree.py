@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Rules of the tree that a compiler does not check. Prints one line a violation; exit status 1 when there is any.
+"""Checks rules of the source tree that a compiler does not check. Prints one line per violation; exits with 1 if any.
 
-  layers   a source includes its own layer and the layers before it in LADDER, never a later one
+  layers   a source includes only its own layer and the layers before it in LADDER
   sizes    a source over 800 lines is refused
   types    no two types of the program have one name in one namespace: the linker would merge their functions in silence
   tests    no skipped or disabled test, no test that cannot fail
-  words    no TODO, no commented-out include, no conflict left by a merge
+  words    no TODO, no commented-out include, no merge conflict marker
   docs     every file and directory that a page of documentation names in backticks exists
   fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug that applies
   weight   goldens, fuzz corpora and the demo stay within their sizes

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The server by its users' client: builds, then runs tests/e2e/ with the openai package from PyPI.
+# End-to-end tests of the server: builds Chorus, then runs tests/e2e/ with the openai package from PyPI.
 #   scripts/e2e.sh                release build
 #   scripts/e2e.sh --sanitized    the server with ASan and UBSan (the dev preset), with more time for everything
 # Further arguments go to tests/e2e/run.py (--only TEXT).

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fuzz targets under ASan and UBSan, two at a time, each from its corpus in tests/fuzz/ (which stays as it is):
-# scripts/fuzz.sh [SECONDS [TARGET...]], by default half a minute for every target. A finding prints its input in base64.
-# --changed in place of the targets takes those whose parsers, source or corpus changed (scripts/changed_sources.sh).
-# SEED=N makes the inputs those of that seed (CI: a change is judged by the same inputs as the one before); without it they
-# are new in every run.
+# Usage: scripts/fuzz.sh [SECONDS [TARGET...]] or scripts/fuzz.sh SECONDS --changed
+# Runs fuzz targets under ASan and UBSan, two at a time, each starting from its corpus in tests/fuzz/, which is not
+# modified. Default: every target for 30 seconds. --changed selects the targets whose parsers, source or corpus changed,
+# see scripts/changed_sources.sh. A finding is printed with its input in base64. The environment variable SEED=N makes a
+# run reproducible, so that CI tests consecutive changes with the same inputs; otherwise every run has new inputs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}

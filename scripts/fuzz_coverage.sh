@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Line coverage that the corpus of each fuzz target reaches in the sources it names in its "// parses:" lines (files or
-# directories). Fails under 70 %. scripts/fuzz_coverage.sh [TARGET...]; SHOW=1 lists every source.
+# Usage: scripts/fuzz_coverage.sh [TARGET...]
+# Measures which share of lines the corpus of each fuzz target covers in the sources (files or directories) that the
+# target names in its "// parses:" lines. Fails if it is below 70 %. The environment variable SHOW=1 lists every source.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 least=70

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Hostile clients and tenants against a server, each beside a neighbour who must not notice (tests/hostile/).
+# Runs hostile clients and tenants against a server, each beside a well-behaved client that must not be affected
+# (tests/hostile/).
 #   scripts/hostile.sh                release build, the quick subset
 #   scripts/hostile.sh --all          release build, every scenario
 #   scripts/hostile.sh --sanitized    the server with ASan and UBSan (the dev preset), the quick subset; with --all every one

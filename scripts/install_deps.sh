@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12; with --ci also clang's tools and valgrind for the checks, with
-# --neon what scripts/neon.sh needs. Uses sudo when not root. Does nothing when all is there.
+# Installs the packages for building and testing on Debian 12; with --ci also the clang tools and valgrind, with --neon
+# also the packages for scripts/neon.sh. Uses sudo when not root. Does nothing when all packages are installed.
 set -euo pipefail
 
 packages=(

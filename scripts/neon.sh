@@ -28,7 +28,7 @@ root=build/aarch64
 if [ "$(cat $root/packages/.unpacked 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf $root/packages $root/apt
   mkdir -p $root/packages $root/apt/lists/partial $root/apt/cache/archives/partial
-  # An apt of its own: the system's need not know the architecture, and versions may differ.
+  # A separate apt configuration: the system need not support arm64, and its package versions may differ.
   apt=(apt-get -qq -o APT::Architectures::=amd64 -o APT::Architectures::=arm64 -o APT::Sandbox::User=
        -o "Dir::State::Lists=$PWD/$root/apt/lists" -o "Dir::Cache=$PWD/$root/apt/cache")
   "${apt[@]}" update && (cd $root/apt && "${apt[@]}" download "${packages[@]/%/:arm64}" nlohmann-json3-dev) ||
@@ -42,8 +42,8 @@ cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --target chorus_base_test chorus_kernels_test
 emulated=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
 "${emulated[@]}" $root/chorus_base_test --gtest_brief=1
-# The reference is tested natively, and scalar code is NEON's on this architecture. qemu's mremap maps nothing a second
-# time, so that weights stay where they are.
+# Excluded are the reference kernels, which are tested natively, the scalar variants, which are the same code as NEON on
+# this architecture, and MovedWeightsTest, because qemu's mremap cannot map memory a second time.
 [ $# -gt 0 ] || set -- '--gtest_filter=-*/reference*:*/scalar*:MovedWeightsTest.*'
 shards=()
 for shard in 0 1; do

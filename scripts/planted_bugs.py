@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Shows that the fuzz targets find what they are for. Each patch of tests/fuzz/planted/ loosens one bound check of a parser;
-it is applied to a copy of the source, the target TARGET of TARGET.NAME.patch is linked with it (dev preset,
-ASan), and fuzzed from its corpus for at most a minute. Not part of CI: scripts/planted_bugs.py [TARGET...]
+"""Shows that the fuzz targets can find bugs. Each patch tests/fuzz/planted/TARGET.NAME.patch weakens a bounds check of
+a parser. The patch is applied to a copy of the source, TARGET is linked with that copy (dev preset, ASan) and fuzzed
+from its corpus for at most a minute. Not part of CI. Usage: scripts/planted_bugs.py [TARGET...]
 """
 import json
 import os
@@ -19,7 +19,7 @@ build = root / "build/dev"
 
 
 def linkWithPlant(patch, target, work):
-    """The fuzz target, linked with the patched source before the libraries, so that its object takes the place of theirs."""
+    """Links the fuzz target as work/fuzzer. The patched object precedes the libraries and so replaces theirs."""
     source = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M).group(1)
     planted = work / source
     planted.parent.mkdir(parents=True)
@@ -37,7 +37,7 @@ def linkWithPlant(patch, target, work):
 
 
 def seconds(target, work):
-    """Until the first finding; None when there is none."""
+    """Fuzzes until the first finding and returns the time; None when there is no finding."""
     shutil.copytree(root / "tests/fuzz" / target, work / "corpus")
     options = [f"-max_total_time={LIMIT_S}", "-timeout=2", "-rss_limit_mb=256", f"-artifact_prefix={work}/"]
     dictionary = root / f"tests/fuzz/{target}.dict"

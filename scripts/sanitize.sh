@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unit tests of every layer under ASan and UBSan (the dev preset, clang). Arguments go to ctest.
+# Runs the unit tests of every layer under ASan and UBSan (the dev preset, clang). Arguments are passed to ctest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh --ci

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests of the layers with threads of their own, under the thread sanitizer (the tsan preset, clang).
+# Runs the tests of the layers that start threads under ThreadSanitizer (the tsan preset, clang).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh --ci

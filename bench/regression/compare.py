@@ -15,7 +15,7 @@ UPDATE = "if it is meant, scripts/regression.sh --update"
 
 
 def ops_by_step(path):
-    """The probe's output: a step's name at the margin, its ops indented below."""
+    """{step: [op lines]} of the probe's output, in which step names are not indented and the ops of a step are."""
     steps, name = {}, None
     for line in path.read_text().splitlines():
         if line.startswith(" "):
@@ -27,7 +27,8 @@ def ops_by_step(path):
 
 
 def instructions(path):
-    """(the program's own, all) of one callgrind dump: libraries' depend on the heap's state and on alignment."""
+    """(own, all) instructions of one callgrind dump. "own" excludes libraries, whose counts depend on the state of the
+    heap and on alignment."""
     own = total = 0
     own_object, names, skip = False, {}, False
     for line in path.read_text().splitlines():
@@ -41,7 +42,7 @@ def instructions(path):
             if name:
                 names[number] = name
         elif line.startswith("calls="):
-            skip = True  # the next line is the callee's cost, counted where it is spent
+            skip = True  # the next line is the callee's cost, which is counted in the callee's own lines
         elif re.match(r"[+\-*\d]", line):
             if skip:
                 skip = False
@@ -54,7 +55,7 @@ def instructions(path):
 
 
 def allocations(path):
-    """{caller: calls} of the heap in one callgrind dump."""
+    """{caller: number of heap allocations} of one callgrind dump."""
     names, callers, caller, callee = {}, {}, "", ""
 
     def name_of(text):
@@ -84,13 +85,13 @@ def counts_of(work, engine):
 
 
 def without_allocations(work):
-    """A step takes its memory once, at its first run."""
+    """Problems for steps that allocate: each measured step has run before and must not allocate again."""
     return [f"{step}: {calls} allocations of the heap by {caller}" for engine in ("plain", "adapters")
             for step, dump in dumps_of(work, engine).items() for caller, calls in allocations(dump).items()]
 
 
 def read_counts(path):
-    """Steps with their counts, and the compiler that made them."""
+    """(compiler, {step: (own, all)}) of instructions.txt."""
     compiler, counts = "", {}
     for line in path.read_text().splitlines():
         if line.startswith("# compiler: "):
@@ -112,7 +113,7 @@ def major(compiler):
 
 
 def same_without_adapters(work, counts):
-    """An engine that could serve adapters does, where none is used, what one does that cannot."""
+    """Problems if an engine with adapters enabled but unused does other work than an engine without adapters."""
     problems = []
     plain, enabled = ops_by_step(work / "plain.ops"), ops_by_step(work / "adapters.ops")
     for step, (own, _) in counts["plain"].items():

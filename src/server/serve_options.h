@@ -18,9 +18,9 @@ struct ServeOptions {
 
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
-  std::string modelName;                     // empty: the directory's name
+  std::string modelName;                      // empty: the directory's name
   std::vector<AdapterPlace> loraDirectories;  // as AdapterRoots takes them; empty: no adapters
-  int loraRefreshSeconds = 0;                // 0: only at start
+  int loraRefreshSeconds = 0;                 // 0: only at start
   // What tenants that write to the adapter directories may do.
   std::string loraRefresh = "add";              // or sync: adapters whose directory is removed are dropped
   std::string loraDirLinks = "inside";          // or follow
