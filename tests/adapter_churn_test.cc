@@ -96,8 +96,8 @@ class WatchedExecutor {
     core.requests = {
         .max_input_len = 64, .max_seq_len = 128, .max_num_tokens = 1024, .max_beam_width = 1, .vocab_size = vocab};
     auto runner = std::make_unique<Runner>(std::move(engines), session);
-    adapters_ =
-        std::make_unique<EngineAdapters>(runner->ranks, [] { return PaceClock::ofThisThread([] { return false; }); });
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks,
+                                                 [] { return ThrottleClock::ofThisThread([] { return false; }); });
     core_ = std::make_unique<ExecutorCore>(core, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
   }

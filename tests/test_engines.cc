@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/build.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus::test {
 

@@ -16,7 +16,7 @@ std::string weightText(const PackedWeight& weight) {
   return fmt::format(" weight {}x{} {}", weight.out, weight.in, dtypeName(weight.dtype));
 }
 
-std::string partText(const LinearPart& part) { return fmt::format(" +{}r{}", part.out_begin, part.a.out); }
+std::string partText(const LoraTerm& part) { return fmt::format(" +{}r{}", part.out_begin, part.a.out); }
 std::string partText(const EmbeddingPart& part) { return fmt::format(" +r{}", part.b.in); }
 
 template <typename Group>

@@ -18,7 +18,7 @@
 #include "engine/rank_group.h"
 #include "fixed_steps.h"
 #include "lora/adapter.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "random_llama.h"
 #include "recording_backend.h"
 

@@ -3,8 +3,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
-#include "base/pace.h"
 
 namespace chorus {
 namespace {

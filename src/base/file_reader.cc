@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/background_throttle.h"
 #include "base/cpu_features.h"
-#include "base/pace.h"
 #include "base/system_error.h"
 
 namespace chorus {
@@ -70,12 +70,13 @@ FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, siz
   AlignedBuffer memory = memoryFor(size);
   size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, Pace::kPieceBytes));
+    const ssize_t n =
+        ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, BackgroundThrottle::kPieceBytes));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
-    worked(static_cast<size_t>(n));
+    chargeThrottle(static_cast<size_t>(n));
   }
   return {std::make_shared<const FileContents>(std::move(memory), done), file_size};
 }

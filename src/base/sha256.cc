@@ -2,8 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
-#include "base/pace.h"
 
 namespace chorus {
 

@@ -17,7 +17,7 @@
 #include "engine/adapter_limits.h"
 #include "engine/build.h"
 #include "lora/module_ids.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "models/architecture.h"
 
 namespace chorus {

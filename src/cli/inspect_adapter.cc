@@ -17,9 +17,9 @@
 #include "lora/module_ids.h"
 #include "lora/peft_config.h"
 #include "lora/peft_files.h"
+#include "lora/peft_reader.h"
 #include "lora/shard.h"
-#include "lora/source_peft.h"
-#include "lora/source_tensors.h"
+#include "lora/tensor_adapter.h"
 #include "models/architecture.h"
 
 namespace chorus {

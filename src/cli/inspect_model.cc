@@ -100,9 +100,9 @@ void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_voc
                         codec->hasChatTemplate() ? "with a chat template" : "no chat template"));
   const auto defaults = server::readGenerationDefaults(dir, *codec);
   std::string ends;
-  for (const int32_t id : defaults.endIds) ends += (ends.empty() ? "" : ", ") + std::to_string(id);
-  found.add("end tokens", defaults.endIds, ends.empty() ? "none" : ends);
-  for (const int32_t id : defaults.endIds) {
+  for (const int32_t id : defaults.end_ids) ends += (ends.empty() ? "" : ", ") + std::to_string(id);
+  found.add("end tokens", defaults.end_ids, ends.empty() ? "none" : ends);
+  for (const int32_t id : defaults.end_ids) {
     if (model_vocabulary == 0 || id < model_vocabulary) continue;
     fail(ErrorCode::kInvalidArgument, "{}: end token {} is not in the model's vocabulary of {}", dir.string(), id,
          model_vocabulary);

@@ -237,7 +237,7 @@ void runRun(const RunArgs& args) {
   if (args.end_id) {
     end_ids = {*args.end_id};
   } else if (text_codec != nullptr) {
-    end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).endIds;
+    end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).end_ids;
   }
   std::vector<executor::Request> requests;
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -16,7 +16,7 @@ namespace {
 struct ServeArgs {
   server::ServeOptions options;
   std::vector<std::string> lora_dirs, lora_modules;
-  std::string logLevel = "info";
+  std::string log_level = "info";
 };
 
 CLI::Validator namedDirectory() {
@@ -46,16 +46,17 @@ std::string neverAsZero(std::string interval) {
 }
 
 void runServe(ServeArgs& args) {
-  initLogging(logLevelName(args.logLevel));
+  initLogging(logLevelName(args.log_level));
   server::ServeOptions& options = args.options;
   checkedIsa(options.isa, options.backend);
-  if (options.modelDirectory.empty() == options.engineDirectory.empty()) {
+  if (options.model_directory.empty() == options.engine_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a Hugging Face directory or --engine_dir with --tokenizer_dir");
   }
-  for (std::string& place : args.lora_dirs) options.loraDirectories.emplace_back(std::move(place), "--lora_dir");
-  for (std::string& place : args.lora_modules) options.loraDirectories.emplace_back(std::move(place), "--lora_modules");
+  for (std::string& place : args.lora_dirs) options.lora_directories.emplace_back(std::move(place), "--lora_dir");
+  for (std::string& place : args.lora_modules)
+    options.lora_directories.emplace_back(std::move(place), "--lora_modules");
   // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
-  options.modelName = options.modelName.substr(0, options.modelName.find(','));
+  options.model_name = options.model_name.substr(0, options.model_name.find(','));
   server::serve(options);
 }
 
@@ -117,10 +118,10 @@ void addServeCommand(CLI::App& app) {
   CLI::App* serve = app.add_subcommand("serve", "Serve a model and its adapters over the OpenAI HTTP API");
   const CLI::Validator positive = inRange(1, 1 << 28);
 
-  serve->add_option("hf_dir", options.modelDirectory,
+  serve->add_option("hf_dir", options.model_directory,
                     "Hugging Face model directory; converted and built into a cache at the first start");
-  serve->add_option("--engine_dir", options.engineDirectory, "Engine directory of chorus build, instead");
-  serve->add_option("--tokenizer_dir", options.tokenizerDirectory,
+  serve->add_option("--engine_dir", options.engine_directory, "Engine directory of chorus build, instead");
+  serve->add_option("--tokenizer_dir", options.tokenizer_directory,
                     "Directory with tokenizer files and generation_config.json; needed with --engine_dir");
 
   serve->add_option("--host", options.host, "Address to listen on, IPv4 or IPv6")->capture_default_str();
@@ -128,7 +129,7 @@ void addServeCommand(CLI::App& app) {
       ->check(inRange(0, 65535))
       ->envname("NIM_SERVER_PORT")
       ->capture_default_str();
-  serve->add_option("--model_name", options.modelName, "Name of the base model; default: the directory's")
+  serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
   serve
       ->add_option("--lora_dir", args->lora_dirs,
@@ -142,31 +143,31 @@ void addServeCommand(CLI::App& app) {
                    "Adapters in vLLM's way, NAME=DIRECTORY ...: the same as a --lora_dir for each")
       ->check(namedDirectory());
   serve
-      ->add_option("--lora_refresh_interval", options.loraRefreshSeconds,
+      ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,
                    "Seconds between looks for new adapters; 0 or None: only at start")
       ->envname("NIM_PEFT_REFRESH_INTERVAL")
       ->transform(neverAsZero)
       ->check(inRange(0, 1 << 24))
       ->capture_default_str();
   serve
-      ->add_option("--lora_refresh", options.loraRefresh,
+      ->add_option("--lora_refresh", options.lora_refresh,
                    "Such looks end adapters whose directory was removed; sync: and drop their weights, add: keep their "
                    "weights while there is room, in case the directory comes back")
       ->check(oneOf({"add", "sync"}))
       ->capture_default_str();
   serve
-      ->add_option("--lora_dir_links", options.loraDirLinks,
+      ->add_option("--lora_dir_links", options.lora_dir_links,
                    "Where links in --lora_dir may lead; inside: to other files of the same adapter, follow: anywhere")
       ->check(oneOf({"inside", "follow"}))
       ->capture_default_str();
   serve
-      ->add_option("--trust_adapter_text", options.trustAdapterText,
+      ->add_option("--trust_adapter_text", options.trust_adapter_text,
                    "Whether adapters may bring a tokenizer or chat template of their own; off refuses such adapters, "
                    "unless the files are the base model's")
       ->check(oneOf({"on", "off"}))
       ->default_str("on");
   serve
-      ->add_option("--adapter_text_memory", options.adapterTextMemoryMiB,
+      ->add_option("--adapter_text_memory", options.adapter_text_memory_mib,
                    "MiB that the tokenizers and templates of all adapters may take; default: 1024, an eighth of the "
                    "free memory at most")
       ->check(inRange(0, 1 << 24));
@@ -178,7 +179,7 @@ void addServeCommand(CLI::App& app) {
       serve->add_option("--quantize", options.quantize, "Quantise the weights of such an engine, round to nearest")
           ->check(oneOf({"int8", "int4"}));
   serve
-      ->add_option("--group_size", options.groupSize,
+      ->add_option("--group_size", options.group_size,
                    "With --quantize, inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output; "
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
       ->check(oneOf({-1, 0, 32, 64, 128}))
@@ -188,24 +189,24 @@ void addServeCommand(CLI::App& app) {
                    "Longest prompt plus answer of such an engine; default: the model's")
       ->check(positive);
   serve
-      ->add_option("--max_lora_rank", options.maxLoraRank,
+      ->add_option("--max_lora_rank", options.max_lora_rank,
                    "Largest adapter rank of such an engine, by default 64; with --engine_dir at most the engine's own. "
                    "Adapters of this rank are the unit of the two flags below")
       ->envname("NIM_MAX_LORA_RANK")
       ->check(inRange(1, 1 << 16));
   serve
-      ->add_option("--max_cpu_loras", options.maxCpuLoras,
+      ->add_option("--max_cpu_loras", options.max_cpu_loras,
                    "Adapters of the largest rank that are kept in memory, on every module that the engine allows; of "
                    "smaller ones more; default: 1 GiB of them, a quarter of the free memory at most")
       ->envname("NIM_MAX_CPU_LORAS")
       ->check(positive);
   serve
-      ->add_option("--max_gpu_loras", options.maxGpuLoras,
+      ->add_option("--max_gpu_loras", options.max_gpu_loras,
                    "Such adapters that requests running at once may use; default: all that are kept")
       ->envname("NIM_MAX_GPU_LORAS")
       ->check(positive);
   serve
-      ->add_option("--cache_dir", options.cacheDirectory,
+      ->add_option("--cache_dir", options.cache_directory,
                    "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
                    "~/.cache/chorus")
       ->envname("NIM_CACHE_PATH");
@@ -214,9 +215,9 @@ void addServeCommand(CLI::App& app) {
       ->check(inRange(1, 1 << 20));
   serve->add_option("--max_num_tokens", options.maxNumTokens, "Most tokens in one step; default: 2048 or the engine's")
       ->check(inRange(1, 1 << 20));
-  serve->add_option("--kv_cache_max_tokens", options.kvCacheMaxTokens, "Tokens the KV cache holds")->check(positive);
+  serve->add_option("--kv_cache_max_tokens", options.kv_cache_max_tokens, "Tokens the KV cache holds")->check(positive);
   serve
-      ->add_option("--kv_cache_free_memory_fraction", options.kvCacheFreeMemoryFraction,
+      ->add_option("--kv_cache_free_memory_fraction", options.kv_cache_free_memory_fraction,
                    "KV cache as a share of the free memory, unless its tokens are given; default: 0.5")
       ->check(inRange(0.0, 1.0));
   serve->add_option("--threads", options.threads, "Threads that compute; 0: all cores this process may use")
@@ -231,26 +232,26 @@ void addServeCommand(CLI::App& app) {
       ->check(positive)
       ->capture_default_str();
   serve
-      ->add_option("--max_choices", options.maxChoices,
+      ->add_option("--max_choices", options.max_choices,
                    "Most choices of one request: n, best_of, and either times its prompts; further ones are refused "
                    "(400). Prompts with one choice each may be 1024")
       ->check(inRange(1, 1024))
       ->capture_default_str();
   serve
-      ->add_option("--kv_reuse_scope", options.kvReuseScope,
+      ->add_option("--kv_reuse_scope", options.kv_reuse_scope,
                    "Which requests may take over KV blocks that others computed: those of one client; of one adapter, "
                    "and without an adapter of one client; or all. default: client where there are API keys, else all")
       ->check(oneOf({"client", "adapter", "all"}));
-  serve->add_option("--request_timeout", options.requestTimeoutSeconds, "Seconds a request may take; 0: no limit")
+  serve->add_option("--request_timeout", options.request_timeout_seconds, "Seconds a request may take; 0: no limit")
       ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   serve
-      ->add_option("--drain_timeout", options.drainTimeoutSeconds,
+      ->add_option("--drain_timeout", options.drain_timeout_seconds,
                    "Seconds that running requests may take after SIGTERM or SIGINT")
       ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   addClientLimits(*serve, options);
-  serve->add_option("--log_level", args->logLevel, "trace, debug, info, warning, error or off; NIM's names too")
+  serve->add_option("--log_level", args->log_level, "trace, debug, info, warning, error or off; NIM's names too")
       ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();
   serve->footer("Variables in brackets stand in for flags that are not given.");

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "lora/adapter_builder.h"
 #include "lora/peft_keys.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus {
 namespace {

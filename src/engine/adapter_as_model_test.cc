@@ -198,7 +198,7 @@ TEST_P(AdapterAsModelTest, PartsOfTheHeadMeetTheirRowsOfLogits) {
     auto parts = std::make_shared<AdapterParts>(ranks.session(rank).engine().layers().count());
     if (mapping.ppRank(rank) + 1 == mapping.pp_size) {
       const int64_t first = mapping.tpRank(rank) * share;
-      LinearPart part;
+      LoraTerm part;
       part.b.out = std::min(share, kVocab - first);
       part.bias = Uploads{ranks.session(rank).backend(), *parts}.vector(bias.data() + first, part.b.out);
       parts->addHead(part);

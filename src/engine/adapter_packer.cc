@@ -4,8 +4,8 @@
 #include <cstring>
 #include <map>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
-#include "base/pace.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/shard.h"
 #include "engine/adapter_values.h"
@@ -45,7 +45,7 @@ std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens
 void unpackRows(const PackedWeight& weight, int64_t count, float* rows) {
   for (int64_t row = 0; row < count; ++row) {
     unpackRow(weight, row, rows + row * weight.in);
-    worked(static_cast<size_t>(weight.in) * sizeof(float));
+    chargeThrottle(static_cast<size_t>(weight.in) * sizeof(float));
   }
 }
 
@@ -165,8 +165,8 @@ class AdapterPacker::Writer {
         take(std::ssize(values) * 4, [&](std::byte* host) { std::memcpy(host, values.data(), values.size() * 4); }));
   }
 
-  LinearPart partOf(const AdapterModule& module, int64_t out_begin) {
-    LinearPart linear{.out_begin = out_begin, .scale = module.scale};
+  LoraTerm partOf(const AdapterModule& module, int64_t out_begin) {
+    LoraTerm linear{.out_begin = out_begin, .scale = module.scale};
     linear.a = pack(module.a, module.dtype, module.rank, module.in);
     linear.b = pack(module.b, module.dtype, module.out, module.rank);
     if (!module.bias.empty()) linear.bias = copyFloats(module.bias);
@@ -304,7 +304,7 @@ class AdapterPacker::Writer {
                       .magnitude = copyFloats(std::vector<float>(count, 0.0f))});
       std::vector<float> identity(count * count);
       for (size_t i = 0; i < count; ++i) identity[i * count + i] = 1;
-      LinearPart rows_part{.out_begin = out_begin};
+      LoraTerm rows_part{.out_begin = out_begin};
       rows_part.a = pack(bytesOf(tokens.rows) + first * static_cast<size_t>(hidden) * 4, DType::kFloat32, rows, hidden);
       rows_part.b = pack(bytesOf(identity), DType::kFloat32, rows, rows);
       parts_.addHead(rows_part);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
-#include "base/pace.h"
+#include "base/background_throttle.h"
 #include "engine/adapter_packer.h"
 #include "engine/adapter_values.h"
 #include "engine/session.h"
@@ -32,7 +32,7 @@ bool sameTable(const AdapterWeight& weight, const EmbeddingTable& base, int64_t 
   for (int64_t i = 0; i < weight.rows; ++i) {
     convertElements(rowOf(weight, i), weight.dtype, row.data(), base.dtype, static_cast<size_t>(cols));
     if (std::memcmp(row.data(), table + static_cast<size_t>(i) * row_bytes, row_bytes) != 0) return false;
-    worked(row_bytes);
+    chargeThrottle(row_bytes);
   }
   return true;
 }
@@ -44,7 +44,7 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
     unpackRow(base, i, row.data());
     roundValues(rowOf(weight, i), weight.dtype, dtype, own);
     if (own != row) return false;
-    worked(row.size() * sizeof(float));
+    chargeThrottle(row.size() * sizeof(float));
   }
   return true;
 }
@@ -113,7 +113,7 @@ std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& mod
     }
     delta.addColumn(token, values);
     for (size_t o = 0; o < values.size(); ++o) sums[o] += static_cast<double>(values[o]) * values[o];
-    worked(values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
+    chargeThrottle(values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
@@ -150,7 +150,7 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
     sums[static_cast<size_t>(o)] = sum;
-    worked(row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
+    chargeThrottle(row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }

@@ -15,9 +15,9 @@
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/kv_write/kv_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rope_cache/rope_cache.h"
 #include "kernels/step_batch.h"
 #include "kernels/variant.h"
 

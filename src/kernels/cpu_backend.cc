@@ -6,9 +6,9 @@
 #include "kernels/embedding/cpu.h"
 #include "kernels/gated_activation/cpu.h"
 #include "kernels/host_backend.h"
+#include "kernels/kv_write/cpu.h"
 #include "kernels/linear/cpu.h"
 #include "kernels/rms_norm/cpu.h"
-#include "kernels/rope_cache/cpu.h"
 
 namespace chorus {
 namespace {
@@ -37,7 +37,7 @@ class CpuBackend final : public HostBackend {
   void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { gatherRowsCpu(args, workspace_); }
   void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
   void linear(const LinearArgs& args, StepContext&, Stream) override { linearCpu(args, workspace_, linear_plan_); }
-  void ropeCache(const RopeCacheArgs& args, StepContext& context, Stream) override {
+  void kvWrite(const KvWriteArgs& args, StepContext& context, Stream) override {
     ropeCacheCpu(args, own(context).batch, workspace_);
   }
   void attention(const AttentionArgs& args, StepContext& context, Stream) override {

@@ -14,7 +14,7 @@ namespace chorus {
   X(GatherRows, gatherRows, "gather_rows") \
   X(RmsNorm, rmsNorm, "rms_norm")          \
   X(Linear, linear, "linear")              \
-  X(RopeCache, ropeCache, "rope_cache")    \
+  X(KvWrite, kvWrite, "kv_write")          \
   X(Attention, attention, "attention")     \
   X(GatedActivation, gatedActivation, "gated_activation")
 

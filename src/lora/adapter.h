@@ -1,5 +1,5 @@
-// A LoRA adapter as read: whole (unsharded), unpacked, checked against a model. Sources make it (source_peft.h,
-// source_tensors.h), shard.h cuts it for a rank, the session packs it.
+// A LoRA adapter as read: whole (unsharded), unpacked, checked against a model. Sources make it (peft_reader.h,
+// tensor_adapter.h), shard.h cuts it for a rank, the session packs it.
 #pragma once
 
 #include <cstddef>

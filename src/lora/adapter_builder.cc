@@ -7,7 +7,7 @@
 #include <limits>
 #include <tuple>
 
-#include "base/pace.h"
+#include "base/background_throttle.h"
 
 namespace chorus {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/safetensors.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "lora/test_model.h"
 
 namespace chorus {

@@ -11,7 +11,7 @@
 #include "base/error_of.h"
 #include "base/file.h"
 #include "lora/peft_config.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "lora/test_model.h"
 
 namespace chorus {

@@ -1,6 +1,6 @@
 // Any bytes as a PEFT adapter are refused with an Error or give an adapter that fits the model. Input: two bytes of
 // little-endian length, adapter_config.json of that length, adapter_model.safetensors.
-// parses: src/lora/source_peft.cc src/lora/adapter_builder.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
+// parses: src/lora/peft_reader.cc src/lora/adapter_builder.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "formats/safetensors.h"
 #include "fuzz/fuzz_target.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "lora/test_model.h"
 
 // A valid adapter is expanded to float matrices for every module of the test model, however short its file is: the most

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
-#include "base/pace.h"
 #include "checkpoint/names.h"
 
 namespace chorus {
@@ -69,7 +69,7 @@ TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t 
   rows.forEachRun(0, count, [&](int64_t row, int64_t run) {
     const auto bytes = tensor.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(run) * row_bytes);
     gathered->insert(gathered->end(), bytes.begin(), bytes.end());
-    worked(bytes.size());
+    chargeThrottle(bytes.size());
   });
   part.bytes = *gathered;
   builder.keep(gathered);

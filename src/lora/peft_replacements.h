@@ -11,7 +11,7 @@
 #include "lora/adapter_builder.h"
 #include "lora/peft_config.h"
 #include "lora/peft_keys.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/pace.h"
+#include "base/background_throttle.h"
 #include "checkpoint/shard.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
@@ -37,7 +37,7 @@ std::vector<std::byte> takeColumns(const std::byte* data, int64_t rows, int64_t 
   for (int64_t row = 0; row < rows; ++row) {
     std::memcpy(out.data() + static_cast<size_t>(row * count) * size,
                 data + static_cast<size_t>(row * cols + begin) * size, static_cast<size_t>(count) * size);
-    worked(static_cast<size_t>(count) * size);
+    chargeThrottle(static_cast<size_t>(count) * size);
   }
   return out;
 }

@@ -1,6 +1,6 @@
 // An adapter of an Executor request with any config rows and values is refused with an Error or fits the model. Input:
 // rows, columns and dtypes, values per row (a byte each), then the config's int32 rows, then the weights.
-// parses: src/lora/source_tensors.cc
+// parses: src/lora/tensor_adapter.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "fuzz/fuzz_target.h"
-#include "lora/source_tensors.h"
+#include "lora/tensor_adapter.h"
 #include "lora/test_model.h"
 
 namespace {

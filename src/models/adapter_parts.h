@@ -25,7 +25,7 @@ inline constexpr int kNumNorms = 4;
 // An adapter on one linear: parts in the order in which they are applied, and a weight instead of the base's, if it has
 // data.
 struct AdapterLinear {
-  std::vector<LinearPart> parts;
+  std::vector<LoraTerm> parts;
   PackedWeight weight;
   bool empty() const { return parts.empty() && weight.data == nullptr; }
 };
@@ -75,7 +75,7 @@ class AdapterParts {
   int64_t vocabSize() const { return vocab_size_; }
   int64_t inputVocabSize() const { return input_vocab_size_; }
 
-  void add(int32_t layer, LinearId linear, const LinearPart& part) { mutableAt(layer, linear).parts.push_back(part); }
+  void add(int32_t layer, LinearId linear, const LoraTerm& part) { mutableAt(layer, linear).parts.push_back(part); }
   void addWeight(int32_t layer, LinearId linear, const PackedWeight& weight) {
     mutableAt(layer, linear).weight = weight;
   }
@@ -84,7 +84,7 @@ class AdapterParts {
   }
   void addFinalNorm(const float* weight) { final_norm_ = weight; }
   void addEmbedding(const AdapterEmbedding& embedding) { embedding_ = embedding; }
-  void addHead(const LinearPart& part) { head_.parts.push_back(part); }
+  void addHead(const LoraTerm& part) { head_.parts.push_back(part); }
   void addHeadWeight(const PackedWeight& weight) { head_.weight = weight; }
   void addVocabulary(int64_t logits, int64_t input) {
     vocab_size_ = logits;

@@ -11,7 +11,7 @@ namespace {
 // What a part or a linear has that a sum of low-rank products has no place for; "" for nothing.
 const char* foreignTo(const AdapterLinear& linear) {
   if (linear.weight.data != nullptr) return "has weights of its own (modules_to_save)";
-  for (const LinearPart& part : linear.parts) {
+  for (const LoraTerm& part : linear.parts) {
     if (part.magnitude != nullptr) return "uses DoRA";
     if (part.bias != nullptr) return "has biases (bias or lora_bias)";
   }
@@ -58,12 +58,12 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
     for (int32_t layer = 0; layer < layers; ++layer) {
       for (int i = 0; i < kNumLinears; ++i) {
         const auto linear = static_cast<LinearId>(i);
-        for (const LinearPart& part : parts->at(layer, linear).parts)
+        for (const LoraTerm& part : parts->at(layer, linear).parts)
           composed->add(layer, linear, weighted(part, term.weight));
       }
     }
     for (const EmbeddingPart& part : parts->embedding().parts) embedding.parts.push_back(weighted(part, term.weight));
-    for (const LinearPart& part : parts->head().parts) composed->addHead(weighted(part, term.weight));
+    for (const LoraTerm& part : parts->head().parts) composed->addHead(weighted(part, term.weight));
     composed->keep(parts);
   }
   if (!embedding.empty()) composed->addEmbedding(embedding);

@@ -191,8 +191,8 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     };
 
     linear(LinearId::kQkv, all, sumPending(w.attention_norm, layer, NormId::kAttention), w.qkv, qkv);
-    backend.ropeCache({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
-                      context, stream);
+    backend.kvWrite({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
+                    context, stream);
     backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
                        .num_heads = shape_.num_heads,
                        .scale = shape_.attention_scale,

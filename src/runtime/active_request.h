@@ -82,11 +82,11 @@ class ActiveRequest : public QueueEntry {
   bool was_paused = false;
   bool queued = false;                     // is in the FairQueue, waiting or running
   bool begun = false;                      // started once or ended: no longer counts against max_queue_size
-  uint64_t reuse_realm = 0;                // cache namespace; 0: none assigned
+  uint64_t cache_namespace = 0;            // cache namespace; 0: none assigned
   uint64_t cache_scope = 0;                // eviction scope of its blocks; 0: none assigned
   executor::IterationType started_at = 0;  // step of its latest start
   int32_t times_bypassed = 0;
-  AdapterTicket adapter;
+  AdapterLease adapter;
   PostProcessing post_processing;
 
   // Drops all computed context but keeps the tokens. iteration: the step that it is paused for.

@@ -8,8 +8,8 @@
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/peft_files.h"
-#include "lora/source_peft.h"
-#include "lora/source_tensors.h"
+#include "lora/peft_reader.h"
+#include "lora/tensor_adapter.h"
 
 namespace chorus {
 namespace {
@@ -49,9 +49,9 @@ bool refusesFiles(ErrorCode code) {
 
 }  // namespace
 
-EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace)
+EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle)
     : ranks_(ranks),
-      pace_(std::move(pace)),
+      throttle_(std::move(throttle)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
 Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>& stamps) const {
@@ -80,8 +80,8 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
   constexpr std::chrono::milliseconds kHeavy{500};
   constexpr size_t kHeavyBytes = size_t{256} << 20;  // reading and checking this much takes about kHeavy
   const auto begin = std::chrono::steady_clock::now();
-  Pace pace(pace_());
-  const PaceScope scope(pace);
+  BackgroundThrottle throttle(throttle_());
+  const ThrottleScope scope(throttle);
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
   source->open = std::move(files_of.open);
@@ -149,8 +149,8 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
 }
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSource& source) const {
-  Pace pace(pace_());
-  const PaceScope scope(pace);
+  BackgroundThrottle throttle(throttle_());
+  const ThrottleScope scope(throttle);
   if (source.reloadable()) {
     const int64_t newest = newestPeftChangeNs(source.open);
     const auto wait = quietIn(newest);

@@ -9,21 +9,22 @@
 #include <string>
 #include <vector>
 
-#include "base/pace.h"
+#include "base/background_throttle.h"
 #include "checkpoint/weight_table.h"
 #include "chorus/executor.h"
 #include "engine/rank_group.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
 namespace chorus {
 
-// All work runs under a background throttle: in slices, with rests between them while a step runs (base/pace.h).
-// Thread-safe. `ranks` must outlive it.
+// All work runs under a background throttle: in slices, with rests between them while a step runs
+// (base/background_throttle.h). Thread-safe. `ranks` must outlive it.
 class EngineAdapters {
  public:
-  // pace: returns the throttle's clock for the calling thread. Called for each registration and load, on any thread.
-  EngineAdapters(const RankGroup& ranks, std::function<PaceClock()> pace);
+  // throttle: returns the throttle's clock for the calling thread. Called for each registration and load, on any
+  // thread.
+  EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle);
 
   // Reads and checks the PEFT directory that `files` opens; with AdapterFiles::deferContent, only its headers. Throws
   // Error that names what is wrong, and anything that onContent throws.
@@ -50,7 +51,7 @@ class EngineAdapters {
   Adapter read(const AdapterSource& source, std::vector<FileStamp>& stamps) const;
 
   const RankGroup& ranks_;
-  std::function<PaceClock()> pace_;
+  std::function<ThrottleClock()> throttle_;
   WeightTable table_;
   mutable std::mutex shapes_mutex_;
   mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by PeftHeaders::digest

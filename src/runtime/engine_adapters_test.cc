@@ -25,22 +25,22 @@ const fs::path kModel = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama/plain
 
 // A fake clock on which one byte takes one nanosecond; records the slices between the throttle's rests.
 struct Recorder {
-  PaceClock::Duration time{0}, begin{0};
-  std::vector<PaceClock::Duration> slices;
+  ThrottleClock::Duration time{0}, begin{0};
+  std::vector<ThrottleClock::Duration> slices;
   size_t bytes = 0;
 
-  PaceClock clock() {
+  ThrottleClock clock() {
     return {[this](size_t worked) {
               bytes += worked;
-              return time += PaceClock::Duration(static_cast<int64_t>(worked));
+              return time += ThrottleClock::Duration(static_cast<int64_t>(worked));
             },
-            [this](PaceClock::Duration) {
+            [this](ThrottleClock::Duration) {
               slices.push_back(time - begin);
               begin = time;
             },
             [] { return true; }};
   }
-  PaceClock::Duration longest() const { return *std::max_element(slices.begin(), slices.end()); }
+  ThrottleClock::Duration longest() const { return *std::max_element(slices.begin(), slices.end()); }
 };
 
 class EngineAdaptersTest : public ::testing::Test {
@@ -129,8 +129,8 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   EXPECT_GT(registering.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.bytes, 5 * bytes / 2);
   EXPECT_GT(loading.slices.size(), 2u);
-  EXPECT_LE(registering.longest(), Pace::kSlice);
-  EXPECT_LE(loading.longest(), Pace::kSlice);
+  EXPECT_LE(registering.longest(), BackgroundThrottle::kSlice);
+  EXPECT_LE(loading.longest(), BackgroundThrottle::kSlice);
 }
 
 // Bytes that this process has read with read().
@@ -182,7 +182,7 @@ TEST_F(EngineAdaptersTest, ADeferredRegistrationReadsConfigurationAndHeaderAlone
 }
 
 TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
-  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   std::vector<std::string> told, refused;
   bool busy = false;
   const auto register_deferred = [&](const fs::path& dir) {
@@ -226,7 +226,7 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   writeAdapter(dir, 1.0f);
   std::vector<std::string> told;
   bool refuse = false;
-  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   const auto source = adapters.peftSource(dir, [&](const std::string& hash) {
     told.push_back(hash);
     if (refuse) fail(ErrorCode::kExhausted, "not this one");
@@ -254,7 +254,7 @@ TEST_F(EngineAdaptersTest, LoadsAreConfinedAndTellWhenFilesAreGone) {
   const fs::path root = directory_ / "root";
   writeAdapter(root / "mine", 1.0f);
   writeAdapter(root / "other", 2.0f);
-  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   const auto top = Directory::open(root, Links::kNone);
   int gone = 0;
   const auto source = adapters.peftSource({.path = root / "mine",
@@ -279,7 +279,7 @@ TEST_F(EngineAdaptersTest, LoadsAreConfinedAndTellWhenFilesAreGone) {
 TEST_F(EngineAdaptersTest, FilesThatWereCutOrAreNoFiles) {
   const fs::path dir = directory_ / "cut";
   writeAdapter(dir, 1.0f);
-  const EngineAdapters adapters(*ranks_, [] { return PaceClock::ofThisThread([] { return false; }); });
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   const auto source = adapters.peftSource(dir);
   const fs::path weights = dir / "adapter_model.safetensors";
   const uint64_t size = fs::file_size(weights);

@@ -140,8 +140,9 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(
-        runner->ranks, [&steps = *runner] { return PaceClock::ofThisThread([&steps] { return steps.running(); }); });
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
+      return ThrottleClock::ofThisThread([&steps] { return steps.running(); });
+    });
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     if (config.getPeftCacheConfig() && config.getPeftCacheConfig()->getLoraPrefetchDir()) {

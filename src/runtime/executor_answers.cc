@@ -109,7 +109,7 @@ void ExecutorCore::releaseResources(ActiveRequest& request) noexcept {
     free_slots_.push_back(request.slot);
     request.slot = -1;
   }
-  leaveRealm(request);
+  leaveCacheNamespace(request);
   if (request.adapter.number != 0) {
     adapters_->release(request.adapter);
     claims_changed_ = true;

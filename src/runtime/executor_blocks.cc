@@ -7,7 +7,7 @@
 
 namespace chorus {
 
-bool ExecutorCore::reuses(const ActiveRequest& request) const { return request.reuse_realm != 0; }
+bool ExecutorCore::reuses(const ActiveRequest& request) const { return request.cache_namespace != 0; }
 
 namespace {
 
@@ -24,8 +24,8 @@ void addNumber(std::string& key, char kind, const std::optional<Number>& number)
 
 // Assigns the cache namespace and the eviction scope once the adapter is loaded. They depend on the content that was
 // loaded, which may differ from what was registered. If it throws std::bad_alloc, nothing has changed.
-void ExecutorCore::findRealm(ActiveRequest& request) {
-  if (request.reuse_realm != 0 || !request.adapter.ready()) return;
+void ExecutorCore::findCacheNamespace(ActiveRequest& request) {
+  if (request.cache_namespace != 0 || !request.adapter.ready()) return;
   const auto* parts = request.adapter.parts.get();
   assert(parts == nullptr || !parts->content_hash.empty());
   // The scope leaves out a composition's members and the salt's value: a client can send any number of them, and each
@@ -37,7 +37,7 @@ void ExecutorCore::findRealm(ActiveRequest& request) {
   else if (parts != nullptr)
     addPart(scope, 'a', parts->content_hash);
   if (request.cache_salt) addPart(scope, 's', "");
-  uint64_t realm = 0;
+  uint64_t cache_namespace = 0;
   if (options_.block_reuse) {
     using Scope = executor::KvReuseScope;
     const bool of_client =
@@ -46,55 +46,55 @@ void ExecutorCore::findRealm(ActiveRequest& request) {
     if (parts != nullptr) addPart(key, 'a', parts->content_hash);
     addNumber(key, 's', request.cache_salt);
     if (of_client) addNumber(key, 'c', request.clientId());
-    realm = realms_.acquire(key);
+    cache_namespace = cache_namespaces_.acquire(key);
   } else if (request.group != nullptr) {
-    uint64_t& shared = request.group->reuse_realm;
+    uint64_t& shared = request.group->cache_namespace;
     if (shared == 0) {
-      shared = realms_.acquireFresh();
-      ++request.group->realm_users;
+      shared = cache_namespaces_.acquireFresh();
+      ++request.group->namespace_users;
     } else {
-      realms_.retain(shared);
-      ++request.group->realm_users;
+      cache_namespaces_.retain(shared);
+      ++request.group->namespace_users;
     }
-    realm = shared;
+    cache_namespace = shared;
   } else {
     return;
   }
   try {
     request.cache_scope = scopes_.acquire(scope);
   } catch (...) {
-    leaveRealmOf(request, realm);
+    leaveCacheNamespaceOf(request, cache_namespace);
     throw;
   }
-  request.reuse_realm = realm;
+  request.cache_namespace = cache_namespace;
 }
 
 // When its last user leaves, the group forgets its namespace, because the number may be assigned to another one.
-void ExecutorCore::leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept {
-  realms_.release(realm);
+void ExecutorCore::leaveCacheNamespaceOf(ActiveRequest& request, uint64_t cache_namespace) noexcept {
+  cache_namespaces_.release(cache_namespace);
   if (options_.block_reuse || request.group == nullptr) return;
-  if (--request.group->realm_users == 0) request.group->reuse_realm = 0;
+  if (--request.group->namespace_users == 0) request.group->cache_namespace = 0;
 }
 
-void ExecutorCore::leaveRealm(ActiveRequest& request) noexcept {
-  if (request.reuse_realm == 0) return;
-  leaveRealmOf(request, std::exchange(request.reuse_realm, 0));
+void ExecutorCore::leaveCacheNamespace(ActiveRequest& request) noexcept {
+  if (request.cache_namespace == 0) return;
+  leaveCacheNamespaceOf(request, std::exchange(request.cache_namespace, 0));
   scopes_.release(std::exchange(request.cache_scope, 0));
 }
 
 RequestView ExecutorCore::viewOf(ActiveRequest& request) {
-  findRealm(request);
+  findCacheNamespace(request);
   RequestView view = request.view();
   if (view.running) view.steps_run = static_cast<int32_t>(iterations_ - request.started_at);
   if (!reuses(request)) return view;
   if (view.running) {
     if (!view.generating) {
-      view.next_block = blocks_.nextBlock(request.slot, request.reuse_realm, request.tokens(), request.num_cached);
+      view.next_block = blocks_.nextBlock(request.slot, request.cache_namespace, request.tokens(), request.num_cached);
     }
     return view;
   }
   const int32_t reusable = request.reusableTokens();
-  const PrefixMatch match = blocks_.match(request.reuse_realm, request.tokens(), reusable);
+  const PrefixMatch match = blocks_.match(request.cache_namespace, request.tokens(), reusable);
   view.num_cached = match.blocks * blocks_.tokensPerBlock();
   view.blocks_held = match.blocks;
   view.blocks_taken = match.cached;
@@ -132,8 +132,8 @@ void ExecutorCore::start(ActiveRequest& request) noexcept {
   leftQueue(request);
   blocks_.occupy(slot, request.cache_scope);
   if (!reuses(request)) return request.start(slot, 0, 0, 0);
-  const PrefixMatch match = blocks_.match(request.reuse_realm, request.tokens(), request.reusableTokens());
-  blocks_.reuse(slot, request.reuse_realm, request.tokens(), match.blocks);
+  const PrefixMatch match = blocks_.match(request.cache_namespace, request.tokens(), request.reusableTokens());
+  blocks_.reuse(slot, request.cache_namespace, request.tokens(), match.blocks);
   const int32_t missed = blocks_.blocksFor(request.numTokens()) - match.blocks;
   kv_stats_.reusedBlocks += match.blocks;
   kv_stats_.missedBlocks += missed;
@@ -150,9 +150,10 @@ void ExecutorCore::extend(ActiveRequest& request) {
   request.hold(blocks);
 }
 
-void ExecutorCore::written(ActiveRequest& request) {
+void ExecutorCore::commitBlocks(ActiveRequest& request) {
   if (!reuses(request)) return;
-  blocks_.written(request.slot, request.reuse_realm, request.tokens().first(static_cast<size_t>(request.num_cached)));
+  blocks_.commitBlocks(request.slot, request.cache_namespace,
+                       request.tokens().first(static_cast<size_t>(request.num_cached)));
 }
 
 void ExecutorCore::countBlocks() {

@@ -13,7 +13,7 @@
 #include "convert/huggingface.h"
 #include "engine/build.h"
 #include "engine/engine.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus::executor {
 namespace {

@@ -23,7 +23,7 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
       runner_(std::move(runner)),
       queued_(options.max_queue_size),
       blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
-              options.requests.max_seq_len, ~uint64_t{0}, {&realms_, &scopes_}),
+              options.requests.max_seq_len, ~uint64_t{0}, {&cache_namespaces_, &scopes_}),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
@@ -118,8 +118,8 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
     inbox_.reserve(inbox_.size() + made.size());
     for (; callback == nullptr && opened < ids.size(); ++opened) responses_.open(ids[opened]);
     while (!made.empty()) inbox_.emplace_back(made.extract(made.begin()));
-    rung_ = true;
-    bell_.notify_one();
+    woken_ = true;
+    wake_.notify_one();
   } catch (...) {
     while (opened > 0) responses_.forget(ids[--opened]);
     const std::lock_guard lock(mutex_);
@@ -132,14 +132,14 @@ std::vector<IdType> ExecutorCore::enqueue(std::span<const executor::Request> req
 void ExecutorCore::post(Command command) {
   const std::lock_guard lock(mutex_);
   inbox_.push_back(std::move(command));
-  rung_ = true;
-  bell_.notify_one();
+  woken_ = true;
+  wake_.notify_one();
 }
 
 void ExecutorCore::ring() {
   const std::lock_guard lock(mutex_);
-  rung_ = true;
-  bell_.notify_one();
+  woken_ = true;
+  wake_.notify_one();
 }
 
 // Retries on std::bad_alloc, because a caller may cancel for the very reason that memory is short.
@@ -165,7 +165,7 @@ void ExecutorCore::shutdown() {
   {
     const std::lock_guard lock(mutex_);
     shutdown_ = true;
-    bell_.notify_one();
+    wake_.notify_one();
   }
   const std::lock_guard lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
@@ -249,13 +249,13 @@ void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
 
 bool ExecutorCore::waitForWork() {
   std::unique_lock lock(mutex_);
-  const auto awake = [this] { return rung_ || shutdown_; };
+  const auto awake = [this] { return woken_ || shutdown_; };
   if (idle_ && with_deadline_ > 0) {
-    bell_.wait_until(lock, std::min(first_deadline_, Clock::now() + std::chrono::hours(24)), awake);
+    wake_.wait_until(lock, std::min(first_deadline_, Clock::now() + std::chrono::hours(24)), awake);
   } else if (idle_) {
-    bell_.wait(lock, awake);
+    wake_.wait(lock, awake);
   }
-  rung_ = false;
+  woken_ = false;
   taken_.swap(inbox_);
   return !shutdown_;
 }
@@ -301,7 +301,7 @@ void ExecutorCore::admit(Requests::node_type node) noexcept {
     if (request.refusal) throw Error(*request.refusal);
     if (request.lora || !request.composition.empty()) {
       request.adapter =
-          request.lora ? adapters_->ticket(*request.lora, request.lora_source) : adapters_->ticket(request.composition);
+          request.lora ? adapters_->lease(*request.lora, request.lora_source) : adapters_->lease(request.composition);
       request.lora_source = nullptr;
       claims_changed_ = true;
     }

@@ -122,14 +122,14 @@ class ExecutorCore {
   void failRunning(const std::exception& error) noexcept;
   // executor_blocks.cc: reuse, allocation and release of KV blocks.
   bool reuses(const ActiveRequest& request) const;
-  void findRealm(ActiveRequest& request);
-  void leaveRealmOf(ActiveRequest& request, uint64_t realm) noexcept;
-  void leaveRealm(ActiveRequest& request) noexcept;
+  void findCacheNamespace(ActiveRequest& request);
+  void leaveCacheNamespaceOf(ActiveRequest& request, uint64_t cache_namespace) noexcept;
+  void leaveCacheNamespace(ActiveRequest& request) noexcept;
   RequestView viewOf(ActiveRequest& request);
   void countFreed();
   void start(ActiveRequest& request) noexcept;
   void extend(ActiveRequest& request);
-  void written(ActiveRequest& request);
+  void commitBlocks(ActiveRequest& request);
   void countBlocks();
   // executor_statistics.cc: statistics of a step.
   void publishStats();
@@ -159,9 +159,9 @@ class ExecutorCore {
   ResponseQueue responses_;
 
   mutable std::mutex mutex_;
-  std::condition_variable bell_;
+  std::condition_variable wake_;
   std::vector<Command> inbox_;
-  bool rung_ = false;
+  bool woken_ = false;
   bool shutdown_ = false;
   executor::IdType next_id_ = 1;
   QueueShares queued_;  // sequences that were enqueued and have not started
@@ -176,7 +176,7 @@ class ExecutorCore {
 
   // Cache namespaces: what keys and values depend on besides the tokens, which is adapter content and salt. With a
   // narrower reuse_scope also the client.
-  SharedNumbers realms_;
+  SharedNumbers cache_namespaces_;
   SharedNumbers scopes_;  // eviction scopes: cached blocks of one scope are evicted together
   BlockManager blocks_;
   executor::KvCacheStats kv_stats_;
@@ -206,7 +206,7 @@ class ExecutorCore {
   std::vector<ActiveRequest*> candidates_;  // the plan's indices refer to these
   std::vector<RequestView> views_;
   SchedulerPlan plan_;
-  std::vector<AdapterTicket*> claiming_;
+  std::vector<AdapterLease*> claiming_;
   std::vector<StepSequence> sequences_;
   std::vector<size_t> sampling_;  // indices of the plan's sequences that sample
   std::vector<SampleInput> sample_inputs_;

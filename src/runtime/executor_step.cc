@@ -151,7 +151,7 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
     const auto& planned = plan_.sequences[i];
     ActiveRequest& request = requestOf(i);
     request.num_cached += planned.num_tokens;
-    written(request);
+    commitBlocks(request);
     const RowRange range = builder_.logitsOf(i);
     const int32_t rows = range.end - range.begin;
     if (rows == 0) continue;

@@ -16,8 +16,8 @@ struct SequenceGroup {
   int32_t unfinished = 0;           // sequences whose last response was not sent
   bool failed = false;              // an error was sent: no response follows, and the other sequences end
   uint64_t claim_round = 0;         // latest round in which their adapters were claimed together
-  uint64_t reuse_realm = 0;         // the group's own cache namespace if requests share no blocks; 0: none
-  int32_t realm_users = 0;          // sequences that use reuse_realm
+  uint64_t cache_namespace = 0;     // the group's own cache namespace if requests share no blocks; 0: none
+  int32_t namespace_users = 0;      // sequences that use cache_namespace
 };
 
 // Number of sequences of a request; 1 if it asks for beams or for more than kMostReturnSequences.

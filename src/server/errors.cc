@@ -102,7 +102,7 @@ std::string ApiError::body() const {
 }
 
 HttpResponse ApiError::response() const {
-  return {.status = status_, .contentType = "application/json", .body = body(), .headers = headers_};
+  return {.status = status_, .content_type = "application/json", .body = body(), .headers = headers_};
 }
 
 namespace {
@@ -135,30 +135,30 @@ bool isAbsolute(std::string_view word) {
          word.find(":\\") != std::string_view::npos;
 }
 
-// stretch: part of a clause with at most one path, which may contain spaces. The path begins with the first word that
+// piece: part of a clause with at most one path, which may contain spaces. The path begins with the first word that
 // has a slash; everything up to the last slash is left out.
-void appendWithoutPath(std::string_view stretch, std::string& out) {
+void appendWithoutPath(std::string_view piece, std::string& out) {
   std::optional<size_t> first;
   size_t last = 0;
-  for (size_t begin = 0; begin < stretch.size();) {
-    const size_t end = std::min(stretch.find(' ', begin), stretch.size());
-    if (!isNoPath(stretch.substr(begin, end - begin))) {
+  for (size_t begin = 0; begin < piece.size();) {
+    const size_t end = std::min(piece.find(' ', begin), piece.size());
+    if (!isNoPath(piece.substr(begin, end - begin))) {
       for (size_t i = begin; i < end; ++i) {
         // A slash at the end of a word belongs to a directory's name, so it is not the path's last slash.
-        if (!isSlash(stretch, i)) continue;
+        if (!isSlash(piece, i)) continue;
         if (!first) first = begin;
-        const size_t after = i + (stretch[i] == '%' ? 3 : 1);
+        const size_t after = i + (piece[i] == '%' ? 3 : 1);
         if (after < end || last == 0) last = after;
       }
     }
     begin = end + 1;
   }
   if (!first) {
-    out += stretch;
+    out += piece;
     return;
   }
-  out += stretch.substr(0, *first);
-  std::string_view rest = stretch.substr(last);
+  out += piece.substr(0, *first);
+  std::string_view rest = piece.substr(last);
   const size_t word_end = std::min(rest.find(' '), rest.size());
   std::string_view name = rest.substr(0, word_end);
   while (!name.empty() && (name.back() == '/' || name.back() == '\\')) name.remove_suffix(1);

@@ -40,7 +40,7 @@ HttpServerOptions httpOptions(const ServeOptions& options) {
   HttpServerOptions http;
   http.host = options.host;
   http.port = options.port;
-  http.maxConnections = static_cast<size_t>(options.max_connections);
+  http.max_connections = static_cast<size_t>(options.max_connections);
   http.max_connections_per_client = static_cast<size_t>(options.max_connections_per_client);
   http.memory.server = static_cast<size_t>(options.http_memory_mib) << 20;
   http.memory.client = http.memory.server / 4;
@@ -123,8 +123,8 @@ void serve(const ServeOptions& options) {
   while (!signal.waitFor(std::chrono::milliseconds(500))) memory.look();
   routes.drain();
   server.stopAccepting();
-  if (!server.waitUntilClosed(milliseconds(options.drainTimeoutSeconds))) {
-    log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drainTimeoutSeconds);
+  if (!server.waitUntilClosed(milliseconds(options.drain_timeout_seconds))) {
+    log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drain_timeout_seconds);
   }
   // Requests that still run end with an error. The waits below give it time to reach the clients.
   if (!model->stop()) {

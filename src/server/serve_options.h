@@ -12,43 +12,43 @@ namespace chorus::server {
 
 struct ServeOptions {
   // Either a Hugging Face directory, or an engine with a tokenizer.
-  std::string modelDirectory;
-  std::string engineDirectory;
-  std::string tokenizerDirectory;
+  std::string model_directory;
+  std::string engine_directory;
+  std::string tokenizer_directory;
 
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
-  std::string modelName;                      // empty: the directory's name
-  std::vector<AdapterPlace> loraDirectories;  // as AdapterRoots takes them; empty: no adapters
-  int loraRefreshSeconds = 0;                 // 0: only at start
+  std::string model_name;                      // empty: the directory's name
+  std::vector<AdapterPlace> lora_directories;  // as AdapterRoots takes them; empty: no adapters
+  int lora_refresh_seconds = 0;                // 0: only at start
   // What tenants that write to the adapter directories may do.
-  std::string loraRefresh = "add";              // or sync: adapters whose directory is removed are dropped
-  std::string loraDirLinks = "inside";          // or follow
-  bool trustAdapterText = true;                 // tokenizers and templates of adapters
-  std::optional<int32_t> adapterTextMemoryMiB;  // default: see loaded_model.cc
+  std::string lora_refresh = "add";                // or sync: adapters whose directory is removed are dropped
+  std::string lora_dir_links = "inside";           // or follow
+  bool trust_adapter_text = true;                  // tokenizers and templates of adapters
+  std::optional<int32_t> adapter_text_memory_mib;  // default: see loaded_model.cc
 
   // For the engine that is built from a Hugging Face directory.
   std::string dtype = "auto";
-  std::string quantize;              // int8 or int4; empty: none
-  std::optional<int32_t> groupSize;  // for `quantize`; default: see served_engine.cc
+  std::string quantize;               // int8 or int4; empty: none
+  std::optional<int32_t> group_size;  // for `quantize`; default: see served_engine.cc
   std::optional<int32_t> maxSeqLen;
-  std::string cacheDirectory;  // empty: defaultCacheDirectory()
+  std::string cache_directory;  // empty: defaultCacheDirectory()
   // Limits of that engine, or lower limits for a given engine.
-  std::optional<int32_t> maxLoraRank;               // default: 64, or the given engine's
-  std::optional<int32_t> maxCpuLoras, maxGpuLoras;  // cache sizes in adapters of rank maxLoraRank
+  std::optional<int32_t> max_lora_rank;                 // default: 64, or the given engine's
+  std::optional<int32_t> max_cpu_loras, max_gpu_loras;  // cache sizes in adapters of rank max_lora_rank
   std::optional<int32_t> maxBatchSize;
   std::optional<int32_t> maxNumTokens;
 
   int threads = 0;  // 0: all cores that this process may use
   std::string backend = "cpu";
   std::string isa;  // empty: the best that is available
-  std::optional<int32_t> kvCacheMaxTokens;
-  std::optional<float> kvCacheFreeMemoryFraction;
+  std::optional<int32_t> kv_cache_max_tokens;
+  std::optional<float> kv_cache_free_memory_fraction;
   int32_t maxQueueSize = 2048;
-  int32_t maxChoices = 16;           // limit on the sequences of one request
-  std::string kvReuseScope;          // client, adapter or all; empty: all
-  double requestTimeoutSeconds = 0;  // 0: none
-  double drainTimeoutSeconds = 30;
+  int32_t max_choices = 16;            // limit on the sequences of one request
+  std::string kv_reuse_scope;          // client, adapter or all; empty: all
+  double request_timeout_seconds = 0;  // 0: none
+  double drain_timeout_seconds = 30;
 
   // Limits on the resources that clients may use.
   int32_t max_connections = 1024;

@@ -22,7 +22,7 @@
 #include "kernels/default_isa.h"
 #include "kernels/linear/linear.h"
 #include "kernels/roofline.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus {
 namespace {
@@ -79,7 +79,7 @@ struct WorkResult {
 using OnResult = std::function<void(const WorkResult&)>;
 
 // Starts an executor of the engine with room for the largest combination and measures every combination on it.
-void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
+void measureAll(const BenchExecutorArgs& args, const OnResult& on_result) {
   const auto isa = checkedIsa(args.isa, args.backend);
   const auto directories = adapterDirectories(args.adapters_dir);
   const int most_adapters = *std::max_element(args.mixed.begin(), args.mixed.end());
@@ -120,7 +120,7 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& onResult) {
       raise(result.roof, result.before);
       raise(result.roof, result.after);
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
-      onResult(result);
+      on_result(result);
       std::fflush(stdout);
     }
   }

@@ -4,8 +4,8 @@
 #include <cassert>
 #include <new>
 
-#include "kernels/attention/fold_kernels.h"
 #include "kernels/attention/kv_run.h"
+#include "kernels/attention/online_softmax_kernels.h"
 #include "kernels/attention/products.h"
 
 namespace chorus {
@@ -38,7 +38,7 @@ struct Call {
   const AttentionArgs& args;
   const StepBatch& batch;
   const AttentionProducts& products;
-  const FoldKernels& fold;
+  const OnlineSoftmaxKernels& softmax;
   KvRunReader cache;
   int64_t group;
   float* partials;  // [partial results][resultFloats()]
@@ -119,13 +119,13 @@ class ItemRunner {
       if (item_.partial >= 0 || split == 0) continue;
       for (int64_t i = firstOf(split); i < queries_; ++i) {
         const Result later = result(split, i), all = result(0, i);
-        call_.fold.merge(later.state(), later.out(), all.state(), all.out(), call_.headSize());
+        call_.softmax.merge(later.state(), later.out(), all.state(), all.out(), call_.headSize());
       }
     }
     if (item_.partial >= 0) return;
     for (int64_t i = 0; i < queries_; ++i) {
       const Result all = result(0, i);
-      call_.fold.finish(all.state(), all.out(), call_.headSize(), call_.out(item_, kv_head_, i));
+      call_.softmax.finish(all.state(), all.out(), call_.headSize(), call_.out(item_, kv_head_, i));
     }
   }
 
@@ -165,7 +165,7 @@ class ItemRunner {
     // Includes queries before the split, because they may share a tile with later queries.
     for (int64_t i = 0; i < queries_; ++i) {
       const Result r = result(split, i);
-      call_.fold.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
+      call_.softmax.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
     }
     const int64_t item_end =
         std::min<int64_t>(call_.position(item_, queries_ - 1) + 1, int64_t{item_.split_end} * kAttentionSplit);
@@ -202,8 +202,8 @@ class ItemRunner {
     float factors[kAttentionTileRows];
     for (int r = 0; r < tile.count; ++r) valid[r] = tile.position[r] - run + 1;
     const Result first = result(split, tile.first);
-    call_.fold.fold(memory_.weights, tile.count, valid, call_.args.scale * kLog2E, first.at, call_.resultFloats(),
-                    factors);
+    call_.softmax.update(memory_.weights, tile.count, valid, call_.args.scale * kLog2E, first.at, call_.resultFloats(),
+                         factors);
     if (!call_.products.takesFloats()) {
       const float* rows[kAttentionTileRows];
       for (int r = 0; r < tile.count; ++r) rows[r] = memory_.weights + r * kAttentionRun;
@@ -220,7 +220,7 @@ class ItemRunner {
     // Weight 0 times a value that a row does not attend to is 0, unless the value is infinite or NaN. In that case,
     // only rows with the same `valid` are multiplied together.
     const bool together =
-        valid[0] >= slots || call_.cache.finite(call_.fold, kv, std::max<int64_t>(0, valid[0]), slots);
+        valid[0] >= slots || call_.cache.finite(call_.softmax, kv, std::max<int64_t>(0, valid[0]), slots);
     for (int r = 0; r < tile.count;) {
       int end = tile.count;
       if (!together) {
@@ -254,9 +254,9 @@ void mergeShared(const Call& call, const AttentionItem& block, int32_t kv_head) 
     for (int32_t split = 1; split < block.split_end; ++split) {
       if (int64_t{split} * kAttentionSplit > call.position(block, i)) break;
       const Result later = call.partial(block, block.split_end, kv_head, split, i);
-      call.fold.merge(later.state(), later.out(), all.state(), all.out(), call.headSize());
+      call.softmax.merge(later.state(), later.out(), all.state(), all.out(), call.headSize());
     }
-    call.fold.finish(all.state(), all.out(), call.headSize(), call.out(block, kv_head, i));
+    call.softmax.finish(all.state(), all.out(), call.headSize(), call.out(block, kv_head, i));
   }
 }
 }  // namespace
@@ -270,7 +270,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
   Call call{.args = args,
             .batch = batch,
             .products = *workspace.select(Op::kAttention, attentionProducts(dtype), dtype),
-            .fold = *selectKernel(foldKernels(), workspace.isa).kernel,
+            .softmax = *selectKernel(onlineSoftmaxKernels(), workspace.isa).kernel,
             .cache = KvRunReader(args.kv),
             .group = group,
             .partials = nullptr};

@@ -74,7 +74,7 @@ KvRun KvRunReader::place(std::span<const int32_t> block_table, int64_t kv_head, 
   return {block + keyIndex(kv_, kv_head, run, 0) * size, block + valueIndex(kv_, kv_head, run, 0) * size};
 }
 
-bool KvRunReader::finite(const FoldKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {
+bool KvRunReader::finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {
   for (int64_t slot = begin; slot < end; ++slot) {
     const std::byte* row = run.values + slot / pair_ * value_stride_;
     bool found = false;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/attention/fold_kernels.h"
 #include "kernels/attention/kv_layout.h"
+#include "kernels/attention/online_softmax_kernels.h"
 
 namespace chorus {
 
@@ -34,7 +34,7 @@ class KvRunReader {
   // Returns the address of a whole run in the cache, for prefetching; null pointers if runs are copied.
   KvRun place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const;
   // Whether all values of slots [begin, end) of a run are finite.
-  bool finite(const FoldKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
+  bool finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
 
  private:
   template <typename T>

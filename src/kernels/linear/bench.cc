@@ -50,7 +50,7 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
               bench::BenchMatrix x, y;
               std::unique_ptr<StepContext> context;
               std::vector<RowRange> ranges;
-              std::vector<LinearPart> parts;
+              std::vector<LoraTerm> parts;
               std::vector<RowGroup> groups;
             };
             const auto s =
@@ -61,7 +61,7 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
                                               {backend, rows, out},
                                               backend.createContext(),
                                               std::vector<RowRange>(static_cast<size_t>(rows)),
-                                              std::vector<LinearPart>(static_cast<size_t>(rows)),
+                                              std::vector<LoraTerm>(static_cast<size_t>(rows)),
                                               std::vector<RowGroup>(static_cast<size_t>(rows))});
             return [s, &backend] {
               for (size_t r = 0; r < s->groups.size(); ++r) {

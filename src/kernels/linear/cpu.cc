@@ -74,7 +74,7 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
 // then packed only once.
 void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
-  const LinearPart& part = tile.group->parts[static_cast<size_t>(task.part)];
+  const LoraTerm& part = tile.group->parts[static_cast<size_t>(task.part)];
   const PackedWeight& a = part.a;
   assert(a.in == args.x.cols && a.dtype == part.b.dtype);
   const PanelKernels& part_kernels = panelKernels(isa, a.dtype);
@@ -163,7 +163,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
 void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const {
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   int64_t t_begin = tile.t;
-  for (const LinearPart& part : tile.group->parts) {
+  for (const LoraTerm& part : tile.group->parts) {
     const PackedWeight& b = part.b;
     const int64_t begin = std::max(col_begin, part.out_begin) - part.out_begin;
     const int64_t end = std::min(col_end, part.out_begin + b.out) - part.out_begin;

@@ -21,7 +21,7 @@ namespace chorus {
 //   - The rank may be 0: then a and b have no data, and b.out is the number of features of bias and magnitude. An
 //     adapter's own bias of a linear is such a term: its difference from the base's bias, placed after the term with
 //     the magnitude.
-struct LinearPart {
+struct LoraTerm {
   int64_t out_begin = 0;
   PackedWeight a;  // [rank, in], of a float format
   PackedWeight b;  // [features, rank], of a's format
@@ -35,7 +35,7 @@ struct LinearPart {
 // within the outputs of the rows' weight. Groups of one call are disjoint.
 struct RowGroup {
   std::span<const RowRange> ranges;  // ascending
-  std::span<const LinearPart> parts;
+  std::span<const LoraTerm> parts;
   PackedWeight weight;
 };
 

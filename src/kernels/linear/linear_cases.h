@@ -86,7 +86,7 @@ inline Weight absolute(const PackedWeight& weight) {
 struct Adapters {
   std::deque<Weight> weights;
   std::deque<std::vector<float>> vectors;  // biases and magnitudes
-  std::vector<std::vector<LinearPart>> parts;
+  std::vector<std::vector<LoraTerm>> parts;
   std::vector<PackedWeight> own;  // one per adapter; without data: the adapter uses the base's weight
 
   // Adds an adapter with LoRA terms of these ranks (0 is allowed), of the type of the model that `base` belongs to.
@@ -102,9 +102,9 @@ struct Adapters {
       own.back() = weights.back().view;
     }
     const int64_t out = own_weight ? own.back().out : base.out;
-    std::vector<LinearPart> list;
+    std::vector<LoraTerm> list;
     for (const int64_t rank : ranks) {
-      LinearPart part;
+      LoraTerm part;
       part.out_begin = values.integer(0, out - 1);
       const int64_t features = values.integer(1, out - part.out_begin);
       if (rank > 0) {
@@ -143,7 +143,7 @@ struct Adapters {
       if (!with_weights) std::memset(result.weights.back().memory.data(), 0, result.weights.back().memory.size());
     }
     for (auto& parts : result.parts) {
-      for (LinearPart& part : parts) {
+      for (LoraTerm& part : parts) {
         part.scale = std::abs(part.scale);
         if (part.bias != nullptr) {
           std::vector<float> bias(part.bias, part.bias + part.b.out);
@@ -215,7 +215,7 @@ inline std::vector<float> tolerance(std::vector<float> x, const PackedWeight& we
   const Adapters all = Adapters::absolutes(adapters, true);
   int64_t roundings = weight.in + 4;
   for (const auto& parts : all.parts) {
-    for (const LinearPart& part : parts) roundings += part.a.out + part.a.in + 6;
+    for (const LoraTerm& part : parts) roundings += part.a.out + part.a.in + 6;
   }
   const auto reference = createBackend({.name = "reference"});
   auto result = run(*reference, x, w.view, Assignment(adapter_of, all).groups, width);
@@ -260,7 +260,7 @@ std::vector<float> exactly(const Taken& taken, const PackedWeight& weight, std::
         y[static_cast<size_t>(r)] = product(own_x, r * weight.in, group.weight, own);
       }
     }
-    for (const LinearPart& part : group.parts) {
+    for (const LoraTerm& part : group.parts) {
       const auto a = unpackAll(part.a), b = unpackAll(part.b);
       for (const RowRange range : group.ranges) {
         for (int64_t r = range.begin; r < range.end; ++r) {

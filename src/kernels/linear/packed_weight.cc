@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "base/pace.h"
+#include "base/background_throttle.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/packed_quantised.h"
 
@@ -71,7 +71,7 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
           panel[whole * kPanelCols + c] = last;
         }
       }
-      worked(static_cast<size_t>(count * kInputBlock) * sizeof(Unit));
+      chargeThrottle(static_cast<size_t>(count * kInputBlock) * sizeof(Unit));
     }
     r += count;
     if (r == num_rows && column + count < kPanelCols) {

@@ -27,7 +27,7 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, int max_rows, I
   const auto rows = static_cast<int64_t>(plan.adapter_rows.size() - first);
   if (rows == 0) return;
   // LoRA terms use the kernels of their own type, whose tiles may be smaller.
-  for (const LinearPart& part : group.parts) {
+  for (const LoraTerm& part : group.parts) {
     if (part.a.out > 0) max_rows = std::min(max_rows, panelKernels(isa, part.a.dtype).max_rows);
   }
   const int64_t tiles = (rows + max_rows - 1) / max_rows;

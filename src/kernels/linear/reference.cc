@@ -17,7 +17,7 @@ std::vector<float> feature(const PackedWeight& weight, int64_t row) {
   return w;
 }
 
-void applyPart(const LinearPart& part, const float* x, float* y) {
+void applyPart(const LoraTerm& part, const float* x, float* y) {
   std::vector<float> t(static_cast<size_t>(part.a.out));
   for (int64_t r = 0; r < part.a.out; ++r) t[static_cast<size_t>(r)] = dot(x, feature(part.a, r));
   for (int64_t o = 0; o < part.b.out; ++o) {
@@ -53,7 +53,7 @@ void linear(const LinearArgs& args) {
   for (int64_t r = 0; r < args.x.rows; ++r) {
     const RowGroup* group = group_of[static_cast<size_t>(r)];
     if (group == nullptr) continue;
-    for (const LinearPart& part : group->parts) {
+    for (const LoraTerm& part : group->parts) {
       applyPart(part, args.x.data + r * args.x.stride, args.y.data + r * args.y.stride);
     }
   }

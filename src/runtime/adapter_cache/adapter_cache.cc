@@ -10,7 +10,7 @@ AdapterCache::Claim AdapterCache::claim(std::span<const AdapterWant> wants, bool
   reserve(wants.size());
   const size_t before = to_load.size();
   const Claim outcome = host_.claim(wants, may_load, to_load);
-  // A ticket taken before a renewal may claim the old generation after it: such an entry leaves with its last user.
+  // A lease taken before a renewal may claim the old generation after it: such an entry leaves with its last user.
   for (size_t i = before; i < to_load.size(); ++i) {
     if (to_load[i].generation != generation(to_load[i].task_id)) host_.retire(to_load[i]);
   }

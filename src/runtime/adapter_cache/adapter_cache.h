@@ -48,7 +48,7 @@ class AdapterCache {
 
   // The task's current generation; 0 if it never had one.
   uint32_t generation(uint64_t task_id) const;
-  // Starts a new generation. New tickets do not get the old one, which leaves at once or with its last user.
+  // Starts a new generation. New leases do not get the old one, which leaves at once or with its last user.
   AdapterKey renew(uint64_t task_id);
 
   const AdapterLevel& host() const { return host_; }

@@ -34,7 +34,7 @@ class AdapterLoaderTest : public ::testing::Test {
   AdapterLoad await() {
     while (done.empty()) {
       std::unique_lock lock(mutex);
-      bell.wait(lock, [&] { return std::exchange(rung, false); });
+      wake.wait(lock, [&] { return std::exchange(woken, false); });
       while (auto load = loader.takeDone()) done.push_back(std::move(*load));
     }
     AdapterLoad first = std::move(done.front());
@@ -43,16 +43,16 @@ class AdapterLoaderTest : public ::testing::Test {
   }
 
   std::mutex mutex;
-  std::condition_variable bell;
-  bool rung = false;
+  std::condition_variable wake;
+  bool woken = false;
   int unsettled = 0;
   std::vector<std::string> begun;
   std::deque<AdapterLoad> done;
   AdapterLoader loader{[this](const AdapterSource& source) { return load(source); }, 1,
                        [this] {
                          const std::lock_guard lock(mutex);
-                         rung = true;
-                         bell.notify_one();
+                         woken = true;
+                         wake.notify_one();
                        }};
 };
 

@@ -53,7 +53,7 @@ void AdapterStore::unregister(uint64_t task_id) {
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
 }
 
-uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
+uint64_t AdapterStore::addMember(uint64_t task_id, AdapterLease& lease) {
   const auto found = tasks_.find(task_id);
   if (found != tasks_.end() && found->second.known) {
     const Task& task = found->second;
@@ -62,11 +62,11 @@ uint64_t AdapterStore::addMember(uint64_t task_id, AdapterTicket& ticket) {
     // Holding the packed weights keeps the request servable even if the cache evicts them before its turn.
     if (member.source == nullptr) member.parts = parts(task.key);
     if (member.source != nullptr || member.parts != nullptr) {
-      const bool known = std::any_of(ticket.members.begin(), ticket.members.end(),
+      const bool known = std::any_of(lease.members.begin(), lease.members.end(),
                                      [&](const AdapterMember& other) { return other.key == task.key; });
       if (!known) {
-        ticket.members.push_back(std::move(member));
-        ticket.uses.push_back({task.number, {}});
+        lease.members.push_back(std::move(member));
+        lease.uses.push_back({task.number, {}});
       }
       return task.number;
     }
@@ -84,7 +84,7 @@ void refuseToCompose(const AdapterMember& member) {
 }
 }  // namespace
 
-AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
+AdapterLease AdapterStore::lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
   const uint64_t task_id = config.getTaskId();
   if (source != nullptr) {
     const Task& task = tasks_[task_id];
@@ -94,23 +94,23 @@ AdapterTicket AdapterStore::ticket(const executor::LoraConfig& config, std::shar
     else
       tasks_[task_id].tensors = source;
   }
-  AdapterTicket ticket;
-  ticket.number = addMember(task_id, ticket);
-  return ticket;
+  AdapterLease lease;
+  lease.number = addMember(task_id, lease);
+  return lease;
 }
 
-AdapterTicket AdapterStore::ticket(std::span<const executor::WeightedLora> terms) {
-  AdapterTicket ticket;
-  ticket.is_composed = true;
+AdapterLease AdapterStore::lease(std::span<const executor::WeightedLora> terms) {
+  AdapterLease lease;
+  lease.is_composed = true;
   std::vector<std::pair<uint64_t, float>> numbers;
-  for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, ticket), term.weight);
+  for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, lease), term.weight);
   if (numbers.size() == 1 && numbers[0].second == 1.0f) {
-    ticket.number = numbers[0].first;
+    lease.number = numbers[0].first;
   } else {
-    ticket.composition = compositionOf(std::move(numbers));
-    ticket.number = ticket.composition->number;
+    lease.composition = compositionOf(std::move(numbers));
+    lease.number = lease.composition->number;
   }
-  return ticket;
+  return lease;
 }
 
 std::shared_ptr<AdapterComposition> AdapterStore::compositionOf(std::vector<std::pair<uint64_t, float>> terms) {
@@ -140,62 +140,62 @@ void AdapterStore::beginClaims() {
   claims_left_ = std::numeric_limits<int32_t>::max();
 }
 
-void AdapterStore::claim(std::span<AdapterTicket* const> tickets, int32_t times_bypassed, int32_t max_bypasses) {
+void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses) {
   int32_t wanted = 0;
-  for (const AdapterTicket* ticket : tickets) {
-    if (ticket->claimed && !may_load_) --claims_left_;
-    if (ticket->used() && !ticket->claimed) ++wanted;
+  for (const AdapterLease* lease : leases) {
+    if (lease->claimed && !may_load_) --claims_left_;
+    if (lease->used() && !lease->claimed) ++wanted;
   }
   if (wanted == 0 || claims_left_ < wanted) return;
-  for (AdapterTicket* ticket : tickets) {
-    if (ticket->claimed) continue;
-    if (claimNow(*ticket)) {
+  for (AdapterLease* lease : leases) {
+    if (lease->claimed) continue;
+    if (claimNow(*lease)) {
       if (!may_load_) --claims_left_;
       continue;
     }
     // The sequences use the same adapters: if one of them found no room, neither do the others.
-    for (AdapterTicket* other : tickets) other->no_room = true;
+    for (AdapterLease* other : leases) other->no_room = true;
     may_load_ = false;
     claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
     return;
   }
 }
 
-bool AdapterStore::claimNow(AdapterTicket& ticket) {
+bool AdapterStore::claimNow(AdapterLease& lease) {
   wants_.clear();
-  for (const AdapterMember& member : ticket.members) wants_.push_back({member.key, sizeOf(member)});
+  for (const AdapterMember& member : lease.members) wants_.push_back({member.key, sizeOf(member)});
   keys_.reserve(wants_.size());
   added_.clear();
   switch (cache_.claim(wants_, may_load_, added_)) {
     case AdapterCache::Claim::kTooLarge:
-      failFull(ticket.members.front().key.task_id);
+      failFull(lease.members.front().key.task_id);
     case AdapterCache::Claim::kNoRoom:
     case AdapterCache::Claim::kAbsent:
       return false;
     case AdapterCache::Claim::kClaimed:
       break;
   }
-  ticket.claimed = true;
-  ticket.no_room = false;
+  lease.claimed = true;
+  lease.no_room = false;
   forgetGone();
   size_t given = 0;
   try {
-    for (; given < ticket.members.size(); ++given) giveMember(ticket.members[given]);
+    for (; given < lease.members.size(); ++given) giveMember(lease.members[given]);
   } catch (...) {
     // Only the members before `given` are loaded or loading: fail the other entries that this claim added, release the
     // rest.
-    for (size_t i = 0; i < ticket.members.size(); ++i) {
-      const AdapterKey key = ticket.members[i].key;
+    for (size_t i = 0; i < lease.members.size(); ++i) {
+      const AdapterKey key = lease.members[i].key;
       if (i >= given && wasAdded(key))
         cache_.failed(key);
       else
         cache_.release({&key, 1});
     }
-    ticket.claimed = false;
+    lease.claimed = false;
     forgetGone();
     throw;
   }
-  settle(ticket);
+  settle(lease);
   return true;
 }
 
@@ -216,82 +216,82 @@ void AdapterStore::giveMember(AdapterMember& member) {
   member.parts = parts(member.key);
 }
 
-// Sets ticket.parts once all members are loaded. Throws Error if they are too large for the device level or cannot be
+// Sets lease.parts once all members are loaded. Throws Error if they are too large for the device level or cannot be
 // composed.
-void AdapterStore::settle(AdapterTicket& ticket) {
+void AdapterStore::settle(AdapterLease& lease) {
   bool ready = true;
   AdapterSize total;
-  for (size_t i = 0; i < ticket.members.size(); ++i) {
-    AdapterMember& member = ticket.members[i];
+  for (size_t i = 0; i < lease.members.size(); ++i) {
+    AdapterMember& member = lease.members[i];
     if (member.parts == nullptr) {
       ready = false;
       continue;
     }
     // The request's tensors, kept beside their packed weights, would double the memory.
     member.source.reset();
-    ticket.uses[i].size = sizeOfParts(*member.parts);
-    total += ticket.uses[i].size;
+    lease.uses[i].size = sizeOfParts(*member.parts);
+    total += lease.uses[i].size;
   }
-  if (!total.within(cache_.device().capacity())) failFull(ticket.members.front().key.task_id);
+  if (!total.within(cache_.device().capacity())) failFull(lease.members.front().key.task_id);
   if (!ready) return;
-  if (ticket.is_composed) {
-    for (const AdapterMember& member : ticket.members) refuseToCompose(member);
+  if (lease.is_composed) {
+    for (const AdapterMember& member : lease.members) refuseToCompose(member);
   }
-  ticket.parts = ticket.composition == nullptr ? ticket.members.front().parts : compose(ticket);
+  lease.parts = lease.composition == nullptr ? lease.members.front().parts : compose(lease);
 }
 
-std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterTicket& ticket) const {
-  if (auto made = ticket.composition->parts.lock()) return made;
+std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterLease& lease) const {
+  if (auto made = lease.composition->parts.lock()) return made;
   std::vector<WeightedAdapter> terms;
-  for (const auto& [number, weight] : ticket.composition->terms) {
-    const auto use = std::find_if(ticket.uses.begin(), ticket.uses.end(),
+  for (const auto& [number, weight] : lease.composition->terms) {
+    const auto use = std::find_if(lease.uses.begin(), lease.uses.end(),
                                   [n = number](const AdapterUse& other) { return other.number == n; });
-    const AdapterMember& member = ticket.members[static_cast<size_t>(use - ticket.uses.begin())];
+    const AdapterMember& member = lease.members[static_cast<size_t>(use - lease.uses.begin())];
     terms.push_back({member.parts, weight});
   }
   auto made = composeAdapters(terms);
-  ticket.composition->parts = made;
+  lease.composition->parts = made;
   return made;
 }
 
-void AdapterStore::give(const AdapterLoad& load, AdapterTicket& ticket) {
-  if (!ticket.claimed || ticket.parts != nullptr) return;
+void AdapterStore::give(const AdapterLoad& load, AdapterLease& lease) {
+  if (!lease.claimed || lease.parts != nullptr) return;
   const auto waits = [&](const AdapterMember& member) { return member.key == load.key && member.parts == nullptr; };
-  const auto member = std::find_if(ticket.members.begin(), ticket.members.end(), waits);
-  if (member == ticket.members.end()) return;
+  const auto member = std::find_if(lease.members.begin(), lease.members.end(), waits);
+  if (member == lease.members.end()) return;
   if (load.parts == nullptr) {
-    ticket.members.erase(member);  // takeLoaded() has removed the entry and its claims
+    lease.members.erase(member);  // takeLoaded() has removed the entry and its claims
     throw Error(load.error_code, load.error);
   }
   member->parts = load.parts;
-  settle(ticket);
+  settle(lease);
 }
 
-std::span<const AdapterKey> AdapterStore::keysOf(const AdapterTicket& ticket) {
+std::span<const AdapterKey> AdapterStore::keysOf(const AdapterLease& lease) {
   keys_.clear();
-  for (const AdapterMember& member : ticket.members) keys_.push_back(member.key);
+  for (const AdapterMember& member : lease.members) keys_.push_back(member.key);
   return keys_;
 }
 
-// A backend with device memory would copy the added adapters here and hand the copies to the ticket.
-void AdapterStore::ensure(AdapterTicket& ticket) {
-  if (!ticket.used()) return;
-  assert(ticket.ready() && !ticket.on_device);
+// A backend with device memory would copy the added adapters here and hand the copies to the lease.
+void AdapterStore::ensure(AdapterLease& lease) {
+  if (!lease.used()) return;
+  assert(lease.ready() && !lease.on_device);
   added_.clear();
-  if (cache_.ensure(keysOf(ticket), added_) != AdapterCache::Claim::kClaimed)
+  if (cache_.ensure(keysOf(lease), added_) != AdapterCache::Claim::kClaimed)
     fail(ErrorCode::kInternal, "the adapters of a planned step do not fit");
-  ticket.on_device = true;
+  lease.on_device = true;
 }
 
-void AdapterStore::leave(AdapterTicket& ticket) {
-  if (std::exchange(ticket.on_device, false)) cache_.leave(keysOf(ticket));
+void AdapterStore::leave(AdapterLease& lease) {
+  if (std::exchange(lease.on_device, false)) cache_.leave(keysOf(lease));
 }
 
-void AdapterStore::release(AdapterTicket& ticket) {
-  leave(ticket);
-  if (ticket.claimed) cache_.release(keysOf(ticket));
-  const auto composition = std::move(ticket.composition);
-  ticket = AdapterTicket();
+void AdapterStore::release(AdapterLease& lease) {
+  leave(lease);
+  if (lease.claimed) cache_.release(keysOf(lease));
+  const auto composition = std::move(lease.composition);
+  lease = AdapterLease();
   if (composition.use_count() == 1) compositions_.erase(composition->terms);
   forgetGone();
 }

@@ -1,7 +1,7 @@
 // The adapters of an executor: the content of each task id, the adapters that requests wait for, and the packed
 // weights.
 //
-// A request's adapter lease (AdapterTicket) goes through these calls: ticket() when the request is admitted, which
+// A request's adapter lease (AdapterLease) goes through these calls: lease() when the request is admitted, which
 // fixes the content it runs with; claim() when its turn in the queue comes; ensure() when it starts to run and leave()
 // when it is paused; release() at its end. A claim pins the adapters in the host level, also while the request is
 // paused. Only a running request pins them in the device level.
@@ -18,8 +18,8 @@
 
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_cache.h"
+#include "runtime/adapter_cache/adapter_lease.h"
 #include "runtime/adapter_cache/adapter_loader.h"
-#include "runtime/adapter_cache/adapter_ticket.h"
 
 namespace chorus {
 
@@ -32,19 +32,19 @@ class AdapterStore {
  public:
   AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers, std::function<void()> on_loaded);
 
-  // Later tickets for task_id use this source.
+  // Later leases for task_id use this source.
   void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
-  // Later tickets for task_id are refused. Existing tickets keep their adapter.
+  // Later leases for task_id are refused. Existing leases keep their adapter.
   void unregister(uint64_t task_id);
 
   // source: made from the request's tensors; null if it has none. Throws Error, with the API's text, if the task id is
   // unknown.
-  AdapterTicket ticket(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
+  AdapterLease lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
   // A composition. terms: at least one. Throws Error as above.
-  AdapterTicket ticket(std::span<const executor::WeightedLora> terms);
+  AdapterLease lease(std::span<const executor::WeightedLora> terms);
 
   // Claims adapters for waiting requests. Call beginClaims(), then claim() once per request in queue order, with the
-  // tickets of all its waiting sequences; these name the same adapters and are claimed together, so that all run with
+  // leases of all its waiting sequences; these name the same adapters and are claimed together, so that all run with
   // one content.
   //
   // Requests ahead in the queue get room first. Behind a request that found no room, later ones may share resident
@@ -53,20 +53,20 @@ class AdapterStore {
   //
   // Throws Error if the adapters can never fit or cannot be composed.
   void beginClaims();
-  void claim(std::span<AdapterTicket* const> tickets, int32_t times_bypassed, int32_t max_bypasses);
+  void claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses);
 
   // takeLoaded: the next finished load, already in the cache if it succeeded; nullopt if there is none. Before the next
-  // call, pass it to give() for every ticket: those that waited for it take its packed weights. give() throws Error if
-  // the ticket's adapter failed to load, is too large or cannot be composed; the caller then releases the ticket.
+  // call, pass it to give() for every lease: those that waited for it take its packed weights. give() throws Error if
+  // the lease's adapter failed to load, is too large or cannot be composed; the caller then releases the lease.
   std::optional<AdapterLoad> takeLoaded();
-  void give(const AdapterLoad& load, AdapterTicket& ticket);
+  void give(const AdapterLoad& load, AdapterLease& lease);
 
-  // Puts a ready ticket's adapters on the device until leave(). The scheduler plans so that those of all running
+  // Puts a ready lease's adapters on the device until leave(). The scheduler plans so that those of all running
   // requests fit.
-  void ensure(AdapterTicket& ticket);
-  void leave(AdapterTicket& ticket);
-  // Undoes all of the above. The ticket is empty afterwards.
-  void release(AdapterTicket& ticket);
+  void ensure(AdapterLease& lease);
+  void leave(AdapterLease& lease);
+  // Undoes all of the above. The lease is empty afterwards.
+  void release(AdapterLease& lease);
 
   AdapterCache& cache() { return cache_; }
   executor::AdapterCacheStats stats() const;
@@ -81,17 +81,17 @@ class AdapterStore {
     std::weak_ptr<const AdapterSource> tensors;      // alive only while a request still needs it to load
   };
   void renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source);
-  // Adds the task's content to the ticket unless it is there already. Returns the content's number.
-  uint64_t addMember(uint64_t task_id, AdapterTicket& ticket);
+  // Adds the task's content to the lease unless it is there already. Returns the content's number.
+  uint64_t addMember(uint64_t task_id, AdapterLease& lease);
   AdapterSize sizeOf(const AdapterMember& member) const;
   // Returns false if there is no room. Throws as claim() does.
-  bool claimNow(AdapterTicket& ticket);
+  bool claimNow(AdapterLease& lease);
   bool wasAdded(AdapterKey key) const;  // by the claim in progress
   void giveMember(AdapterMember& member);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
-  void settle(AdapterTicket& ticket);
-  std::shared_ptr<const PreparedAdapter> compose(const AdapterTicket& ticket) const;
-  std::span<const AdapterKey> keysOf(const AdapterTicket& ticket);
+  void settle(AdapterLease& lease);
+  std::shared_ptr<const PreparedAdapter> compose(const AdapterLease& lease) const;
+  std::span<const AdapterKey> keysOf(const AdapterLease& lease);
   std::shared_ptr<const PreparedAdapter> parts(AdapterKey key) const;
   void forgetGone();
 

@@ -35,30 +35,31 @@ std::span<const int32_t> BlockManager::blockOf(std::span<const int32_t> tokens, 
   return tokens.subspan(static_cast<size_t>(index) * width, width);
 }
 
-uint64_t BlockManager::numberOf(uint64_t realm, int32_t parent, std::span<const int32_t> tokens, int32_t index) const {
+uint64_t BlockManager::numberOf(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens,
+                                int32_t index) const {
   if ((int64_t{index} + 1) * tokens_per_block_ > static_cast<int64_t>(tokens.size())) return 0;
-  return tree_.hash(realm, parent, blockOf(tokens, index)) | 1;
+  return tree_.hash(cache_namespace, parent, blockOf(tokens, index)) | 1;
 }
 
-PrefixMatch BlockManager::match(uint64_t realm, std::span<const int32_t> tokens, int32_t max_tokens) const {
-  assert(realm > 0 && max_tokens <= static_cast<int32_t>(tokens.size()));
+PrefixMatch BlockManager::match(uint64_t cache_namespace, std::span<const int32_t> tokens, int32_t max_tokens) const {
+  assert(cache_namespace > 0 && max_tokens <= static_cast<int32_t>(tokens.size()));
   PrefixMatch found;
   int32_t last = kNone;
   for (; found.blocks < max_tokens / tokens_per_block_; ++found.blocks) {
-    const int32_t block = tree_.find(realm, last, blockOf(tokens, found.blocks));
+    const int32_t block = tree_.find(cache_namespace, last, blockOf(tokens, found.blocks));
     if (block == kNone) break;
     last = block;
     if (references(block) == 0) ++found.cached;
   }
-  found.next_block = numberOf(realm, last, tokens, found.blocks);
+  found.next_block = numberOf(cache_namespace, last, tokens, found.blocks);
   return found;
 }
 
-void BlockManager::reuse(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t num_blocks) {
+void BlockManager::reuse(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens, int32_t num_blocks) {
   int32_t& length = lengths_[static_cast<size_t>(slot)];
   assert(length == 0 && num_blocks <= width_);
   for (int32_t last = kNone; length < num_blocks; ++length) {
-    last = tree_.find(realm, last, blockOf(tokens, length));
+    last = tree_.find(cache_namespace, last, blockOf(tokens, length));
     assert(last != kNone);
     reference(last);
     row(slot)[length] = last;
@@ -81,8 +82,8 @@ bool BlockManager::extend(int32_t slot, int32_t tokens) {
   return true;
 }
 
-void BlockManager::written(int32_t slot, uint64_t realm, std::span<const int32_t> tokens) {
-  assert(realm > 0);
+void BlockManager::commitBlocks(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens) {
+  assert(cache_namespace > 0);
   int32_t& complete = complete_[static_cast<size_t>(slot)];
   const auto now = static_cast<int32_t>(tokens.size()) / tokens_per_block_;
   assert(now <= lengths_[static_cast<size_t>(slot)]);
@@ -90,12 +91,12 @@ void BlockManager::written(int32_t slot, uint64_t realm, std::span<const int32_t
     int32_t& mine = row(slot)[complete];
     const int32_t parent = complete > 0 ? row(slot)[complete - 1] : kNone;
     const auto content = blockOf(tokens, complete);
-    const int32_t same = tree_.find(realm, parent, content);
+    const int32_t same = tree_.find(cache_namespace, parent, content);
     if (same == kNone) {
-      tree_.insert(mine, realm, parent, content);
+      tree_.insert(mine, cache_namespace, parent, content);
       found_again_[static_cast<size_t>(mine)] = 0;
       own(mine, scopes_[static_cast<size_t>(slot)]);
-      if (numbers_.realms != nullptr) numbers_.realms->retain(realm);
+      if (numbers_.cache_namespaces != nullptr) numbers_.cache_namespaces->retain(cache_namespace);
     } else {
       reference(same);
       dereference(mine);
@@ -116,10 +117,11 @@ std::span<const int32_t> BlockManager::table(int32_t slot) const {
   return std::span(tables_).subspan(begin, static_cast<size_t>(lengths_[static_cast<size_t>(slot)]));
 }
 
-uint64_t BlockManager::nextBlock(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t written) const {
+uint64_t BlockManager::nextBlock(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens,
+                                 int32_t written) const {
   const int32_t index = written / tokens_per_block_;
   const int32_t parent = index > 0 ? table(slot)[static_cast<size_t>(index) - 1] : kNone;
-  return numberOf(realm, parent, tokens, index);
+  return numberOf(cache_namespace, parent, tokens, index);
 }
 
 void BlockManager::freedBy(std::span<const int32_t> slots, std::span<int32_t> freed) {
@@ -182,9 +184,9 @@ int32_t BlockManager::takeFree(uint64_t scope) {
   assert(block != kNone);
   cached_.remove(block);
   own(block, 0);
-  const uint64_t realm = tree_.realm(block);
+  const uint64_t cache_namespace = tree_.cache_namespace(block);
   tree_.erase(block);
-  if (numbers_.realms != nullptr) numbers_.realms->release(realm);
+  if (numbers_.cache_namespaces != nullptr) numbers_.cache_namespaces->release(cache_namespace);
   return block;
 }
 

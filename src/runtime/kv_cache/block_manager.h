@@ -32,7 +32,7 @@ struct PrefixMatch {
 
 // Counters of the numbers that blocks in the prefix tree refer to, one reference per block; nullptr: not counted.
 struct BlockNumbers {
-  SharedNumbers* realms = nullptr;
+  SharedNumbers* cache_namespaces = nullptr;
   SharedNumbers* scopes = nullptr;
 };
 
@@ -61,17 +61,18 @@ class BlockManager {
   void setTime(int64_t now) { cached_.setTime(now); }
   int32_t cachedOf(uint64_t scope) const { return cached_.sizeOf(scope); }
 
-  // Finds the longest prefix of `tokens` in the cache, in whole blocks and at most max_tokens tokens. realm: the cache
-  // namespace, a number above 0 for all else that keys and values depend on. Different namespaces share nothing.
-  PrefixMatch match(uint64_t realm, std::span<const int32_t> tokens, int32_t max_tokens) const;
+  // Finds the longest prefix of `tokens` in the cache, in whole blocks and at most max_tokens tokens. cache_namespace:
+  // the cache namespace, a number above 0 for all else that keys and values depend on. Different namespaces share
+  // nothing.
+  PrefixMatch match(uint64_t cache_namespace, std::span<const int32_t> tokens, int32_t max_tokens) const;
   // Puts the first num_blocks blocks that match() found at the start of the slot's empty table.
-  void reuse(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t num_blocks);
+  void reuse(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens, int32_t num_blocks);
   // Extends the slot's table to cover `tokens` tokens (at most max_seq_len). Returns false and changes nothing if the
   // pool has too few free blocks. Only release() shortens a table.
   bool extend(int32_t slot, int32_t tokens);
   // Commits blocks: the keys and values of the sequence's first `tokens` are written, so its complete blocks can be
   // reused from now on. If an equal block is in the cache already, it replaces this slot's own.
-  void written(int32_t slot, uint64_t realm, std::span<const int32_t> tokens);
+  void commitBlocks(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens);
   // Drops the slot's references. A block without references is free.
   void release(int32_t slot);
 
@@ -80,7 +81,7 @@ class BlockManager {
   int32_t references(int32_t block) const { return references_[static_cast<size_t>(block)]; }
   // Number of the block that the slot completes next, given that its first `written` tokens are written; 0 if `tokens`
   // does not complete it. See PrefixMatch::next_block.
-  uint64_t nextBlock(int32_t slot, uint64_t realm, std::span<const int32_t> tokens, int32_t written) const;
+  uint64_t nextBlock(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens, int32_t written) const;
   // If these slots were released in this order, freed[i] is the number of blocks that the release of slots[i] would
   // free.
   void freedBy(std::span<const int32_t> slots, std::span<int32_t> freed);
@@ -91,7 +92,7 @@ class BlockManager {
   int32_t* row(int32_t slot) { return tables_.data() + static_cast<size_t>(slot) * static_cast<size_t>(width_); }
   int32_t& count(int32_t block) { return references_[static_cast<size_t>(block)]; }
   std::span<const int32_t> blockOf(std::span<const int32_t> tokens, int32_t index) const;
-  uint64_t numberOf(uint64_t realm, int32_t parent, std::span<const int32_t> tokens, int32_t index) const;
+  uint64_t numberOf(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens, int32_t index) const;
 
   void reference(int32_t block);
   void dereference(int32_t block);

@@ -16,7 +16,7 @@ namespace {
 using Prefix = std::pair<uint64_t, std::vector<int32_t>>;
 
 struct Sequence {
-  uint64_t realm = 0;
+  uint64_t cache_namespace = 0;
   uint64_t scope = 0;
   std::vector<int32_t> tokens;
   int32_t written = 0;
@@ -44,7 +44,7 @@ struct PlainPool {
   int64_t now = 0;
 
   Prefix prefixOf(const Sequence& s, int32_t blocks) const {
-    return {s.realm, {s.tokens.begin(), s.tokens.begin() + int64_t{blocks} * width}};
+    return {s.cache_namespace, {s.tokens.begin(), s.tokens.begin() + int64_t{blocks} * width}};
   }
   int32_t used() const {
     int32_t count = incomplete;
@@ -193,9 +193,9 @@ class Comparison {
       : random_(seed),
         width_(1 + pick(4)),
         num_scopes_(1 + pick(4)),
-        manager_(kBlocks, width_, kSlots, kMaxSeqLen, hash_mask, {&realms_, &scopes_}),
+        manager_(kBlocks, width_, kSlots, kMaxSeqLen, hash_mask, {&cache_namespaces_, &scopes_}),
         memory_(kBlocks) {
-    for (const char* name : {"a", "b"}) realms_.acquire(name);
+    for (const char* name : {"a", "b"}) cache_namespaces_.acquire(name);
     for (int32_t i = 0; i < num_scopes_; ++i) scopes_.acquire(std::to_string(i));
     model_.total = kBlocks;
     model_.width = width_;
@@ -206,7 +206,7 @@ class Comparison {
     model_.now += pick(40) == 0 ? EvictionOrder::kRest / 2 : 0;
     manager_.setTime(model_.now);
     Sequence& s = sequences_[static_cast<size_t>(slot)];
-    if (s.realm == 0)
+    if (s.cache_namespace == 0)
       begin(slot, s);
     else if (pick(5) == 0)
       release(slot, s);
@@ -224,14 +224,14 @@ class Comparison {
     ASSERT_GT(reused_, 0);
     ASSERT_GT(evicted_, 0);
     // Only blocks in the tree still refer to cache namespaces and scopes.
-    for (const uint64_t realm : {1, 2}) realms_.release(realm);
+    for (const uint64_t cache_namespace : {1, 2}) cache_namespaces_.release(cache_namespace);
     for (int32_t i = 1; i <= num_scopes_; ++i) scopes_.release(static_cast<uint64_t>(i));
-    std::set<uint64_t> realms, scopes;
+    std::set<uint64_t> cache_namespaces, scopes;
     for (const auto& [prefix, content] : model_.contents) {
-      realms.insert(prefix.first);
+      cache_namespaces.insert(prefix.first);
       scopes.insert(content.scope);
     }
-    ASSERT_EQ(realms_.size(), realms.size());
+    ASSERT_EQ(cache_namespaces_.size(), cache_namespaces.size());
     ASSERT_EQ(scopes_.size(), scopes.size());
   }
 
@@ -246,17 +246,17 @@ class Comparison {
   }
 
   void begin(int32_t slot, Sequence& s) {
-    s.realm = 1 + static_cast<uint64_t>(pick(2));
+    s.cache_namespace = 1 + static_cast<uint64_t>(pick(2));
     s.scope = 1 + static_cast<uint64_t>(pick(num_scopes_));
     manager_.prepare(s.scope);
     manager_.occupy(slot, s.scope);
     add(s, 1 + pick(kMaxSeqLen));
     const int32_t most =
         pick(4) == 0 ? pick(static_cast<int32_t>(s.tokens.size())) : static_cast<int32_t>(s.tokens.size()) - 1;
-    const PrefixMatch found = manager_.match(s.realm, s.tokens, most), expected = model_.match(s, most);
+    const PrefixMatch found = manager_.match(s.cache_namespace, s.tokens, most), expected = model_.match(s, most);
     ASSERT_EQ(found.blocks, expected.blocks);
     ASSERT_EQ(found.cached, expected.cached);
-    manager_.reuse(slot, s.realm, s.tokens, found.blocks);
+    manager_.reuse(slot, s.cache_namespace, s.tokens, found.blocks);
     model_.reuse(s, found.blocks);
     reused_ += found.blocks;
     for (int32_t i = 0; i < found.blocks; ++i) {
@@ -287,7 +287,7 @@ class Comparison {
       memory_[at(slot, i)] = model_.prefixOf(s, i + 1);
     }
     model_.written(s, now);
-    manager_.written(slot, s.realm, std::span(s.tokens).first(static_cast<size_t>(now)));
+    manager_.commitBlocks(slot, s.cache_namespace, std::span(s.tokens).first(static_cast<size_t>(now)));
     for (int32_t i = 0; i < now / width_; ++i) {
       ASSERT_EQ(memory_[at(slot, i)], model_.prefixOf(s, i + 1)) << "block " << i << " was changed for another";
     }
@@ -335,7 +335,7 @@ class Comparison {
 
   std::mt19937 random_;
   int32_t width_, num_scopes_;
-  SharedNumbers realms_, scopes_;
+  SharedNumbers cache_namespaces_, scopes_;
   BlockManager manager_;
   PlainPool model_;
   std::vector<Sequence> sequences_{kSlots};

@@ -42,8 +42,8 @@ TEST(BlockManager, NextBlocksHaveOneNumberWhoeverAsks) {
   const std::vector<int32_t> a = {1, 2, 3, 4, 5}, b = {1, 2, 3, 4, 6, 7}, c = {1, 2, 3, 9};
   ASSERT_TRUE(manager.extend(0, 5));
   EXPECT_EQ(manager.nextBlock(0, 1, a, 0), manager.match(1, b, 5).next_block);
-  EXPECT_NE(manager.nextBlock(0, 1, a, 0), manager.match(2, b, 5).next_block) << "another realm";
-  manager.written(0, 1, std::span(a).first(2));
+  EXPECT_NE(manager.nextBlock(0, 1, a, 0), manager.match(2, b, 5).next_block) << "another cache_namespace";
+  manager.commitBlocks(0, 1, std::span(a).first(2));
   EXPECT_EQ(manager.nextBlock(0, 1, a, 2), manager.match(1, b, 5).next_block);
   EXPECT_NE(manager.nextBlock(0, 1, a, 2), manager.match(1, c, 3).next_block) << "other tokens";
   EXPECT_EQ(manager.nextBlock(0, 1, a, 4), 0u) << "its last block is not complete";
@@ -58,7 +58,7 @@ class Scenario {
       manager_ = BlockManager(line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64);
       sequences_.clear();
     } else if (line.command == "begin") {
-      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("realm", 1)), tokensOf(line.words.at(1))},
+      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("cache_namespace", 1)), tokensOf(line.words.at(1))},
                    static_cast<uint64_t>(line.numberOf("scope", 0)));
     } else if (line.command == "append") {
       auto& tokens = sequences_.at(slot(0)).tokens;
@@ -68,13 +68,13 @@ class Scenario {
     } else if (line.command == "written") {
       const auto& sequence = sequences_.at(slot(0));
       const size_t count = line.words.size() > 1 ? std::stoul(line.words[1]) : sequence.tokens.size();
-      manager_.written(slot(0), sequence.realm, std::span(sequence.tokens).first(count));
+      manager_.commitBlocks(slot(0), sequence.cache_namespace, std::span(sequence.tokens).first(count));
     } else if (line.command == "release") {
       manager_.release(slot(0));
     } else if (line.command == "match") {
       const auto tokens = tokensOf(line.words.at(0));
-      const auto found =
-          manager_.match(static_cast<uint64_t>(line.numberOf("realm", 1)), tokens, static_cast<int32_t>(tokens.size()));
+      const auto found = manager_.match(static_cast<uint64_t>(line.numberOf("cache_namespace", 1)), tokens,
+                                        static_cast<int32_t>(tokens.size()));
       return fmt::format("{} cached={}", found.blocks, found.cached);
     } else if (line.command == "common") {
       const auto a = manager_.table(slot(0)), b = manager_.table(slot(1));
@@ -97,7 +97,7 @@ class Scenario {
 
  private:
   struct Sequence {
-    uint64_t realm = 1;
+    uint64_t cache_namespace = 1;
     std::vector<int32_t> tokens;
   };
   static std::vector<int32_t> tokensOf(const std::string& word) { return {word.begin(), word.end()}; }
@@ -106,8 +106,8 @@ class Scenario {
     manager_.prepare(scope);
     manager_.occupy(slot, scope);
     const auto length = static_cast<int32_t>(sequence.tokens.size());
-    const auto found = manager_.match(sequence.realm, sequence.tokens, length - 1);
-    manager_.reuse(slot, sequence.realm, sequence.tokens, found.blocks);
+    const auto found = manager_.match(sequence.cache_namespace, sequence.tokens, length - 1);
+    manager_.reuse(slot, sequence.cache_namespace, sequence.tokens, found.blocks);
     sequences_[slot] = std::move(sequence);
     if (manager_.extend(slot, length)) return std::to_string(found.blocks);
     manager_.release(slot);

@@ -26,19 +26,19 @@ PrefixTree::PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t ha
       tokens_(static_cast<size_t>(num_blocks) * static_cast<size_t>(tokens_per_block)),
       buckets_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNone) {}
 
-uint64_t PrefixTree::hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const {
-  uint64_t hash = mix(realm ^ key_) ^ static_cast<uint64_t>(static_cast<int64_t>(parent));
+uint64_t PrefixTree::hash(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) const {
+  uint64_t hash = mix(cache_namespace ^ key_) ^ static_cast<uint64_t>(static_cast<int64_t>(parent));
   for (const int32_t token : tokens) hash = mix(hash ^ static_cast<uint64_t>(static_cast<uint32_t>(token)));
   return hash & hash_mask_;
 }
 
-int32_t PrefixTree::find(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const {
+int32_t PrefixTree::find(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) const {
   assert(tokens.size() == static_cast<size_t>(tokens_per_block_));
-  const uint64_t wanted = hash(realm, parent, tokens);
+  const uint64_t wanted = hash(cache_namespace, parent, tokens);
   int32_t block = buckets_[wanted & (buckets_.size() - 1)];
   for (; block != kNone; block = node(block).next) {
     const Node& found = node(block);
-    if (found.hash == wanted && found.realm == realm && found.parent == parent &&
+    if (found.hash == wanted && found.cache_namespace == cache_namespace && found.parent == parent &&
         std::ranges::equal(tokensOf(block), tokens)) {
       break;
     }
@@ -46,12 +46,12 @@ int32_t PrefixTree::find(uint64_t realm, int32_t parent, std::span<const int32_t
   return block;
 }
 
-void PrefixTree::insert(int32_t block, uint64_t realm, int32_t parent, std::span<const int32_t> tokens) {
-  assert(!contains(block) && find(realm, parent, tokens) == kNone);
-  assert(parent == kNone || (contains(parent) && node(parent).realm == realm));
+void PrefixTree::insert(int32_t block, uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) {
+  assert(!contains(block) && find(cache_namespace, parent, tokens) == kNone);
+  assert(parent == kNone || (contains(parent) && node(parent).cache_namespace == cache_namespace));
   Node& added = node(block);
-  added.hash = hash(realm, parent, tokens);
-  added.realm = realm;
+  added.hash = hash(cache_namespace, parent, tokens);
+  added.cache_namespace = cache_namespace;
   added.parent = parent;
   added.in_tree = true;
   added.next = bucket(added.hash);

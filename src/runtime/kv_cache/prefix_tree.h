@@ -1,9 +1,9 @@
 // The prefix tree of the KV cache: an index of complete blocks by all that their keys and values depend on.
 //
-// The keys and values of a block depend on every token up to its end and on the cache namespace (`realm`, a number for
-// adapter content and salt). A block is therefore identified by its namespace, its parent, which is the block before
-// it, and its own tokens. The parent stands for all earlier tokens, because sequences with equal prefixes share one
-// chain of blocks. Hashes only find candidates; namespace, parent and tokens are then compared.
+// The keys and values of a block depend on every token up to its end and on the cache namespace (`cache_namespace`, a
+// number for adapter content and salt). A block is therefore identified by its namespace, its parent, which is the
+// block before it, and its own tokens. The parent stands for all earlier tokens, because sequences with equal prefixes
+// share one chain of blocks. Hashes only find candidates; namespace, parent and tokens are then compared.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class PrefixTree {
   PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask = ~uint64_t{0});
 
   // The block with these tokens after `parent` (kNone: at the start of a sequence); kNone if there is none.
-  int32_t find(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const;
+  int32_t find(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) const;
   // Adds a complete block. Preconditions: neither the block nor its content is in the tree, and `parent` is, unless
   // kNone.
-  void insert(int32_t block, uint64_t realm, int32_t parent, std::span<const int32_t> tokens);
+  void insert(int32_t block, uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens);
   // Removes a block. Precondition: it has no children.
   void erase(int32_t block);
 
@@ -34,14 +34,14 @@ class PrefixTree {
   int32_t parent(int32_t block) const { return node(block).parent; }
   // One of the block's children; kNone if it has none.
   int32_t someChild(int32_t block) const { return node(block).first_child; }
-  uint64_t realm(int32_t block) const { return node(block).realm; }
+  uint64_t cache_namespace(int32_t block) const { return node(block).cache_namespace; }
   // A hash of the content: equal contents have equal hashes, different contents may collide.
-  uint64_t hash(uint64_t realm, int32_t parent, std::span<const int32_t> tokens) const;
+  uint64_t hash(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) const;
 
  private:
   struct Node {
     uint64_t hash = 0;
-    uint64_t realm = 0;
+    uint64_t cache_namespace = 0;
     int32_t parent = kNone;
     int32_t next = kNone;  // next block of the same bucket
     int32_t children = 0;

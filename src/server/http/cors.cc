@@ -56,7 +56,7 @@ std::optional<HttpResponse> CorsPolicy::preflight(const HttpRequest& request) co
       request.header("access-control-request-method").empty()) {
     return std::nullopt;
   }
-  HttpResponse response{.status = 204, .contentType = "", .body = "", .headers = {}};
+  HttpResponse response{.status = 204, .content_type = "", .body = "", .headers = {}};
   response.headers.emplace_back("access-control-allow-methods", "GET, HEAD, POST, OPTIONS");
   const std::string_view asked = request.header("access-control-request-headers");
   if (!asked.empty() && isNameList(asked)) response.headers.emplace_back("access-control-allow-headers", asked);

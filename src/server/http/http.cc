@@ -25,9 +25,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         cors_(options_.cors_origins),
         proxies_(options_.trusted_proxies),
         clients_(std::make_shared<ClientRegistry>(options_.memory)),
-        io_(options_.ioThreads),
+        io_(options_.io_threads),
         acceptor_(asio::make_strand(io_)),
-        retryTimer_(acceptor_.get_executor()),
+        retry_timer_(acceptor_.get_executor()),
         context_{options_, handler_, cors_, proxies_, *clients_, [this] { return draining_.load(); }} {}
 
   void start();
@@ -66,7 +66,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   asio::io_context io_;
   // Both run on one strand. Once the I/O threads run, nothing outside that strand touches them.
   Tcp::acceptor acceptor_;
-  asio::steady_timer retryTimer_;
+  asio::steady_timer retry_timer_;
   HttpConnectionContext context_;
   uint16_t port_ = 0;
   std::vector<std::thread> threads_;
@@ -103,7 +103,7 @@ void HttpServer::Impl::start() {
   check("listen on");
   port_ = acceptor_.local_endpoint().port();
   accept();
-  for (int i = 0; i < options_.ioThreads; ++i) threads_.emplace_back([this] { runThread(); });
+  for (int i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { runThread(); });
 }
 
 // An exception of a completion handler must not end the I/O thread.
@@ -145,8 +145,8 @@ void HttpServer::Impl::accept() noexcept {
 void HttpServer::Impl::retryAccept() {
   try {
     evictOne();
-    retryTimer_.expires_after(std::chrono::milliseconds(50));
-    retryTimer_.async_wait([this](error_code cancelled) {
+    retry_timer_.expires_after(std::chrono::milliseconds(50));
+    retry_timer_.async_wait([this](error_code cancelled) {
       if (!cancelled && acceptor_.is_open()) accept();
     });
   } catch (const std::exception&) {
@@ -167,7 +167,7 @@ void HttpServer::Impl::adopt(HttpConnection::Socket socket) {
 // Applies placeConnection() to a new connection: sets peer.reserved and closes the evicted connection, if any. Returns
 // false if the new connection is refused.
 bool HttpServer::Impl::makePlace(HttpConnection::Peer& peer) {
-  const ConnectionLimits limits{.connections = options_.maxConnections,
+  const ConnectionLimits limits{.connections = options_.max_connections,
                                 .per_client = options_.max_connections_per_client,
                                 .reserve = options_.reserved_connections};
   const auto open = connections(false);
@@ -253,7 +253,7 @@ void HttpServer::Impl::stopAccepting() {
   asio::post(acceptor_.get_executor(), [self = shared_from_this()] {
     error_code ignored;
     self->acceptor_.close(ignored);
-    self->retryTimer_.cancel();
+    self->retry_timer_.cancel();
   });
   for (const auto& connection : connections()) connection->closeIfIdle();
 }

@@ -30,12 +30,12 @@ struct HttpRequest {
   ClientCharge memory;                               // for `body`
 
   // Value of the first header of that lower-case name, empty when absent.
-  std::string_view header(std::string_view lowerName) const;
+  std::string_view header(std::string_view lower_name) const;
 };
 
 struct HttpResponse {
   int status = 200;
-  std::string contentType = "application/json";
+  std::string content_type = "application/json";
   std::string body;
   HttpHeaders headers;  // additional ones; names and values must be free of line breaks
   ClientCharge memory;  // for `body`, if it has been charged already
@@ -53,7 +53,7 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
   virtual void respond(HttpResponse response) = 0;
   // Sends the head of a streamed response.
-  virtual void beginStream(int status, std::string_view contentType) = 0;
+  virtual void beginStream(int status, std::string_view content_type) = 0;
   // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped
   // because it left more than HttpServerOptions::maxStreamBacklog bytes unread or exceeded its memory share. The caller
   // must then stop.
@@ -71,23 +71,23 @@ using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<Http
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // IPv4 or IPv6 address, or a name
   uint16_t port = 8000;            // 0: any free port
-  int ioThreads = 2;
+  int io_threads = 2;
   size_t maxHeaderBytes = size_t{16} << 10;
   size_t maxTargetBytes = size_t{8} << 10;
   size_t maxBodyBytes = size_t{8} << 20;
-  size_t maxConnections = 1024;
+  size_t max_connections = 1024;
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
-  size_t reserved_connections = 32;         // beyond maxConnections, only for paths that begin with reserved_prefix
+  size_t reserved_connections = 32;         // beyond max_connections, only for paths that begin with reserved_prefix
   std::string reserved_prefix = "/v1/health/";
   size_t maxStreamBacklog = size_t{1} << 20;
   ClientMemoryLimits memory;
-  uint64_t min_read_rate = size_t{64} << 10;        // bytes/s a client must read, after writeTimeout; 0: no limit
-  std::vector<std::string> cors_origins;            // see CorsPolicy
-  std::vector<std::string> trusted_proxies;         // see TrustedProxies
-  std::chrono::milliseconds headerTimeout{10'000};  // from a request's first byte to the end of its header
-  std::chrono::milliseconds bodyTimeout{60'000};    // from the end of the header to the end of the body
-  std::chrono::milliseconds idleTimeout{75'000};    // between requests
-  std::chrono::milliseconds writeTimeout{30'000};   // without progress of a write
+  uint64_t min_read_rate = size_t{64} << 10;         // bytes/s a client must read, after write_timeout; 0: no limit
+  std::vector<std::string> cors_origins;             // see CorsPolicy
+  std::vector<std::string> trusted_proxies;          // see TrustedProxies
+  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its header
+  std::chrono::milliseconds body_timeout{60'000};    // from the end of the header to the end of the body
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests
+  std::chrono::milliseconds write_timeout{30'000};   // without progress of a write
 };
 
 class HttpServer {

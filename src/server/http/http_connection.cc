@@ -43,7 +43,7 @@ HttpConnection::HttpConnection(Socket socket, Peer peer, const HttpConnectionCon
       timer_(socket_.get_executor()),
       room_timer_(socket_.get_executor()),
       input_charge_(peer_.client),
-      pace_(context.options.writeTimeout, context.options.min_read_rate) {
+      pace_(context.options.write_timeout, context.options.min_read_rate) {
   setPhase(ConnectionPhase::kSilent);
 }
 
@@ -106,8 +106,8 @@ void HttpConnection::expectRequest() {
   state_ = State::kReading;
   if (serial_ > 0) setPhase(ConnectionPhase::kIdle);
   setDeadline(peer_.reserved  ? kReservedTimeout
-              : head_started_ ? context_.options.headerTimeout
-                              : context_.options.idleTimeout);
+              : head_started_ ? context_.options.header_timeout
+                              : context_.options.idle_timeout);
   parseBuffered();
 }
 
@@ -145,7 +145,7 @@ void HttpConnection::onRead(error_code error, size_t bytes) {
   }
   keepInput(bytes);
   if (state_ == State::kHandling) return readMore();
-  if (!std::exchange(head_started_, true) && !peer_.reserved) setDeadline(context_.options.headerTimeout);
+  if (!std::exchange(head_started_, true) && !peer_.reserved) setDeadline(context_.options.header_timeout);
   parseBuffered();
 }
 
@@ -157,7 +157,7 @@ void HttpConnection::onEndOfInput() {
     writing = open_ && answered_ && (being_written_ > 0 || !pending_.empty());
   }
   if (state_ != State::kHandling || !writing) return close();
-  requestKeepsAlive_ = false;
+  request_keeps_alive_ = false;
 }
 
 void HttpConnection::keepInput(size_t bytes) {
@@ -224,7 +224,7 @@ bool HttpConnection::parseHead() {
     return false;
   }
   setPhase(ConnectionPhase::kBody);
-  if (!peer_.reserved) setDeadline(context_.options.bodyTimeout);
+  if (!peer_.reserved) setDeadline(context_.options.body_timeout);
   if (check.framing.expects_continue && input_.empty()) {
     {
       std::lock_guard lock(mutex_);
@@ -282,7 +282,7 @@ bool HttpConnection::readFields(std::string_view head) {
   request_.client = context_.clients.find(context_.proxies.clientOf(peer_.address, forwarded_for));
   request_.memory = ClientCharge(request_.client);
   old_version_ = message.version() < 11;
-  requestKeepsAlive_ = message.keep_alive() && !old_version_ && !peer_.reserved;
+  request_keeps_alive_ = message.keep_alive() && !old_version_ && !peer_.reserved;
   return true;
 }
 
@@ -330,7 +330,7 @@ void HttpConnection::reject(int status, std::string_view message) {
 
 // Answers without calling the handler and closes the connection, because the bytes that follow cannot be trusted.
 void HttpConnection::reject(const HttpResponse& response) {
-  requestKeepsAlive_ = false;
+  request_keeps_alive_ = false;
   state_ = State::kHandling;
   setPhase(ConnectionPhase::kLingering);
   clearDeadline();
@@ -338,7 +338,7 @@ void HttpConnection::reject(const HttpResponse& response) {
   request_ = HttpRequest();
   HttpHeaders headers = response.headers;
   headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
-  const std::string head = responseHead(response.status, response.contentType,
+  const std::string head = responseHead(response.status, response.content_type,
                                         static_cast<int64_t>(response.body.size()), false, id, headers);
   {
     std::lock_guard lock(mutex_);

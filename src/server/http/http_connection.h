@@ -140,7 +140,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool reading_ = false;
   bool head_started_ = false;
   std::atomic<bool> overrun_{false};  // pipelined input was dropped, so the current request is the last one
-  std::atomic<bool> requestKeepsAlive_{true};
+  std::atomic<bool> request_keeps_alive_{true};
   size_t discarded_ = 0;  // bytes of input discarded after the last request
 
   // The request that is being received.
@@ -160,7 +160,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t serial_ = 0;
   bool open_ = true;      // the client can still be written to
   bool answered_ = true;  // the current response is complete
-  bool flushPosted_ = false;
+  bool flush_posted_ = false;
   std::string pending_;         // bytes to be written after writing_
   size_t being_written_ = 0;    // size of writing_
   ClientCharge queued_charge_;  // for writing_ and pending_

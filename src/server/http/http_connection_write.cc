@@ -96,7 +96,7 @@ void HttpConnection::Exchange::onAbort(std::function<void()> callback) {
   connection_->setAbortCallback(serial_, std::move(callback));
 }
 
-bool HttpConnection::keepAlive() const { return requestKeepsAlive_ && !overrun_ && !context_.draining(); }
+bool HttpConnection::keepAlive() const { return request_keeps_alive_ && !overrun_ && !context_.draining(); }
 
 // The caller holds mutex_.
 void HttpConnection::queue(std::string_view head, std::string body, bool last) {
@@ -108,8 +108,8 @@ void HttpConnection::queue(std::string_view head, std::string body, bool last) {
     pending_ += body;
   }
   answered_ = last;
-  if (flushPosted_) return;
-  flushPosted_ = true;
+  if (flush_posted_) return;
+  flush_posted_ = true;
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->guarded([&] { self->flush(); }); });
 }
 
@@ -145,8 +145,8 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
     }
     response.headers.insert(response.headers.end(), answer_headers_.begin(), answer_headers_.end());
     const std::string head =
-        responseHead(response.status, response.contentType, static_cast<int64_t>(response.body.size()), keepAlive(), id,
-                     response.headers);
+        responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()), keepAlive(),
+                     id, response.headers);
     return queue(head, head_only ? std::string() : std::move(response.body), true);
   } catch (...) {
   }
@@ -179,7 +179,7 @@ void HttpConnection::flush() {
   bool complete;
   {
     std::lock_guard lock(mutex_);
-    flushPosted_ = false;
+    flush_posted_ = false;
     if (!writing_.empty()) return;
     writing_.swap(pending_);
     being_written_ = writing_.size();
@@ -197,7 +197,7 @@ void HttpConnection::writeSome() {
     behind_ = true;
     pace_.begin(now);
   }
-  if (state_ == State::kHandling) setDeadline(std::min(now + context_.options.writeTimeout, pace_.deadline()));
+  if (state_ == State::kHandling) setDeadline(std::min(now + context_.options.write_timeout, pace_.deadline()));
   const auto rest = asio::buffer(writing_.data() + written_, writing_.size() - written_);
   socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t bytes) {
     self->guarded([&] { self->onWritten(error, bytes); });

@@ -25,7 +25,7 @@ using namespace chorus::server;
 HttpServerOptions options() {
   HttpServerOptions options;
   options.port = 0;
-  options.ioThreads = 1;
+  options.io_threads = 1;
   options.maxHeaderBytes = 1024;
   options.maxTargetBytes = 128;
   options.maxBodyBytes = 512;

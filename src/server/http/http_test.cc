@@ -117,7 +117,7 @@ class HttpTest : public ::testing::Test {
         const std::string piece = flood ? std::string(16384, 'x') : "data: x\n\n";
         for (int i = 0; (flood || i < 3) && !stopping; ++i) {
           if (!exchange->write(piece)) {
-            writeFailed = true;
+            write_failed = true;
             return;
           }
           std::this_thread::sleep_for(std::chrono::microseconds(flood ? 100 : 5000));
@@ -127,7 +127,7 @@ class HttpTest : public ::testing::Test {
       return;
     }
     exchange->respond(
-        {.contentType = "text/plain",
+        {.content_type = "text/plain",
          .body = request.method + " " + request.path + "|" + request.query + "|" + request.body + "|" + request.id});
   }
 
@@ -151,7 +151,7 @@ class HttpTest : public ::testing::Test {
   }
 
   std::atomic<int> requests{0}, aborts{0};
-  std::atomic<bool> aborted{false}, writeFailed{false}, stopping{false};
+  std::atomic<bool> aborted{false}, write_failed{false}, stopping{false};
   std::mutex mutex;  // guards held
   std::vector<std::shared_ptr<HttpExchange>> held;
   std::vector<std::thread> threads;
@@ -234,7 +234,7 @@ TEST_F(HttpTest, Limits) {
 }
 
 TEST_F(HttpTest, Timeouts) {
-  start({.headerTimeout = milliseconds(100), .bodyTimeout = milliseconds(100), .idleTimeout = milliseconds(200)});
+  start({.header_timeout = milliseconds(100), .body_timeout = milliseconds(100), .idle_timeout = milliseconds(200)});
   Client header(server->port());
   header.send("GET / HTT");
   EXPECT_TRUE(header.readAll().starts_with("HTTP/1.1 408"));
@@ -283,7 +283,7 @@ TEST_F(HttpTest, SlowReaderIsDropped) {
   const int small = 4096;
   setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_TRUE(eventually(writeFailed));
+  EXPECT_TRUE(eventually(write_failed));
   EXPECT_TRUE(eventually(aborted));
 }
 
@@ -317,7 +317,7 @@ TEST_F(HttpTest, DrainFinishesWhatRuns) {
 }
 
 TEST_F(HttpTest, IdleConnectionsGiveWay) {
-  start({.maxConnections = 20, .max_connections_per_client = 10});
+  start({.max_connections = 20, .max_connections_per_client = 10});
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 50; ++i) {
     idle.push_back(std::make_unique<Client>(server->port()));
@@ -328,7 +328,7 @@ TEST_F(HttpTest, IdleConnectionsGiveWay) {
 }
 
 TEST_F(HttpTest, BeyondTheLimitTheReserveTellsTheHealth) {
-  start({.maxConnections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
+  start({.max_connections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
   std::vector<std::unique_ptr<Client>> busy;
   for (int i = 0; i < 4; ++i) busy.push_back(hold());
   const std::string health = answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -427,7 +427,7 @@ TEST_F(HttpTest, OriginsNeedLeave) {
 }
 
 TEST_F(HttpTest, BodiesAreChargedAsTheyArrive) {
-  start({.maxConnections = 100, .memory = {.server = 16 << 20, .client = 8 << 20}});
+  start({.max_connections = 100, .memory = {.server = 16 << 20, .client = 8 << 20}});
   std::vector<std::unique_ptr<Client>> clients;
   const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n";
   for (int i = 0; i < 20; ++i) {
@@ -458,7 +458,7 @@ TEST_F(HttpTest, BodiesAreChargedAsTheyArrive) {
 
 TEST_F(HttpTest, AnUnreadAnswerEnds) {
   HttpServerOptions options{.memory = {.server = 64 << 20, .client = 32 << 20}, .min_read_rate = 1 << 20};
-  options.writeTimeout = milliseconds(500);
+  options.write_timeout = milliseconds(500);
   start(options);
   auto client = std::make_unique<Client>(server->port());
   const int small = 4096;

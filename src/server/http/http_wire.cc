@@ -7,9 +7,9 @@
 
 namespace chorus::server {
 
-std::string_view HttpRequest::header(std::string_view lowerName) const {
+std::string_view HttpRequest::header(std::string_view lower_name) const {
   for (const auto& [name, value] : headers) {
-    if (name == lowerName) return value;
+    if (name == lower_name) return value;
   }
   return {};
 }
@@ -59,13 +59,13 @@ std::string_view reasonPhrase(int status) {
   }
 }
 
-std::string responseHead(int status, std::string_view contentType, int64_t contentLength, bool keepAlive,
+std::string responseHead(int status, std::string_view content_type, int64_t content_length, bool keepAlive,
                          std::string_view requestId, const HttpHeaders& headers) {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nserver: chorus\r\n", status, reasonPhrase(status));
-  if (!contentType.empty()) out += fmt::format("content-type: {}\r\n", contentType);
-  if (contentLength >= 0 && status != 204) out += fmt::format("content-length: {}\r\n", contentLength);
-  if (contentLength < 0) out += "cache-control: no-cache\r\n";
-  if (contentLength == kChunkedLength) out += "transfer-encoding: chunked\r\n";
+  if (!content_type.empty()) out += fmt::format("content-type: {}\r\n", content_type);
+  if (content_length >= 0 && status != 204) out += fmt::format("content-length: {}\r\n", content_length);
+  if (content_length < 0) out += "cache-control: no-cache\r\n";
+  if (content_length == kChunkedLength) out += "transfer-encoding: chunked\r\n";
   if (!requestId.empty()) out += fmt::format("x-request-id: {}\r\n", requestId);
   for (const auto& [name, value] : headers) out += fmt::format("{}: {}\r\n", name, value);
   out += keepAlive ? "connection: keep-alive\r\n\r\n" : "connection: close\r\n\r\n";

@@ -12,8 +12,8 @@ std::string_view reasonPhrase(int status);
 
 inline constexpr int64_t kChunkedLength = -1;
 inline constexpr int64_t kLengthUntilClose = -2;  // for HTTP/1.0
-// contentLength is a length or one of the two constants. Ends with the empty line.
-std::string responseHead(int status, std::string_view contentType, int64_t contentLength, bool keepAlive,
+// content_length is a length or one of the two constants. Ends with the empty line.
+std::string responseHead(int status, std::string_view content_type, int64_t content_length, bool keepAlive,
                          std::string_view requestId, const HttpHeaders& headers);
 
 // One chunk of a chunked body; bytes must not be empty, since an empty chunk ends the body.

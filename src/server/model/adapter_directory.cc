@@ -64,7 +64,7 @@ AdapterDirectory::AdapterDirectory(const std::vector<AdapterPlace>& places, Mode
     : roots_(places, options.links),
       catalog_(catalog),
       engine_(engine),
-      loadText_(std::move(loadText)),
+      load_text_(std::move(loadText)),
       options_(options) {
   roots_.warnOfNames();
 }
@@ -135,7 +135,7 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
   // they were generated with.
   const std::string& identity = adapter.content_hash.empty() ? adapter.state : adapter.content_hash;
   catalog_.putAdapter({.name = name,
-                       .adapterId = adapter.id,
+                       .adapter_id = adapter.id,
                        .fingerprint = "fp_" + identity.substr(0, 12),
                        .created = adapter.created,
                        .text = adapter.text});
@@ -164,14 +164,14 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
          directory->path().string());
   }
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
-  const auto text = loadText_(*directory, meter);
+  const auto text = load_text_(*directory, meter);
   // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
   executor::IdType id = adapter->id;
   if (!same_text) {
     const std::lock_guard lock(mutex_);
-    id = nextTaskId_++;
+    id = next_task_id_++;
   }
   std::string content_hash;
   const auto registration = std::make_shared<Registration>();

@@ -109,10 +109,10 @@ class AdapterDirectory {
   const AdapterRoots roots_;
   ModelCatalog& catalog_;
   EngineClient& engine_;
-  LoadText loadText_;
+  LoadText load_text_;
   AdapterDirectoryOptions options_;
   std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
-  executor::IdType nextTaskId_ = 1;
+  executor::IdType next_task_id_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;
   std::vector<executor::IdType> replaced_;  // old ids, which earlier requests may use until the next scan
 };

@@ -117,7 +117,7 @@ TEST_F(AdapterDirectoryTest, ServesByDirectoryName) {
   auto directory = open();
   EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"a.adapter_1", "b-adapter"}));
   EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{1, "a.adapter_1"}, {2, "b-adapter"}}));
-  EXPECT_EQ(catalog.find("b-adapter")->adapterId, 2u);
+  EXPECT_EQ(catalog.find("b-adapter")->adapter_id, 2u);
   EXPECT_NE(catalog.find("b-adapter")->fingerprint, catalog.find("a.adapter_1")->fingerprint);
   EXPECT_EQ(catalog.list().size(), 3u);
   EXPECT_TRUE(directory->scan().added.empty()) << "known ones are not registered again";
@@ -181,7 +181,7 @@ TEST_F(AdapterDirectoryTest, NewContentOfAKnownName) {
   write("a", "better weights");
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
   const auto after = catalog.find("a");
-  EXPECT_EQ(after->adapterId, before->adapterId);
+  EXPECT_EQ(after->adapter_id, before->adapter_id);
   EXPECT_NE(after->fingerprint, before->fingerprint);
   EXPECT_EQ(engine.registrations, 2);
   EXPECT_TRUE(directory->scan().replaced.empty());
@@ -215,7 +215,7 @@ TEST_F(AdapterDirectoryTest, ANewTokenizerComesUnderANewId) {
   speaking = "a";
   write("a", "weights for another tokenizer");
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
-  EXPECT_EQ(catalog.find("a")->adapterId, 2u);
+  EXPECT_EQ(catalog.find("a")->adapter_id, 2u);
   EXPECT_EQ(catalog.find("a")->text, own);
   EXPECT_EQ(engine.registered.size(), 2u) << "requests that the old tokenizer read may still come";
   directory->scan();
@@ -293,7 +293,7 @@ TEST_F(AdapterDirectoryTest, StartingReadsNoAdapterWhole) {
   engine.loads.at(1)();
   EXPECT_EQ(engine.reads, 1);
   EXPECT_EQ(catalog.find("a")->fingerprint, "fp_weights of a") << "by content, once that is known";
-  EXPECT_EQ(catalog.find("a")->adapterId, before->adapterId);
+  EXPECT_EQ(catalog.find("a")->adapter_id, before->adapter_id);
   EXPECT_EQ(catalog.find("a")->created, before->created);
   EXPECT_NE(before->fingerprint, catalog.find("b")->fingerprint);
   EXPECT_TRUE(directory->scan().replaced.empty());
@@ -456,7 +456,7 @@ TEST_F(AdapterDirectoryTest, ARemovedOneEnds) {
     fs::rename(root / "kept", root / "served/a");
     EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
     ASSERT_NE(catalog.find("a"), nullptr);
-    EXPECT_EQ(catalog.find("a")->adapterId, sync ? 3u : 1u);
+    EXPECT_EQ(catalog.find("a")->adapter_id, sync ? 3u : 1u);
     EXPECT_EQ(engine.registrations, sync ? 3 : 2);
     catalog.removeAdapter("a");
     catalog.removeAdapter("b");
@@ -500,7 +500,7 @@ TEST_F(AdapterDirectoryTest, ALoadThatFindsNoFilesEndsTheName) {
     const fs::path dir = adapter("a", root / "served");
     auto directory = open();
     directory->scan();
-    const auto load = engine.loads.at(*catalog.find("a")->adapterId);
+    const auto load = engine.loads.at(*catalog.find("a")->adapter_id);
     fs::rename(dir, root / "aside");
     fs::rename(root / "aside", dir);
     fs::remove_all(dir / what);
@@ -587,7 +587,7 @@ TEST_F(AdapterDirectoryTest, NameOfTheBaseIsTaken) {
   adapter("base", root / "served");
   auto directory = open();
   EXPECT_TRUE(directory->scan().added.empty());
-  EXPECT_FALSE(catalog.find("base")->adapterId);
+  EXPECT_FALSE(catalog.find("base")->adapter_id);
 }
 
 TEST_F(AdapterDirectoryTest, MissingDirectory) {

@@ -38,12 +38,12 @@ size_t keptBytes(const TokenizerFileSet& files) {
 
 }  // namespace
 
-AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory,
+AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path base_directory,
                            int32_t vocabSize, const AdapterTextOptions& options)
     : base_(std::move(base)),
-      baseDirectory_(std::move(baseDirectory)),
-      baseDigest_(readTokenizerFileSet(baseDirectory_).digest()),
-      vocabSize_(vocabSize),
+      base_directory_(std::move(base_directory)),
+      base_digest_(readTokenizerFileSet(base_directory_).digest()),
+      vocab_size_(vocabSize),
       trusted_(options.trusted),
       budget_(std::make_shared<MemoryBudget>(options.memory_bytes)) {}
 
@@ -54,7 +54,7 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   if (files.empty()) return base_;
   meter.charge(files.bytes());
   const std::string digest = files.digest();
-  if (digest == baseDigest_) return base_;
+  if (digest == base_digest_) return base_;
   if (!trusted_) {
     fail(ErrorCode::kUnsupported,
          "{}: it has a tokenizer or chat template of its own, which --trust_adapter_text off refuses; take {} out",
@@ -67,7 +67,7 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
       if (auto text = it->second.lock()) return text;
     }
   }
-  const TokenizerFileSet base = files.hasTokenizer() ? TokenizerFileSet{} : readTokenizerFileSet(baseDirectory_);
+  const TokenizerFileSet base = files.hasTokenizer() ? TokenizerFileSet{} : readTokenizerFileSet(base_directory_);
   auto charged = std::make_shared<ChargedCodec>(ChargedCodec{budget_, MemoryCharge(*budget_), nullptr});
   const auto take = [&](size_t bytes) {
     if (charged->charge.resize(bytes)) return;
@@ -80,11 +80,11 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   meter.charge(base.bytes());
   charged->codec = parseTextCodec(files, &base);
   take(charged->codec->memoryBytes());
-  if (charged->codec->vocabSize() > std::max(vocabSize_, base_->vocabSize())) {
+  if (charged->codec->vocabSize() > std::max(vocab_size_, base_->vocabSize())) {
     fail(ErrorCode::kUnsupported,
          "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; take the tokens "
          "that were added out of the adapter's tokenizer files",
-         path, charged->codec->vocabSize(), vocabSize_);
+         path, charged->codec->vocabSize(), vocab_size_);
   }
   const std::shared_ptr<const TextCodec> text(charged, charged->codec.get());
   const std::lock_guard lock(mutex_);

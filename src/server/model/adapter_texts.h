@@ -25,8 +25,8 @@ struct AdapterTextOptions {
 // Thread-safe.
 class AdapterTexts {
  public:
-  // base was loaded from baseDirectory. vocabSize: number of tokens for which the engine has embeddings.
-  AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path baseDirectory, int32_t vocabSize,
+  // base was loaded from base_directory. vocabSize: number of tokens for which the engine has embeddings.
+  AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path base_directory, int32_t vocabSize,
                const AdapterTextOptions& options = {});
 
   // Loads the text of an adapter. Equal files are loaded once, and their memory is returned with the last reference to
@@ -43,9 +43,9 @@ class AdapterTexts {
 
  private:
   std::shared_ptr<const TextCodec> base_;
-  std::filesystem::path baseDirectory_;
-  std::string baseDigest_;
-  int32_t vocabSize_;
+  std::filesystem::path base_directory_;
+  std::string base_digest_;
+  int32_t vocab_size_;
   bool trusted_;
   std::shared_ptr<MemoryBudget> budget_;  // codecs that requests hold may outlive this object
   std::mutex mutex_;

@@ -22,10 +22,10 @@ struct ApiContext {
   Intake& intake;        // parsing, templates, tokenizing
   WorkerPool& delivery;  // detokenizing and writing answers
   GenerationDefaults defaults;
-  std::optional<std::chrono::milliseconds> requestTimeout;  // from the moment a request is completely received
-  bool trust_request_templates = false;                     // a request may contain the text of a chat template
-  int32_t maxChoices = 16;                                  // limit on the sequences of one request
-  CacheSalts cacheSalts;
+  std::optional<std::chrono::milliseconds> request_timeout;  // from the moment a request is completely received
+  bool trust_request_templates = false;                      // a request may contain the text of a chat template
+  int32_t max_choices = 16;                                  // limit on the sequences of one request
+  CacheSalts cache_salts;
 };
 
 }  // namespace chorus::server

@@ -116,14 +116,14 @@ EngineCache::EngineCache(fs::path root)
 
 EngineCache::~EngineCache() { digests_.save(); }
 
-std::string EngineCache::keyFor(const fs::path& modelDirectory, const std::string& weights) {
-  const fs::path config = modelDirectory / "config.json";
+std::string EngineCache::keyFor(const fs::path& model_directory, const std::string& weights) {
+  const fs::path config = model_directory / "config.json";
   if (!fs::is_regular_file(config)) {
     fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json",
-         modelDirectory.string());
+         model_directory.string());
   }
   std::vector<fs::path> files{config};
-  for (const auto& entry : fs::directory_iterator(modelDirectory)) {
+  for (const auto& entry : fs::directory_iterator(model_directory)) {
     if (entry.is_regular_file() && isWeightFile(entry.path())) files.push_back(entry.path());
   }
   std::sort(files.begin() + 1, files.end());
@@ -228,14 +228,14 @@ void EngineCache::buildEntry(const std::string& key, const fs::path& source, con
 }
 
 // Removes what builders that no longer run have left behind. A running builder holds the entry's lock.
-void EngineCache::removeStale(const std::string& ownKey) {
+void EngineCache::removeStale(const std::string& own_key) {
   std::vector<fs::path> candidates;
   for (const auto& entry : fs::directory_iterator(root_)) {
     if (entry.path().filename().string().starts_with(kBuilding)) candidates.push_back(entry.path());
   }
   for (const auto& path : candidates) {
-    const std::string key = path.filename().string().substr(kBuilding.size(), ownKey.size());
-    if (key == ownKey) {
+    const std::string key = path.filename().string().substr(kBuilding.size(), own_key.size());
+    if (key == own_key) {
       removeQuietly(path);
     } else if (const auto lock = EntryLock::tryAcquire(root_ / (key + ".lock"))) {
       removeQuietly(path);

@@ -18,9 +18,9 @@ namespace chorus::server {
 
 class EngineCache {
  public:
-  // Fills engineDirectory, which does not exist yet; workDirectory exists and is removed afterwards.
+  // Fills engine_directory, which does not exist yet; workDirectory exists and is removed afterwards.
   using Builder =
-      std::function<void(const std::filesystem::path& workDirectory, const std::filesystem::path& engineDirectory)>;
+      std::function<void(const std::filesystem::path& workDirectory, const std::filesystem::path& engine_directory)>;
 
   // Creates the root directory. Throws Error if it cannot be created.
   explicit EngineCache(std::filesystem::path root);
@@ -32,8 +32,8 @@ class EngineCache {
 
   // Returns a hash of everything that the packed weights depend on: the content of config.json and of every weight
   // file, the parameter `weights` (dtype and quantisation, in words), and the packing version. Throws Error if
-  // modelDirectory has no config.json.
-  std::string keyFor(const std::filesystem::path& modelDirectory, const std::string& weights);
+  // model_directory has no config.json.
+  std::string keyFor(const std::filesystem::path& model_directory, const std::string& weights);
 
   // Returns the entry's engine directory. Builds the entry first if it is missing or damaged; waits while another
   // process builds it. A failed build leaves no files; if the disk was full, the Error says what to do. source: the
@@ -50,7 +50,7 @@ class EngineCache {
  private:
   bool isIntact(const std::filesystem::path& entry);
   void buildEntry(const std::string& key, const std::filesystem::path& source, const Builder& build);
-  void removeStale(const std::string& ownKey);
+  void removeStale(const std::string& own_key);
   void prune(const std::string& key, const std::filesystem::path& source);
 
   std::filesystem::path root_;

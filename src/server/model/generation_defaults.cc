@@ -100,26 +100,26 @@ GenerationDefaults readGenerationDefaults(const fs::path& directory, const TextC
   if (fs::exists(generation)) {
     const Json config = readJsonFile(generation);
     const std::string source = generation.string();
-    addEndIds(config, source, defaults.endIds);
+    addEndIds(config, source, defaults.end_ids);
     defaults.temperature = inRange(config, "temperature", 1.0, 0.0, 100.0, source);
-    defaults.topP = inRange(config, "top_p", 1.0, 0.0, 1.0, source);
-    defaults.minP = inRange(config, "min_p", 0.0, 0.0, 1.0, source);
+    defaults.top_p = inRange(config, "top_p", 1.0, 0.0, 1.0, source);
+    defaults.min_p = inRange(config, "min_p", 0.0, 0.0, 1.0, source);
     // transformers writes its default of 50 only if the model's author chose it, so a missing value means all tokens.
-    defaults.topK = std::max(0, jsonGetOr<int32_t>(config, "top_k", 0, source));
+    defaults.top_k = std::max(0, jsonGetOr<int32_t>(config, "top_k", 0, source));
     if (!jsonGetOr<bool>(config, "do_sample", true, source)) defaults.temperature = 0.0;
-    defaults.repetitionPenalty = inRange(config, "repetition_penalty", 1.0, 1e-6, 100.0, source);
-    defaults.noRepeatNgramSize = count(config, "no_repeat_ngram_size", source);
-    defaults.minTokens = count(config, "min_new_tokens", source);
-    addBadWords(config, source, defaults.badWords);
+    defaults.repetition_penalty = inRange(config, "repetition_penalty", 1.0, 1e-6, 100.0, source);
+    defaults.no_repeat_ngram_size = count(config, "no_repeat_ngram_size", source);
+    defaults.min_tokens = count(config, "min_new_tokens", source);
+    addBadWords(config, source, defaults.bad_words);
     warnOfOthers(config, source);
   }
-  if (defaults.endIds.empty() && fs::exists(model)) {
+  if (defaults.end_ids.empty() && fs::exists(model)) {
     const Json config = readJsonFile(model);
-    addEndIds(config, model.string(), defaults.endIds);
+    addEndIds(config, model.string(), defaults.end_ids);
   }
   if (const auto eos = text.eosTokenId()) {
-    if (std::find(defaults.endIds.begin(), defaults.endIds.end(), *eos) == defaults.endIds.end()) {
-      defaults.endIds.push_back(*eos);
+    if (std::find(defaults.end_ids.begin(), defaults.end_ids.end(), *eos) == defaults.end_ids.end()) {
+      defaults.end_ids.push_back(*eos);
     }
   }
   return defaults;

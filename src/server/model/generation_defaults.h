@@ -11,14 +11,14 @@ namespace chorus::server {
 
 struct GenerationDefaults {
   double temperature = 1.0;  // OpenAI's default; 0 is greedy
-  double topP = 1.0;
-  int32_t topK = 0;  // 0: all
-  double minP = 0.0;
-  double repetitionPenalty = 1.0;
-  int32_t noRepeatNgramSize = 0;  // 0: off
-  int32_t minTokens = 0;
-  std::vector<std::vector<int32_t>> badWords;  // none is empty; a suppressed token is a word of one token
-  std::vector<int32_t> endIds;                 // any of them ends an answer; without duplicates
+  double top_p = 1.0;
+  int32_t top_k = 0;  // 0: all
+  double min_p = 0.0;
+  double repetition_penalty = 1.0;
+  int32_t no_repeat_ngram_size = 0;  // 0: off
+  int32_t min_tokens = 0;
+  std::vector<std::vector<int32_t>> bad_words;  // none is empty; a suppressed token is a word of one token
+  std::vector<int32_t> end_ids;                 // any of them ends an answer; without duplicates
 };
 
 // Reads generation_config.json, takes eos_token_id from config.json if the former has none, and adds the tokenizer's

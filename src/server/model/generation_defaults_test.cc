@@ -28,19 +28,19 @@ class GenerationDefaultsTest : public ::testing::Test {
 TEST_F(GenerationDefaultsTest, WithoutFilesOpenAis) {
   const auto defaults = read();
   EXPECT_EQ(defaults.temperature, 1.0);
-  EXPECT_EQ(defaults.topP, 1.0);
-  EXPECT_EQ(defaults.topK, 0);
-  EXPECT_EQ(defaults.endIds, std::vector<int32_t>{FakeCodec::kEnd});
+  EXPECT_EQ(defaults.top_p, 1.0);
+  EXPECT_EQ(defaults.top_k, 0);
+  EXPECT_EQ(defaults.end_ids, std::vector<int32_t>{FakeCodec::kEnd});
 }
 
 TEST_F(GenerationDefaultsTest, ListOfEndIdsAndSampling) {
   write("generation_config.json", R"({"eos_token_id":[5,7,5,257],"temperature":0.6,"top_p":0.9,"top_k":40})");
   write("config.json", R"({"eos_token_id":9})");
   const auto defaults = read();
-  EXPECT_EQ(defaults.endIds, (std::vector<int32_t>{5, 7, 257}));
+  EXPECT_EQ(defaults.end_ids, (std::vector<int32_t>{5, 7, 257}));
   EXPECT_EQ(defaults.temperature, 0.6);
-  EXPECT_EQ(defaults.topP, 0.9);
-  EXPECT_EQ(defaults.topK, 40);
+  EXPECT_EQ(defaults.top_p, 0.9);
+  EXPECT_EQ(defaults.top_k, 40);
 }
 
 TEST_F(GenerationDefaultsTest, GreedyWhenTheModelDoesNotSample) {
@@ -52,18 +52,18 @@ TEST_F(GenerationDefaultsTest, PenaltiesAndBans) {
   write("generation_config.json", R"({"repetition_penalty":1.05,"no_repeat_ngram_size":3,"min_new_tokens":2,
       "bad_words_ids":[[1],[2,3]],"suppress_tokens":[9],"num_beams":1,"typical_p":1.0,"forced_eos_token_id":null})");
   const auto defaults = read();
-  EXPECT_EQ(defaults.repetitionPenalty, 1.05);
-  EXPECT_EQ(defaults.noRepeatNgramSize, 3);
-  EXPECT_EQ(defaults.minTokens, 2);
-  EXPECT_EQ(defaults.badWords, (std::vector<std::vector<int32_t>>{{1}, {2, 3}, {9}}));
+  EXPECT_EQ(defaults.repetition_penalty, 1.05);
+  EXPECT_EQ(defaults.no_repeat_ngram_size, 3);
+  EXPECT_EQ(defaults.min_tokens, 2);
+  EXPECT_EQ(defaults.bad_words, (std::vector<std::vector<int32_t>>{{1}, {2, 3}, {9}}));
   write("generation_config.json", R"({"bad_words_ids":null,"min_new_tokens":null,"suppress_tokens":null})");
-  EXPECT_TRUE(read().badWords.empty());
+  EXPECT_TRUE(read().bad_words.empty());
 }
 
 TEST_F(GenerationDefaultsTest, ConfigStandsIn) {
   write("generation_config.json", "{}");
   write("config.json", R"({"eos_token_id":9})");
-  EXPECT_EQ(read().endIds, (std::vector<int32_t>{9, FakeCodec::kEnd}));
+  EXPECT_EQ(read().end_ids, (std::vector<int32_t>{9, FakeCodec::kEnd}));
 }
 
 TEST_F(GenerationDefaultsTest, MalformedValuesAreNamed) {

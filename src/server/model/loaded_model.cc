@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 
 // Limit in bytes on the tokenizers and templates of all adapters.
 size_t adapterTextBytes(const ServeOptions& options) {
-  if (options.adapterTextMemoryMiB) return static_cast<size_t>(*options.adapterTextMemoryMiB) << 20;
+  if (options.adapter_text_memory_mib) return static_cast<size_t>(*options.adapter_text_memory_mib) << 20;
   return std::min<size_t>(size_t{1} << 30, availableMemory() / 8);
 }
 
 executor::KvReuseScope reuseScope(const ServeOptions& options) {
-  const std::string scope = options.kvReuseScope.empty() ? "all" : options.kvReuseScope;
+  const std::string scope = options.kv_reuse_scope.empty() ? "all" : options.kv_reuse_scope;
   using Scope = executor::KvReuseScope;
   log::info("KV blocks are shared between requests of {} (--kv_reuse_scope {}), and by cache_salt",
             scope == "client"    ? "one client"
@@ -42,8 +42,8 @@ executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   config.setMaxBatchSize(options.maxBatchSize);
   config.setMaxNumTokens(options.maxNumTokens);
   config.setMaxQueueSize(options.maxQueueSize);
-  config.getKvCacheConfigRef().setMaxTokens(options.kvCacheMaxTokens);
-  config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kvCacheFreeMemoryFraction);
+  config.getKvCacheConfigRef().setMaxTokens(options.kv_cache_max_tokens);
+  config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kv_cache_free_memory_fraction);
   config.getKvCacheConfigRef().setReuseScope(reuseScope(options));
   config.setNumThreads(options.threads);
   config.setBackend(options.backend);
@@ -61,8 +61,9 @@ IntakeOptions intakeOptions(const ServeOptions& options) {
 }
 
 std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
-  if (!options.modelName.empty()) return options.modelName;
-  const fs::path named = options.modelDirectory.empty() ? engine.tokenizerDirectory : fs::path(options.modelDirectory);
+  if (!options.model_name.empty()) return options.model_name;
+  const fs::path named =
+      options.model_directory.empty() ? engine.tokenizer_directory : fs::path(options.model_directory);
   fs::path full = fs::absolute(named).lexically_normal();
   if (!full.has_filename()) full = full.parent_path();
   return full.filename().string();
@@ -73,40 +74,40 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
-      options.loraDirectories.empty() ? 0 : adapterTextBytes(options);  // before the executor's caches take memory
+      options.lora_directories.empty() ? 0 : adapterTextBytes(options);  // before the executor's caches take memory
   const auto& text = engine.text;
-  executor_ = std::make_unique<executor::Executor>(engine.engineDirectory, executor::ModelType::kDECODER_ONLY,
+  executor_ = std::make_unique<executor::Executor>(engine.engine_directory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
   client_ = makeEngineClient(*executor_);
 
   ServedModel base;
   base.name = nameFor(options, engine);
-  base.fingerprint = "fp_" + sampledFingerprint(engine.engineDirectory).substr(0, 12);
+  base.fingerprint = "fp_" + sampledFingerprint(engine.engine_directory).substr(0, 12);
   base.created = std::time(nullptr);
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
-  if (!options.loraDirectories.empty()) {
+  if (!options.lora_directories.empty()) {
     texts_ = std::make_unique<AdapterTexts>(
-        text, engine.tokenizerDirectory, client_->vocabSize(),
-        AdapterTextOptions{.trusted = options.trustAdapterText, .memory_bytes = text_bytes});
+        text, engine.tokenizer_directory, client_->vocabSize(),
+        AdapterTextOptions{.trusted = options.trust_adapter_text, .memory_bytes = text_bytes});
     const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
-    const AdapterDirectoryOptions how{.links = options.loraDirLinks == "follow" ? Links::kFollow : Links::kInside,
-                                      .sync = options.loraRefresh == "sync"};
-    adapters_ = std::make_unique<AdapterDirectory>(options.loraDirectories, *models_, *client_, loadText, how);
+    const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
+                                      .sync = options.lora_refresh == "sync"};
+    adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan();
   }
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
-  context_->maxChoices = options.maxChoices;
-  if (options.requestTimeoutSeconds > 0) {
-    context_->requestTimeout =
-        std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.requestTimeoutSeconds * 1000)));
+  context_->max_choices = options.max_choices;
+  if (options.request_timeout_seconds > 0) {
+    context_->request_timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.request_timeout_seconds * 1000)));
   }
 
   warmUp();
-  if (adapters_ && options.loraRefreshSeconds > 0) {
-    refresh_ =
-        std::thread([this, interval = std::chrono::seconds(options.loraRefreshSeconds)] { refreshAdapters(interval); });
+  if (adapters_ && options.lora_refresh_seconds > 0) {
+    refresh_ = std::thread(
+        [this, interval = std::chrono::seconds(options.lora_refresh_seconds)] { refreshAdapters(interval); });
   }
 }
 

@@ -21,11 +21,11 @@ class LoadedModelTest : public ::testing::Test {
     std::string pattern = (fs::temp_directory_path() / "chorus-served-XXXXXX").string();
     cache = mkdtemp(pattern.data());
     ServeOptions options;
-    options.modelDirectory = (demo() / "base").string();
-    options.loraDirectories = {(demo() / "adapters").string()};
-    options.cacheDirectory = cache.string();
+    options.model_directory = (demo() / "base").string();
+    options.lora_directories = {(demo() / "adapters").string()};
+    options.cache_directory = cache.string();
     options.dtype = "float32";
-    options.kvCacheMaxTokens = 32768;
+    options.kv_cache_max_tokens = 32768;
     model = std::make_unique<LoadedModel>(options, locateEngine(options));
     routes = std::make_unique<Routes>();
     routes->serve(model->context());
@@ -38,14 +38,14 @@ class LoadedModelTest : public ::testing::Test {
   }
 
   static fs::path demo() { return fs::path(CHORUS_SOURCE_DIR) / "examples" / "demo"; }
-  static std::vector<Json> expected(size_t perModel) {
+  static std::vector<Json> expected(size_t per_model) {
     std::vector<Json> rows;
     std::map<std::string, size_t> counts;
     std::ifstream lines(demo() / "prompts" / "expected_float32.jsonl");
     for (std::string line; std::getline(lines, line);) {
       Json row = Json::parse(line);
       if (row["adapter"].is_null()) row["adapter"] = "base";
-      if (counts[row["adapter"]]++ < perModel) rows.push_back(std::move(row));
+      if (counts[row["adapter"]]++ < per_model) rows.push_back(std::move(row));
     }
     return rows;
   }
@@ -107,11 +107,11 @@ TEST_F(LoadedModelTest, SummaryNamesModelsAndMemory) {
 
 TEST_F(LoadedModelTest, SecondStartUsesTheCache) {
   ServeOptions options;
-  options.modelDirectory = (demo() / "base").string();
-  options.cacheDirectory = cache.string();
+  options.model_directory = (demo() / "base").string();
+  options.cache_directory = cache.string();
   options.dtype = "float32";
-  const auto before = fs::last_write_time(locateEngine(options).engineDirectory / "config.json");
-  EXPECT_EQ(fs::last_write_time(locateEngine(options).engineDirectory / "config.json"), before);
+  const auto before = fs::last_write_time(locateEngine(options).engine_directory / "config.json");
+  EXPECT_EQ(fs::last_write_time(locateEngine(options).engine_directory / "config.json"), before);
 }
 
 }  // namespace

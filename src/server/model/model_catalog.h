@@ -17,7 +17,7 @@ namespace chorus::server {
 
 struct ServedModel {
   std::string name;
-  std::optional<executor::IdType> adapterId;  // unset for the base model
+  std::optional<executor::IdType> adapter_id;  // unset for the base model
   // Set in the base model's entry for one request that composes adapters; empty otherwise.
   std::vector<executor::WeightedLora> composition;
   // system_fingerprint: changes with the weights. If an adapter is replaced while a request waits, the answer has the

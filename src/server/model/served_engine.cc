@@ -25,7 +25,7 @@ BuildConfig buildConfigFor(const ServeOptions& options) {
   build.max_input_len = 1 << 28;  // buildEngine limits it to max_seq_len
   build.lora_plugin = true;
   build.dora_plugin = true;
-  build.max_lora_rank = options.maxLoraRank.value_or(build.max_lora_rank);
+  build.max_lora_rank = options.max_lora_rank.value_or(build.max_lora_rank);
   return build;
 }
 
@@ -41,16 +41,16 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   refuse(options.dtype != "auto", "--dtype");
   refuse(!options.quantize.empty(), "--quantize");
   refuse(options.maxSeqLen.has_value(), "--max_seq_len");
-  if (options.tokenizerDirectory.empty()) {
+  if (options.tokenizer_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
   }
   checkLoraDirectories(options);
-  const EngineConfig engine = readEngineConfig(options.engineDirectory);
-  if (options.maxLoraRank && *options.maxLoraRank > engine.build.max_lora_rank) {
+  const EngineConfig engine = readEngineConfig(options.engine_directory);
+  if (options.max_lora_rank && *options.max_lora_rank > engine.build.max_lora_rank) {
     fail(ErrorCode::kInvalidArgument,
          "--max_lora_rank {}: the engine {} was built for ranks of at most {}; lower it, or let chorus build "
          "make an engine for higher ranks",
-         *options.maxLoraRank, options.engineDirectory, engine.build.max_lora_rank);
+         *options.max_lora_rank, options.engine_directory, engine.build.max_lora_rank);
   }
   return engine;
 }
@@ -58,7 +58,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
 // The group size of the options. By default int8 has no groups, and int4 has the larger of 64 and 32 that divides the
 // input size of every linear layer, or no groups if neither does.
 int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const ConvertOptions& convert) {
-  if (options.groupSize) return std::max(0, *options.groupSize);
+  if (options.group_size) return std::max(0, *options.group_size);
   if (options.quantize == "int8") return 0;
   const HuggingFaceModel source = openHuggingFace(model, convert);
   for (const int32_t size : {64, 32}) {
@@ -73,20 +73,20 @@ int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const C
 }  // namespace
 
 ServedEngine locateEngine(const ServeOptions& options) {
-  if (!options.engineDirectory.empty()) {
+  if (!options.engine_directory.empty()) {
     const EngineConfig engine = checkGivenEngine(options);
-    TokenizerDirectory text = checkTokenizer(options.tokenizerDirectory, engine.model.vocab_size);
-    return {options.engineDirectory, options.tokenizerDirectory, text.codec, text.defaults, nullptr};
+    TokenizerDirectory text = checkTokenizer(options.tokenizer_directory, engine.model.vocab_size);
+    return {options.engine_directory, options.tokenizer_directory, text.codec, text.defaults, nullptr};
   }
-  const fs::path model = options.modelDirectory;
-  const fs::path tokenizer = options.tokenizerDirectory.empty() ? model : fs::path(options.tokenizerDirectory);
+  const fs::path model = options.model_directory;
+  const fs::path tokenizer = options.tokenizer_directory.empty() ? model : fs::path(options.tokenizer_directory);
   checkHuggingFaceConfig(model);
   checkLoraDirectories(options);
   ConvertOptions convert;
   if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
   const BuildConfig build = buildConfigFor(options);
   const auto cache = std::make_shared<EngineCache>(
-      (options.cacheDirectory.empty() ? defaultCacheDirectory() : fs::path(options.cacheDirectory)) / "engines");
+      (options.cache_directory.empty() ? defaultCacheDirectory() : fs::path(options.cache_directory)) / "engines");
   std::string weights = options.dtype;
   if (!options.quantize.empty()) {
     const int32_t group = groupSizeFor(options, model, convert);

@@ -12,9 +12,9 @@
 namespace chorus::server {
 
 struct ServedEngine {
-  std::filesystem::path engineDirectory;
-  std::filesystem::path tokenizerDirectory;
-  // Tokenizer and templates of tokenizerDirectory.
+  std::filesystem::path engine_directory;
+  std::filesystem::path tokenizer_directory;
+  // Tokenizer and templates of tokenizer_directory.
   std::shared_ptr<const TextCodec> text;
   GenerationDefaults defaults;
   // Builds a cached engine again after its load failed. Empty if the options name an engine.

@@ -24,8 +24,8 @@ class ServedEngineTest : public ::testing::Test {
   ServedEngineTest() {
     std::string pattern = (fs::temp_directory_path() / "chorus-located-XXXXXX").string();
     cache = mkdtemp(pattern.data());
-    options.modelDirectory = (fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base").string();
-    options.cacheDirectory = cache.string();
+    options.model_directory = (fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base").string();
+    options.cache_directory = cache.string();
   }
   ~ServedEngineTest() override { fs::remove_all(cache); }
 
@@ -34,9 +34,9 @@ class ServedEngineTest : public ::testing::Test {
 };
 
 TEST_F(ServedEngineTest, AQuantisedEngineStandsBesideTheWholeOne) {
-  const fs::path whole = locateEngine(options).engineDirectory;
+  const fs::path whole = locateEngine(options).engine_directory;
   options.quantize = "int4";
-  const fs::path quantised = locateEngine(options).engineDirectory;
+  const fs::path quantised = locateEngine(options).engine_directory;
   EXPECT_NE(whole, quantised);
   EXPECT_TRUE(fs::exists(whole / "rank0.engine"));
   const Json config = readJsonFile(quantised / "config.json")["pretrained_config"];
@@ -44,23 +44,23 @@ TEST_F(ServedEngineTest, AQuantisedEngineStandsBesideTheWholeOne) {
   EXPECT_EQ(config["quantization"]["group_size"], 64) << "which divides the demo's sizes";
   EXPECT_LT(2 * fs::file_size(quantised / "rank0.engine"), fs::file_size(whole / "rank0.engine") * 3 / 2);
   const auto built = fs::last_write_time(quantised / "rank0.engine");
-  EXPECT_EQ(locateEngine(options).engineDirectory, quantised);
+  EXPECT_EQ(locateEngine(options).engine_directory, quantised);
   EXPECT_EQ(fs::last_write_time(quantised / "rank0.engine"), built) << "found, not built again";
-  options.groupSize = 32;
-  EXPECT_NE(locateEngine(options).engineDirectory, quantised);
-  options.groupSize = 128;
+  options.group_size = 32;
+  EXPECT_NE(locateEngine(options).engine_directory, quantised);
+  options.group_size = 128;
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("group size 128 does not divide the 704 inputs"));
 }
 
 TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold) {
-  const fs::path first = locateEngine(options).engineDirectory;
+  const fs::path first = locateEngine(options).engine_directory;
   const auto packed = fs::canonical(first / "rank0.engine");
   const auto built = fs::last_write_time(packed);
   options.maxBatchSize = 128;
   options.maxNumTokens = 4096;
   options.maxSeqLen = 100;
-  options.maxLoraRank = 16;
-  const fs::path other = locateEngine(options).engineDirectory;
+  options.max_lora_rank = 16;
+  const fs::path other = locateEngine(options).engine_directory;
   EXPECT_EQ(fs::canonical(other / "rank0.engine"), packed);
   EXPECT_EQ(fs::last_write_time(packed), built) << "not built again";
   const auto limits = Engine::load(other)->buildConfig();
@@ -72,15 +72,15 @@ TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold)
   // A server that was started with the first limits, and still runs, keeps them.
   EXPECT_EQ(Engine::load(first)->buildConfig().max_batch_size, 64);
   EXPECT_EQ(Engine::load(first)->buildConfig().max_lora_rank, 64);
-  EXPECT_EQ(locateEngine(options).engineDirectory, other);
+  EXPECT_EQ(locateEngine(options).engine_directory, other);
 }
 
 TEST_F(ServedEngineTest, AnEngineThatIsBuiltAnewHasTheLimitsToo) {
   options.maxBatchSize = 7;
   const ServedEngine served = locateEngine(options);
-  fs::remove_all(served.engineDirectory);
+  fs::remove_all(served.engine_directory);
   served.rebuild();
-  EXPECT_EQ(Engine::load(served.engineDirectory)->buildConfig().max_batch_size, 7);
+  EXPECT_EQ(Engine::load(served.engine_directory)->buildConfig().max_batch_size, 7);
 }
 
 // Creates a Hugging Face directory of 141 GB in sparse files.
@@ -108,7 +108,7 @@ uint64_t bytesTouched() {
 }
 
 TEST_F(ServedEngineTest, AnUnknownArchitectureIsRefusedWithoutReadingTheWeights) {
-  options.modelDirectory = sparseModel(cache / "huge", {{"architectures", {"UnheardOfForCausalLM"}}}).string();
+  options.model_directory = sparseModel(cache / "huge", {{"architectures", {"UnheardOfForCausalLM"}}}).string();
   const uint64_t before = bytesTouched();
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("UnheardOfForCausalLM"));
   EXPECT_LT(bytesTouched() - before, uint64_t{64} << 20);
@@ -116,18 +116,18 @@ TEST_F(ServedEngineTest, AnUnknownArchitectureIsRefusedWithoutReadingTheWeights)
 }
 
 TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
-  const fs::path demo = options.modelDirectory;
+  const fs::path demo = options.model_directory;
   const fs::path model = cache / "model";
   fs::copy(demo, model);
-  options.modelDirectory = model.string();
+  options.model_directory = model.string();
   const auto refused = [&](std::string_view why) {
     const std::string error = errorOf([&] { locateEngine(options); });
     EXPECT_THAT(error, HasSubstr(why));
     EXPECT_FALSE(fs::exists(cache / "engines/digests.json")) << error;
   };
-  options.loraDirectories = {(cache / "nowhere").string()};
+  options.lora_directories = {(cache / "nowhere").string()};
   refused("--lora_dir");
-  options.loraDirectories.clear();
+  options.lora_directories.clear();
 
   writeFileAtomically(model / "generation_config.json", R"({"eos_token_id": 99999999})");
   refused("end token 99999999");
@@ -143,10 +143,10 @@ TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
   fs::copy_file(demo / "tokenizer_config.json", model / "tokenizer_config.json", fs::copy_options::overwrite_existing);
 
   options.maxSeqLen = 1 << 28;
-  options.maxCpuLoras = 1 << 20;
+  options.max_cpu_loras = 1 << 20;
   refused("the model does not fit");
   options.maxSeqLen.reset();
-  options.maxCpuLoras.reset();
+  options.max_cpu_loras.reset();
   fs::resize_file(model / "model.safetensors", 1000);
   refused("model.safetensors");
   EXPECT_THAT(errorOf([&] { checkDiskSpace(cache, uint64_t{1} << 60); }), HasSubstr("choose another --cache_dir"));
@@ -154,23 +154,23 @@ TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
 }
 
 TEST_F(ServedEngineTest, TheLargestRankOfAReadyEngineIsItsOwn) {
-  const fs::path model = options.modelDirectory;
-  options.maxLoraRank = 16;
-  options.engineDirectory = locateEngine(options).engineDirectory.string();
-  options.tokenizerDirectory = model.string();
-  options.modelDirectory.clear();
+  const fs::path model = options.model_directory;
+  options.max_lora_rank = 16;
+  options.engine_directory = locateEngine(options).engine_directory.string();
+  options.tokenizer_directory = model.string();
+  options.model_directory.clear();
   EXPECT_EQ(errorOf([&] { locateEngine(options); }), "");
-  options.maxLoraRank = 8;
+  options.max_lora_rank = 8;
   EXPECT_EQ(errorOf([&] { locateEngine(options); }), "");
   EXPECT_EQ(adapterCacheConfig(options).getMaxAdapterSize(), 8);
-  options.maxLoraRank = 17;
+  options.max_lora_rank = 17;
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--max_lora_rank 17: the engine"));
 }
 
 TEST_F(ServedEngineTest, AReadyEngineIsNotQuantised) {
-  options.engineDirectory = cache.string();
-  options.tokenizerDirectory = options.modelDirectory;
-  options.modelDirectory.clear();
+  options.engine_directory = cache.string();
+  options.tokenizer_directory = options.model_directory;
+  options.model_directory.clear();
   options.quantize = "int8";
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--quantize only acts on a Hugging Face directory"));
 }

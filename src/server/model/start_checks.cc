@@ -42,23 +42,23 @@ uint64_t checkpointBytes(const WeightTable& table, const ModelConfig& config) {
 
 executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
   executor::PeftCacheConfig adapters;
-  adapters.setMaxHostAdapters(options.maxCpuLoras);
-  adapters.setMaxDeviceAdapters(options.maxGpuLoras);
+  adapters.setMaxHostAdapters(options.max_cpu_loras);
+  adapters.setMaxDeviceAdapters(options.max_gpu_loras);
   adapters.setNumPutWorkers(kAdapterLoaders);
-  if (options.maxLoraRank) adapters.setMaxAdapterSize(*options.maxLoraRank);
+  if (options.max_lora_rank) adapters.setMaxAdapterSize(*options.max_lora_rank);
   return adapters;
 }
 
 void checkLoraDirectories(const ServeOptions& options) {
-  if (options.loraDirectories.empty()) return;
-  AdapterRoots(options.loraDirectories, options.loraDirLinks == "follow" ? Links::kFollow : Links::kInside);
+  if (options.lora_directories.empty()) return;
+  AdapterRoots(options.lora_directories, options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside);
 }
 
 TokenizerDirectory checkTokenizer(const fs::path& dir, int64_t vocabulary) {
   TokenizerDirectory text;
   text.codec = loadTextCodec(dir);
   text.defaults = readGenerationDefaults(dir, *text.codec);
-  for (const int32_t id : text.defaults.endIds) {
+  for (const int32_t id : text.defaults.end_ids) {
     if (id < vocabulary) continue;
     fail(ErrorCode::kInvalidArgument,
          "{}: end token {} is not in the engine's vocabulary of {}; is the tokenizer that of this model?", dir.string(),

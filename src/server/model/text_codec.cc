@@ -13,9 +13,9 @@ namespace {
 class DetokenizedStream : public TextStream {
  public:
   DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const TextStreamOptions& options)
-      : detokenizer_(std::move(tokenizer), options.skipSpecialTokens),
-        matcher_(options.stops, options.includeStop),
-        before_stops_(options.stopsFrom) {}
+      : detokenizer_(std::move(tokenizer), options.skip_special_tokens),
+        matcher_(options.stops, options.include_stop),
+        before_stops_(options.stops_from) {}
 
   Piece push(int32_t token) override {
     std::string text = detokenizer_.feed(token);
@@ -48,12 +48,12 @@ class TokenizerCodec : public TextCodec {
   explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
 
-  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                               const EncodeLimits& limits) const override {
-    return tokenizer_->encode(text, addSpecialTokens, meter, limits);
+    return tokenizer_->encode(text, add_special_tokens, meter, limits);
   }
-  std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const override {
-    return tokenizer_->decode(tokens, skipSpecialTokens);
+  std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override {
+    return tokenizer_->decode(tokens, skip_special_tokens);
   }
   std::string tokenBytes(int32_t token) const override { return chorus::tokenBytes(*tokenizer_, token); }
   std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
@@ -69,9 +69,9 @@ class TokenizerCodec : public TextCodec {
     input.messages = messages;
     input.documents = how.documents;
     input.variables = how.variables;
-    input.add_generation_prompt = how.addGenerationPrompt;
-    input.continue_final_message = how.continueFinalMessage;
-    return chat_.render(std::move(input), how.chatTemplate, meter);
+    input.add_generation_prompt = how.add_generation_prompt;
+    input.continue_final_message = how.continue_final_message;
+    return chat_.render(std::move(input), how.chat_template, meter);
   }
 
  private:

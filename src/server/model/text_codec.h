@@ -18,18 +18,18 @@
 namespace chorus::server {
 
 struct TextStreamOptions {
-  std::vector<std::string> stops;  // none is empty; the earliest match in the text wins
-  bool includeStop = false;        // the text includes the stop string that ends it
-  bool skipSpecialTokens = true;   // special tokens have no text
-  int32_t stopsFrom = 0;           // stop strings are not matched in this many first tokens
+  std::vector<std::string> stops;   // none is empty; the earliest match in the text wins
+  bool include_stop = false;        // the text includes the stop string that ends it
+  bool skip_special_tokens = true;  // special tokens have no text
+  int32_t stops_from = 0;           // stop strings are not matched in this many first tokens
 };
 
 // Text of one growing token sequence. Not thread-safe.
 class TextStream {
  public:
   struct Piece {
-    std::string text;                      // new text that can no longer be part of a stop string
-    std::optional<std::string> stoppedBy;  // set when a stop string is complete: the text after it is left out
+    std::string text;                       // new text that can no longer be part of a stop string
+    std::optional<std::string> stopped_by;  // set when a stop string is complete: the text after it is left out
   };
 
   virtual ~TextStream() = default;
@@ -43,9 +43,9 @@ class TextStream {
 struct ChatRendering {
   OrderedJson documents;  // null: none
   OrderedJson variables = OrderedJson::object();
-  std::optional<std::string> chatTemplate;  // the name of one of the model's templates, or the text of another
-  bool addGenerationPrompt = true;          // the prompt ends where the assistant's answer begins
-  bool continueFinalMessage = false;        // the prompt ends inside the last message, which the answer continues
+  std::optional<std::string> chat_template;  // the name of one of the model's templates, or the text of another
+  bool add_generation_prompt = true;         // the prompt ends where the assistant's answer begins
+  bool continue_final_message = false;       // the prompt ends inside the last message, which the answer continues
 };
 
 // Immutable; every method may be called from several threads at once.
@@ -54,14 +54,14 @@ class TextCodec {
   virtual ~TextCodec() = default;
   // encode and renderChat charge the meter for their work and throw what it throws. encode throws TooManyTokens if the
   // text has more tokens than the limits allow, before it reads the rest of the text.
-  virtual std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+  virtual std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                                       const EncodeLimits& limits = {}) const = 0;
   // Without a limit, for trusted text.
-  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens) const {
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const {
     WorkMeter meter;
-    return encode(text, addSpecialTokens, meter);
+    return encode(text, add_special_tokens, meter);
   }
-  virtual std::string decode(std::span<const int32_t> tokens, bool skipSpecialTokens) const = 0;
+  virtual std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const = 0;
   // The bytes that a token adds to a text, which may be a part of a character. For a special token, its name.
   virtual std::string tokenBytes(int32_t token) const = 0;
   virtual std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const = 0;

@@ -25,7 +25,7 @@ class ChatWriter : public GenerationWriter {
     OrderedJson content = OrderedJson::object();
     if (!delta.text.empty()) content["content"] = delta.text;
     return chunkChoice(delta.choice, std::move(content), logProbsOf(delta),
-                       delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
+                       delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stop_reason);
   }
 
   OrderedJson logProbsOf(const GenerationDelta& delta) override {
@@ -38,28 +38,28 @@ class ChatWriter : public GenerationWriter {
     json["message"] = {{"role", "assistant"}, {"content", everything.text}, {"refusal", nullptr}};
     json["logprobs"] = nullptr;
     json["finish_reason"] = everything.finishReason.value_or("stop");
-    json["stop_reason"] = everything.stopReason;
+    json["stop_reason"] = everything.stop_reason;
     return json;
   }
 
  private:
   static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson logProbs, OrderedJson finishReason,
-                                 OrderedJson stopReason) {
+                                 OrderedJson stop_reason) {
     const bool last = !finishReason.is_null();
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["delta"] = std::move(delta);
     json["logprobs"] = std::move(logProbs);
     json["finish_reason"] = std::move(finishReason);
-    if (last) json["stop_reason"] = std::move(stopReason);
+    if (last) json["stop_reason"] = std::move(stop_reason);
     return json;
   }
 };
 
 // A template is a program, so a request may contain one only if the operator trusts the clients.
 void checkTemplate(const ApiContext& context, const ServedModel& model, const ChatRendering& rendering) {
-  if (!rendering.chatTemplate || context.trust_request_templates) return;
-  if (model.text->hasChatTemplate(*rendering.chatTemplate)) return;
+  if (!rendering.chat_template || context.trust_request_templates) return;
+  if (model.text->hasChatTemplate(*rendering.chat_template)) return;
   throw ApiError::forbidden(
       "'chat_template' must be the name of one of the model's templates: this server takes no "
       "templates from requests; it does when it is started with --trust_request_templates.",
@@ -67,7 +67,7 @@ void checkTemplate(const ApiContext& context, const ServedModel& model, const Ch
 }
 
 std::string renderPrompt(const ServedModel& model, const ChatRequest& request, WorkMeter& meter) {
-  if (!model.text->hasChatTemplate() && !request.rendering.chatTemplate) {
+  if (!model.text->hasChatTemplate() && !request.rendering.chat_template) {
     throw ApiError::invalid("This model has no chat template; use /v1/completions.", "messages", "no_chat_template");
   }
   try {
@@ -86,7 +86,7 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request, W
 void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                 WorkMeter& meter) {
   ClientCharge memory(request.client);
-  ChatRequest parsed = parseChatRequest(request.body, meter, memory, context.maxChoices);
+  ChatRequest parsed = parseChatRequest(request.body, meter, memory, context.max_choices);
   request.body = std::string();
   request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
@@ -94,13 +94,13 @@ void handleChat(const ApiContext& context, HttpRequest& request, const std::shar
 
   Generation::Job job{.model = model,
                       .options = parsed.options,
-                      .defaultMaxTokens = 0,
-                      .promptField = "messages",
+                      .default_max_tokens = 0,
+                      .prompt_field = "messages",
                       .client = request.client,
                       .received = request.received};
   // The template usually writes the special tokens itself.
-  job.prompts.push_back(encodePrompt(context, *model, renderPrompt(*model, parsed, meter), parsed.addSpecialTokens,
-                                     meter, job.promptField));
+  job.prompts.push_back(encodePrompt(context, *model, renderPrompt(*model, parsed, meter), parsed.add_special_tokens,
+                                     meter, job.prompt_field));
   if (job.prompts.front().empty()) {
     throw ApiError::invalid("Invalid value for 'messages': the prompt has no tokens.", "messages", "invalid_value");
   }

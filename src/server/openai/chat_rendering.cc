@@ -39,16 +39,16 @@ ChatRendering readChatRendering(const FieldReader& fields) {
   ChatRendering how;
   how.documents = readDocuments(fields);
   how.variables = readVariables(fields);
-  how.chatTemplate = fields.string("chat_template");
+  how.chat_template = fields.string("chat_template");
   // Some clients put it among the variables. It means the same there and gets the same checks.
   if (how.variables.contains("chat_template")) {
-    if (how.chatTemplate) fields.refuse("chat_template", "it is given twice");
-    how.chatTemplate = FieldReader(how.variables, "chat_template_kwargs").string("chat_template");
+    if (how.chat_template) fields.refuse("chat_template", "it is given twice");
+    how.chat_template = FieldReader(how.variables, "chat_template_kwargs").string("chat_template");
     how.variables.erase("chat_template");
   }
-  how.addGenerationPrompt = fields.boolean("add_generation_prompt").value_or(true);
-  how.continueFinalMessage = fields.boolean("continue_final_message").value_or(false);
-  if (how.continueFinalMessage && how.addGenerationPrompt) {
+  how.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  how.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  if (how.continue_final_message && how.add_generation_prompt) {
     fields.refuse("continue_final_message", "it needs 'add_generation_prompt' to be false");
   }
   return how;

@@ -30,7 +30,7 @@ class CompletionWriter : public GenerationWriter {
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
     const bool echo = !delta.promptLogProbs.empty();
     return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text, logProbsOf(delta),
-                  delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stopReason);
+                  delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stop_reason);
   }
 
   OrderedJson logProbsOf(const GenerationDelta& delta) override {
@@ -40,7 +40,7 @@ class CompletionWriter : public GenerationWriter {
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
     return choice(everything.choice, echoOf(everything.choice) + everything.text, nullptr,
-                  everything.finishReason.value_or("stop"), everything.stopReason);
+                  everything.finishReason.value_or("stop"), everything.stop_reason);
   }
 
  private:
@@ -55,13 +55,13 @@ class CompletionWriter : public GenerationWriter {
   }
 
   static OrderedJson choice(int32_t index, const std::string& text, OrderedJson logProbs, OrderedJson finishReason,
-                            OrderedJson stopReason) {
+                            OrderedJson stop_reason) {
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["text"] = text;
     json["logprobs"] = std::move(logProbs);
     json["finish_reason"] = std::move(finishReason);
-    json["stop_reason"] = std::move(stopReason);
+    json["stop_reason"] = std::move(stop_reason);
     return json;
   }
 
@@ -97,20 +97,20 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
 void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                       WorkMeter& meter) {
   ClientCharge memory(request.client);
-  CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.maxChoices);
+  CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.max_choices);
   request.body = std::string();
   request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
 
   Generation::Job job{.model = model,
                       .options = parsed.options,
-                      .defaultMaxTokens = kDefaultMaxTokens,
-                      .promptField = "prompt",
+                      .default_max_tokens = kDefaultMaxTokens,
+                      .prompt_field = "prompt",
                       .client = request.client,
                       .received = request.received};
   std::vector<std::string> echoes;
   for (auto& prompt : parsed.prompts) {
-    job.prompts.push_back(tokensOf(context, *model, prompt, parsed.addSpecialTokens, meter));
+    job.prompts.push_back(tokensOf(context, *model, prompt, parsed.add_special_tokens, meter));
     if (!parsed.echo) continue;
     auto* text = std::get_if<std::string>(&prompt);
     echoes.push_back(text != nullptr ? std::move(*text) : model->text->decode(job.prompts.back(), false));

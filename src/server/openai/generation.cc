@@ -28,7 +28,7 @@ ExecutorText withNames(std::string message, const ServedModel& model, const Mode
       const size_t at = message.find(by_id);
       if (at == std::string::npos) continue;
       for (const auto& adapter : models.list()) {
-        if (adapter->adapterId != term.taskId) continue;
+        if (adapter->adapter_id != term.taskId) continue;
         return {message.replace(at, by_id.size(), fmt::format("adapter `{}` ", adapter->name)), adapter->name};
       }
     }
@@ -84,14 +84,14 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
       rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text, meter)),
       inbox_charge_(job_.client) {
   const auto add = [this](int32_t id) {
-    if (std::find(endIds_.begin(), endIds_.end(), id) == endIds_.end()) endIds_.push_back(id);
+    if (std::find(end_ids_.begin(), end_ids_.end(), id) == end_ids_.end()) end_ids_.push_back(id);
   };
-  if (!job_.options.ignoreEos) {
-    endIds_ = context_.defaults.endIds;
+  if (!job_.options.ignore_eos) {
+    end_ids_ = context_.defaults.end_ids;
     // An adapter's own tokenizer may have another end token.
     if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
   }
-  for (const int32_t id : job_.options.stopTokenIds) add(id);
+  for (const int32_t id : job_.options.stop_token_ids) add(id);
 }
 
 int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
@@ -101,40 +101,40 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   if (length > context_.engine.maxInputLen() || room < 1) {
     std::string message = fmt::format("This model's maximum context length is {} tokens", context_length);
     if (context_.engine.maxInputLen() < context_length - 1) {
-      message += fmt::format(", of which the {} may take {}", job_.promptField, context_.engine.maxInputLen());
+      message += fmt::format(", of which the {} may take {}", job_.prompt_field, context_.engine.maxInputLen());
     }
     message += fmt::format(". However, your request has {} input tokens. Please reduce the length of the {}.", length,
-                           job_.promptField);
-    throw ApiError::invalid(std::move(message), job_.promptField, "context_length_exceeded");
+                           job_.prompt_field);
+    throw ApiError::invalid(std::move(message), job_.prompt_field, "context_length_exceeded");
   }
   if (const auto asked = job_.options.maxTokens) {
     if (*asked <= room) return std::max(*asked, 1);
     throw ApiError::invalid(
         fmt::format("'{}' is too large: {}. This model's maximum context length is {} tokens and your request has {} "
                     "input tokens ({} > {} - {}).",
-                    job_.options.maxTokensField, *asked, context_length, length, *asked, context_length, length),
-        job_.options.maxTokensField, "context_length_exceeded");
+                    job_.options.max_tokens_field, *asked, context_length, length, *asked, context_length, length),
+        job_.options.max_tokens_field, "context_length_exceeded");
   }
   // The default is lowered to the room that is left: the client did not ask for it, so it is no error.
-  return static_cast<int32_t>(job_.defaultMaxTokens > 0 ? std::min<int64_t>(job_.defaultMaxTokens, room) : room);
+  return static_cast<int32_t>(job_.default_max_tokens > 0 ? std::min<int64_t>(job_.default_max_tokens, room) : room);
 }
 
 // What remains of the request timeout, which starts when the request is received. At least 1 ms.
 std::chrono::milliseconds Generation::timeLeft() const {
-  if (job_.received == std::chrono::steady_clock::time_point()) return *context_.requestTimeout;
+  if (job_.received == std::chrono::steady_clock::time_point()) return *context_.request_timeout;
   const auto spent =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
-  return std::max(*context_.requestTimeout - spent, std::chrono::milliseconds(1));
+  return std::max(*context_.request_timeout - spent, std::chrono::milliseconds(1));
 }
 
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
   const GenerationOptions& options = job_.options;
   const int32_t maxTokens = maxTokensFor(prompt);
   const int32_t longest = onlyScores() ? 0 : maxTokens;
-  if (options.sampling.minTokens.value_or(0) > longest) {
+  if (options.sampling.min_tokens.value_or(0) > longest) {
     throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
                                         "may have.",
-                                        *options.sampling.minTokens, longest),
+                                        *options.sampling.min_tokens, longest),
                             "min_tokens", "invalid_value");
   }
   executor::OutputConfig output;
@@ -147,17 +147,17 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   const bool streaming = options.stream || !options.stop.empty() || options.logProbs;
   executor::Request request(prompt, maxTokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
-  if (!rules_.badWords.empty()) request.setBadWords(rules_.badWords);
+  if (!rules_.bad_words.empty()) request.setBadWords(rules_.bad_words);
   if (rules_.embeddingBias) request.setEmbeddingBias(*rules_.embeddingBias);
-  if (!endIds_.empty()) {
-    request.setEndId(endIds_.front());
-    request.setExtraEndIds({endIds_.begin() + 1, endIds_.end()});
+  if (!end_ids_.empty()) {
+    request.setEndId(end_ids_.front());
+    request.setExtraEndIds({end_ids_.begin() + 1, end_ids_.end()});
   }
-  if (job_.model->adapterId) request.setLoraConfig(executor::LoraConfig(*job_.model->adapterId));
+  if (job_.model->adapter_id) request.setLoraConfig(executor::LoraConfig(*job_.model->adapter_id));
   if (!job_.model->composition.empty()) request.setLoraComposition(job_.model->composition);
   if (job_.client) request.setClientId(job_.client->id());
-  if (context_.requestTimeout) request.setAllottedTimeMs(timeLeft());
-  if (options.sampling.cacheSalt) request.setCacheSaltID(context_.cacheSalts.idOf(*options.sampling.cacheSalt));
+  if (context_.request_timeout) request.setAllottedTimeMs(timeLeft());
+  if (options.sampling.cache_salt) request.setCacheSaltID(context_.cache_salts.idOf(*options.sampling.cache_salt));
   return request;
 }
 
@@ -165,17 +165,17 @@ void Generation::enqueue() {
   const auto n = static_cast<size_t>(job_.options.generated);
   std::vector<executor::Request> requests;
   for (const auto& prompt : job_.prompts) {
-    usage_.promptTokens += static_cast<int64_t>(prompt.size());
+    usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
     for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
   }
   choices_.resize(requests.size());
   unfinished_ = requests.size();
   const GenerationOptions& options = job_.options;
-  const TextStreamOptions textOptions{.stops = options.stop,
-                                      .includeStop = options.includeStop,
-                                      .skipSpecialTokens = options.skipSpecialTokens,
-                                      .stopsFrom = options.sampling.minTokens.value_or(0)};
-  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(textOptions);
+  const TextStreamOptions text_options{.stops = options.stop,
+                                       .include_stop = options.include_stop,
+                                       .skip_special_tokens = options.skip_special_tokens,
+                                       .stops_from = options.sampling.min_tokens.value_or(0)};
+  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(text_options);
   try {
     for (size_t c = 0; c < requests.size(); ++c) {
       const auto id = context_.engine.enqueue(
@@ -310,20 +310,20 @@ bool Generation::handle(const Arrival& arrival) {
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    ++usage_.completionTokens;
+    ++usage_.completion_tokens;
     ++choice.tokens;
-    if (result.logProbs) choice.logProbSum += static_cast<double>(result.logProbs->front()[i]);
+    if (result.logProbs) choice.log_prob_sum += static_cast<double>(result.logProbs->front()[i]);
     if (job_.options.logProbs) {
       delta.logProbs.push_back({tokens[i], result.logProbs->front()[i], {}});
       if (result.topLogProbs) delta.logProbs.back().likeliest = result.topLogProbs->front()[i];
     }
-    const bool endToken = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
-    if (endToken && !job_.options.includeStop) break;
+    const bool end_token = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
+    if (end_token && !job_.options.include_stop) break;
     auto piece = choice.text->push(tokens[i]);
     delta.text += piece.text;
-    if (piece.stoppedBy) {
+    if (piece.stopped_by) {
       context_.engine.cancel(choice.id);
-      finishChoice(choice, "stop", *piece.stoppedBy, std::move(delta));
+      finishChoice(choice, "stop", *piece.stopped_by, std::move(delta));
       return unfinished_ > 0;
     }
   }
@@ -335,28 +335,28 @@ bool Generation::handle(const Arrival& arrival) {
   }
   auto rest = choice.text->finish();
   delta.text += rest.text;
-  OrderedJson stopReason;
-  if (rest.stoppedBy) {
-    stopReason = *rest.stoppedBy;
+  OrderedJson stop_reason;
+  if (rest.stopped_by) {
+    stop_reason = *rest.stopped_by;
   } else if (reason == FinishReason::kEND_ID && !tokens.empty()) {
-    const auto& own = job_.options.stopTokenIds;
-    if (std::find(own.begin(), own.end(), tokens.back()) != own.end()) stopReason = tokens.back();
+    const auto& own = job_.options.stop_token_ids;
+    if (std::find(own.begin(), own.end(), tokens.back()) != own.end()) stop_reason = tokens.back();
   }
   const bool stopped =
-      !onlyScores() && (rest.stoppedBy || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
-  finishChoice(choice, stopped ? "stop" : "length", std::move(stopReason), std::move(delta));
+      !onlyScores() && (rest.stopped_by || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
+  finishChoice(choice, stopped ? "stop" : "length", std::move(stop_reason), std::move(delta));
   return unfinished_ > 0;
 }
 
 // Throws ApiError (409) if choices ran with different content. Each choice is a request of its own: between two of them
 // the adapter may be evicted, replaced and loaded again.
 void Generation::checkContent(const executor::Result& result) {
-  if (result.adapterContentHash.empty() || result.adapterContentHash == adapterContentHash_) return;
-  if (!adapterContentHash_.empty()) {
+  if (result.adapterContentHash.empty() || result.adapterContentHash == adapter_content_hash_) return;
+  if (!adapter_content_hash_.empty()) {
     throw ApiError::conflict(
         fmt::format("`{}` was replaced while its choices were generated; send the request again.", job_.model->name));
   }
-  adapterContentHash_ = result.adapterContentHash;
+  adapter_content_hash_ = result.adapterContentHash;
 }
 
 void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
@@ -369,13 +369,13 @@ void Generation::addPromptLogProbs(size_t choice, const executor::Result& result
   }
 }
 
-void Generation::finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason,
+void Generation::finishChoice(Choice& choice, const std::string& reason, OrderedJson stop_reason,
                               GenerationDelta delta) {
   choice.finished = true;
   --unfinished_;
   delta.finishReason = reason;
-  delta.meanLogProb = choice.logProbSum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
-  delta.stopReason = std::move(stopReason);
+  delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
+  delta.stop_reason = std::move(stop_reason);
   if (!listener_->onDelta(std::move(delta))) {
     cancel();
     unfinished_ = 0;

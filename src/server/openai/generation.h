@@ -29,14 +29,14 @@ struct GenerationDelta {
   std::vector<TokenLogProb> promptLogProbs;  // of the prompt's tokens, in a choice's first delta; if asked for
   std::vector<TokenLogProb> logProbs;        // of the tokens that arrived; empty unless asked for
   std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
-  double meanLogProb = 0;                    // mean over the choice's tokens, in its last delta; only for ranking
-  OrderedJson stopReason;                    // the stop string or stop token id that ended it, else null
+  double mean_log_prob = 0;                  // mean over the choice's tokens, in its last delta; only for ranking
+  OrderedJson stop_reason;                   // the stop string or stop token id that ended it, else null
   std::string adapterContentHash;            // see executor::Result
 };
 
 struct GenerationUsage {
-  int64_t promptTokens = 0;
-  int64_t completionTokens = 0;
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
 };
 
 // Receives a generation's progress on worker threads, one call at a time. No call follows onDone or onError.
@@ -55,8 +55,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<const ServedModel> model;
     std::vector<executor::VecTokens> prompts;  // none empty, ids below the vocabulary's size
     GenerationOptions options;
-    int32_t defaultMaxTokens = 0;                      // 0: as many as fit
-    std::string promptField;                           // "prompt" or "messages", for errors
+    int32_t default_max_tokens = 0;                    // 0: as many as fit
+    std::string prompt_field;                          // "prompt" or "messages", for errors
     std::shared_ptr<Client> client = nullptr;          // null: nothing is charged
     std::chrono::steady_clock::time_point received{};  // the request timeout counts from here
   };
@@ -77,7 +77,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Choice {
     executor::IdType id = 0;
     std::unique_ptr<TextStream> text;
-    double logProbSum = 0;  // sum over all tokens of the choice; if choices are to be ranked
+    double log_prob_sum = 0;  // sum over all tokens of the choice; if choices are to be ranked
     int64_t tokens = 0;
     bool finished = false;
   };
@@ -98,18 +98,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool handle(const Arrival& arrival);
   void checkContent(const executor::Result& result);
   void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
-  void finishChoice(Choice& choice, const std::string& reason, OrderedJson stopReason, GenerationDelta delta);
+  void finishChoice(Choice& choice, const std::string& reason, OrderedJson stop_reason, GenerationDelta delta);
   void failWith(const ApiError& error);
 
   const ApiContext& context_;
   Job job_;
-  executor::VecTokens endIds_;
+  executor::VecTokens end_ids_;
   TokenRules rules_;
   GenerationUsage usage_;
 
   // Used by enqueue() and then by process(), which never overlap.
   std::vector<Choice> choices_;
-  std::string adapterContentHash_;  // the same for all choices; empty until the first is known
+  std::string adapter_content_hash_;  // the same for all choices; empty until the first is known
   size_t unfinished_ = 0;
   std::shared_ptr<GenerationListener> listener_;
 

@@ -12,9 +12,9 @@ namespace {
 
 OrderedJson usageJson(const GenerationUsage& usage) {
   OrderedJson json = OrderedJson::object();
-  json["prompt_tokens"] = usage.promptTokens;
-  json["total_tokens"] = usage.promptTokens + usage.completionTokens;
-  json["completion_tokens"] = usage.completionTokens;
+  json["prompt_tokens"] = usage.prompt_tokens;
+  json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+  json["completion_tokens"] = usage.completion_tokens;
   return json;
 }
 
@@ -49,7 +49,7 @@ std::string textWith(const OrderedJson& object, std::string_view member, std::st
 GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
     : setup_(std::move(setup)),
       shape_(shape),
-      id_(randomId(shape.idPrefix)),
+      id_(randomId(shape.id_prefix)),
       created_(std::time(nullptr)),
       fingerprint_(setup_.model->fingerprint) {
   if (setup_.options.stream) return;
@@ -68,9 +68,9 @@ OrderedJson GenerationWriter::envelope(const std::string& object) const {
 }
 
 bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
-  OrderedJson json = envelope(shape_.chunkObject);
+  OrderedJson json = envelope(shape_.chunk_object);
   json["choices"] = std::move(choices);
-  if (setup_.options.includeUsage) json["usage"] = std::move(usage);
+  if (setup_.options.include_usage) json["usage"] = std::move(usage);
   return setup_.exchange->write(sseEvent(toText(json)));
 }
 
@@ -103,8 +103,8 @@ bool GenerationWriter::keep(GenerationDelta delta) {
   everything.text += delta.text;
   whole.log_probs.append(logProbsOf(delta));
   everything.finishReason = std::move(delta.finishReason);
-  everything.meanLogProb = delta.meanLogProb;
-  everything.stopReason = std::move(delta.stopReason);
+  everything.mean_log_prob = delta.mean_log_prob;
+  everything.stop_reason = std::move(delta.stop_reason);
   const MemoryAnswer answer = setup_.memory.add(everything.text.size() + whole.log_probs.bytes() - held);
   if (answer == MemoryAnswer::kGranted) return true;
   setup_.exchange->respond(ApiError::outOfMemory(answer).response());
@@ -121,7 +121,7 @@ std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
     for (size_t i = first; i < first + generated; ++i) out.push_back(&whole_[i]);
     if (generated == asked) continue;
     std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin), out.end(), [](const auto* a, const auto* b) {
-      return a->everything.meanLogProb > b->everything.meanLogProb;
+      return a->everything.mean_log_prob > b->everything.mean_log_prob;
     });
     out.resize(begin + asked);
   }
@@ -130,7 +130,7 @@ std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
 
 void GenerationWriter::onDone(const GenerationUsage& usage) {
   if (setup_.options.stream) {
-    if (setup_.options.includeUsage) sendChunk(OrderedJson::array(), usageJson(usage));
+    if (setup_.options.include_usage) sendChunk(OrderedJson::array(), usageJson(usage));
     setup_.exchange->write(sseEvent("[DONE]"));
     setup_.exchange->endStream();
     return;
@@ -146,7 +146,7 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     choices += textWith(json, "logprobs", whole->log_probs.take());
   }
   choices += ']';
-  OrderedJson json = envelope(shape_.wholeObject);
+  OrderedJson json = envelope(shape_.whole_object);
   json["choices"] = nullptr;
   json["usage"] = usageJson(usage);
   HttpResponse response{.body = textWith(json, "choices", choices)};

@@ -31,9 +31,9 @@ class GenerationWriter : public GenerationListener {
 
  protected:
   struct Shape {
-    std::string idPrefix;
-    std::string wholeObject;
-    std::string chunkObject;
+    std::string id_prefix;
+    std::string whole_object;
+    std::string chunk_object;
   };
 
   GenerationWriter(Setup setup, const Shape& shape);

@@ -17,7 +17,7 @@ std::string nameOf(const std::string& bytes) {
 
 // Number of characters that a token adds to the text that the client sees.
 int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token, const std::string& bytes) {
-  if (options.skipSpecialTokens && text.decode(std::span(&token, 1), true).empty()) return 0;
+  if (options.skip_special_tokens && text.decode(std::span(&token, 1), true).empty()) return 0;
   int64_t count = 0;
   for (const char c : bytes) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   return count;

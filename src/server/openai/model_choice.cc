@@ -43,7 +43,7 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const
   auto named = models.find(model);
   if (!named) throw ApiError::modelNotFound(model);
   if (terms.empty()) return named;
-  if (named->adapterId) {
+  if (named->adapter_id) {
     throw ApiError::invalid(fmt::format("'{}' needs the base model, `{}`, in 'model': an adapter that is to take part "
                                         "stands in the list.",
                                         kField, models.base().name),
@@ -55,12 +55,12 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const
   for (size_t i = 0; i < terms.size(); ++i) {
     const auto adapter = models.find(terms[i].name);
     if (!adapter) throw ApiError::modelNotFound(terms[i].name);
-    if (!adapter->adapterId) {
+    if (!adapter->adapter_id) {
       const std::string field = fmt::format("{}[{}].name", kField, i);
       throw ApiError::invalid(fmt::format("Invalid value for '{}': it is the base model, not an adapter.", field),
                               field, "invalid_value");
     }
-    composed->composition.push_back({*adapter->adapterId, terms[i].weight});
+    composed->composition.push_back({*adapter->adapter_id, terms[i].weight});
     weights.update(fmt::format(" {} {}", adapter->fingerprint, terms[i].weight));
   }
   composed->fingerprint = "fp_" + weights.hex().substr(0, 12);

@@ -69,8 +69,8 @@ HttpResponse listModels(const ModelCatalog& models) {
   return {.body = toText(OrderedJson{{"object", "list"}, {"data", std::move(data)}})};
 }
 
-HttpResponse describeModel(const ModelCatalog& models, std::string_view encodedName) {
-  const std::string name = percentDecode(encodedName);
+HttpResponse describeModel(const ModelCatalog& models, std::string_view encoded_name) {
+  const std::string name = percentDecode(encoded_name);
   const auto model = models.find(name);
   if (!model) throw ApiError::modelNotFound(name);
   return {.body = toText(describe(models, *model))};

@@ -9,7 +9,7 @@
 namespace chorus::server {
 
 HttpResponse listModels(const ModelCatalog& models);
-// encodedName: the name as it is in the URL, percent-encoded. Throws ApiError model_not_found.
-HttpResponse describeModel(const ModelCatalog& models, std::string_view encodedName);
+// encoded_name: the name as it is in the URL, percent-encoded. Throws ApiError model_not_found.
+HttpResponse describeModel(const ModelCatalog& models, std::string_view encoded_name);
 
 }  // namespace chorus::server

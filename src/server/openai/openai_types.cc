@@ -65,7 +65,7 @@ void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t 
   const auto value = fields.integer(name, least, std::numeric_limits<int32_t>::max());
   if (!value) return;
   options.maxTokens = static_cast<int32_t>(*value);
-  options.maxTokensField = name;
+  options.max_tokens_field = name;
 }
 
 GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
@@ -82,17 +82,17 @@ GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
     if (!ids->is_array() || ids->size() > kMaxStops) {
       fields.refuse("stop_token_ids", fmt::format("expected an array of at most {} token ids", kMaxStops));
     }
-    options.stopTokenIds = tokenIds(fields, "stop_token_ids", *ids);
+    options.stop_token_ids = tokenIds(fields, "stop_token_ids", *ids);
   }
-  options.ignoreEos = fields.boolean("ignore_eos").value_or(false);
-  options.includeStop = fields.boolean("include_stop_str_in_output").value_or(false);
-  options.skipSpecialTokens = fields.boolean("skip_special_tokens").value_or(true);
+  options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  options.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
+  options.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   options.choices = parseChoices(fields, "n", max_choices).value_or(1);
   options.generated = options.choices;
   options.stream = fields.boolean("stream").value_or(false);
-  if (const OrderedJson* streamOptions = fields.find("stream_options")) {
+  if (const OrderedJson* stream_options = fields.find("stream_options")) {
     if (!options.stream) fields.refuse("stream_options", "it is only allowed when 'stream' is true");
-    options.includeUsage = FieldReader(*streamOptions, "stream_options").boolean("include_usage").value_or(false);
+    options.include_usage = FieldReader(*stream_options, "stream_options").boolean("include_usage").value_or(false);
   }
   return options;
 }
@@ -148,7 +148,7 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   request.echo = fields.boolean("echo").value_or(false);
   // With 0 tokens, only an echo leaves something to answer.
   parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
-  request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(true);
+  request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
     request.options.logProbs = true;
     request.options.topLogProbs = static_cast<int32_t>(*alternatives);
@@ -188,7 +188,7 @@ ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientChar
   }
   request.messages = normalizeMessages(std::move(messages), meter, memory);
   request.rendering = readChatRendering(fields);
-  request.addSpecialTokens = fields.boolean("add_special_tokens").value_or(false);
+  request.add_special_tokens = fields.boolean("add_special_tokens").value_or(false);
   return request;
 }
 

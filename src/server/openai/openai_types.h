@@ -20,19 +20,19 @@ namespace chorus::server {
 // Fields that completions and chat share. Unset: the model's default.
 struct GenerationOptions {
   std::string model;
-  std::vector<AdapterTerm> adapters;          // to be composed; empty: the model as it is
-  std::optional<int32_t> maxTokens;           // 0: only the prompt is scored
-  std::string maxTokensField = "max_tokens";  // name of its field in the request, for errors
+  std::vector<AdapterTerm> adapters;            // to be composed; empty: the model as it is
+  std::optional<int32_t> maxTokens;             // 0: only the prompt is scored
+  std::string max_tokens_field = "max_tokens";  // name of its field in the request, for errors
   SamplingFields sampling;
   std::vector<std::string> stop;  // none is empty
-  std::vector<int32_t> stopTokenIds;
-  bool ignoreEos = false;
-  bool includeStop = false;  // the text includes the stop string or stop token
-  bool skipSpecialTokens = true;
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool include_stop = false;  // the text includes the stop string or stop token
+  bool skip_special_tokens = true;
   int32_t choices = 1;    // "n"
   int32_t generated = 1;  // "best_of": number of sequences, of which the `choices` likeliest are sent
   bool stream = false;
-  bool includeUsage = false;
+  bool include_usage = false;
   bool logProbs = false;
   bool promptLogProbs = false;  // of the echoed prompt too
   int32_t topLogProbs = 0;      // alternatives per token
@@ -43,7 +43,7 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<Prompt> prompts;  // at least one
   bool echo = false;
-  bool addSpecialTokens = true;  // only for prompts that are text
+  bool add_special_tokens = true;  // only for prompts that are text
 };
 
 struct ChatRequest {
@@ -52,7 +52,7 @@ struct ChatRequest {
   // the request.
   OrderedJson messages;
   ChatRendering rendering;
-  bool addSpecialTokens = false;  // around the rendered prompt
+  bool add_special_tokens = false;  // around the rendered prompt
 };
 
 // Default limit on the sequences of one request.

@@ -89,11 +89,11 @@ TEST(CompletionRequest, DefaultsAndValues) {
       R"("stream_options":{"include_usage":true},"logit_bias":{},"presence_penalty":0,"suffix":null})");
   EXPECT_EQ(full.options.maxTokens, 5);
   EXPECT_EQ(full.options.sampling.temperature, 0.0);
-  EXPECT_EQ(full.options.sampling.topK, 0);
+  EXPECT_EQ(full.options.sampling.top_k, 0);
   EXPECT_EQ(full.options.sampling.seed, static_cast<uint64_t>(-3));
   EXPECT_EQ(full.options.stop, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(full.options.stopTokenIds, (std::vector<int32_t>{4}));
-  EXPECT_TRUE(full.options.ignoreEos && full.options.stream && full.options.includeUsage && full.echo);
+  EXPECT_EQ(full.options.stop_token_ids, (std::vector<int32_t>{4}));
+  EXPECT_TRUE(full.options.ignore_eos && full.options.stream && full.options.include_usage && full.echo);
   EXPECT_EQ(parseCompletionRequest(R"({"model":"m","prompt":"x","stop":"end"})").options.stop.front(), "end");
 }
 
@@ -171,14 +171,14 @@ TEST(CompletionRequest, SamplingFieldsAreChecked) {
       R"("no_repeat_ngram_size":3,"min_tokens":4,"logit_bias":{"7":-100,"9":0.5},"bad_words":["a b"],)"
       R"("include_stop_str_in_output":true,"skip_special_tokens":false,"echo":true,"logprobs":2})");
   const SamplingFields& sampling = request.options.sampling;
-  EXPECT_EQ(sampling.presencePenalty, -2.0);
-  EXPECT_EQ(sampling.frequencyPenalty, 2.0);
-  EXPECT_EQ(sampling.repetitionPenalty, 1.1);
-  EXPECT_EQ(sampling.noRepeatNgramSize, 3);
-  EXPECT_EQ(sampling.minTokens, 4);
-  EXPECT_EQ(sampling.logitBias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {9, 0.5f}}));
-  EXPECT_EQ(sampling.badWords, std::vector<std::string>{"a b"});
-  EXPECT_TRUE(request.options.includeStop && !request.options.skipSpecialTokens && request.options.promptLogProbs);
+  EXPECT_EQ(sampling.presence_penalty, -2.0);
+  EXPECT_EQ(sampling.frequency_penalty, 2.0);
+  EXPECT_EQ(sampling.repetition_penalty, 1.1);
+  EXPECT_EQ(sampling.no_repeat_ngram_size, 3);
+  EXPECT_EQ(sampling.min_tokens, 4);
+  EXPECT_EQ(sampling.logit_bias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {9, 0.5f}}));
+  EXPECT_EQ(sampling.bad_words, std::vector<std::string>{"a b"});
+  EXPECT_TRUE(request.options.include_stop && !request.options.skip_special_tokens && request.options.promptLogProbs);
 }
 
 TEST(CompletionRequest, WithoutTokensTheEchoedPromptIsScored) {
@@ -193,8 +193,8 @@ TEST(CompletionRequest, WithoutTokensTheEchoedPromptIsScored) {
 }
 
 TEST(CompletionRequest, SpecialTokensMayBeLeftOut) {
-  EXPECT_TRUE(parseCompletionRequest(R"({"model":"m","prompt":"x"})").addSpecialTokens);
-  EXPECT_FALSE(parseCompletionRequest(R"({"model":"m","prompt":"x","add_special_tokens":false})").addSpecialTokens);
+  EXPECT_TRUE(parseCompletionRequest(R"({"model":"m","prompt":"x"})").add_special_tokens);
+  EXPECT_FALSE(parseCompletionRequest(R"({"model":"m","prompt":"x","add_special_tokens":false})").add_special_tokens);
 }
 
 TEST(ChatRequest, MessagesAndToolCalls) {
@@ -206,7 +206,7 @@ TEST(ChatRequest, MessagesAndToolCalls) {
           {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
         {"role":"tool","tool_call_id":"1","content":"ok"}]})");
   EXPECT_EQ(request.options.maxTokens, 9);
-  EXPECT_EQ(request.options.maxTokensField, "max_completion_tokens");
+  EXPECT_EQ(request.options.max_tokens_field, "max_completion_tokens");
   EXPECT_EQ(request.messages[1]["content"], "a\nb");
   EXPECT_EQ(request.messages[1]["name"], "n");
   EXPECT_TRUE(request.messages[2]["content"].is_null());

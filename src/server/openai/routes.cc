@@ -97,7 +97,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
 void Routes::startIntake(const std::shared_ptr<const ApiContext>& context, RequestWork work, HttpRequest request,
                          const std::shared_ptr<HttpExchange>& exchange) {
   Intake::Job job{.client = request.client ? request.client->id() : 0, .bytes = request.body.size()};
-  if (context->requestTimeout) job.deadline = request.received + *context->requestTimeout;
+  if (context->request_timeout) job.deadline = request.received + *context->request_timeout;
   // Shared, because a task must be copyable.
   auto shared = std::make_shared<HttpRequest>(std::move(request));
   job.work = [context, work, shared, exchange](WorkMeter& meter) {

@@ -14,9 +14,9 @@ namespace {
 class RoutesTest : public ::testing::Test {
  protected:
   RoutesTest() {
-    models.putAdapter({.name = "shift", .adapterId = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
+    models.putAdapter({.name = "shift", .adapter_id = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
     context = std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}});
-    context->defaults.endIds = {FakeCodec::kEnd};
+    context->defaults.end_ids = {FakeCodec::kEnd};
     context->defaults.temperature = 0;
     routes.serve(context);
   }
@@ -158,7 +158,7 @@ TEST_F(RoutesTest, CompletionShape) {
 }
 
 TEST_F(RoutesTest, AdaptersAreComposedOnTheBase) {
-  models.putAdapter({.name = "jump", .adapterId = 4, .fingerprint = "fp_jump", .created = 9, .text = codec});
+  models.putAdapter({.name = "jump", .adapter_id = 4, .fingerprint = "fp_jump", .created = 9, .text = codec});
   const std::string terms = R"("adapters":[{"name":"jump","weight":0.5},{"name":"shift","weight":-1}],)";
   const Json json = completion(terms + R"("prompt":[97,98],"max_tokens":4)");
   EXPECT_EQ(json["choices"][0]["text"], "bcbc");
@@ -277,7 +277,7 @@ TEST_F(RoutesTest, AdapterIsChosenByName) {
 
 // The content may change after the catalog's entry was read, so an answer must have its own fingerprint.
 TEST_F(RoutesTest, TheFingerprintIsOfTheAdapterThatAnswered) {
-  engine.adapterContent = "0123456789abcdef";
+  engine.adapter_content = "0123456789abcdef";
   const auto whole = answer("POST", "/v1/completions", R"({"model":"shift","prompt":[97],"max_tokens":3})");
   EXPECT_EQ(Json::parse(whole.body)["system_fingerprint"], "fp_0123456789ab");
   const auto stream =
@@ -287,16 +287,16 @@ TEST_F(RoutesTest, TheFingerprintIsOfTheAdapterThatAnswered) {
   const std::string terms = R"("adapters":[{"name":"shift","weight":1.0}],"prompt":[97],"max_tokens":1)";
   const std::string composed = completion(terms)["system_fingerprint"];
   EXPECT_NE(composed, "fp_0123456789ab");
-  engine.adapterContent = "123456789abcdef0";
+  engine.adapter_content = "123456789abcdef0";
   EXPECT_NE(completion(terms)["system_fingerprint"], composed);
   EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":1)")["system_fingerprint"], "fp_base");
 }
 
 TEST_F(RoutesTest, ChoicesOfOneAnswerAreOfOneContent) {
-  engine.adapterContent = "0123456789abcdef";
+  engine.adapter_content = "0123456789abcdef";
   const std::string body = R"({"model":"shift","prompt":[97],"max_tokens":3,"n":2})";
   EXPECT_EQ(answer("POST", "/v1/completions", body).status, 200);
-  engine.replacedAfter = engine.seen.size() + 1;
+  engine.replaced_after = engine.seen.size() + 1;
   const auto refused = answer("POST", "/v1/completions", body);
   EXPECT_EQ(refused.status, 409);
   const Json error = Json::parse(refused.body)["error"];
@@ -310,7 +310,7 @@ TEST_F(RoutesTest, CompletionStream) {
   const auto response = answer("POST", "/v1/completions",
                                R"({"model":"base","prompt":"hey","max_tokens":4,"stream":true,"echo":true,
                                    "stream_options":{"include_usage":true}})");
-  EXPECT_EQ(response.contentType, "text/event-stream; charset=utf-8");
+  EXPECT_EQ(response.content_type, "text/event-stream; charset=utf-8");
   const auto chunks = events(response.body);
   std::string text;
   for (const Json& chunk : chunks) {
@@ -417,7 +417,7 @@ TEST_F(RoutesTest, ParsedRequestsAreChargedToTheClient) {
 }
 
 TEST_F(RoutesTest, AWholeAnswerIsBoundedByTheClientsShare) {
-  context->maxChoices = 64;
+  context->max_choices = 64;
   const std::string much =
       R"("messages":[{"role":"user","content":"x"}],"n":64,"max_tokens":200,"logprobs":true,"top_logprobs":20)";
   const Json refused = chat(much, 429);
@@ -572,10 +572,10 @@ TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
 }
 
 TEST_F(RoutesTest, TheModelsOwnDefaultsReachTheEngine) {
-  context->defaults.repetitionPenalty = 1.5;
-  context->defaults.noRepeatNgramSize = 4;
-  context->defaults.minTokens = 2;
-  context->defaults.badWords = {{97}, {98, 300}};
+  context->defaults.repetition_penalty = 1.5;
+  context->defaults.no_repeat_ngram_size = 4;
+  context->defaults.min_tokens = 2;
+  context->defaults.bad_words = {{97}, {98, 300}};
   completion(R"("prompt":[97],"max_tokens":1)");
   const auto& sampling = engine.seen[0].getSamplingConfig();
   EXPECT_EQ(sampling.getRepetitionPenalty(), 1.5f);
@@ -605,10 +605,10 @@ TEST_F(RoutesTest, Refusals) {
   EXPECT_EQ(Json::parse(unknown.body)["error"]["message"],
             "The model `nobody` does not exist or you do not have access to it.");
   EXPECT_EQ(completion(R"("prompt":[258])", 400)["error"]["param"], "prompt");
-  const Json tooLong = completion(R"("prompt":")" + std::string(300, 'x') + "\"", 400);
-  EXPECT_EQ(tooLong["error"]["code"], "context_length_exceeded");
+  const Json too_long = completion(R"("prompt":")" + std::string(300, 'x') + "\"", 400);
+  EXPECT_EQ(too_long["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":256)", 400)["error"]["code"], "context_length_exceeded");
-  engine.queueLimit = 3;
+  engine.queue_limit = 3;
   const auto full = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","n":4,"max_tokens":200})");
   EXPECT_EQ(full.status, 429);
   EXPECT_EQ(engine.running(), 0u) << "the choices that were accepted are cancelled";
@@ -616,21 +616,21 @@ TEST_F(RoutesTest, Refusals) {
 
 TEST_F(RoutesTest, EngineErrors) {
   using Code = executor::ResponseErrorCode;
-  engine.errorText = "PEFT Cache is full. Could not store taskId=1";
+  engine.error_text = "PEFT Cache is full. Could not store taskId=1";
   engine.errorCode = Code::kEXHAUSTED;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
-  engine.errorText = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
+  engine.error_text = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
   engine.errorCode = Code::kCONFLICT;
   const auto replaced = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
   EXPECT_EQ(replaced.status, 409);
-  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.errorText);
-  engine.errorText = "LoRA task 1 not found in cache. Please send LoRA weights with request";
+  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.error_text);
+  engine.error_text = "LoRA task 1 not found in cache. Please send LoRA weights with request";
   engine.errorCode = Code::kNOT_FOUND;
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
-  engine.errorText = "Encountered an error in forwardAsync function: /srv/x: gone";
+  engine.error_text = "Encountered an error in forwardAsync function: /srv/x: gone";
   engine.errorCode = Code::kINTERNAL;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
-  engine.errorText = "token 5 is unknown, see /srv/x/tokens";
+  engine.error_text = "token 5 is unknown, see /srv/x/tokens";
   engine.errorCode = Code::kINVALID_ARGUMENT;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
   const auto stream =
@@ -641,10 +641,10 @@ TEST_F(RoutesTest, EngineErrors) {
 
 TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
   using Code = executor::ResponseErrorCode;
-  models.putAdapter({.name = "first", .adapterId = 7, .text = codec});
-  models.putAdapter({.name = "second", .adapterId = 17, .text = codec});
+  models.putAdapter({.name = "first", .adapter_id = 7, .text = codec});
+  models.putAdapter({.name = "second", .adapter_id = 17, .text = codec});
   const auto fails = [&](const char* text, Code code) {
-    engine.errorText = text;
+    engine.error_text = text;
     engine.errorCode = code;
     const auto response = answer("POST", "/v1/completions",
                                  R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"

@@ -63,24 +63,24 @@ std::vector<std::string> parseBadWords(const FieldReader& fields) {
 SamplingFields parseSamplingFields(const FieldReader& fields) {
   SamplingFields sampling;
   sampling.temperature = fields.number("temperature", 0, 2);
-  sampling.topP = fields.number("top_p", 0, 1);
-  sampling.minP = fields.number("min_p", 0, 1);
-  sampling.topK = int32Of(fields, "top_k", -1);
-  if (sampling.topK == -1) sampling.topK = 0;
+  sampling.top_p = fields.number("top_p", 0, 1);
+  sampling.min_p = fields.number("min_p", 0, 1);
+  sampling.top_k = int32Of(fields, "top_k", -1);
+  if (sampling.top_k == -1) sampling.top_k = 0;
   if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) sampling.seed = static_cast<uint64_t>(*seed);
-  sampling.presencePenalty = fields.number("presence_penalty", -2, 2);
-  sampling.frequencyPenalty = fields.number("frequency_penalty", -2, 2);
-  sampling.repetitionPenalty = fields.number("repetition_penalty", 0, kMaxRepetitionPenalty);
-  if (sampling.repetitionPenalty && static_cast<float>(*sampling.repetitionPenalty) <= 0) {
+  sampling.presence_penalty = fields.number("presence_penalty", -2, 2);
+  sampling.frequency_penalty = fields.number("frequency_penalty", -2, 2);
+  sampling.repetition_penalty = fields.number("repetition_penalty", 0, kMaxRepetitionPenalty);
+  if (sampling.repetition_penalty && static_cast<float>(*sampling.repetition_penalty) <= 0) {
     fields.refuse("repetition_penalty", "it must be greater than 0");
   }
-  sampling.noRepeatNgramSize = int32Of(fields, "no_repeat_ngram_size", 0);
-  sampling.minTokens = int32Of(fields, "min_tokens", 0);
-  sampling.logitBias = parseLogitBias(fields);
-  sampling.badWords = parseBadWords(fields);
-  sampling.cacheSalt = fields.string("cache_salt");
-  if (sampling.cacheSalt && sampling.cacheSalt->empty()) fields.refuse("cache_salt", "it must not be empty");
-  if (sampling.cacheSalt && sampling.cacheSalt->size() > kMaxSaltBytes) {
+  sampling.no_repeat_ngram_size = int32Of(fields, "no_repeat_ngram_size", 0);
+  sampling.min_tokens = int32Of(fields, "min_tokens", 0);
+  sampling.logit_bias = parseLogitBias(fields);
+  sampling.bad_words = parseBadWords(fields);
+  sampling.cache_salt = fields.string("cache_salt");
+  if (sampling.cache_salt && sampling.cache_salt->empty()) fields.refuse("cache_salt", "it must not be empty");
+  if (sampling.cache_salt && sampling.cache_salt->size() > kMaxSaltBytes) {
     fields.refuse("cache_salt", fmt::format("it may have at most {} bytes", kMaxSaltBytes));
   }
   return sampling;

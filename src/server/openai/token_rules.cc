@@ -23,8 +23,8 @@ void addBadWord(std::string word, const TextCodec& text, WorkMeter& meter, std::
   const executor::VecTokens first = text.encode(word, false, meter);
   const executor::VecTokens within = text.encode(" " + word, false, meter);
   if (!first.empty()) words.push_back(first);
-  const bool ownToken = !within.empty() && within.size() == first.size() && within.front() != first.front();
-  if (ownToken) words.push_back(within);
+  const bool own_token = !within.empty() && within.size() == first.size() && within.front() != first.front();
+  if (own_token) words.push_back(within);
 }
 
 }  // namespace
@@ -33,17 +33,17 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
                         WorkMeter& meter) {
   TokenRules rules;
   const int32_t vocab = context.engine.vocabSize();
-  for (const std::string& word : fields.badWords) addBadWord(word, text, meter, rules.badWords);
-  const auto& ofModel = context.defaults.badWords;
-  rules.badWords.insert(rules.badWords.end(), ofModel.begin(), ofModel.end());
+  for (const std::string& word : fields.bad_words) addBadWord(word, text, meter, rules.bad_words);
+  const auto& ofModel = context.defaults.bad_words;
+  rules.bad_words.insert(rules.bad_words.end(), ofModel.begin(), ofModel.end());
   // A word with a token that is not in the vocabulary can never be generated.
-  std::erase_if(rules.badWords, [&](const executor::VecTokens& word) {
+  std::erase_if(rules.bad_words, [&](const executor::VecTokens& word) {
     return std::any_of(word.begin(), word.end(), [&](int32_t token) { return token >= vocab; });
   });
-  if (fields.logitBias.empty()) return rules;
+  if (fields.logit_bias.empty()) return rules;
   auto bias = executor::Tensor::cpu(executor::DataType::kFP32, {vocab});
   auto* values = static_cast<float*>(bias.getData());
-  for (const auto& [token, amount] : fields.logitBias) {
+  for (const auto& [token, amount] : fields.logit_bias) {
     if (token >= vocab) {
       throw ApiError::invalid(fmt::format("Invalid value for 'logit_bias': token id {} is not below the vocabulary's "
                                           "size of {}.",
@@ -57,29 +57,29 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
 }
 
 executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const GenerationDefaults& defaults,
-                                          size_t promptLength, int32_t index) {
+                                          size_t prompt_length, int32_t index) {
   executor::SamplingConfig config;
   const auto temperature = static_cast<float>(fields.temperature.value_or(defaults.temperature));
-  const auto topP = static_cast<float>(fields.topP.value_or(defaults.topP));
-  const bool greedy = temperature == 0.0f || topP == 0.0f;
+  const auto top_p = static_cast<float>(fields.top_p.value_or(defaults.top_p));
+  const bool greedy = temperature == 0.0f || top_p == 0.0f;
   if (greedy) {
     config.setTopK(1);
   } else {
     config.setTemperature(temperature);
-    config.setTopP(topP);
-    config.setTopK(fields.topK.value_or(defaults.topK));
-    const double minP = fields.minP.value_or(defaults.minP);
-    if (minP > 0) config.setMinP(static_cast<float>(minP));
+    config.setTopP(top_p);
+    config.setTopK(fields.top_k.value_or(defaults.top_k));
+    const double min_p = fields.min_p.value_or(defaults.min_p);
+    if (min_p > 0) config.setMinP(static_cast<float>(min_p));
     config.setSeed(fields.seed ? *fields.seed + static_cast<uint64_t>(index) : randomSeed());
   }
   // The engine subtracts penalties after it has divided by the temperature, so they are divided here.
   const double scale = greedy ? 1.0 : static_cast<double>(std::max(temperature, kLowestTemperature));
-  config.setPresencePenalty(static_cast<float>(fields.presencePenalty.value_or(0.0) / scale));
-  config.setFrequencyPenalty(static_cast<float>(fields.frequencyPenalty.value_or(0.0) / scale));
-  config.setPromptIgnoreLength(static_cast<int32_t>(promptLength));
-  config.setRepetitionPenalty(static_cast<float>(fields.repetitionPenalty.value_or(defaults.repetitionPenalty)));
-  config.setNoRepeatNgramSize(fields.noRepeatNgramSize.value_or(defaults.noRepeatNgramSize));
-  config.setMinTokens(fields.minTokens.value_or(defaults.minTokens));
+  config.setPresencePenalty(static_cast<float>(fields.presence_penalty.value_or(0.0) / scale));
+  config.setFrequencyPenalty(static_cast<float>(fields.frequency_penalty.value_or(0.0) / scale));
+  config.setPromptIgnoreLength(static_cast<int32_t>(prompt_length));
+  config.setRepetitionPenalty(static_cast<float>(fields.repetition_penalty.value_or(defaults.repetition_penalty)));
+  config.setNoRepeatNgramSize(fields.no_repeat_ngram_size.value_or(defaults.no_repeat_ngram_size));
+  config.setMinTokens(fields.min_tokens.value_or(defaults.min_tokens));
   return config;
 }
 

@@ -12,7 +12,7 @@ namespace chorus::server {
 
 // Rules that are the same for all choices of a job.
 struct TokenRules {
-  std::list<executor::VecTokens> badWords;
+  std::list<executor::VecTokens> bad_words;
   std::optional<executor::Tensor> embeddingBias;  // [vocab]
 };
 
@@ -24,6 +24,6 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
 // subtracted before the division by the temperature. index: index of the choice among those of one prompt; it is added
 // to the seed.
 executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const GenerationDefaults& defaults,
-                                          size_t promptLength, int32_t index);
+                                          size_t prompt_length, int32_t index);
 
 }  // namespace chorus::server

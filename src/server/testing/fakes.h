@@ -28,12 +28,12 @@ class FakeCodec : public TextCodec {
   static constexpr int32_t kBegin = 256;
   static constexpr int32_t kEnd = 257;
 
-  std::vector<int32_t> encode(std::string_view text, bool addSpecialTokens, WorkMeter& meter,
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                               const EncodeLimits& limits) const override {
     meter.charge(text.size());
-    if (text.size() + addSpecialTokens > limits.max_tokens) throw TooManyTokens(limits.max_tokens);
+    if (text.size() + add_special_tokens > limits.max_tokens) throw TooManyTokens(limits.max_tokens);
     std::vector<int32_t> ids;
-    if (addSpecialTokens) ids.push_back(kBegin);
+    if (add_special_tokens) ids.push_back(kBegin);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
@@ -58,7 +58,7 @@ class FakeCodec : public TextCodec {
   std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const override {
     meter.charge(messages.size());
     std::string prompt;
-    if (how.chatTemplate) prompt += "[" + *how.chatTemplate + "]";
+    if (how.chat_template) prompt += "[" + *how.chat_template + "]";
     for (const auto& [name, value] : how.variables.items()) prompt += "[" + name + "=" + value.dump() + "]";
     if (!how.documents.is_null()) prompt += how.documents.dump();
     for (const auto& message : messages) {
@@ -77,11 +77,11 @@ class FakeCodec : public TextCodec {
     explicit Stream(TextStreamOptions options) : options_(std::move(options)) {}
     Piece push(int32_t token) override {
       if (token < 256) held_ += static_cast<char>(token);
-      if (token == kEnd && !options_.skipSpecialTokens) held_ += "</s>";
-      if (options_.stopsFrom-- > 0) return finish();
+      if (token == kEnd && !options_.skip_special_tokens) held_ += "</s>";
+      if (options_.stops_from-- > 0) return finish();
       for (const auto& stop : options_.stops) {
         const size_t at = held_.find(stop);
-        if (at != std::string::npos) return {held_.substr(0, at + (options_.includeStop ? stop.size() : 0)), stop};
+        if (at != std::string::npos) return {held_.substr(0, at + (options_.include_stop ? stop.size() : 0)), stop};
       }
       size_t keep = 0;
       for (const auto& stop : options_.stops) {
@@ -123,11 +123,11 @@ class FakeEngine : public EngineClient {
 
   executor::IdType enqueue(const executor::Request& request, Callback callback) override {
     std::lock_guard lock(mutex_);
-    if (requests_.size() >= queueLimit) fail(ErrorCode::kExhausted, "the request queue is full");
-    requests_.emplace(++lastId_, Running{request, std::move(callback), {}});
+    if (requests_.size() >= queue_limit) fail(ErrorCode::kExhausted, "the request queue is full");
+    requests_.emplace(++last_id_, Running{request, std::move(callback), {}});
     seen.push_back(request);
     wake_.notify_all();
-    return lastId_;
+    return last_id_;
   }
   void cancel(executor::IdType id) override {
     std::lock_guard lock(mutex_);
@@ -146,11 +146,11 @@ class FakeEngine : public EngineClient {
     return requests_.size();
   }
 
-  size_t queueLimit = 64;
-  std::string errorText;  // when set, every request fails with it after its first token
+  size_t queue_limit = 64;
+  std::string error_text;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
-  std::string adapterContent;  // Result::adapterContentHash of requests with an adapter
-  executor::IdType replacedAfter = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
+  std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
+  executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -178,8 +178,8 @@ class FakeEngine : public EngineClient {
 
   bool advance(executor::IdType id, Running& running) {
     const executor::Request& request = running.request;
-    if (!errorText.empty() && !running.made.empty()) {
-      running.callback(executor::Response(id, errorText, std::nullopt, errorCode));
+    if (!error_text.empty() && !running.made.empty()) {
+      running.callback(executor::Response(id, error_text, std::nullopt, errorCode));
       return true;
     }
     const auto& prompt = request.getInputTokenIds();
@@ -201,7 +201,7 @@ class FakeEngine : public EngineClient {
     result.outputTokenIds = {request.getStreaming() ? executor::VecTokens{token} : running.made};
     addLogProbs(request, running.made.size(), result);
     if (request.getLoraConfig() || !request.getLoraComposition().empty()) {
-      result.adapterContentHash = id > replacedAfter ? "replaced" : adapterContent;
+      result.adapterContentHash = id > replaced_after ? "replaced" : adapter_content;
     }
     if (result.isFinal || request.getStreaming()) running.callback(executor::Response(id, result));
     return result.isFinal;
@@ -235,7 +235,7 @@ class FakeEngine : public EngineClient {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
-  executor::IdType lastId_ = 0;
+  executor::IdType last_id_ = 0;
   std::map<executor::IdType, Running> requests_;
   std::thread thread_;
 };
@@ -251,11 +251,11 @@ class FakeExchange : public HttpExchange {
     done_ = true;
     changed_.notify_all();
   }
-  void beginStream(int status, std::string_view contentType) override {
+  void beginStream(int status, std::string_view content_type) override {
     std::lock_guard lock(mutex_);
     streaming_ = true;
     response_.status = status;
-    response_.contentType = contentType;
+    response_.content_type = content_type;
   }
   bool write(std::string_view bytes) override {
     std::lock_guard lock(mutex_);
@@ -292,7 +292,7 @@ class FakeExchange : public HttpExchange {
     changed_.wait_for(lock, std::chrono::seconds(10), [this] { return done_; });
     if (!done_) return {.status = 0};
     return {.status = response_.status,
-            .contentType = response_.contentType,
+            .content_type = response_.content_type,
             .body = response_.body,
             .headers = response_.headers};
   }

@@ -65,7 +65,8 @@ class BpeMerges::Row {
     const size_t second = at + 1;
     return second < places_.size() && places_[second] < 0 ? endFrom(at, second) : second;
   }
-  // In a symbol of two places the second place is also the last one and holds the symbol's begin: its end is second + 1.
+  // In a symbol of two places the second place is also the last one. It holds the symbol's begin, and its end is
+  // second + 1.
   size_t endFrom(size_t at, size_t second) const {
     const auto value = static_cast<size_t>(~places_[second]);
     return value == at ? second + 1 : value;

@@ -6,7 +6,7 @@
 
 #include "formats/tensor_file.h"
 #include "lora/adapter.h"
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 namespace chorus {
 

@@ -1,4 +1,4 @@
-#include "kernels/rope_cache/rope_cache.h"
+#include "kernels/kv_write/kv_write.h"
 
 namespace chorus::reference {
 namespace {
@@ -17,7 +17,7 @@ void rotate(const RopeTable& rope, int64_t position, float* head) {
 }
 }  // namespace
 
-void ropeCache(const RopeCacheArgs& args, const StepBatch& batch) {
+void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
   const KvLayer& kv = args.kv;
   const int64_t head_size = kv.head_size;
   const int64_t heads = args.num_heads + 2 * int64_t{kv.num_kv_heads};

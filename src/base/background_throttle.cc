@@ -1,4 +1,4 @@
-#include "base/pace.h"
+#include "base/background_throttle.h"
 
 #include <algorithm>
 #include <ctime>
@@ -8,11 +8,11 @@
 namespace chorus {
 namespace {
 
-thread_local Pace* current_pace = nullptr;
+thread_local BackgroundThrottle* current_throttle = nullptr;
 
 }  // namespace
 
-PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
+ThrottleClock ThrottleClock::ofThisThread(std::function<bool()> others_need_it) {
   // Thread CPU time, not wall time: time in which other threads ran does not count as this thread's work.
   return {[](size_t) {
             timespec used{};
@@ -22,9 +22,10 @@ PaceClock PaceClock::ofThisThread(std::function<bool()> others_need_it) {
           [](Duration time) { std::this_thread::sleep_for(time); }, std::move(others_need_it)};
 }
 
-Pace::Pace(PaceClock clock) : clock_(std::move(clock)), slice_begin_(clock_.now(0)), last_look_(slice_begin_) {}
+BackgroundThrottle::BackgroundThrottle(ThrottleClock clock)
+    : clock_(std::move(clock)), slice_begin_(clock_.now(0)), last_look_(slice_begin_) {}
 
-void Pace::look() {
+void BackgroundThrottle::look() {
   const Duration now = clock_.now(std::exchange(bytes_, 0));
   constexpr int kForgetful = 128;
   const Duration longest_of_late = std::max(now - last_look_, expected_piece_ - expected_piece_ / kForgetful);
@@ -37,11 +38,11 @@ void Pace::look() {
   slice_begin_ = last_look_ = clock_.now(0);
 }
 
-PaceScope::PaceScope(Pace& pace) : outer_(std::exchange(current_pace, &pace)) {}
-PaceScope::~PaceScope() { current_pace = outer_; }
+ThrottleScope::ThrottleScope(BackgroundThrottle& throttle) : outer_(std::exchange(current_throttle, &throttle)) {}
+ThrottleScope::~ThrottleScope() { current_throttle = outer_; }
 
-void worked(size_t bytes) {
-  if (current_pace != nullptr) current_pace->worked(bytes);
+void chargeThrottle(size_t bytes) {
+  if (current_throttle != nullptr) current_throttle->chargeThrottle(bytes);
 }
 
 }  // namespace chorus

@@ -1,8 +1,8 @@
 // Throttle for background work. A model step keeps every core busy and ends when its slowest thread ends, so a thread
 // that loads an adapter at the same time works in slices of at most a millisecond and sleeps between them.
 //
-// Loops that may run long report their progress by worked(). On a thread without a Pace, such as a converter's, that
-// call only reads a thread-local pointer.
+// Loops that may run long report their progress by chargeThrottle(). On a thread without a BackgroundThrottle, such as
+// a converter's, that call only reads a thread-local pointer.
 #pragma once
 
 #include <chrono>
@@ -11,20 +11,20 @@
 
 namespace chorus {
 
-// The clock and the load that a Pace sees. Tests replace the functions.
-struct PaceClock {
+// The clock and the load that a BackgroundThrottle sees. Tests replace the functions.
+struct ThrottleClock {
   using Duration = std::chrono::nanoseconds;
-  // Processor time that the thread has used. bytes: amount reported by worked() since the last call.
+  // Processor time that the thread has used. bytes: amount reported by chargeThrottle() since the last call.
   std::function<Duration(size_t bytes)> now;
   std::function<void(Duration)> rest;    // sleeps
   std::function<bool()> others_need_it;  // whether other work would be slowed down if the thread did not rest
-  static PaceClock ofThisThread(std::function<bool()> others_need_it);
+  static ThrottleClock ofThisThread(std::function<bool()> others_need_it);
 };
 
 // Limits one background thread to slices of work with rests between them. Not thread-safe.
-class Pace {
+class BackgroundThrottle {
  public:
-  using Duration = PaceClock::Duration;
+  using Duration = ThrottleClock::Duration;
   static constexpr Duration kSlice = std::chrono::milliseconds(1);
   // Amount of work between two clock reads (a piece): about 50 us of packing or hashing.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
@@ -33,10 +33,10 @@ class Pace {
   // `chorus bench adapters`).
   static constexpr int kRest = 1;
 
-  explicit Pace(PaceClock clock);
+  explicit BackgroundThrottle(ThrottleClock clock);
 
   // Reports that `bytes` bytes were read, checked, hashed, converted or packed. May sleep.
-  void worked(size_t bytes) {
+  void chargeThrottle(size_t bytes) {
     bytes_ += bytes;
     if (bytes_ >= kPieceBytes) look();
   }
@@ -46,7 +46,7 @@ class Pace {
  private:
   void look();
 
-  PaceClock clock_;
+  ThrottleClock clock_;
   size_t bytes_ = 0;
   Duration slice_begin_, last_look_;
   // Upper estimate of the next piece's time: a decaying maximum of recent piece times, of at most kSlice / 2. The cap
@@ -56,31 +56,33 @@ class Pace {
   Duration longest_slice_{0};
 };
 
-// Sets this thread's Pace for the lifetime of the scope. Scopes nest.
-class PaceScope {
+// Sets this thread's BackgroundThrottle for the lifetime of the scope. Scopes nest.
+class ThrottleScope {
  public:
-  explicit PaceScope(Pace& pace);
-  ~PaceScope();
-  PaceScope(const PaceScope&) = delete;
-  PaceScope& operator=(const PaceScope&) = delete;
+  explicit ThrottleScope(BackgroundThrottle& throttle);
+  ~ThrottleScope();
+  ThrottleScope(const ThrottleScope&) = delete;
+  ThrottleScope& operator=(const ThrottleScope&) = delete;
 
  private:
-  Pace* outer_;
+  BackgroundThrottle* outer_;
 };
 
-// Calls Pace::worked on this thread's Pace, if it has one.
-void worked(size_t bytes);
+// Calls BackgroundThrottle::worked on this thread's BackgroundThrottle, if it has one.
+void chargeThrottle(size_t bytes);
 
-// Splits the items [0, count) of bytes_each bytes into pieces of about Pace::kPieceBytes, and calls piece(begin, n) and
-// then worked() for each. The size of every piece but the last is a multiple of granularity.
+// Splits the items [0, count) of bytes_each bytes into pieces of about BackgroundThrottle::kPieceBytes, and calls
+// piece(begin, n) and then chargeThrottle() for each. The size of every piece but the last is a multiple of
+// granularity.
 template <typename F>
 void inPieces(int64_t count, size_t bytes_each, F&& piece, int64_t granularity = 1) {
-  const auto fit = static_cast<int64_t>(Pace::kPieceBytes / (bytes_each > 0 ? bytes_each : 1)) / granularity;
+  const auto fit =
+      static_cast<int64_t>(BackgroundThrottle::kPieceBytes / (bytes_each > 0 ? bytes_each : 1)) / granularity;
   const int64_t step = (fit > 0 ? fit : 1) * granularity;
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t n = count - begin < step ? count - begin : step;
     piece(begin, n);
-    worked(static_cast<size_t>(n) * bytes_each);
+    chargeThrottle(static_cast<size_t>(n) * bytes_each);
   }
 }
 

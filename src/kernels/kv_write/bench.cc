@@ -33,11 +33,11 @@ std::vector<BenchCase> ropeCacheBench() {
                        backend.upload(s->cos.data(), ones.data(), s->cos.size(), {});
                        backend.synchronize({});
                        return [s, shape, &backend] {
-                         backend.ropeCache({.qkv = s->qkv.view(),
-                                            .num_heads = shape.num_heads,
-                                            .rope = {s->cos.as<float>(), s->sin.as<float>(), shape.head_size},
-                                            .kv = s->sequences.next()},
-                                           *s->sequences.context, {});
+                         backend.kvWrite({.qkv = s->qkv.view(),
+                                          .num_heads = shape.num_heads,
+                                          .rope = {s->cos.as<float>(), s->sin.as<float>(), shape.head_size},
+                                          .kv = s->sequences.next()},
+                                         *s->sequences.context, {});
                        };
                      }});
   }

@@ -1,9 +1,9 @@
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/fold_kernels.cc"
+#define HWY_TARGET_INCLUDE "kernels/attention/online_softmax_kernels.cc"
 #include <hwy/foreach_target.h>
 #include "kernels/attention/attention.h"
-#include "kernels/attention/fold_kernels.h"
+#include "kernels/attention/online_softmax_kernels.h"
 #include "kernels/cpu/math-inl.h"
 
 #include <cstring>
@@ -45,7 +45,7 @@ void start(SoftmaxState& state, float* out, int64_t head_size) {
 
 // All lanes are summed whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never changes. No
 // branch depends on scores, so that the processor can overlap rows.
-HWY_INLINE float foldRow(float* scores, int64_t valid, FloatVec factor, SoftmaxState& state) {
+HWY_INLINE float updateRow(float* scores, int64_t valid, FloatVec factor, SoftmaxState& state) {
   const Floats d;
   FloatVec score[kVectors];
 #pragma GCC unroll 16
@@ -78,11 +78,12 @@ HWY_INLINE float foldRow(float* scores, int64_t valid, FloatVec factor, SoftmaxS
   return hn::GetLane(correction);
 }
 
-void fold(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride, float* factors) {
+void update(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
+            float* factors) {
   const FloatVec factor = hn::Set(Floats(), scale);
   for (int r = 0; r < count; ++r, scores += kAttentionRun, states += stride) {
     if (valid[r] > 0) {
-      factors[r] = foldRow(scores, valid[r], factor, *reinterpret_cast<SoftmaxState*>(states));
+      factors[r] = updateRow(scores, valid[r], factor, *reinterpret_cast<SoftmaxState*>(states));
     } else {
       std::fill(scores, scores + kAttentionRun, 0.0f);
       factors[r] = 1.0f;
@@ -137,8 +138,8 @@ bool any(const std::byte* words, int64_t count, uint32_t mask) {
   return result;
 }
 
-const FoldKernels* kernels() {
-  static const FoldKernels table = {&start, &fold, &merge, &finish, &any};
+const OnlineSoftmaxKernels* kernels() {
+  static const OnlineSoftmaxKernels table = {&start, &update, &merge, &finish, &any};
   return &table;
 }
 
@@ -149,6 +150,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-IsaTable<const FoldKernels*> foldKernels() { CHORUS_ISA_TABLE(const FoldKernels*, kernels); }
+IsaTable<const OnlineSoftmaxKernels*> onlineSoftmaxKernels() { CHORUS_ISA_TABLE(const OnlineSoftmaxKernels*, kernels); }
 }  // namespace chorus
 #endif

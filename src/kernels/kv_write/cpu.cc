@@ -1,9 +1,9 @@
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/rope_cache/cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/kv_write/cpu.cc"
 #include <hwy/foreach_target.h>
 #include "kernels/cpu/math-inl.h"
-#include "kernels/rope_cache/cpu.h"
+#include "kernels/kv_write/cpu.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {
@@ -55,7 +55,7 @@ void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t
   }
 }
 
-void ropeCacheRows(const RopeCacheArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
+void ropeCacheRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
   const KvLayer& kv = args.kv;
   const int64_t head_size = kv.head_size;
   const int64_t rotated_heads = int64_t{args.num_heads} + kv.num_kv_heads;
@@ -83,8 +83,8 @@ void ropeCacheRows(const RopeCacheArgs& args, const SequenceSpan& sequence, int6
   }
 }
 
-using RopeCacheRows = void (*)(const RopeCacheArgs&, const SequenceSpan&, int64_t, int64_t);
-RopeCacheRows rows() { return &ropeCacheRows; }
+using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, int64_t);
+KvWriteRows rows() { return &ropeCacheRows; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -94,12 +94,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-using RopeCacheRows = void (*)(const RopeCacheArgs&, const SequenceSpan&, int64_t, int64_t);
-IsaTable<RopeCacheRows> table() { CHORUS_ISA_TABLE(RopeCacheRows, rows); }
+using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, int64_t);
+IsaTable<KvWriteRows> table() { CHORUS_ISA_TABLE(KvWriteRows, rows); }
 }  // namespace
 
-void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
-  const RopeCacheRows run = workspace.select(Op::kRopeCache, table());
+void ropeCacheCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
+  const KvWriteRows run = workspace.select(Op::kKvWrite, table());
   workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end, int) {
     for (const SequenceSpan& sequence : batch.sequences) {
       const int64_t from = std::max<int64_t>(begin - sequence.row_begin, 0);
@@ -109,6 +109,6 @@ void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspac
   });
 }
 
-std::vector<Variant> ropeCacheVariants() { return variantsOf(Op::kRopeCache, table()); }
+std::vector<Variant> ropeCacheVariants() { return variantsOf(Op::kKvWrite, table()); }
 }  // namespace chorus
 #endif

@@ -1,4 +1,4 @@
-#include "lora/source_tensors.h"
+#include "lora/tensor_adapter.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "base/pace.h"
+#include "base/background_throttle.h"
 
 #include <gtest/gtest.h>
 
@@ -11,79 +11,79 @@ using std::chrono::microseconds;
 
 // A clock that advances only when the test sets it.
 struct FakeMachine {
-  Pace::Duration time{0};
+  BackgroundThrottle::Duration time{0};
   bool busy = true;
-  std::vector<Pace::Duration> rests;
+  std::vector<BackgroundThrottle::Duration> rests;
 
-  PaceClock clock() {
-    return {[this](size_t) { return time; }, [this](Pace::Duration rest) { rests.push_back(rest); },
+  ThrottleClock clock() {
+    return {[this](size_t) { return time; }, [this](BackgroundThrottle::Duration rest) { rests.push_back(rest); },
             [this] { return busy; }};
   }
 };
 
-TEST(Pace, RestsBeforeASliceIsOver) {
+TEST(BackgroundThrottle, RestsBeforeASliceIsOver) {
   FakeMachine machine;
-  Pace pace(machine.clock());
+  BackgroundThrottle throttle(machine.clock());
   // Each piece takes 30 to 90 us.
   for (int i = 0; i < 1000; ++i) {
     machine.time += microseconds(30 + i * 7 % 61);
-    pace.worked(Pace::kPieceBytes);
+    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
   }
-  EXPECT_LE(pace.longestSlice(), Pace::kSlice);
-  EXPECT_GT(pace.longestSlice(), Pace::kSlice / 2);
+  EXPECT_LE(throttle.longestSlice(), BackgroundThrottle::kSlice);
+  EXPECT_GT(throttle.longestSlice(), BackgroundThrottle::kSlice / 2);
   EXPECT_NEAR(static_cast<double>(machine.rests.size()), 60 / 0.92, 8) << "a rest about every 0.9 ms of 60 ms";
-  for (const auto rest : machine.rests) EXPECT_LE(rest, Pace::kSlice * Pace::kRest);
+  for (const auto rest : machine.rests) EXPECT_LE(rest, BackgroundThrottle::kSlice * BackgroundThrottle::kRest);
 }
 
-TEST(Pace, OneInterruptedPieceDoesNotShortenTheSlicesAfterIt) {
+TEST(BackgroundThrottle, OneInterruptedPieceDoesNotShortenTheSlicesAfterIt) {
   FakeMachine machine;
-  Pace pace(machine.clock());
-  machine.time += 5 * Pace::kSlice;
-  pace.worked(Pace::kPieceBytes);
+  BackgroundThrottle throttle(machine.clock());
+  machine.time += 5 * BackgroundThrottle::kSlice;
+  throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
   const auto begun = machine.rests.size();
   for (int i = 0; i < 2000; ++i) {
     machine.time += microseconds(20);
-    pace.worked(Pace::kPieceBytes);
+    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
   }
   EXPECT_LE(machine.rests.size() - begun, 40 / 0.8) << "a rest about every millisecond of 40 ms";
 }
 
-TEST(Pace, SmallAmountsAddUpToAPiece) {
+TEST(BackgroundThrottle, SmallAmountsAddUpToAPiece) {
   FakeMachine machine;
   int looks = 0;
-  PaceClock clock = machine.clock();
+  ThrottleClock clock = machine.clock();
   clock.now = [&](size_t) {
     ++looks;
     return machine.time;
   };
-  Pace pace(clock);
+  BackgroundThrottle throttle(clock);
   looks = 0;
-  for (size_t i = 0; i < 100; ++i) pace.worked(Pace::kPieceBytes / 10);
+  for (size_t i = 0; i < 100; ++i) throttle.chargeThrottle(BackgroundThrottle::kPieceBytes / 10);
   EXPECT_EQ(looks, 9) << "every eleventh time: ten tenths, rounded down, are not quite a piece";
 }
 
-TEST(Pace, GoesOnWhereNobodyElseWorks) {
+TEST(BackgroundThrottle, GoesOnWhereNobodyElseWorks) {
   FakeMachine machine;
   machine.busy = false;
-  Pace pace(machine.clock());
+  BackgroundThrottle throttle(machine.clock());
   for (int i = 0; i < 100; ++i) {
     machine.time += microseconds(100);
-    pace.worked(Pace::kPieceBytes);
+    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
   }
   EXPECT_TRUE(machine.rests.empty());
 }
 
-TEST(Pace, IsTheThreadsOwnForItsScope) {
+TEST(BackgroundThrottle, IsTheThreadsOwnForItsScope) {
   FakeMachine machine;
-  Pace pace(machine.clock());
+  BackgroundThrottle throttle(machine.clock());
   const auto work = [&] {
-    machine.time += Pace::kSlice;
-    worked(Pace::kPieceBytes);
+    machine.time += BackgroundThrottle::kSlice;
+    chargeThrottle(BackgroundThrottle::kPieceBytes);
   };
   work();
   EXPECT_TRUE(machine.rests.empty()) << "no scope";
   {
-    const PaceScope scope(pace);
+    const ThrottleScope scope(throttle);
     work();
     EXPECT_EQ(machine.rests.size(), 1u);
   }
@@ -91,7 +91,7 @@ TEST(Pace, IsTheThreadsOwnForItsScope) {
   EXPECT_EQ(machine.rests.size(), 1u);
 }
 
-TEST(Pace, PiecesCoverARangeOnce) {
+TEST(BackgroundThrottle, PiecesCoverARangeOnce) {
   std::vector<int> seen(100'000);
   int64_t longest = 0;
   inPieces(
@@ -103,9 +103,9 @@ TEST(Pace, PiecesCoverARangeOnce) {
       },
       16);
   for (const int times : seen) ASSERT_EQ(times, 1);
-  EXPECT_LE(longest * 10, static_cast<int64_t>(Pace::kPieceBytes));
+  EXPECT_LE(longest * 10, static_cast<int64_t>(BackgroundThrottle::kPieceBytes));
   int calls = 0;
-  inPieces(3, Pace::kPieceBytes * 2, [&](int64_t, int64_t count) { calls += static_cast<int>(count); });
+  inPieces(3, BackgroundThrottle::kPieceBytes * 2, [&](int64_t, int64_t count) { calls += static_cast<int>(count); });
   EXPECT_EQ(calls, 3) << "items larger than a piece go one by one";
 }
 

@@ -21,7 +21,7 @@ struct RopeTable {
 //   - qkv: [rows, (num_heads + 2 * num_kv_heads) * head_size] float32; a row holds its q heads, then k, then v.
 //   - bias: [(num_heads + 2 * num_kv_heads) * head_size] float32, or null.
 //   - Positions are those of the step's sequences.
-struct RopeCacheArgs {
+struct KvWriteArgs {
   Matrix qkv;
   const float* bias = nullptr;
   int32_t num_heads = 0;
@@ -30,7 +30,7 @@ struct RopeCacheArgs {
 };
 
 namespace reference {
-void ropeCache(const RopeCacheArgs& args, const StepBatch& batch);
+void kvWrite(const KvWriteArgs& args, const StepBatch& batch);
 }
 
 }  // namespace chorus

@@ -6,7 +6,7 @@ namespace chorus {
 namespace {
 
 using kernel_test::Values;
-using RopeCacheTest = kernel_test::EveryVariant;
+using KvWriteTest = kernel_test::EveryVariant;
 
 struct Outcome {
   std::vector<float> qkv;
@@ -58,12 +58,12 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   kv.base = result.cache.data();
   const auto context = backend.createContext();
   backend.prepare({in.tokens, in.spans, {}}, *context);
-  backend.ropeCache({kernel_test::view(result.qkv, std::ssize(in.tokens), in.width),
-                     c.with_bias ? in.bias.data() : nullptr,
-                     c.num_heads,
-                     {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
-                     kv},
-                    *context, {});
+  backend.kvWrite({kernel_test::view(result.qkv, std::ssize(in.tokens), in.width),
+                   c.with_bias ? in.bias.data() : nullptr,
+                   c.num_heads,
+                   {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
+                   kv},
+                  *context, {});
   return result;
 }
 
@@ -73,7 +73,7 @@ constexpr Case kCases[] = {
     Case{2, 1, 5, 0, 8, false, true, DType::kFloat32},     Case{32, 8, 128, 128, 32, false, false, DType::kBFloat16}};
 
 // All variants round in the same order: q, k, v and the cache have the bits of the reference.
-TEST_P(RopeCacheTest, EqualsTheReference) {
+TEST_P(KvWriteTest, EqualsTheReference) {
   const auto reference = createBackend({.name = "reference"});
   for (const int threads : {1, 3}) {
     Backend& backend = newBackend(threads);
@@ -89,7 +89,7 @@ TEST_P(RopeCacheTest, EqualsTheReference) {
 
 // A pair (a, b) rotated by an angle is (a cos - b sin, b cos + a sin), within two roundings each. The cache holds the
 // row's k and v, rounded once.
-TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
+TEST_P(KvWriteTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
   Backend& backend = newBackend(2);
   for (const Case& c : kCases) {
     const Input in = makeInput(Values(), c);
@@ -133,6 +133,6 @@ TEST_P(RopeCacheTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
   }
 }
 
-CHORUS_FOR_EVERY_VARIANT(RopeCache, RopeCacheTest);
+CHORUS_FOR_EVERY_VARIANT(KvWrite, KvWriteTest);
 }  // namespace
 }  // namespace chorus

@@ -16,7 +16,7 @@ struct alignas(64) SoftmaxState {
   float max;       // largest score so far, in units of ln 2
 };
 
-struct FoldKernels {
+struct OnlineSoftmaxKernels {
   // Resets the online-softmax state and clears out.
   void (*start)(SoftmaxState& state, float* out, int64_t head_size);
   // One online-softmax update of `count` queries.
@@ -25,8 +25,8 @@ struct FoldKernels {
   //   - scale: the factor of the scores times log2(e), because the weights are powers of 2.
   //   - states: the SoftmaxStates, `stride` floats apart. They are updated to the new maximum.
   //   - factors: output; the caller must multiply each query's `out` by its factor.
-  void (*fold)(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
-               float* factors);
+  void (*update)(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
+                 float* factors);
   // Merges a later KV split into the state and out of the splits before it.
   void (*merge)(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size);
   // result = out / (sum of the weights).
@@ -34,6 +34,6 @@ struct FoldKernels {
   // Whether any of `count` 32-bit words has all bits of the mask.
   bool (*any)(const std::byte* words, int64_t count, uint32_t mask);
 };
-IsaTable<const FoldKernels*> foldKernels();
+IsaTable<const OnlineSoftmaxKernels*> onlineSoftmaxKernels();
 
 }  // namespace chorus

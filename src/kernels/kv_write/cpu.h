@@ -2,10 +2,10 @@
 #pragma once
 
 #include "kernels/cpu/workspace.h"
-#include "kernels/rope_cache/rope_cache.h"
+#include "kernels/kv_write/kv_write.h"
 
 namespace chorus {
 
-void ropeCacheCpu(const RopeCacheArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
+void ropeCacheCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
 
 }  // namespace chorus

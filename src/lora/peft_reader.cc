@@ -1,12 +1,12 @@
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
-#include "base/pace.h"
 #include "base/sha256.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
@@ -37,7 +37,7 @@ std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
       std::copy_n(matrix.bytes.begin() + static_cast<std::ptrdiff_t>((r * columns + c) * size), size,
                   out->begin() + static_cast<std::ptrdiff_t>((c * rows + r) * size));
     }
-    worked(columns * size);
+    chargeThrottle(columns * size);
   }
   return out;
 }

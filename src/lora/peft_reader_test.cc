@@ -1,4 +1,4 @@
-#include "lora/source_peft.h"
+#include "lora/peft_reader.h"
 
 #include <gmock/gmock.h>
 

@@ -27,7 +27,7 @@ struct AdapterComposition {
 };
 
 // Empty for a request without adapters.
-struct AdapterTicket {
+struct AdapterLease {
   std::vector<AdapterMember> members;
   std::vector<AdapterUse> uses;                     // of the members; sizes are known once they are loaded
   std::shared_ptr<AdapterComposition> composition;  // null: rows run with the only member
