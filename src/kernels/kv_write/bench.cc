@@ -2,7 +2,7 @@
 
 namespace chorus {
 
-std::vector<BenchCase> ropeCacheBench() {
+std::vector<BenchCase> kvWriteBench() {
   const auto llama = [](int32_t sequences, int32_t rows) {
     return bench::SequenceShape{32, 4, 64, sequences, rows, 100, DType::kBFloat16};
   };

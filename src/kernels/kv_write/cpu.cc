@@ -109,6 +109,6 @@ void ropeCacheCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace&
   });
 }
 
-std::vector<Variant> ropeCacheVariants() { return variantsOf(Op::kKvWrite, table()); }
+std::vector<Variant> kvWriteVariants() { return variantsOf(Op::kKvWrite, table()); }
 }  // namespace chorus
 #endif
