@@ -66,10 +66,12 @@ endfunction()
 function(chorus_unity name)
   if(CHORUS_UNITY AND NOT name STREQUAL kernels)
     set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
-    # types of anonymous namespaces.
-    target_compile_options(chorus_${name} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds
-                                                  -Wno-subobject-linkage)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
+      # types of anonymous namespaces.
+      target_compile_options(chorus_${name} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds
+                                                    -Wno-subobject-linkage)
+    endif()
   endif()
 endfunction()
 

@@ -2,8 +2,9 @@
 # Usage: scripts/fuzz.sh [SECONDS [TARGET...]] or scripts/fuzz.sh SECONDS --changed
 # Runs fuzz targets under ASan and UBSan, two at a time, each starting from its corpus in tests/fuzz/, which is not
 # modified. Default: every target for 30 seconds. --changed selects the targets whose parsers, source or corpus changed,
-# see scripts/changed_sources.sh. A finding is printed with its input in base64. The environment variable SEED=N makes a
-# run reproducible, so that CI tests consecutive changes with the same inputs; otherwise every run has new inputs.
+# see scripts/changed_sources.sh, and takes about four minutes at most. A finding is printed with its input in base64.
+# The environment variable SEED=N makes a run reproducible, so that CI tests consecutive changes with the same inputs;
+# otherwise every run has new inputs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
@@ -20,6 +21,10 @@ if [ "${1:-}" = --changed ]; then
     done
   done
   [ $# -gt 0 ] || { echo "fuzz: no parser changed"; exit 0; }
+  # A change of many parsers, such as a rename, shares four minutes between them.
+  share=$((480 / $#))
+  [ "$share" -ge 5 ] || share=5
+  [ "$seconds" -le "$share" ] || seconds=$share
 fi
 [ $# -gt 0 ] || set -- $(git ls-files -co --exclude-standard 'src/*_fuzz.cc' | xargs -n 1 basename -s .cc | sort)
 cmake --build --preset dev --target "$@"

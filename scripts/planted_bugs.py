@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Shows that the fuzz targets can find bugs. Each patch tests/fuzz/planted/TARGET.NAME.patch weakens a bounds check of
-a parser. The patch is applied to a copy of the source, TARGET is linked with that copy (dev preset, ASan) and fuzzed
+a parser. The patch is applied to a copy of the source, TARGET is linked with that copy (plain preset, ASan) and fuzzed
 from its corpus for at most a minute. Not part of CI. Usage: scripts/planted_bugs.py [TARGET...]
 """
 import json
@@ -15,7 +15,7 @@ import time
 
 LIMIT_S = 60
 root = pathlib.Path(__file__).resolve().parent.parent
-build = root / "build/dev"
+build = root / "build/plain"
 
 
 def linkWithPlant(patch, target, work):
@@ -50,6 +50,7 @@ def seconds(target, work):
     return time.monotonic() - begun if run.returncode != 0 else None
 
 
+subprocess.run(["cmake", "--preset", "plain"], cwd=root, check=True, stdout=subprocess.DEVNULL)
 missed = 0
 for patch in sorted((root / "tests/fuzz/planted").glob("*.patch")):
     target = patch.name.split(".")[0]

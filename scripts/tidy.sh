@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Usage: scripts/tidy.sh [--most N] [--all | REVISION]
-# Runs clang-tidy on all sources or on those changed since REVISION, with the compile commands of the dev preset.
+# Runs clang-tidy on all sources or on those changed since REVISION, with the compile commands of the plain preset.
 # REVISION defaults to the merge base with origin/main or, on main itself, to the commit 5 first-parent commits ago. A
 # changed header is checked through the sources of its directory that include it. --most: at most N sources, those
 # changed last first (a source takes 10 s, and CI an hour in all).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh --ci
-cmake --preset dev >/dev/null
+cmake --preset plain >/dev/null
 
 most=
 if [ "${1:-}" = --most ]; then most=$2; shift 2; fi
@@ -28,11 +28,11 @@ for file in $changed; do
   esac
 done
 [ ${#sources[@]} -gt 0 ] || { echo "tidy: no source changed"; exit 0; }
-# fuzz targets and tests outside the dev build have no compile command and are not checked
+# fuzz targets and tests outside that build have no compile command and are not checked
 known=$(printf '%s\n' "${sources[@]}" | awk '!seen[$0]++' |
-        while read -r f; do grep -qF "/$f\"" build/dev/compile_commands.json && echo "$f"; done)
+        while read -r f; do grep -qF "/$f\"" build/plain/compile_commands.json && echo "$f"; done)
 all=$(wc -l <<<"$known")
 [ -z "$most" ] || known=$(head -n "$most" <<<"$known")
 echo "tidy: $(wc -l <<<"$known") of $all changed sources"
-xargs -n 4 -P "$(nproc)" clang-tidy-19 -p build/dev --quiet --warnings-as-errors='*' <<<"$known" 2> >(
+xargs -n 4 -P "$(nproc)" clang-tidy-19 -p build/plain --quiet --warnings-as-errors='*' <<<"$known" 2> >(
   grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' >&2)

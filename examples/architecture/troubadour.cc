@@ -45,11 +45,11 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
   const SourceRows v_rows = {.total = all, .begin = queries + d, .block = d, .stride = group};
 
   const WeightRow qkv =
-      linearRow("transformer.layers.{}.attention.qkv.weight", all, c.hidden_size,
+      linearRow(slotOf(LinearId::kQkv), "transformer.layers.{layer}.attention.qkv.weight", all, c.hidden_size,
                 {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
-                {{"model.layers.{}.self_attn.wqkv.weight", 0, q, q_rows},
-                 {"model.layers.{}.self_attn.wqkv.weight", q, kv, k_rows},
-                 {"model.layers.{}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
+                {{"model.layers.{layer}.self_attn.wqkv.weight", 0, q, q_rows},
+                 {"model.layers.{layer}.self_attn.wqkv.weight", q, kv, k_rows},
+                 {"model.layers.{layer}.self_attn.wqkv.weight", q + kv, kv, v_rows}},
                 // An adapter may target the fused tensor, which adapts its three parts, or each part by its own name.
                 {{kAttnQ, "self_attn.wqkv", 0, q, q_rows},
                  {kAttnK, "self_attn.wqkv", q, kv, k_rows},
@@ -59,8 +59,9 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
                  {kAttnV, "self_attn.v_proj", q + kv, kv}});
   table.push_back(qkv);
   if (c.attn_bias) table.push_back(biasOf(qkv));
-  table.push_back(linearRow("transformer.layers.{}.attention.dense.weight", c.hidden_size, q, {.axis = Axis::kColumns},
-                            {{"model.layers.{}.self_attn.o_proj.weight", 0, c.hidden_size}},
+  table.push_back(linearRow(slotOf(LinearId::kDense), "transformer.layers.{layer}.attention.dense.weight",
+                            c.hidden_size, q, {.axis = Axis::kColumns},
+                            {{"model.layers.{layer}.self_attn.o_proj.weight", 0, c.hidden_size}},
                             {{kAttnDense, "self_attn.o_proj", 0, c.hidden_size}}));
 }
 
@@ -69,30 +70,31 @@ void addMlp(const ModelConfig& c, WeightTable& table) {
   const int64_t f = c.intermediate_size;
   const SourceRows gate = {.total = 2 * f, .begin = 0};
   const SourceRows up = {.total = 2 * f, .begin = f};
-  table.push_back(linearRow("transformer.layers.{}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
-                            {{"model.layers.{}.mlp.gate_up_proj.weight", 0, f, gate}},
+  table.push_back(linearRow(slotOf(LinearId::kFc), "transformer.layers.{layer}.mlp.fc.weight", f, h,
+                            {.axis = Axis::kRows}, {{"model.layers.{layer}.mlp.gate_up_proj.weight", 0, f, gate}},
                             {{kMlpHTo4H, "mlp.gate_up_proj", 0, f, gate}, {kMlpHTo4H, "mlp.gate_proj", 0, f}}));
-  table.push_back(linearRow("transformer.layers.{}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
-                            {{"model.layers.{}.mlp.gate_up_proj.weight", 0, f, up}},
+  table.push_back(linearRow(slotOf(LinearId::kFc, f), "transformer.layers.{layer}.mlp.gate.weight", f, h,
+                            {.axis = Axis::kRows}, {{"model.layers.{layer}.mlp.gate_up_proj.weight", 0, f, up}},
                             {{kMlpGate, "mlp.gate_up_proj", 0, f, up}, {kMlpGate, "mlp.up_proj", 0, f}}));
-  table.push_back(linearRow("transformer.layers.{}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
-                            {{"model.layers.{}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}}));
+  table.push_back(linearRow(slotOf(LinearId::kProj), "transformer.layers.{layer}.mlp.proj.weight", h, f,
+                            {.axis = Axis::kColumns}, {{"model.layers.{layer}.mlp.down_proj.weight", 0, h}},
+                            {{kMlp4HToH, "mlp.down_proj", 0, h}}));
 }
 
 WeightTable weightTable(const ModelConfig& c) {
-  const auto norm = [&](const char* ours, const char* source) {
-    return normRow(std::string("transformer.layers.{}.") + ours, c.hidden_size, Stage::kEveryLayer,
-                   std::string("model.layers.{}.") + source);
+  const auto norm = [&](NormId id, const char* ours, const char* source) {
+    return normRow(id, std::string("transformer.layers.{layer}.") + ours, c.hidden_size, Stage::kEveryLayer,
+                   std::string("model.layers.{layer}.") + source);
   };
   WeightTable table;
   table.push_back(embeddingRow(c, "model.embed_tokens.weight"));
-  table.push_back(norm("input_layernorm.weight", "attention_in_norm.weight"));
+  table.push_back(norm(NormId::kAttentionIn, "input_layernorm.weight", "attention_in_norm.weight"));
   addAttention(c, table);
-  table.push_back(norm("post_layernorm.weight", "attention_out_norm.weight"));
-  table.push_back(norm("pre_feedforward_layernorm.weight", "mlp_in_norm.weight"));
+  table.push_back(norm(NormId::kAttentionOut, "post_layernorm.weight", "attention_out_norm.weight"));
+  table.push_back(norm(NormId::kMlpIn, "pre_feedforward_layernorm.weight", "mlp_in_norm.weight"));
   addMlp(c, table);
-  table.push_back(norm("post_feedforward_layernorm.weight", "mlp_out_norm.weight"));
-  table.push_back(normRow("transformer.ln_f.weight", c.hidden_size, Stage::kLast, "model.norm.weight"));
+  table.push_back(norm(NormId::kMlpOut, "post_feedforward_layernorm.weight", "mlp_out_norm.weight"));
+  table.push_back(normRow(NormId::kFinal, "transformer.ln_f.weight", c.hidden_size, Stage::kLast, "model.norm.weight"));
   if (!sharesEmbedding(c)) table.push_back(headRow(c, "lm_head.weight", "model.embed_tokens.weight"));
   return table;
 }

@@ -7,7 +7,24 @@
 namespace chorus {
 namespace {
 constexpr size_t kListedNames = 8;
+
+// What TensorRT-LLM calls the scales of a module.
+std::string_view scaleField(bool grouped) { return grouped ? "weights_scaling_factor" : "per_channel_scale"; }
 }  // namespace
+
+std::string_view moduleOf(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+std::string scaleName(std::string_view weight, bool grouped) {
+  return std::string(moduleOf(weight)).append(".").append(scaleField(grouped));
+}
+
+std::optional<ScaledWeight> weightOfScales(std::string_view scales) {
+  const std::string weight = std::string(moduleOf(scales)) + ".weight";
+  for (const bool grouped : {false, true}) {
+    if (scales == scaleName(weight, grouped)) return ScaledWeight{weight, grouped};
+  }
+  return std::nullopt;
+}
 
 bool matchesAny(std::span<const std::string> patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {

@@ -1,11 +1,31 @@
-// Lists of tensor and key names in error lines and ignore rules.
+// Names of a checkpoint's tensors: those that a reader must know before it has a weight table, names of quantisation
+// scales, and lists of names in error lines and ignore rules.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chorus {
+
+// Whether a model ties its output head to its embedding is read from the presence of these tensors. Every
+// architecture's table has them under these names, which are TensorRT-LLM's.
+inline constexpr std::string_view kEmbeddingTensor = "transformer.vocab_embedding.weight";
+inline constexpr std::string_view kHeadTensor = "lm_head.weight";
+
+// The module of a tensor: "mlp.proj" of "mlp.proj.weight".
+std::string_view moduleOf(std::string_view tensor);
+
+// The name of the scales of a quantised weight: one scale an output, or one for each group of inputs (`grouped`).
+std::string scaleName(std::string_view weight, bool grouped);
+// The weight that a tensor holds the scales of; nullopt when the name is none that scaleName makes.
+struct ScaledWeight {
+  std::string name;
+  bool grouped = false;
+};
+std::optional<ScaledWeight> weightOfScales(std::string_view scales);
 
 // True when one of the fnmatch patterns matches the name.
 bool matchesAny(std::span<const std::string> patterns, const std::string& name);

@@ -6,8 +6,6 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kWeight = "weight";
-
 // The modules that TensorRT-LLM does not quantise when a config has no exclude_modules.
 std::vector<std::string> usuallyExcluded() {
   return {"*lm_head", "*router", "*vocab_embedding", "*position_embedding", "*block_embedding", "*shared_expert_gate"};
@@ -17,9 +15,8 @@ bool isGroupSize(int32_t size) { return size == 0 || size == 32 || size == 64 ||
 }  // namespace
 
 bool WeightQuantisation::takes(const WeightRow& row, int32_t layer) const {
-  if (!row.quantisable || !row.name.ends_with(kWeight)) return false;
-  const std::string name = layerName(row.name, layer);
-  return !matchesAny(excluded, name.substr(0, name.size() - kWeight.size() - 1));
+  if (!row.quantisable) return false;
+  return !matchesAny(excluded, std::string(moduleOf(layerName(row.name, layer))));
 }
 
 void checkQuantisation(const ModelConfig& config, std::string_view source) {
@@ -70,11 +67,6 @@ void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool
     std::erase(*quant.exclude_modules, "*lm_head");
   }
   config.weight_layout = kPlainLayout;
-}
-
-std::string scaleName(std::string_view weight, const WeightFormat& format) {
-  return std::string(weight.substr(0, weight.size() - kWeight.size()))
-      .append(format.group > 0 ? kGroupScale : kPerChannelScale);
 }
 
 }  // namespace chorus

@@ -16,8 +16,6 @@
 
 namespace chorus {
 
-inline constexpr std::string_view kPerChannelScale = "per_channel_scale";
-inline constexpr std::string_view kGroupScale = "weights_scaling_factor";
 inline constexpr std::string_view kPlainLayout = "plain";
 
 struct WeightQuantisation {
@@ -39,8 +37,5 @@ void checkQuantisation(const ModelConfig& config, std::string_view source);
 // Sets the config fields of a model quantised to `bits` (8 or 4) with this group size (0: one scale per output).
 // head: also quantise the output head.
 void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool head);
-
-// Name of the scales tensor of a quantised weight. weight: a name that ends in "weight".
-std::string scaleName(std::string_view weight, const WeightFormat& format);
 
 }  // namespace chorus

@@ -11,17 +11,14 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kEmbedding = "transformer.vocab_embedding.weight";
-
 // Sets tie_word_embeddings from the files rather than the config: some converters write the head as a copy of the
 // embedding table, and configs do not always have the field. Where sharesEmbedding() is false for a tied model (ranks
 // hold columns of the table), a head in the file is required and does not make the model untied.
 void detectTying(ModelConfig& config, const Safetensors& only_stage) {
-  const bool head = only_stage.find(kHead) != nullptr;
+  const bool head = only_stage.find(kHeadTensor) != nullptr;
   if (head) {
     if (sharesEmbedding(config)) config.tie_word_embeddings = false;
-  } else if (only_stage.find(kEmbedding) != nullptr) {
+  } else if (only_stage.find(kEmbeddingTensor) != nullptr) {
     config.tie_word_embeddings = true;
   }
 }
@@ -32,11 +29,12 @@ void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view
   bool per_channel = false;
   std::optional<int64_t> group;
   for (const std::string& name : file.names()) {
-    per_channel |= name.ends_with(kPerChannelScale);
-    if (group || !name.ends_with(kGroupScale)) continue;
+    const auto weight = weightOfScales(name);
+    if (!weight) continue;
+    per_channel |= !weight->grouped;
+    if (group || !weight->grouped) continue;
     const TensorView* scales = file.find(name);
-    const std::string weight = name.substr(0, name.size() - kGroupScale.size()) + "weight";
-    const TensorView* integers = file.find(weight);
+    const TensorView* integers = file.find(weight->name);
     if (integers == nullptr || integers->shape.size() != 2 || scales->shape.size() != 2 || scales->shape[1] == 0)
       continue;
     group = integers->shape[1] / scales->shape[1];

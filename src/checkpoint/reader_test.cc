@@ -29,7 +29,7 @@ class CheckpointReaderTest : public testing::Test {
     config_.hidden_act = "silu";
     config_.finalize("test");
     table_ = {{.name = "transformer.vocab_embedding.weight", .shape = {4, 2}, .stage = Stage::kFirst},
-              {.name = "transformer.layers.{}.norm.weight", .shape = {2}},
+              {.name = "transformer.layers.{layer}.norm.weight", .shape = {2}},
               {.name = "lm_head.weight", .shape = {4, 2}, .stage = Stage::kLast}};
   }
   void TearDown() override { fs::remove_all(dir_); }
@@ -66,7 +66,7 @@ TEST_F(CheckpointReaderTest, GivesViewsOfACompleteRank) {
 TEST_F(CheckpointReaderTest, NamesWhatIsWrong) {
   write(table_);
   WeightTable other = table_;
-  other.push_back({.name = "transformer.layers.{}.bias", .shape = {2}});
+  other.push_back({.name = "transformer.layers.{layer}.bias", .shape = {2}});
   EXPECT_THAT(refusal(other), HasSubstr("Required but not provided tensors: transformer.layers.0.bias"));
   other = table_;
   other.erase(other.begin() + 1);

@@ -90,4 +90,13 @@ int64_t rankRowBegin(const WeightRow& row, int64_t row_begin, int32_t tp_size, i
   return rows;
 }
 
+int64_t rankSlotBegin(const WeightTable& table, const WeightRow& row, int32_t tp_size, int32_t tp_rank) {
+  int64_t rows = 0;
+  for (const WeightRow& other : table) {
+    const bool is_before = other.slot.whole() == row.slot.whole() && other.slot.row_begin < row.slot.row_begin;
+    if (is_before) rows += sliceForRank(other, tp_size, tp_rank).rows;
+  }
+  return rows;
+}
+
 }  // namespace chorus

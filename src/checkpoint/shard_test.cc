@@ -68,9 +68,26 @@ TEST(ShardTest, FindsWhereAPartBeginsOnTheRank) {
   EXPECT_EQ(rankRowBegin(qkv(), 18, 1, 0), 18);
 }
 
+TEST(ShardTest, FindsWhereARowBeginsInTheRanksSlot) {
+  // A slot of three rows; the second is repeated on ranks that have none of their own.
+  const WeightTable table = {
+      {.name = "third", .shape = {8, 5}, .slot = slotOf(LinearId::kFc, 14), .shard = {.axis = Axis::kRows}},
+      {.name = "first", .shape = {8, 5}, .slot = slotOf(LinearId::kFc), .shard = {.axis = Axis::kRows}},
+      {.name = "second",
+       .shape = {6, 5},
+       .slot = slotOf(LinearId::kFc, 8),
+       .shard = {.axis = Axis::kRows, .parts = {6}, .head_rows = {3}}},
+      {.name = "bias", .shape = {8}, .slot = slotOf(LinearId::kFc).bias(), .shard = {.axis = Axis::kRows}}};
+  EXPECT_EQ(rankSlotBegin(table, table[1], 4, 3), 0);
+  EXPECT_EQ(rankSlotBegin(table, table[2], 4, 3), 2);
+  EXPECT_EQ(rankSlotBegin(table, table[0], 4, 3), 5);
+  EXPECT_EQ(rankSlotBegin(table, table[0], 1, 0), 14);
+  EXPECT_EQ(rankSlotBegin(table, table[3], 4, 3), 0);
+}
+
 TEST(RankTensorsTest, LayersAreLocalAndStagesOwnTheirEnds) {
   const WeightTable table = {{.name = "embedding", .shape = {8, 4}, .stage = Stage::kFirst},
-                             {.name = "layers.{}.w", .shape = {4, 4}, .shard = {.axis = Axis::kRows}},
+                             {.name = "layers.{layer}.w", .shape = {4, 4}, .shard = {.axis = Axis::kRows}},
                              {.name = "head", .shape = {8, 4}, .stage = Stage::kLast}};
   ModelConfig config;
   config.dtype = DType::kBFloat16;

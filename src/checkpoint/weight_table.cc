@@ -1,15 +1,37 @@
 #include "checkpoint/weight_table.h"
 
 #include "base/error.h"
+#include "checkpoint/names.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/shard.h"
 
 namespace chorus {
 
 std::string layerName(std::string_view pattern, int32_t layer) {
-  const size_t at = pattern.find("{}");
+  constexpr std::string_view kLayer = "{layer}";
+  const size_t at = pattern.find(kLayer);
   if (at == std::string_view::npos) return std::string(pattern);
-  return std::string(pattern.substr(0, at)) + std::to_string(layer) + std::string(pattern.substr(at + 2));
+  return std::string(pattern.substr(0, at)) + std::to_string(layer) + std::string(pattern.substr(at + kLayer.size()));
+}
+
+const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot) {
+  const auto row = std::find_if(table.begin(), table.end(), [&](const WeightRow& r) { return r.slot == slot; });
+  return row == table.end() ? nullptr : &*row;
+}
+
+std::vector<const WeightSource*> sourcesOf(const WeightRow& row, SourceFormat format) {
+  std::vector<const WeightSource*> sources;
+  for (const WeightSource& source : row.sources) {
+    if (source.format == format) sources.push_back(&source);
+  }
+  return sources;
+}
+
+std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& source) {
+  std::vector<int64_t> shape = row.shape;
+  shape[0] = source.in_source.rowsOfSource(source.rows);
+  if (source.transform.transposed) std::reverse(shape.begin(), shape.end());
+  return shape;
 }
 
 namespace {
@@ -31,7 +53,7 @@ void addQuantised(const RankTensor& whole, const WeightFormat& format, std::vect
   integers.format = format;
   if (format.dtype == DType::kInt4) integers.shape[0] /= 2;
   RankTensor scales = whole;
-  scales.name = scaleName(whole.name, format);
+  scales.name = scaleName(whole.name, format.group > 0);
   scales.shape = {out};
   if (format.group > 0) scales.shape.push_back(in / format.group);
   scales.part = TensorPart::kScales;
@@ -56,7 +78,8 @@ std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig&
                               .dtype = config.dtype,
                               .row = &row,
                               .layer = global,
-                              .format = config.dtype};
+                              .format = config.dtype,
+                              .slot_begin = rankSlotBegin(table, row, config.mapping.tp_size, tp_rank)};
     if (quantisation && quantisation->takes(row, global)) {
       addQuantised(whole, quantisation->format, tensors);
     } else {
@@ -65,7 +88,7 @@ std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig&
   };
 
   for (const WeightRow& row : table) {
-    if (row.stage == Stage::kFirst && pp_rank == 0) add(row, -1, -1);
+    if (row.stage == Stage::kFirst && pp_rank == 0) add(row, kOutsideLayers, kOutsideLayers);
   }
   const LayerRange layers = stageLayers(config.num_hidden_layers, config.mapping, pp_rank);
   for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
@@ -74,7 +97,7 @@ std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig&
     }
   }
   for (const WeightRow& row : table) {
-    if (row.stage == Stage::kLast && pp_rank == config.mapping.pp_size - 1) add(row, -1, -1);
+    if (row.stage == Stage::kLast && pp_rank == config.mapping.pp_size - 1) add(row, kOutsideLayers, kOutsideLayers);
   }
   return tensors;
 }

@@ -11,16 +11,15 @@
 
 #include "base/dtype.h"
 #include "checkpoint/config.h"
+#include "checkpoint/weight_slot.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
 
-enum class WeightRole { kEmbedding, kLinear, kBias, kNorm, kLmHead };
-
 // Which pipeline stages hold a row.
 enum class Stage { kFirst, kEveryLayer, kLast };
 
-// How one tensor is cut over tensor-parallel ranks (DESIGN.md 2; TensorRT-LLM's converters).
+// How one tensor is cut over tensor-parallel ranks, as TensorRT-LLM's converters cut it.
 struct ShardRule {
   enum class Axis { kNone, kRows, kColumns };
   Axis axis = Axis::kNone;
@@ -53,12 +52,29 @@ struct SourceRows {
   }
 };
 
-// Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor.
+// How conversion changes the values of a source: checkpoint value = scale * source value + add. Which rows of the
+// source are read is not said here: leading rows that carry no weights, such as the first two of OPT's positions, are
+// left out by SourceRows::begin.
+struct SourceTransform {
+  bool transposed = false;  // the source is [in, out], as GPT-2's Conv1D keeps its linears
+  float scale = 1.0f;
+  float add = 0.0f;  // 1 for norms that are stored as their difference from 1, as Gemma's are
+
+  bool changesValues() const { return scale != 1.0f || add != 0.0f; }
+};
+
+// The kinds of model files that a weight table names tensors of.
+enum class SourceFormat { kHuggingFace };
+
+// Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor. The sources of one format
+// cover all rows of the checkpoint tensor.
 struct WeightSource {
-  std::string name;  // of the source checkpoint; "{}" stands for the global layer id
+  std::string name;  // in files of the format; "{layer}" stands for the global layer id
   int64_t row_begin = 0;
   int64_t rows = 0;  // 0-d and 1-d tensors: elements
   SourceRows in_source = {};
+  SourceTransform transform = {};
+  SourceFormat format = SourceFormat::kHuggingFace;
 };
 
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
@@ -72,9 +88,9 @@ struct LoraTarget {
 };
 
 struct WeightRow {
-  std::string name;            // in the checkpoint; "{}" stands for the layer id (local in rank files)
+  std::string name;            // in the checkpoint; "{layer}" stands for the layer id (local in rank files)
   std::vector<int64_t> shape;  // of the whole, unsharded tensor
-  WeightRole role = WeightRole::kLinear;
+  WeightSlot slot;             // where the runtime keeps it
   Stage stage = Stage::kEveryLayer;
   ShardRule shard;
   std::vector<WeightSource> sources;
@@ -83,6 +99,14 @@ struct WeightRow {
 };
 
 using WeightTable = std::vector<WeightRow>;
+
+// The row that begins where the slot does; nullptr when the table has none.
+const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot);
+
+// The sources of one format, in the order of the checkpoint tensor's rows. The row must outlive them.
+std::vector<const WeightSource*> sourcesOf(const WeightRow& row, SourceFormat format);
+// The shape that a source's tensor must have.
+std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& source);
 
 // What one tensor of a rank's file holds of its table row: all of it, or its integers or scales (quantisation.h).
 enum class TensorPart { kValues, kIntegers, kScales };
@@ -93,9 +117,10 @@ struct RankTensor {
   std::vector<int64_t> shape;
   DType dtype;  // in the file
   const WeightRow* row;
-  int32_t layer;  // global id, -1 outside layers
+  int32_t layer;  // global id, or kOutsideLayers
   TensorPart part = TensorPart::kValues;
-  WeightFormat format;  // of the weight that it belongs to
+  WeightFormat format;     // of the weight that it belongs to
+  int64_t slot_begin = 0;  // where its rows begin in the slot, in rows of this rank
 
   // Of the weight: two rows of int4 stand in one of the file's.
   int64_t rows() const {
@@ -107,7 +132,7 @@ struct RankTensor {
 // cut or quantised so.
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
 
-// A name of the table with its "{}" replaced by the layer id; names without one are returned as they are.
+// A name of the table with its "{layer}" replaced by the layer id; names without one are returned as they are.
 std::string layerName(std::string_view pattern, int32_t layer);
 
 }  // namespace chorus

@@ -33,5 +33,33 @@ TEST(SourceRowsTest, BlocksOfAFusedTensorFromAnyRowOn) {
   EXPECT_THAT(runs(queries, 2, 6), ElementsAre(Pair(2, 2), Pair(8, 4)));
 }
 
+TEST(WeightTableTest, NamesHaveTheLayerInTheirMiddle) {
+  EXPECT_EQ(layerName("a.{layer}.b", 12), "a.12.b");
+  EXPECT_EQ(layerName("a.b", 12), "a.b");
+}
+
+TEST(WeightTableTest, RowsAreFoundByTheirSlot) {
+  const WeightTable table = {{.name = "fc", .slot = slotOf(LinearId::kFc)},
+                             {.name = "gate", .slot = slotOf(LinearId::kFc, 6)},
+                             {.name = "gate.bias", .slot = slotOf(LinearId::kFc, 6).bias()},
+                             {.name = "norm", .slot = slotOf(NormId::kMlpIn)}};
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc, 6)), &table[1]);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc, 6).bias()), &table[2]);
+  EXPECT_EQ(findRow(table, table[2].slot.weight()), &table[1]);
+  EXPECT_EQ(findRow(table, slotOf(NormId::kMlpIn)), &table[3]);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc).bias()), nullptr);
+  EXPECT_EQ(findRow(table, slotOf(NormId::kAttentionIn)), nullptr);
+  EXPECT_EQ(table[1].slot.whole(), table[0].slot);
+  EXPECT_NE(slotOf(static_cast<NormId>(LinearId::kFc)), slotOf(LinearId::kFc)) << "ids of other kinds are others";
+}
+
+TEST(WeightTableTest, SourcesHaveTheShapeOfTheirRows) {
+  const WeightRow row = {.shape = {6, 4}};
+  EXPECT_THAT(sourceShape(row, {.rows = 2}), ElementsAre(2, 4));
+  EXPECT_THAT(sourceShape(row, {.rows = 2, .in_source = {.total = 9, .begin = 3}}), ElementsAre(9, 4));
+  EXPECT_THAT(sourceShape(row, {.rows = 6, .transform = {.transposed = true}}), ElementsAre(4, 6));
+  EXPECT_THAT(sourceShape({.shape = {6}}, {.rows = 6}), ElementsAre(6));
+}
+
 }  // namespace
 }  // namespace chorus

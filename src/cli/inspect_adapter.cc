@@ -68,11 +68,13 @@ std::string nameOf(const fs::path& dir) {
 }
 
 // Describes the weights that replace the base's own.
-void addReplacements(const Adapter& adapter, Inspection& found) {
+void addReplacements(const Adapter& adapter, const Base& base, Inspection& found) {
   std::set<std::string> rows;
   for (const AdapterWeight& weight : adapter.weights) {
-    constexpr std::string_view kLayers = "transformer.layers.{}.";
-    rows.insert(weight.row.starts_with(kLayers) ? weight.row.substr(kLayers.size()) : weight.row);
+    constexpr std::string_view kLayers = "transformer.layers.{layer}.";
+    const WeightRow* row = findRow(base.table, weight.slot);
+    const std::string name = row != nullptr ? row->name : std::string(kHeadTensor);  // a head that the model ties
+    rows.insert(name.starts_with(kLayers) ? name.substr(kLayers.size()) : name);
   }
   if (!rows.empty()) found.addList("own weights", {rows.begin(), rows.end()});
   const auto addTokens = [&](const char* name, const AdapterTokens& tokens) {
@@ -103,7 +105,7 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
               scales.size() == 1 ? fmt::format("{}", *scales.begin())
                                  : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
   }
-  addReplacements(adapter, found);
+  addReplacements(adapter, base, found);
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);

@@ -44,7 +44,8 @@ DType targetDType(const Json& json, const Architecture& architecture, const Mode
     return *dtype;
   }
   const WeightTable table = architecture.weightTable(config);
-  const TensorView* first = tensors.find(layerName(table.front().sources.front().name, 0));
+  const TensorView* first =
+      tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
   const bool half = first != nullptr && (first->dtype == DType::kFloat16 || first->dtype == DType::kBFloat16);
   return half ? first->dtype : DType::kFloat32;
 }
@@ -62,8 +63,7 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
       missing.push_back(name);
       return;
     }
-    std::vector<int64_t> shape = row.shape;
-    shape[0] = source.in_source.rowsOfSource(source.rows);
+    const std::vector<int64_t> shape = sourceShape(row, source);
     if (tensor->shape != shape) {
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' has shape {}, config.json asks for {}", tensors.fileOf(name), name,
            shapeText(tensor->shape), shapeText(shape));
@@ -76,7 +76,7 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
   for (const WeightRow& row : table) {
     const int32_t layers = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
     for (int32_t layer = 0; layer < layers; ++layer) {
-      for (const WeightSource& source : row.sources) check(row, source, layer);
+      for (const WeightSource* source : sourcesOf(row, SourceFormat::kHuggingFace)) check(row, *source, layer);
     }
   }
   if (!missing.empty()) {

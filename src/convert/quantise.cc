@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/shard.h"
+#include "checkpoint/source_values.h"
 #include "convert/tensor_copy.h"
 
 namespace chorus {
@@ -49,12 +50,12 @@ class QuantisedRows {
         integer_sink_(integers),
         scale_sink_(scales) {}
 
-  void add(const TensorView* source, const std::string& name, int64_t first, int64_t rows) {
-    for (int64_t r = first; r < first + rows; ++r) {
-      if (source == nullptr) {
+  void add(const SourceRun& run) {
+    for (int64_t r = run.row; r < run.row + run.rows; ++r) {
+      if (run.tensor == nullptr) {
         std::fill(row_.begin(), row_.end(), 0.0f);
       } else {
-        read(*source, name, r);
+        read(run, r);
       }
       quantiseRow(row_.data(), std::ssize(row_), format_, quantised_.data(), row_scales_.data());
       append();
@@ -67,15 +68,18 @@ class QuantisedRows {
   }
 
  private:
-  void read(const TensorView& source, const std::string& name, int64_t row) {
+  void read(const SourceRun& run, int64_t row) {
+    const TensorView& source = *run.tensor;
     const size_t bytes = row_.size() * dtypeSize(source.dtype);
     // Files align nothing.
     words_.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-    std::memcpy(words_.data(), source.bytes.data() + static_cast<size_t>(row) * bytes, bytes);
+    gatherSource(source, run.transform, row, 1, 0, std::ssize(row_), reinterpret_cast<std::byte*>(words_.data()));
     convertElements(words_.data(), source.dtype, row_.data(), DType::kFloat32, row_.size());
+    changeValues(run.transform, row_);
     for (const float weight : row_) {
       if (!std::isfinite(weight)) {
-        fail(ErrorCode::kInvalidArgument, "tensor '{}' holds a value that is not finite and cannot be quantised", name);
+        fail(ErrorCode::kInvalidArgument, "tensor '{}' holds a value that is not finite and cannot be quantised",
+             run.name);
       }
     }
   }
@@ -145,10 +149,7 @@ void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int3
                         const Sink& integer_sink, const Sink& scale_sink) {
   const TensorSlice slice = sliceForRank(*integers.row, mapping.tp_size, mapping.tpRank(rank));
   QuantisedRows rows(integers, slice, integers.row->shape[1], integer_sink, scale_sink);
-  forEachSourceRun(integers, slice, sources,
-                   [&](const TensorView* source, const std::string& name, int64_t first, int64_t count) {
-                     rows.add(source, name, first, count);
-                   });
+  forEachSourceRun(integers, slice, sources, [&](const SourceRun& run) { rows.add(run); });
   rows.finish();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/source_values.h"
 
 namespace chorus {
 namespace {
@@ -53,23 +54,31 @@ class Copier {
     }
   }
 
-  void rows(const TensorView& source, const std::string& name, int64_t begin, int64_t rows) {
-    const size_t source_cols = source.shape.size() == 2 ? static_cast<size_t>(source.shape[1]) : 1;
+  void rows(const SourceRun& run) {
+    const TensorView& source = *run.tensor;
+    const SourceTransform& transform = run.transform;
+    const auto source_cols = static_cast<size_t>(sourceColumns(source, transform));
     const size_t size = dtypeSize(source.dtype);
-    const std::byte* data = source.bytes.data() + static_cast<size_t>(begin) * source_cols * size;
-    if (source.dtype == dtype_ && cols_ == source_cols) {
-      emit({data, static_cast<size_t>(rows) * source_cols * size});
+    if (source.dtype == dtype_ && cols_ == source_cols && !transform.transposed && !transform.changesValues()) {
+      const std::byte* data = source.bytes.data() + static_cast<size_t>(run.row) * source_cols * size;
+      emit({data, static_cast<size_t>(run.rows) * source_cols * size});
       return;
     }
     const int64_t piece_rows = pieceRows(cols_ * std::max(size, dtypeSize(dtype_)));
-    for (int64_t done = 0; done < rows; done += piece_rows) {
-      const auto count = static_cast<size_t>(std::min(piece_rows, rows - done));
-      std::byte* gathered = gathered_.grow(count * cols_ * size);
-      for (size_t i = 0; i < count; ++i) {
-        const std::byte* row = data + ((static_cast<size_t>(done) + i) * source_cols + col_begin_) * size;
-        std::memcpy(gathered + i * cols_ * size, row, cols_ * size);
+    for (int64_t done = 0; done < run.rows; done += piece_rows) {
+      const int64_t rows = std::min(piece_rows, run.rows - done);
+      const size_t count = static_cast<size_t>(rows) * cols_;
+      std::byte* gathered = gathered_.grow(count * size);
+      gatherSource(source, transform, run.row + done, rows, static_cast<int64_t>(col_begin_),
+                   static_cast<int64_t>(cols_), gathered);
+      if (!transform.changesValues()) {
+        convert(source.dtype, run.name, gathered, count);
+        continue;
       }
-      convert(source.dtype, name, gathered, count * cols_);
+      changed_.resize(count);
+      convertElements(gathered, source.dtype, changed_.data(), DType::kFloat32, count);
+      changeValues(transform, changed_);
+      convert(DType::kFloat32, run.name, reinterpret_cast<const std::byte*>(changed_.data()), count);
     }
   }
 
@@ -101,6 +110,7 @@ class Copier {
   const Sink& sink_;
   uint64_t offset_ = 0;
   Buffer gathered_;
+  std::vector<float> changed_;
   Buffer converted_;
 };
 }  // namespace
@@ -110,20 +120,23 @@ bool isConvertible(DType dtype) {
 }
 
 void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
-                      const std::function<void(const TensorView*, const std::string&, int64_t, int64_t)>& fn) {
+                      const std::function<void(const SourceRun&)>& fn) {
   for (const RowRun& run : slice.runs) {
     if (run.begin < 0) {
-      fn(nullptr, tensor.name, 0, run.rows);
+      fn({.name = tensor.name, .rows = run.rows});
       continue;
     }
-    for (const WeightSource& source : tensor.row->sources) {
-      const int64_t begin = std::max(run.begin, source.row_begin);
-      const int64_t end = std::min(run.begin + run.rows, source.row_begin + source.rows);
+    for (const WeightSource* source : sourcesOf(*tensor.row, SourceFormat::kHuggingFace)) {
+      const int64_t begin = std::max(run.begin, source->row_begin);
+      const int64_t end = std::min(run.begin + run.rows, source->row_begin + source->rows);
       if (begin >= end) continue;
-      const std::string name = layerName(source.name, tensor.layer);
-      const TensorView* from = sources.find(name);
-      source.in_source.forEachRun(begin - source.row_begin, end - begin,
-                                  [&](int64_t row, int64_t count) { fn(from, name, row, count); });
+      const std::string name = layerName(source->name, tensor.layer);
+      SourceRun rows = {.tensor = sources.find(name), .transform = source->transform, .name = name};
+      source->in_source.forEachRun(begin - source->row_begin, end - begin, [&](int64_t row, int64_t count) {
+        rows.row = row;
+        rows.rows = count;
+        fn(rows);
+      });
     }
   }
 }
@@ -132,11 +145,10 @@ void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t ra
                     const Sink& sink) {
   const TensorSlice slice = sliceForRank(*tensor.row, mapping.tp_size, mapping.tpRank(rank));
   Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
-  forEachSourceRun(tensor, slice, sources,
-                   [&](const TensorView* from, const std::string& name, int64_t row, int64_t count) {
-                     if (from == nullptr) return copier.zeros(count);
-                     copier.rows(*from, name, row, count);
-                   });
+  forEachSourceRun(tensor, slice, sources, [&](const SourceRun& run) {
+    if (run.tensor == nullptr) return copier.zeros(run.rows);
+    copier.rows(run);
+  });
 }
 
 }  // namespace chorus

@@ -15,14 +15,23 @@ namespace chorus {
 // float32, float16, bfloat16 and float64.
 bool isConvertible(DType dtype);
 
-// Calls fn(source, its name, first row, rows) for the runs of source rows that the rank's tensor consists of, in order;
-// source is null for rows of zeros. The sources are present with the table's shapes.
+// Rows [row, row + rows) of a source tensor, or of its transpose if the transform asks for that; or `rows` rows of
+// zeros.
+struct SourceRun {
+  const TensorView* tensor = nullptr;  // null: zeros
+  SourceTransform transform;
+  std::string name;  // for error lines
+  int64_t row = 0;
+  int64_t rows = 0;
+};
+// Calls fn for the runs that the rank's tensor consists of, in order. The sources, Hugging Face's, are present with the
+// table's shapes.
 void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
-                      const std::function<void(const TensorView*, const std::string&, int64_t, int64_t)>& fn);
+                      const std::function<void(const SourceRun&)>& fn);
 
-// Calls sink(byte offset, bytes) over the rank's tensor, converted to its dtype (rounded to nearest even). The
-// sources are present with the table's shapes and convertible dtypes. Throws Error(kInvalidArgument) that names the
-// source tensor when a finite value becomes infinite in float16.
+// Calls sink(byte offset, bytes) over the rank's tensor, transformed and converted to its dtype (rounded to nearest
+// even). The sources are present with the table's shapes and convertible dtypes. Throws Error(kInvalidArgument) that
+// names the source tensor when a finite value becomes infinite in float16.
 void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
                     const std::function<void(uint64_t, std::span<const std::byte>)>& sink);
 

@@ -96,10 +96,11 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
         const std::string layer = fmt::format("transformer.layers.{}.", i);
         parts->addWeight(i, LinearId::kQkv, upload(engine.linear(layer + "attention.qkv", qkv, hidden)));
         parts->addWeight(i, LinearId::kDense, upload(engine.linear(layer + "attention.dense", hidden, heads)));
-        parts->addWeight(i, LinearId::kFcGate, upload(engine.linear(layer + "mlp.fc_gate", 2 * mlp, hidden)));
+        parts->addWeight(i, LinearId::kFc, upload(engine.linear(layer + "mlp.fc_gate", 2 * mlp, hidden)));
         parts->addWeight(i, LinearId::kProj, upload(engine.linear(layer + "mlp.proj", hidden, mlp)));
-        parts->addNorm(i, NormId::kAttention, upload.vector(engine.vector(layer + "input_layernorm", hidden), hidden));
-        parts->addNorm(i, NormId::kMlp, upload.vector(engine.vector(layer + "post_layernorm", hidden), hidden));
+        parts->addNorm(i, NormId::kAttentionIn,
+                       upload.vector(engine.vector(layer + "input_layernorm", hidden), hidden));
+        parts->addNorm(i, NormId::kMlpIn, upload.vector(engine.vector(layer + "post_layernorm", hidden), hidden));
       }
       if (mapping.ppRank(rank) == 0) {
         const bool rows = config.use_parallel_embedding && config.embedding_sharding_dim == 0;
@@ -113,10 +114,11 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
         parts->addEmbedding(embedding);
       }
       if (mapping.ppRank(rank) + 1 == mapping.pp_size) {
-        parts->addFinalNorm(upload.vector(engine.vector("transformer.ln_f", hidden), hidden));
+        parts->addNorm(kOutsideLayers, NormId::kFinal,
+                       upload.vector(engine.vector("transformer.ln_f", hidden), hidden));
         std::vector<std::byte> memory;
         const int64_t share = vocabularyShare(base.engine().config());
-        parts->addHeadWeight(upload(headOf(other, share, mapping.tpRank(rank), memory)));
+        parts->addWeight(kOutsideLayers, LinearId::kHead, upload(headOf(other, share, mapping.tpRank(rank), memory)));
       }
       parts->addVocabulary(config.vocab_size, config.vocab_size);
       adapter.ranks.push_back(parts);
@@ -201,7 +203,7 @@ TEST_P(AdapterAsModelTest, PartsOfTheHeadMeetTheirRowsOfLogits) {
       LoraTerm part;
       part.b.out = std::min(share, kVocab - first);
       part.bias = Uploads{ranks.session(rank).backend(), *parts}.vector(bias.data() + first, part.b.out);
-      parts->addHead(part);
+      parts->add(kOutsideLayers, LinearId::kHead, part);
     }
     adapter.ranks.push_back(parts);
   }

@@ -9,6 +9,7 @@
 #include "checkpoint/quantisation.h"
 #include "checkpoint/shard.h"
 #include "engine/adapter_values.h"
+#include "engine/engine_layout.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
 #include "lora/shard.h"
@@ -17,16 +18,6 @@ namespace chorus {
 namespace {
 
 const std::byte* bytesOf(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
-
-std::optional<NormId> normId(std::string_view row, bool has_out_norms) {
-  if (row == "transformer.layers.{}.input_layernorm.weight") return NormId::kAttention;
-  if (row == "transformer.layers.{}.pre_feedforward_layernorm.weight") return NormId::kMlp;
-  if (row == "transformer.layers.{}.post_feedforward_layernorm.weight") return NormId::kMlpOut;
-  if (row == "transformer.layers.{}.post_layernorm.weight") {
-    return has_out_norms ? NormId::kAttentionOut : NormId::kMlp;
-  }
-  return std::nullopt;
-}
 
 // Runs of consecutive tokens: index of the first, and how many.
 std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens) {
@@ -51,47 +42,24 @@ void unpackRows(const PackedWeight& weight, int64_t count, float* rows) {
 
 }  // namespace
 
-const PackedWeight& linearOf(const DecoderLayerWeights& layer, LinearId linear) {
-  switch (linear) {
-    case LinearId::kQkv:
-      return layer.qkv;
-    case LinearId::kDense:
-      return layer.dense;
-    case LinearId::kFcGate:
-      return layer.fc_gate;
-    case LinearId::kProj:
-      return layer.proj;
-  }
-  return layer.qkv;
-}
-
-const float* biasOf(const DecoderLayerWeights& layer, LinearId linear) {
-  switch (linear) {
-    case LinearId::kQkv:
-      return layer.qkv_bias;
-    case LinearId::kDense:
-      return layer.dense_bias;
-    case LinearId::kFcGate:
-      return layer.fc_gate_bias;
-    case LinearId::kProj:
-      return layer.proj_bias;
-  }
-  return nullptr;
-}
-
 AdapterPacker::AdapterPacker(const ModelConfig& config, const WeightTable& table, int32_t rank)
     : config_(config), table_(table), rank_(rank) {}
 
+int32_t AdapterPacker::localLayer(int32_t layer) const {
+  if (layer == kOutsideLayers) return layer;
+  const Mapping& mapping = config_.mapping;
+  return layer - stageLayers(config_.num_hidden_layers, mapping, mapping.ppRank(rank_)).begin;
+}
+
 AdapterPacker::Place AdapterPacker::placeOf(const WeightRow& row, int32_t layer, int64_t rank_row_begin) const {
   const Mapping& mapping = config_.mapping;
-  const auto linear = linearPlace(row, sliceForRank(row, mapping.tp_size, mapping.tpRank(rank_)).rows);
-  if (!linear) fail(ErrorCode::kUnsupported, "an adapter's '{}' has no place in this model", row.name);
-  return {.layer = layer - stageLayers(config_.num_hidden_layers, mapping, mapping.ppRank(rank_)).begin,
-          .linear = linear->linear,
-          .out_begin = linear->row_begin + rank_row_begin};
+  return {.layer = localLayer(layer),
+          .linear = row.slot.linear(),
+          .out_begin = rankSlotBegin(table_, row, mapping.tp_size, mapping.tpRank(rank_)) + rank_row_begin};
 }
 
 AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
+  if (module.module_id == kOutputHead) return {.layer = kOutsideLayers, .linear = LinearId::kHead};
   const auto target = findModule(table_, module.module_id);
   if (!target) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
   const Mapping& mapping = config_.mapping;
@@ -102,7 +70,7 @@ AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
 // One pass over an adapter: with a base it writes, without one it counts.
 class AdapterPacker::Writer {
  public:
-  Writer(const AdapterPacker& packer, const Adapter& part, const DecoderWeights* base, std::byte* staging,
+  Writer(const AdapterPacker& packer, const Adapter& part, const ModelWeights* base, std::byte* staging,
          const std::byte* device, AdapterParts& parts)
       : packer_(packer),
         config_(packer.config_),
@@ -115,15 +83,15 @@ class AdapterPacker::Writer {
         dtype_(packer.config_.dtype) {}
 
   int64_t run() {
-    addHeadWeight();
+    addOwnHead();
     addHeadTokens();
     for (const AdapterModule& module : part_.modules) {
       if (module.module_id != kTokenEmbedding) addModule(module);
     }
     addLinears();
     for (const AdapterWeight& weight : part_.weights) {
-      if (weight.role == WeightRole::kBias) addBias(weight);
-      if (weight.role == WeightRole::kNorm) addNorm(weight);
+      if (weight.slot.kind == SlotKind::kLinear && weight.slot.isBias()) addBias(weight);
+      if (weight.slot.kind == SlotKind::kNorm) addNorm(weight);
     }
     addEmbedding();
     parts_.addVocabulary(part_.vocab_size, part_.input_vocab_size);
@@ -178,10 +146,6 @@ class AdapterPacker::Writer {
   }
 
   void addModule(const AdapterModule& module) {
-    if (module.module_id == kOutputHead) {
-      parts_.addHead(partOf(module, 0));
-      return;
-    }
     const Place place = packer_.placeOf(module);
     parts_.add(place.layer, place.linear, partOf(module, place.out_begin));
   }
@@ -191,8 +155,7 @@ class AdapterPacker::Writer {
     const Mapping& mapping = config_.mapping;
     int64_t out = 0, in = 0;
     for (const WeightRow& row : table_) {
-      const auto place = linearPlace(row, 0);
-      if (row.role != WeightRole::kLinear || !place || place->linear != linear) continue;
+      if (row.slot.whole() != slotOf(linear)) continue;
       const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(packer_.rank_));
       out += slice.rows;
       in = slice.cols;
@@ -200,13 +163,18 @@ class AdapterPacker::Writer {
     return {out, in};
   }
 
-  // Whole weights of a linear. Rows that the adapter does not replace stay the base's: of a quantised one as exact as
-  // they are multiplied there.
+  static bool isHead(const AdapterWeight& weight) { return weight.slot == slotOf(LinearId::kHead); }
+  Place placeOf(const AdapterWeight& weight) const {
+    return packer_.placeOf(*findRow(table_, weight.slot.weight()), weight.layer, weight.row_begin);
+  }
+
+  // Whole weights of a layer's linear. Rows that the adapter does not replace stay the base's: of a quantised one as
+  // exact as they are multiplied there.
   void addLinears() {
     std::map<std::pair<int32_t, LinearId>, std::vector<std::pair<int64_t, const AdapterWeight*>>> linears;
     for (const AdapterWeight& weight : part_.weights) {
-      if (weight.role != WeightRole::kLinear) continue;
-      const Place place = packer_.placeOf(*findRow(table_, weight.row), weight.layer, weight.row_begin);
+      if (weight.slot.kind != SlotKind::kLinear || weight.slot.isBias() || isHead(weight)) continue;
+      const Place place = placeOf(weight);
       linears[{place.layer, place.linear}].emplace_back(place.out_begin, &weight);
     }
     for (const auto& [where, weights] : linears) {
@@ -226,8 +194,7 @@ class AdapterPacker::Writer {
                                     const std::vector<std::pair<int64_t, const AdapterWeight*>>& weights, int64_t out,
                                     int64_t in, DType dtype) const {
     std::vector<float> rows(static_cast<size_t>(out * in));
-    const PackedWeight& base = linearOf(base_->layers[static_cast<size_t>(layer)], linear);
-    unpackRows(base, out, rows.data());
+    unpackRows(base_->at(layer)[linear].weight, out, rows.data());
     for (const auto& [begin, weight] : weights) {
       std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
       roundValues(weight->data, weight->dtype, dtype_, own);
@@ -238,12 +205,11 @@ class AdapterPacker::Writer {
 
   // The base's bias is added later, by the linear's consumer.
   void addBias(const AdapterWeight& weight) {
-    const std::string linear_row = weight.row.substr(0, weight.row.rfind('.')) + ".weight";
-    const Place place = packer_.placeOf(*findRow(table_, linear_row), weight.layer, weight.row_begin);
+    const Place place = placeOf(weight);
     std::vector<float> bias(static_cast<size_t>(weight.rows));
     convertElements(weight.data, weight.dtype, bias.data(), DType::kFloat32, bias.size());
     if (base_ != nullptr) {
-      const float* base = biasOf(base_->layers[static_cast<size_t>(place.layer)], place.linear);
+      const float* base = base_->at(place.layer)[place.linear].bias;
       for (size_t i = 0; i < bias.size(); ++i) bias[i] -= base[place.out_begin + static_cast<int64_t>(i)];
     }
     parts_.add(place.layer, place.linear,
@@ -256,23 +222,16 @@ class AdapterPacker::Writer {
   void addNorm(const AdapterWeight& weight) {
     std::vector<float> values(static_cast<size_t>(weight.rows));
     convertElements(weight.data, weight.dtype, values.data(), DType::kFloat32, values.size());
-    const float* device = copyFloats(values);
-    if (weight.layer < 0) {
-      parts_.addFinalNorm(device);
-      return;
-    }
-    const bool has_out_norms = findRow(table_, "transformer.layers.{}.post_feedforward_layernorm.weight") != nullptr;
-    const auto norm = normId(weight.row, has_out_norms);
-    if (!norm) fail(ErrorCode::kUnsupported, "an adapter's '{}' has no place in this model", weight.row);
-    const Mapping& mapping = config_.mapping;
-    const int32_t first = stageLayers(config_.num_hidden_layers, mapping, mapping.ppRank(packer_.rank_)).begin;
-    parts_.addNorm(weight.layer - first, *norm, device);
+    parts_.addNorm(packer_.localLayer(weight.layer), weight.slot.norm(), copyFloats(values));
   }
 
-  void addHeadWeight() {
+  void addHead(const LoraTerm& part) { parts_.add(kOutsideLayers, LinearId::kHead, part); }
+  void addHeadWeight(const PackedWeight& weight) { parts_.addWeight(kOutsideLayers, LinearId::kHead, weight); }
+
+  void addOwnHead() {
     for (const AdapterWeight& weight : part_.weights) {
-      if (weight.role != WeightRole::kLmHead) continue;
-      parts_.addHeadWeight(pack(weight.data, weight.dtype, weight.rows, weight.cols));
+      if (!isHead(weight)) continue;
+      addHeadWeight(pack(weight.data, weight.dtype, weight.rows, weight.cols));
       return;
     }
     if (part_.vocab_size > config_.vocab_size && !part_.head_tokens.empty()) addHeadWithRoom();
@@ -283,9 +242,10 @@ class AdapterPacker::Writer {
     const int64_t out = vocabularyShare(config_) + part_.vocab_size - config_.vocab_size;
     const int64_t in = config_.hidden_size;
     const DType dtype = weightQuantisation(config_) ? DType::kFloat32 : dtype_;
-    parts_.addHeadWeight(pack(dtype, out, in, [&] {
+    addHeadWeight(pack(dtype, out, in, [&] {
+      const PackedWeight& base = base_->outside[LinearId::kHead].weight;
       std::vector<float> rows(static_cast<size_t>(out * in));
-      unpackRows(base_->lm_head, base_->lm_head.out, rows.data());
+      unpackRows(base, base.out, rows.data());
       return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
     }));
   }
@@ -298,23 +258,23 @@ class AdapterPacker::Writer {
     for (const auto& [first, count] : runsOf(tokens.tokens)) {
       const auto rows = static_cast<int64_t>(count);
       const int64_t out_begin = tokens.tokens[first];
-      parts_.addHead({.out_begin = out_begin,
-                      .a = {nullptr, dtype_, 0, hidden},
-                      .b = {nullptr, dtype_, rows, 0},
-                      .magnitude = copyFloats(std::vector<float>(count, 0.0f))});
+      addHead({.out_begin = out_begin,
+               .a = {nullptr, dtype_, 0, hidden},
+               .b = {nullptr, dtype_, rows, 0},
+               .magnitude = copyFloats(std::vector<float>(count, 0.0f))});
       std::vector<float> identity(count * count);
       for (size_t i = 0; i < count; ++i) identity[i * count + i] = 1;
       LoraTerm rows_part{.out_begin = out_begin};
       rows_part.a = pack(bytesOf(tokens.rows) + first * static_cast<size_t>(hidden) * 4, DType::kFloat32, rows, hidden);
       rows_part.b = pack(bytesOf(identity), DType::kFloat32, rows, rows);
-      parts_.addHead(rows_part);
+      addHead(rows_part);
     }
   }
 
   void addEmbedding() {
     AdapterEmbedding embedding;
     for (const AdapterWeight& weight : part_.weights) {
-      if (weight.role != WeightRole::kEmbedding) continue;
+      if (weight.slot != slotOf(TableId::kTokens)) continue;
       const int64_t count = weight.rows * weight.cols;
       embedding.table = {.data = take(count * static_cast<int64_t>(dtypeSize(dtype_)),
                                       [&](std::byte* host) {
@@ -371,7 +331,7 @@ class AdapterPacker::Writer {
   const ModelConfig& config_;
   const WeightTable& table_;
   const Adapter& part_;
-  const DecoderWeights* base_;
+  const ModelWeights* base_;
   std::byte* staging_;
   const std::byte* device_;
   AdapterParts& parts_;
@@ -384,7 +344,7 @@ int64_t AdapterPacker::bytes(const Adapter& part) const {
   return Writer(*this, part, nullptr, nullptr, nullptr, counted).run();
 }
 
-void AdapterPacker::pack(const Adapter& part, const DecoderWeights& base, std::byte* staging, const std::byte* device,
+void AdapterPacker::pack(const Adapter& part, const ModelWeights& base, std::byte* staging, const std::byte* device,
                          AdapterParts& parts) const {
   Writer(*this, part, &base, staging, device, parts).run();
 }

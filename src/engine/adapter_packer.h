@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "engine/engine_layout.h"
+#include "checkpoint/weight_table.h"
 #include "lora/adapter.h"
 #include "models/adapter_parts.h"
-#include "models/decoder.h"
+#include "models/model_weights.h"
 
 namespace chorus {
 
@@ -22,12 +22,13 @@ class AdapterPacker {
   int64_t bytes(const Adapter& part) const;
   // Writes them at staging, and gives what stands in them to `parts` by the addresses that they will have: the same
   // offsets from device. base: the rank's weights in host memory. Magnitudes are normalised.
-  void pack(const Adapter& part, const DecoderWeights& base, std::byte* staging, const std::byte* device,
+  void pack(const Adapter& part, const ModelWeights& base, std::byte* staging, const std::byte* device,
             AdapterParts& parts) const;
 
-  // Where a layer's module stands: its first output feature, of the runtime's linear. Throws Error(kUnsupported).
+  // The linear that a module adapts, and the module's first output feature in it. The module is not the embedding's.
+  // Throws Error(kUnsupported) for one that the model does not have.
   struct Place {
-    int32_t layer = 0;  // local id
+    int32_t layer = 0;  // local id, or kOutsideLayers
     LinearId linear = LinearId::kQkv;
     int64_t out_begin = 0;
   };
@@ -36,14 +37,11 @@ class AdapterPacker {
  private:
   class Writer;
   Place placeOf(const WeightRow& row, int32_t layer, int64_t rank_row_begin) const;
+  int32_t localLayer(int32_t layer) const;
 
   const ModelConfig& config_;
   const WeightTable& table_;
   int32_t rank_;
 };
-
-// The runtime's linear of a layer and its bias (null: it has none), in `layer`.
-const PackedWeight& linearOf(const DecoderLayerWeights& layer, LinearId linear);
-const float* biasOf(const DecoderLayerWeights& layer, LinearId linear);
 
 }  // namespace chorus

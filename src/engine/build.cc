@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <unordered_map>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -98,36 +97,27 @@ void checkScales(const RankTensor& tensor, const TensorView& scales) {
 
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
               ThreadPool& pool) {
-  const std::vector<RankTensor>& tensors = weights.tensors();
-  EngineFileWriter writer(path, engineTensors(tensors, model));
-  std::unordered_map<std::string, size_t> index;
-  for (size_t i = 0; i < writer.tensors().size(); ++i) index[writer.tensors()[i].name] = i;
+  const EngineLayout layout = engineLayout(weights.tensors(), model, rank);
+  EngineFileWriter writer(path, layout.tensors);
 
   // Rows appended to an engine tensor may share a panel with the source before them: they are packed after it.
   std::vector<PackTask> leading, appended;
-  // Rows [first, first + rows) of a checkpoint tensor.
-  const auto add = [&](const RankTensor& tensor, const EnginePlacement& place, int64_t first, int64_t rows) {
+  for (const EngineLayout::Piece& piece : layout.pieces) {
+    const RankTensor& tensor = *piece.source;
+    if (tensor.part == TensorPart::kScales) checkScales(tensor, weights.get(tensor.name));
     const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
     const std::byte* source =
-        weights.get(tensor.name).bytes.data() + static_cast<size_t>(first * cols) * dtypeSize(tensor.dtype);
+        weights.get(tensor.name).bytes.data() + static_cast<size_t>(piece.first * cols) * dtypeSize(tensor.dtype);
+    const EngineTensor& target = writer.tensors()[piece.target];
     // A task's rows end on a panel of the engine tensor, so that no two tasks of a source share one.
     constexpr int64_t kTaskRows = 512;
-    const size_t target = index.at(place.name);
-    for (int64_t begin = 0; begin < rows;) {
+    for (int64_t begin = 0; begin < piece.rows;) {
       const int64_t end =
-          std::min((place.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - place.row_begin, rows);
-      auto& tasks = place.row_begin == 0 ? leading : appended;
-      tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, place.row_begin, writer.tensors()[target].cols,
-                       place.kind, writer.data(target)});
+          std::min((piece.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - piece.row_begin, piece.rows);
+      auto& tasks = piece.row_begin == 0 ? leading : appended;
+      tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, piece.row_begin, target.cols, target.kind,
+                       writer.data(piece.target)});
       begin = end;
-    }
-  };
-  for (const RankTensor& tensor : tensors) {
-    if (tensor.part == TensorPart::kScales) checkScales(tensor, weights.get(tensor.name));
-    add(tensor, placeInEngine(tensor), 0, tensor.rows());
-    if (tensor.row->role == WeightRole::kEmbedding && sharesEmbedding(model)) {
-      const TiedHead head = tiedHead(model, rank);
-      add(tensor, {"lm_head", EngineTensorKind::kLinear, 0}, head.begin, head.rows);
     }
   }
   uint64_t total = 0;

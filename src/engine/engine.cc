@@ -60,7 +60,8 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
 
 void Engine::checkComplete() const {
   const WeightTable table = architecture_->weightTable(config_);
-  for (const EngineTensor& expected : engineTensors(rankTensors(table, config_, rank_), config_)) {
+  const std::vector<RankTensor> tensors = rankTensors(table, config_, rank_);
+  for (const EngineTensor& expected : engineLayout(tensors, config_, rank_).tensors) {
     const EngineTensor& tensor = get(expected.name, expected.kind, expected.rows, expected.cols);
     if (tensor.dtype != expected.dtype) {
       fail(ErrorCode::kCorrupt, "{}: {} is {} where the config says {}; {}", file_.path().string(), expected.name,
@@ -109,10 +110,6 @@ PackedWeight Engine::linear(const std::string& name, int64_t out, int64_t in) co
 const float* Engine::vector(const std::string& name, int64_t size) const {
   const EngineTensor& tensor = get(name, EngineTensorKind::kVector, 1, size);
   return reinterpret_cast<const float*>(file_.bytes().data() + tensor.offset);
-}
-
-const float* Engine::optionalVector(const std::string& name, int64_t size) const {
-  return find(name, EngineTensorKind::kVector) == nullptr ? nullptr : vector(name, size);
 }
 
 Engine::Table Engine::table(const std::string& name, int64_t rows, int64_t cols) const {

@@ -49,7 +49,6 @@ class Engine {
   // the tensor is absent or of another shape.
   PackedWeight linear(const std::string& name, int64_t out, int64_t in) const;
   const float* vector(const std::string& name, int64_t size) const;
-  const float* optionalVector(const std::string& name, int64_t size) const;  // null when absent
   struct Table {
     const void* data = nullptr;  // row-major [rows, cols]
     DType dtype = DType::kFloat32;

@@ -1,61 +1,105 @@
 #include "engine/engine_layout.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/names.h"
 
 namespace chorus {
 namespace {
 
-bool endsWith(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+EngineTensorKind kindOf(const WeightSlot& slot) {
+  if (slot.isBias() || slot.kind == SlotKind::kNorm) return EngineTensorKind::kVector;
+  return slot.kind == SlotKind::kTable ? EngineTensorKind::kTable : EngineTensorKind::kLinear;
 }
 
-std::string replaceTail(const std::string& name, std::string_view tail, std::string_view with) {
-  return name.substr(0, name.size() - tail.size()).append(with);
+// The engine tensor that this checkpoint tensor alone would be, without its name. Biases and norms become float32.
+EngineTensor packedTensor(const RankTensor& tensor) {
+  EngineTensor packed = {.kind = kindOf(tensor.row->slot)};
+  if (packed.kind == EngineTensorKind::kVector) {
+    packed.rows = 1;
+    packed.cols = tensor.shape[0];
+    return packed;
+  }
+  const WeightFormat format = tensor.part == TensorPart::kIntegers ? tensor.format : WeightFormat(tensor.dtype);
+  packed.dtype = format.dtype;
+  packed.group = format.group;
+  packed.scale_dtype = format.scale_dtype;
+  packed.rows = tensor.rows();
+  packed.cols = tensor.shape[1];
+  return packed;
 }
 
-// The weight that scales belong to, as far as its place goes.
-RankTensor weightOf(const RankTensor& scales) {
-  RankTensor weight = scales;
-  weight.name = scales.name.substr(0, scales.name.rfind('.')) + ".weight";
-  weight.shape = {scales.shape[0]};
-  weight.part = TensorPart::kValues;
-  return weight;
+// The output head of a model that ties it, made of the embedding table.
+void addTiedHead(const RankTensor& embedding, const ModelConfig& config, int32_t rank, EngineLayout& layout) {
+  const TiedHead head = tiedHead(config, rank);
+  layout.pieces.push_back({&embedding, head.begin, head.rows, layout.tensors.size(), 0});
+  layout.tensors.push_back({.name = std::string(moduleOf(kHeadTensor)),
+                            .kind = EngineTensorKind::kLinear,
+                            .dtype = embedding.dtype,
+                            .rows = vocabularyShare(config),
+                            .cols = config.hidden_size});
+  layout.places.push_back({kOutsideLayers, slotOf(LinearId::kHead), embedding.row});
 }
+
+class LayoutBuilder {
+ public:
+  explicit LayoutBuilder(int32_t first_layer) : first_layer_(first_layer) {}
+
+  void add(const RankTensor& tensor) {
+    const WeightSlot& slot = tensor.row->slot;
+    const auto [found, is_new] = index_.emplace(std::pair(tensor.layer, slot.whole()), layout_.tensors.size());
+    const size_t target = found->second;
+    layout_.pieces.push_back({&tensor, 0, tensor.rows(), target, tensor.slot_begin});
+    if (tensor.part == TensorPart::kScales) return;
+    if (is_new) {
+      begin(tensor);
+    } else {
+      append(tensor, target);
+    }
+  }
+
+  EngineLayout finish() {
+    for (size_t i = 0; i < layout_.tensors.size(); ++i) {
+      if (layout_.places[i].slot.isBias()) layout_.tensors[i].name += ".bias";
+    }
+    return std::move(layout_);
+  }
+
+ private:
+  void begin(const RankTensor& tensor) {
+    EngineTensor packed = packedTensor(tensor);
+    packed.name = moduleOf(tensor.name);
+    layout_.tensors.push_back(std::move(packed));
+    const int32_t layer = tensor.layer == kOutsideLayers ? kOutsideLayers : tensor.layer - first_layer_;
+    layout_.places.push_back({layer, tensor.row->slot.whole(), tensor.row});
+  }
+
+  // The name of a fused tensor lists its modules: mlp.fc and mlp.gate become mlp.fc_gate.
+  void append(const RankTensor& tensor, size_t target) {
+    EngineTensor& whole = layout_.tensors[target];
+    const EngineTensor part = packedTensor(tensor);
+    const std::string_view module = moduleOf(tensor.name);
+    whole.name.append("_").append(module.substr(module.rfind('.') + 1));
+    if (whole.format() != part.format()) {
+      fail(ErrorCode::kUnsupported, "{}: its parts are quantised differently; exclude_modules must take all or none",
+           whole.name);
+    }
+    if (whole.kind == EngineTensorKind::kVector) {
+      whole.cols += part.cols;
+    } else {
+      whole.rows += part.rows;
+    }
+  }
+
+  int32_t first_layer_;
+  std::map<std::pair<int32_t, WeightSlot>, size_t> index_;  // by global layer id and slot
+  EngineLayout layout_;
+};
 }  // namespace
-
-EnginePlacement placeInEngine(const RankTensor& tensor) {
-  if (tensor.part == TensorPart::kScales) return placeInEngine(weightOf(tensor));
-  const std::string& name = tensor.name;
-  // The gated MLP's two halves are one linear, the activated one first.
-  if (endsWith(name, "mlp.fc.weight")) {
-    return {replaceTail(name, "mlp.fc.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, 0};
-  }
-  if (endsWith(name, "mlp.gate.weight")) {
-    return {replaceTail(name, "mlp.gate.weight", "mlp.fc_gate"), EngineTensorKind::kLinear, tensor.rows()};
-  }
-  if (endsWith(name, "mlp.fc.bias")) {
-    return {replaceTail(name, "mlp.fc.bias", "mlp.fc_gate.bias"), EngineTensorKind::kVector, 0};
-  }
-  if (endsWith(name, "mlp.gate.bias")) {
-    return {replaceTail(name, "mlp.gate.bias", "mlp.fc_gate.bias"), EngineTensorKind::kVector, tensor.shape[0]};
-  }
-  const std::string stem = endsWith(name, ".weight") ? replaceTail(name, ".weight", "") : name;
-  switch (tensor.row->role) {
-    case WeightRole::kEmbedding:
-      return {stem, EngineTensorKind::kTable, 0};
-    case WeightRole::kLinear:
-    case WeightRole::kLmHead:
-      return {stem, EngineTensorKind::kLinear, 0};
-    case WeightRole::kBias:
-    case WeightRole::kNorm:
-      return {stem, EngineTensorKind::kVector, 0};
-  }
-  return {stem, EngineTensorKind::kVector, 0};
-}
 
 int64_t vocabularyShare(const ModelConfig& config) {
   const int32_t tp = config.mapping.tp_size;
@@ -70,60 +114,26 @@ TiedHead tiedHead(const ModelConfig& config, int32_t rank) {
   return {begin, std::min(share, config.vocab_size - begin)};
 }
 
-std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config) {
-  std::vector<EngineTensor> result;
-  std::unordered_map<std::string, size_t> index;
-  const auto add = [&](const std::string& name, EngineTensorKind kind, const WeightFormat& format, int64_t rows,
-                       int64_t cols) {
-    const auto [it, is_new] = index.emplace(name, result.size());
-    if (is_new) {
-      result.push_back({.name = name,
-                        .kind = kind,
-                        .dtype = format.dtype,
-                        .rows = rows,
-                        .cols = cols,
-                        .group = format.group,
-                        .scale_dtype = format.scale_dtype});
-    } else if (result[it->second].format() != format) {
-      fail(ErrorCode::kUnsupported, "{}: its parts are quantised differently; exclude_modules must take all or none",
-           name);
-    } else if (kind == EngineTensorKind::kVector) {
-      result[it->second].cols += cols;
-    } else {
-      result[it->second].rows += rows;
-    }
-  };
-  const RankTensor* embedding = nullptr;  // of a model that ties: of one stage, so that every rank has it
-  for (const RankTensor& tensor : tensors) {
-    if (tensor.part == TensorPart::kScales) continue;
-    const EnginePlacement place = placeInEngine(tensor);
-    const bool vector = place.kind == EngineTensorKind::kVector;
-    const WeightFormat format = tensor.part == TensorPart::kIntegers ? tensor.format : WeightFormat(tensor.dtype);
-    add(place.name, place.kind, vector ? DType::kFloat32 : format, vector ? 1 : tensor.rows(),
-        vector ? tensor.shape[0] : tensor.shape[1]);
-    if (tensor.row->role == WeightRole::kEmbedding) embedding = &tensor;
-  }
-  if (embedding != nullptr && sharesEmbedding(config)) {
-    add("lm_head", EngineTensorKind::kLinear, embedding->dtype, vocabularyShare(config), config.hidden_size);
-  }
-  return result;
+EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelConfig& config, int32_t rank) {
+  LayoutBuilder builder(stageLayers(config.num_hidden_layers, config.mapping, config.mapping.ppRank(rank)).begin);
+  for (const RankTensor& tensor : tensors) builder.add(tensor);
+  EngineLayout layout = builder.finish();
+  if (!sharesEmbedding(config)) return layout;
+  // Such a model has one stage, so that every rank has the embedding.
+  const auto embedding = std::find_if(tensors.begin(), tensors.end(), [](const RankTensor& tensor) {
+    return tensor.row->slot == slotOf(TableId::kTokens);
+  });
+  if (embedding != tensors.end()) addTiedHead(*embedding, config, rank, layout);
+  return layout;
 }
 
 uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
+  const std::vector<RankTensor> tensors = rankTensors(table, config, rank);
   uint64_t bytes = 0;
-  for (const EngineTensor& tensor : engineTensors(rankTensors(table, config, rank), config)) {
+  for (const EngineTensor& tensor : engineLayout(tensors, config, rank).tensors) {
     bytes = checkedAdd(bytes, tensorBytes(tensor), "the engine");
   }
   return bytes;
-}
-
-std::optional<LinearPlace> linearPlace(const WeightRow& row, int64_t rank_rows) {
-  if (endsWith(row.name, "attention.qkv.weight")) return LinearPlace{LinearId::kQkv, 0};
-  if (endsWith(row.name, "attention.dense.weight")) return LinearPlace{LinearId::kDense, 0};
-  if (endsWith(row.name, "mlp.fc.weight")) return LinearPlace{LinearId::kFcGate, 0};
-  if (endsWith(row.name, "mlp.gate.weight")) return LinearPlace{LinearId::kFcGate, rank_rows};
-  if (endsWith(row.name, "mlp.proj.weight")) return LinearPlace{LinearId::kProj, 0};
-  return std::nullopt;
 }
 
 }  // namespace chorus

@@ -1,24 +1,41 @@
-// Where a checkpoint tensor goes in an engine: fused linears and the runtime's names for them.
+// The tensors of a rank file: which slot of the runtime each one is, and which checkpoint tensors it is made of.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/weight_table.h"
 #include "engine/engine_file.h"
-#include "models/adapter_parts.h"
 
 namespace chorus {
 
-// A checkpoint tensor's place: rows [row_begin, row_begin + its rows) of an engine tensor.
-struct EnginePlacement {
-  std::string name;  // of the engine tensor: "transformer.layers.0.mlp.fc_gate"
-  EngineTensorKind kind = EngineTensorKind::kVector;
-  int64_t row_begin = 0;
+// An engine tensor holds all of a slot's weight or bias that the rank has, so the rows of a fused linear are one
+// tensor.
+struct EngineLayout {
+  // The slot of an engine tensor.
+  struct Place {
+    int32_t layer = 0;               // local id, or kOutsideLayers
+    WeightSlot slot;                 // with row_begin 0
+    const WeightRow* row = nullptr;  // the slot's first row in the table
+  };
+  // Rows [first, first + rows) of a checkpoint tensor are rows [row_begin, row_begin + rows) of tensors[target].
+  struct Piece {
+    const RankTensor* source = nullptr;
+    int64_t first = 0;
+    int64_t rows = 0;
+    size_t target = 0;
+    int64_t row_begin = 0;
+  };
+
+  std::vector<EngineTensor> tensors;  // layers, then globals, in checkpoint order
+  std::vector<Place> places;          // of tensors, one by one
+  std::vector<Piece> pieces;          // scales have the place of their integers
 };
-// Scales have the place of their weight.
-EnginePlacement placeInEngine(const RankTensor& tensor);
+
+// The layout of one rank's file, in which a model that ties its output head to its embedding has a copy of it. tensors
+// and the weight table that they were made of must outlive the result. Throws Error(kUnsupported) when the parts of one
+// engine tensor are quantised differently.
+EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelConfig& config, int32_t rank);
 
 // Rows of the output head that each tensor-parallel rank holds, and of an embedding table that is cut along the
 // vocabulary: the last ranks' may be padding.
@@ -32,20 +49,7 @@ struct TiedHead {
 };
 TiedHead tiedHead(const ModelConfig& config, int32_t rank);
 
-// The engine tensors of one rank, with the shapes that the placements of its checkpoint tensors add up to, and an
-// "lm_head" for a model without lm_head.weight. Layers, then globals, in checkpoint order. Throws Error(kUnsupported)
-// when the parts of one engine tensor are quantised differently.
-std::vector<EngineTensor> engineTensors(const std::vector<RankTensor>& tensors, const ModelConfig& config);
-
 // Bytes of one rank's tensors in an engine of this model.
 uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank);
-
-// The runtime linear that a table row feeds, for rows that adapters target: nullopt for others.
-struct LinearPlace {
-  LinearId linear = LinearId::kQkv;
-  int64_t row_begin = 0;  // of the table row's first output feature, on one tensor-parallel rank
-  bool operator==(const LinearPlace&) const = default;
-};
-std::optional<LinearPlace> linearPlace(const WeightRow& row, int64_t rank_rows);
 
 }  // namespace chorus

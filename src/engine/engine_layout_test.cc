@@ -7,34 +7,84 @@ namespace chorus {
 namespace {
 
 TEST(EngineLayoutTest, GatedHalvesBecomeOneLinearAndATiedHeadTheTablesCopy) {
-  const WeightRow embedding{
-      .name = "transformer.vocab_embedding.weight", .shape = {11, 4}, .role = WeightRole::kEmbedding};
-  const WeightRow fc{.name = "transformer.layers.{}.mlp.fc.weight", .shape = {6, 4}};
-  const WeightRow gate{.name = "transformer.layers.{}.mlp.gate.weight", .shape = {6, 4}};
-  const WeightRow gate_bias{.name = "transformer.layers.{}.mlp.gate.bias", .shape = {6}, .role = WeightRole::kBias};
-  const std::vector<RankTensor> tensors{
-      {"transformer.vocab_embedding.weight", {11, 4}, DType::kBFloat16, &embedding, -1},
-      {"transformer.layers.0.mlp.fc.weight", {6, 4}, DType::kBFloat16, &fc, 0},
-      {"transformer.layers.0.mlp.gate.weight", {6, 4}, DType::kBFloat16, &gate, 0},
-      {"transformer.layers.0.mlp.gate.bias", {6}, DType::kBFloat16, &gate_bias, 0}};
-  EXPECT_EQ(placeInEngine(tensors[1]).row_begin, 0);
-  EXPECT_EQ(placeInEngine(tensors[2]).row_begin, 6);
-  EXPECT_EQ(placeInEngine(tensors[2]).name, "transformer.layers.0.mlp.fc_gate");
-
+  using Axis = ShardRule::Axis;
+  // Rows of a slot may stand in any order in the table.
+  const WeightTable table = {{.name = "transformer.vocab_embedding.weight",
+                              .shape = {11, 4},
+                              .slot = slotOf(TableId::kTokens),
+                              .stage = Stage::kFirst},
+                             {.name = "layers.{layer}.mlp.fc.weight",
+                              .shape = {6, 4},
+                              .slot = slotOf(LinearId::kFc),
+                              .shard = {.axis = Axis::kRows}},
+                             {.name = "layers.{layer}.mlp.gate.weight",
+                              .shape = {6, 4},
+                              .slot = slotOf(LinearId::kFc, 6),
+                              .shard = {.axis = Axis::kRows}},
+                             {.name = "layers.{layer}.mlp.gate.bias",
+                              .shape = {6},
+                              .slot = slotOf(LinearId::kFc, 6).bias(),
+                              .shard = {.axis = Axis::kRows}},
+                             {.name = "layers.{layer}.mlp.fc.bias",
+                              .shape = {6},
+                              .slot = slotOf(LinearId::kFc).bias(),
+                              .shard = {.axis = Axis::kRows}},
+                             {.name = "layers.{layer}.norm.weight", .shape = {4}, .slot = slotOf(NormId::kMlpIn)}};
   ModelConfig config;
+  config.dtype = DType::kBFloat16;
   config.vocab_size = 11;
   config.hidden_size = 4;
+  config.num_hidden_layers = 1;
+  config.mapping.tp_size = 2;
   config.tie_word_embeddings = true;
-  const auto engine = engineTensors(tensors, config);
-  ASSERT_EQ(engine.size(), 4u);
-  EXPECT_EQ(engine[0].kind, EngineTensorKind::kTable);
-  EXPECT_EQ(engine[1].rows, 12);
-  EXPECT_EQ(engine[1].cols, 4);
-  EXPECT_EQ(engine[2].dtype, DType::kFloat32);
-  EXPECT_EQ(engine[3].name, "lm_head");
-  EXPECT_EQ(engine[3].rows, 11);
-  EXPECT_EQ(linearPlace(gate, 6)->row_begin, 6);
-  EXPECT_EQ(linearPlace(embedding, 11), std::nullopt);
+  const std::vector<RankTensor> tensors = rankTensors(table, config, 1);
+  const EngineLayout layout = engineLayout(tensors, config, 1);
+
+  std::vector<std::string> names;
+  for (const EngineTensor& tensor : layout.tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, testing::ElementsAre("transformer.vocab_embedding", "layers.0.mlp.fc_gate",
+                                          "layers.0.mlp.gate_fc.bias", "layers.0.norm", "lm_head"));
+  EXPECT_EQ(layout.tensors[0].kind, EngineTensorKind::kTable);
+  EXPECT_EQ(layout.tensors[1].rows, 6);
+  EXPECT_EQ(layout.tensors[1].cols, 4);
+  EXPECT_EQ(layout.tensors[2].kind, EngineTensorKind::kVector);
+  EXPECT_EQ(layout.tensors[2].dtype, DType::kFloat32);
+  EXPECT_EQ(layout.tensors[2].cols, 6);
+  EXPECT_EQ(layout.tensors[4].rows, 6) << "this rank's share of 11, and padding";
+
+  ASSERT_EQ(layout.places.size(), 5u);
+  EXPECT_EQ(layout.places[1].slot, slotOf(LinearId::kFc));
+  EXPECT_EQ(layout.places[1].layer, 0);
+  EXPECT_EQ(layout.places[2].slot, slotOf(LinearId::kFc).bias());
+  EXPECT_EQ(layout.places[3].slot, slotOf(NormId::kMlpIn));
+  EXPECT_EQ(layout.places[4].slot, slotOf(LinearId::kHead));
+  EXPECT_EQ(layout.places[4].layer, kOutsideLayers);
+
+  ASSERT_EQ(layout.pieces.size(), 7u);
+  EXPECT_EQ(layout.pieces[1].row_begin, 0);
+  EXPECT_EQ(layout.pieces[2].row_begin, 3) << "behind the rank's rows of the other half";
+  EXPECT_EQ(layout.pieces[3].row_begin, 3);
+  EXPECT_EQ(layout.pieces[4].row_begin, 0);
+  const EngineLayout::Piece& head = layout.pieces[6];
+  EXPECT_EQ(head.source, &tensors[0]);
+  EXPECT_EQ(head.first, 6);
+  EXPECT_EQ(head.rows, 5);
+  EXPECT_EQ(head.target, 4u);
+}
+
+TEST(EngineLayoutTest, LayersCountFromTheStagesFirst) {
+  const WeightTable table = {
+      {.name = "layers.{layer}.norm.weight", .shape = {4}, .slot = slotOf(NormId::kMlpIn)},
+      {.name = "ln_f.weight", .shape = {4}, .slot = slotOf(NormId::kFinal), .stage = Stage::kLast}};
+  ModelConfig config;
+  config.num_hidden_layers = 4;
+  config.mapping.pp_size = 2;
+  const std::vector<RankTensor> tensors = rankTensors(table, config, 1);
+  const EngineLayout layout = engineLayout(tensors, config, 1);
+  ASSERT_EQ(layout.places.size(), 3u);
+  EXPECT_EQ(layout.places[0].layer, 0);
+  EXPECT_EQ(layout.places[1].layer, 1);
+  EXPECT_EQ(layout.places[2].layer, kOutsideLayers);
 }
 
 TEST(EngineLayoutTest, ATiedHeadIsTheRanksShareOfTheTable) {

@@ -14,9 +14,10 @@
 namespace chorus {
 namespace {
 
-const AdapterWeight* weightOf(const Adapter& part, WeightRole role) {
+// The weights that the part has for a slot outside layers; null when it has none.
+const AdapterWeight* weightOf(const Adapter& part, const WeightSlot& slot) {
   const auto found = std::find_if(part.weights.begin(), part.weights.end(),
-                                  [&](const AdapterWeight& weight) { return weight.role == role; });
+                                  [&](const AdapterWeight& weight) { return weight.slot == slot; });
   return found == part.weights.end() ? nullptr : &*found;
 }
 
@@ -24,7 +25,8 @@ const std::byte* rowOf(const AdapterWeight& weight, int64_t row) {
   return weight.data + static_cast<size_t>(row * weight.cols) * dtypeSize(weight.dtype);
 }
 
-bool sameTable(const AdapterWeight& weight, const EmbeddingTable& base, int64_t cols) {
+bool sameTable(const AdapterWeight& weight, const TableWeights& weights) {
+  const auto& [base, cols] = weights;
   if (weight.rows > base.vocab || weight.cols != cols || weight.row_begin != base.first_token) return false;
   const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(base.dtype);
   std::vector<std::byte> row(row_bytes);
@@ -89,7 +91,7 @@ void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t
   if (token != tokens.end() && *token == feature) {
     const auto at = static_cast<size_t>(token - tokens.begin()) * row.size();
     roundValues(reinterpret_cast<const std::byte*>(part.head_tokens.rows.data() + at), DType::kFloat32, dtype, row);
-  } else if (const AdapterWeight* own = weightOf(part, WeightRole::kLmHead)) {
+  } else if (const AdapterWeight* own = weightOf(part, slotOf(LinearId::kHead))) {
     roundValues(rowOf(*own, feature), own->dtype, dtype, row);
   } else {
     unpackRow(base, feature, row.data());
@@ -97,19 +99,19 @@ void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t
 }
 
 // Of the table's columns, which are the module's outputs.
-std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& module, const DecoderWeights& base,
+std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& module, const EmbeddingTable& base,
                                    DType dtype) {
   const Delta delta(module, dtype);
-  const AdapterWeight* own = weightOf(part, WeightRole::kEmbedding);
-  const auto* table = static_cast<const std::byte*>(base.embedding.data);
+  const AdapterWeight* own = weightOf(part, slotOf(TableId::kTokens));
+  const auto* table = static_cast<const std::byte*>(base.data);
   std::vector<float> values(static_cast<size_t>(module.out));
   std::vector<double> sums(values.size());
   for (int64_t token = 0; token < module.in; ++token) {
     if (own != nullptr) {
       roundValues(rowOf(*own, token), own->dtype, dtype, values);
     } else {
-      const size_t row_bytes = values.size() * dtypeSize(base.embedding.dtype);
-      roundValues(table + static_cast<size_t>(token) * row_bytes, base.embedding.dtype, dtype, values);
+      const size_t row_bytes = values.size() * dtypeSize(base.dtype);
+      roundValues(table + static_cast<size_t>(token) * row_bytes, base.dtype, dtype, values);
     }
     delta.addColumn(token, values);
     for (size_t o = 0; o < values.size(); ++o) sums[o] += static_cast<double>(values[o]) * values[o];
@@ -120,31 +122,34 @@ std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& mod
 }  // namespace
 
 void Session::dropCopiesOfBase(Adapter& part) const {
-  const DecoderWeights& base = baseWeights();
+  const SlotWeights& base = baseWeights().outside;
   const DType dtype = engine_->config().dtype;
   std::erase_if(part.weights, [&](const AdapterWeight& weight) {
-    if (weight.role == WeightRole::kEmbedding && part.input_vocab_size == 0) {
-      return sameTable(weight, base.embedding, base.embedding_cols);
+    if (weight.slot == slotOf(TableId::kTokens) && part.input_vocab_size == 0) {
+      return sameTable(weight, base[TableId::kTokens]);
     }
-    return weight.role == WeightRole::kLmHead && part.vocab_size == 0 && sameHead(weight, base.lm_head, dtype);
+    return weight.slot == slotOf(LinearId::kHead) && part.vocab_size == 0 &&
+           sameHead(weight, base[LinearId::kHead].weight, dtype);
   });
 }
 
 std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterModule& module) const {
   const DType dtype = engine_->config().dtype;
-  const DecoderWeights& base = baseWeights();
-  if (module.module_id == kTokenEmbedding) return squaredColumns(part, module, base, dtype);
+  const ModelWeights& base = baseWeights();
+  if (module.module_id == kTokenEmbedding) {
+    return squaredColumns(part, module, base.outside[TableId::kTokens].table, dtype);
+  }
   const Delta delta(module, dtype);
   const bool head = module.module_id == kOutputHead;
-  const auto place =
-      head ? AdapterPacker::Place{} : AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
+  const auto place = AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
+  const PackedWeight& weight = base.at(place.layer)[place.linear].weight;
   std::vector<float> row(static_cast<size_t>(module.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
     if (head) {
-      headRow(part, base.lm_head, dtype, o, row);
+      headRow(part, weight, dtype, o, row);
     } else {
-      unpackRow(linearOf(base.layers[static_cast<size_t>(place.layer)], place.linear), place.out_begin + o, row.data());
+      unpackRow(weight, place.out_begin + o, row.data());
     }
     delta.addRow(o, row);
     double sum = 0;

@@ -64,12 +64,12 @@ class RandomEngineTest : public ::testing::Test {
   // The engine's directory, one for each seed.
   std::filesystem::path makeEngine(const ModelConfig& config, const BuildConfig& build, uint64_t seed) {
     const std::filesystem::path dir = dir_ / std::to_string(seed);
-    CheckpointWriter writer(dir / "checkpoint", config, findArchitecture(config.architecture).weightTable(config));
+    const WeightTable table = findArchitecture(config.architecture).weightTable(config);
+    CheckpointWriter writer(dir / "checkpoint", config, table);
     for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
       for (const RankTensor& tensor : writer.tensors(rank)) {
         // What ranks do not share out is the same on all.
-        const bool whole = tensor.shape.size() == 1 ||
-                           (tensor.name == "transformer.vocab_embedding.weight" && !config.use_parallel_embedding);
+        const bool whole = tensor.row->shard.axis == ShardRule::Axis::kNone;
         std::mt19937_64 rng(seed + std::hash<std::string>()(tensor.name) + (whole ? 0 : static_cast<uint64_t>(rank)));
         const int64_t count =
             std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());

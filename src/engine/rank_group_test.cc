@@ -98,7 +98,7 @@ TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
     EXPECT_EQ(parts(rank, 0, LinearId::kQkv)[0].a.in, 24);
     EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].b.out, 24);  // row-parallel: A
     EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].a.in, 20);
-    EXPECT_TRUE(parts(rank, 0, LinearId::kFcGate).empty());
+    EXPECT_TRUE(parts(rank, 0, LinearId::kFc).empty());
     // Factors of a row that both ranks share are the same on both.
     for (int64_t o = 0; o < 24; ++o) {
       EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].magnitude[o], parts(rank ^ 1, 0, LinearId::kProj)[0].magnitude[o]);
@@ -149,24 +149,25 @@ TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
   for (int64_t row = 0; row < 45; ++row) unpackRow(packed, row, head.data() + row * 24);
   convertElements(engine.table("transformer.vocab_embedding", 45, 24).data, DType::kBFloat16, table.data(),
                   DType::kFloat32, table.size());
-  const auto with = [](WeightRole role, const char* row, const std::vector<float>& values) {
+  const auto with = [](const WeightSlot& slot, const std::vector<float>& values) {
     Adapter adapter{.name = "saved", .content_hash = "hash"};
-    adapter.weights.push_back({.role = role, .row = row, .rows = 45, .cols = 24});
+    adapter.weights.push_back({.slot = slot, .rows = 45, .cols = 24});
     adapter.weights[0].data = reinterpret_cast<const std::byte*>(values.data());
     return adapter;
   };
   const auto base = step(ranks, nullptr);
-  for (auto& [role, row, values] : {std::tuple(WeightRole::kLmHead, "lm_head.weight", &head),
-                                    std::tuple(WeightRole::kEmbedding, "transformer.vocab_embedding.weight", &table)}) {
-    SCOPED_TRACE(row);
-    const Adapter copy = with(role, row, *values);
+  for (auto& [slot, values] :
+       {std::pair(slotOf(LinearId::kHead), &head), std::pair(slotOf(TableId::kTokens), &table)}) {
+    const bool is_head = slot == slotOf(LinearId::kHead);
+    SCOPED_TRACE(is_head ? "head" : "embedding");
+    const Adapter copy = with(slot, *values);
     EXPECT_EQ(ranks.preparedBytes(copy), 0);
     const auto nothing = ranks.prepareAdapter(copy);
     EXPECT_EQ(nothing->bytes, 0u);
     EXPECT_EQ(step(ranks, nothing.get()), base);
     // Token 36 is the last of the step's.
-    (*values)[role == WeightRole::kLmHead ? 45 * 24 - 1 : 36 * 24 + 23] += 1;
-    const Adapter changed = with(role, row, *values);
+    (*values)[is_head ? 45 * 24 - 1 : 36 * 24 + 23] += 1;
+    const Adapter changed = with(slot, *values);
     EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
     EXPECT_NE(step(ranks, ranks.prepareAdapter(changed).get()), base);
   }
@@ -181,13 +182,13 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   const std::vector<float> values(60 * 24, 0.5f);
   const auto refusalOf = [&](int64_t vocab, int64_t input) {
     Adapter adapter{.name = "grown", .vocab_size = vocab, .input_vocab_size = input, .content_hash = "hash"};
-    const auto add = [&](WeightRole role, const char* row, int64_t rows) {
-      AdapterWeight weight{.role = role, .row = row, .rows = rows, .cols = 24};
+    const auto add = [&](const WeightSlot& slot, int64_t rows) {
+      AdapterWeight weight{.slot = slot, .rows = rows, .cols = 24};
       weight.data = reinterpret_cast<const std::byte*>(values.data());
       if (rows > 0) adapter.weights.push_back(weight);
     };
-    add(WeightRole::kLmHead, "lm_head.weight", vocab);
-    add(WeightRole::kEmbedding, "transformer.vocab_embedding.weight", input);
+    add(slotOf(LinearId::kHead), vocab);
+    add(slotOf(TableId::kTokens), input);
     return errorOf([&] { ranks.prepareAdapter(adapter); });
   };
   EXPECT_EQ(refusalOf(50, 50), "");

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/progress.h"
 #include "engine/engine_layout.h"
+#include "engine/rank_weights.h"
 #include "engine/rope_table.h"
 #include "models/decoder.h"
 
@@ -26,88 +26,6 @@ DecoderShape rankShape(const ModelConfig& config, int64_t added_tokens = 0) {
           .norm_epsilon = static_cast<float>(config.norm_epsilon),
           .attention_scale =
               1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(config.head_size)))};
-}
-
-void loadEmbedding(const Engine& engine, DecoderWeights& weights) {
-  const ModelConfig& config = engine.config();
-  const Mapping& mapping = config.mapping;
-  weights.embedding.vocab = config.vocab_size;
-  weights.embedding_cols = config.hidden_size;
-  if (config.use_parallel_embedding && config.embedding_sharding_dim == 0) {
-    weights.embedding.vocab = vocabularyShare(config);
-    weights.embedding.first_token = mapping.tpRank(engine.rank()) * weights.embedding.vocab;
-  } else if (config.use_parallel_embedding) {
-    weights.embedding_cols = config.hidden_size / mapping.tp_size;
-  }
-  const auto table = engine.table("transformer.vocab_embedding", weights.embedding.vocab, weights.embedding_cols);
-  weights.embedding.data = table.data;
-  weights.embedding.dtype = table.dtype;
-}
-
-// As ResidualForm names them.
-void loadNorms(const Engine& engine, const std::string& layer, ResidualForm form, DecoderLayerWeights& w) {
-  const auto norm = [&](const char* name) { return engine.vector(layer + name, engine.config().hidden_size); };
-  if (normBefore(form)) w.attention_norm = norm("input_layernorm");
-  if (!normAfter(form)) {
-    w.mlp_norm = norm("post_layernorm");
-    return;
-  }
-  w.attention_out_norm = norm("post_layernorm");
-  if (normBefore(form)) w.mlp_norm = norm("pre_feedforward_layernorm");
-  w.mlp_out_norm = norm("post_feedforward_layernorm");
-}
-
-DecoderWeights loadWeights(const Engine& engine, const DecoderShape& shape) {
-  const ModelConfig& config = engine.config();
-  const int32_t stage = config.mapping.ppRank(engine.rank());
-  const int64_t heads_width = shape.num_heads * shape.head_size;
-  const int64_t qkv_width = heads_width + 2 * shape.num_kv_heads * shape.head_size;
-  const ModelSpec spec = engine.architecture().modelSpec(config);
-  DecoderWeights weights;
-  if (stage == 0) loadEmbedding(engine, weights);
-  for (int32_t i = 0; i < engine.layers().count(); ++i) {
-    const std::string layer = fmt::format("transformer.layers.{}.", i);
-    DecoderLayerWeights w;
-    loadNorms(engine, layer, spec.layers[static_cast<size_t>(engine.layers().begin + i)].residual, w);
-    w.qkv = engine.linear(layer + "attention.qkv", qkv_width, shape.hidden_size);
-    w.qkv_bias = engine.optionalVector(layer + "attention.qkv.bias", qkv_width);
-    w.dense = engine.linear(layer + "attention.dense", shape.hidden_size, heads_width);
-    w.dense_bias = engine.optionalVector(layer + "attention.dense.bias", shape.hidden_size);
-    w.fc_gate = engine.linear(layer + "mlp.fc_gate", 2 * shape.intermediate_size, shape.hidden_size);
-    w.fc_gate_bias = engine.optionalVector(layer + "mlp.fc_gate.bias", 2 * shape.intermediate_size);
-    w.proj = engine.linear(layer + "mlp.proj", shape.hidden_size, shape.intermediate_size);
-    w.proj_bias = engine.optionalVector(layer + "mlp.proj.bias", shape.hidden_size);
-    weights.layers.push_back(w);
-  }
-  if (stage + 1 == config.mapping.pp_size) {
-    weights.final_norm = engine.vector("transformer.ln_f", shape.hidden_size);
-    weights.lm_head = engine.linear("lm_head", vocabularyShare(config), config.hidden_size);
-  }
-  return weights;
-}
-
-// The same weights as the backend's ops see them.
-DecoderWeights importWeights(DecoderWeights weights, const Engine& engine, Backend& backend) {
-  const auto file = engine.weightFile();
-  Progress progress("loading " + engine.path().filename().string(), file.size());
-  const auto imported = [&](size_t bytes) { progress.add(bytes); };
-  const auto* device = static_cast<const std::byte*>(backend.importWeights(file.data(), file.size(), imported));
-  const auto move = [&](auto*& pointer) {
-    if (pointer == nullptr) return;
-    const std::byte* moved = device + (reinterpret_cast<const std::byte*>(pointer) - file.data());
-    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(moved);
-  };
-  move(weights.embedding.data);
-  move(weights.final_norm);
-  move(weights.lm_head.data);
-  for (DecoderLayerWeights& w : weights.layers) {
-    for (const float** vector : {&w.attention_norm, &w.qkv_bias, &w.dense_bias, &w.attention_out_norm, &w.mlp_norm,
-                                 &w.fc_gate_bias, &w.proj_bias, &w.mlp_out_norm}) {
-      move(*vector);
-    }
-    for (PackedWeight* linear : {&w.qkv, &w.dense, &w.fc_gate, &w.proj}) move(linear->data);
-  }
-  return weights;
 }
 
 DType kvDType(const ModelConfig& config) { return config.dtype; }
@@ -168,12 +86,11 @@ struct Session::State {
       layer.base = kv_pool.as<std::byte>() + layer_bytes * i;
       kv.push_back(layer);
     }
-    DecoderWeights weights = loadWeights(engine, shape);
-    host_weights = weights;
+    host_weights = loadWeights(engine);
     std::vector<LayerSpec> specs = engine.architecture().modelSpec(config).layers;
     decoder = std::make_unique<Decoder>(
         std::vector<LayerSpec>(specs.begin() + layers.begin, specs.begin() + layers.end), shape,
-        importWeights(std::move(weights), engine, backend),
+        importWeights(host_weights, engine, backend),
         RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
                   config.position_embedding_type == PositionEmbedding::kRopeGptj},
         links);
@@ -188,7 +105,7 @@ struct Session::State {
   std::unique_ptr<StepContext> context;
   DeviceBuffer rope_cos, rope_sin, kv_pool;
   std::vector<KvLayer> kv;
-  DecoderWeights host_weights;
+  ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapters;
   std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
@@ -236,7 +153,7 @@ SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig&
   return memory;
 }
 
-const DecoderWeights& Session::baseWeights() const { return state_->host_weights; }
+const ModelWeights& Session::baseWeights() const { return state_->host_weights; }
 
 std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;

@@ -77,7 +77,7 @@ class Session {
  private:
   struct State;
   // In host memory.
-  const DecoderWeights& baseWeights() const;
+  const ModelWeights& baseWeights() const;
   std::shared_ptr<const Engine> engine_;
   WeightTable table_;
   std::shared_ptr<Backend> backend_;

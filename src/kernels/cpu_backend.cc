@@ -38,7 +38,7 @@ class CpuBackend final : public HostBackend {
   void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
   void linear(const LinearArgs& args, StepContext&, Stream) override { linearCpu(args, workspace_, linear_plan_); }
   void kvWrite(const KvWriteArgs& args, StepContext& context, Stream) override {
-    ropeCacheCpu(args, own(context).batch, workspace_);
+    kvWriteCpu(args, own(context).batch, workspace_);
   }
   void attention(const AttentionArgs& args, StepContext& context, Stream) override {
     attentionCpu(args, own(context).batch, workspace_, own(context).attention);

@@ -38,10 +38,9 @@ struct AdapterModule {
 // Values that stand for the base's: of PEFT's modules_to_save, of trained biases, of an embedding or output head that
 // was saved along.
 struct AdapterWeight {
-  WeightRole role = WeightRole::kLinear;
-  std::string row;        // WeightRow::name; "lm_head.weight" too where the model shares its embedding
-  int32_t layer = -1;     // global id; -1 outside layers
-  int64_t row_begin = 0;  // of the row
+  WeightSlot slot;                 // of the table row; kHead also in a model that has no row for it (sharesEmbedding)
+  int32_t layer = kOutsideLayers;  // global id
+  int64_t row_begin = 0;           // of the table row
   int64_t rows = 0;
   int64_t cols = 1;  // 1 of norms and biases
   DType dtype = DType::kFloat32;
@@ -58,7 +57,7 @@ struct AdapterTokens {
 struct Adapter {
   std::string name;
   std::vector<AdapterModule> modules;  // ascending by layer, then module id
-  std::vector<AdapterWeight> weights;  // ascending by layer, row and row_begin
+  std::vector<AdapterWeight> weights;  // ascending by layer, slot and row_begin
   AdapterTokens embedding_tokens;
   AdapterTokens head_tokens;
   // Tokens that its logits are of and that it takes, where it adds some; 0: the model's.

@@ -77,11 +77,6 @@ std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view 
   return places;
 }
 
-const WeightRow* findRow(const WeightTable& table, std::string_view name) {
-  const auto row = std::find_if(table.begin(), table.end(), [&](const WeightRow& r) { return r.name == name; });
-  return row == table.end() ? nullptr : &*row;
-}
-
 std::string moduleNames(const WeightTable& table) {
   std::vector<std::string_view> seen;
   std::string names;
@@ -158,7 +153,7 @@ Adapter AdapterBuilder::finish(std::string content_hash) {
     return std::tie(x.layer, x.module_id) < std::tie(y.layer, y.module_id);
   });
   std::sort(adapter_.weights.begin(), adapter_.weights.end(), [](const AdapterWeight& x, const AdapterWeight& y) {
-    return std::tie(x.layer, x.row, x.row_begin) < std::tie(y.layer, y.row, y.row_begin);
+    return std::tie(x.layer, x.slot, x.row_begin) < std::tie(y.layer, y.slot, y.row_begin);
   });
   adapter_.content_hash = std::move(content_hash);
   return std::move(adapter_);

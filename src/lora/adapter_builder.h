@@ -28,9 +28,6 @@ std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view 
 // All module names of the model, for error lines.
 std::string moduleNames(const WeightTable& table);
 
-// nullptr when the table has no row of this name.
-const WeightRow* findRow(const WeightTable& table, std::string_view name);
-
 // float32, float16, bfloat16 and float64.
 bool isAdapterDType(DType dtype);
 // Whether all values are finite, and float64 values also within float32's range. dtype must satisfy isAdapterDType;

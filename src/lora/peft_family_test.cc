@@ -17,6 +17,7 @@ const std::string kBase = "base_model.model.";
 const std::string kQ = kBase + "model.layers.0.self_attn.q_proj.";
 const std::string kEmbedding = kBase + "model.embed_tokens.";
 const std::string kHead = kBase + "lm_head.";
+const WeightSlot kQkvBias = slotOf(LinearId::kQkv).bias();
 
 class PeftFamilyTest : public PeftDirectoryTest {
  protected:
@@ -32,11 +33,11 @@ class PeftFamilyTest : public PeftDirectoryTest {
     }
     throw std::runtime_error("no module " + std::to_string(id));
   }
-  // The values of the adapter's weights for `row`, in order.
-  std::vector<float> weightsOf(const Adapter& adapter, const std::string& row) {
+  // The values of the adapter's weights for a table row, in order.
+  std::vector<float> weightsOf(const Adapter& adapter, const WeightSlot& slot) {
     std::vector<float> values;
     for (const AdapterWeight& weight : adapter.weights) {
-      if (weight.row != row) continue;
+      if (weight.slot != slot) continue;
       for (int64_t i = 0; i < weight.rows * weight.cols; ++i) {
         values.push_back(loadAsFloat(weight.data, weight.dtype, static_cast<size_t>(i)));
       }
@@ -65,7 +66,7 @@ TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
   EXPECT_EQ(head.in, 4);
   EXPECT_EQ(head.out, 8);
   EXPECT_EQ(head.magnitude.size(), 8u);
-  EXPECT_EQ(weightsOf(adapter, "transformer.vocab_embedding.weight").front(), 20);
+  EXPECT_EQ(weightsOf(adapter, slotOf(TableId::kTokens)).front(), 20);
   EXPECT_EQ(adapter.weights.size(), 1u);
 
   auto whole = tensors_;
@@ -90,10 +91,10 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   put(kBase + "model.norm.weight", {4}, 90);
   const Adapter adapter = read();
   ASSERT_EQ(adapter.weights.size(), 7u);
-  EXPECT_THAT(weightsOf(adapter, "transformer.layers.{}.attention.qkv.bias"), ElementsAre(30, 31, 70, 71));
-  EXPECT_THAT(weightsOf(adapter, "transformer.ln_f.weight"), ElementsAre(90, 91, 92, 93));
+  EXPECT_THAT(weightsOf(adapter, kQkvBias), ElementsAre(30, 31, 70, 71));
+  EXPECT_THAT(weightsOf(adapter, slotOf(NormId::kFinal)), ElementsAre(90, 91, 92, 93));
   for (const AdapterWeight& weight : adapter.weights) {
-    if (weight.role == WeightRole::kLinear) {
+    if (weight.slot == slotOf(LinearId::kQkv)) {
       EXPECT_EQ(weight.row_begin, 4);
     }
   }
@@ -108,6 +109,35 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("layernorm.weight"), HasSubstr("does not list in modules_to_save")));
   config_["modules_to_save"] = {"q_proj", "k_proj", "norm"};
   EXPECT_THAT(refusal(), HasSubstr("those have no adapters"));
+}
+
+// What conversion does with the base's values is done with those that stand for them.
+TEST_F(PeftFamilyTest, ReplacementsAreTransformedAsTheBaseIs) {
+  const auto sourceOf = [&](const WeightSlot& slot) -> WeightSource& {
+    return std::find_if(model_.table.begin(), model_.table.end(),
+                        [&](const WeightRow& row) { return row.slot == slot; })
+        ->sources.front();
+  };
+  sourceOf(slotOf(LinearId::kProj)).transform.transposed = true;
+  sourceOf(slotOf(NormId::kFinal)).transform.add = 1;
+  sourceOf(slotOf(TableId::kTokens)).transform.scale = 2;
+  config_["modules_to_save"] = {"down_proj", "norm", "embed_tokens"};
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
+    put(kBase + layer + "mlp.down_proj.weight", {6, 4});
+    put(kBase + layer + "input_layernorm.weight", {4});
+  }
+  put(kBase + "model.norm.weight", {4}, 90);
+  put(kEmbedding + "weight", {8, 4}, 3);
+  const Adapter adapter = read();
+  const std::vector<float> proj = weightsOf(adapter, slotOf(LinearId::kProj));
+  ASSERT_EQ(proj.size(), 48u);
+  EXPECT_THAT(std::vector<float>(proj.begin(), proj.begin() + 7), ElementsAre(1, 5, 9, 13, 17, 21, 2));
+  EXPECT_THAT(weightsOf(adapter, slotOf(NormId::kFinal)), ElementsAre(91, 92, 93, 94));
+  EXPECT_EQ(weightsOf(adapter, slotOf(TableId::kTokens))[1], 8);
+  EXPECT_EQ(weightsOf(adapter, slotOf(NormId::kAttentionIn)).front(), 1) << "others stay as they are";
+
+  put(kBase + "model.layers.0.mlp.down_proj.weight", {4, 6});
+  EXPECT_THAT(refusal(), HasSubstr("has shape [4, 6], expected [6, 4]"));
 }
 
 TEST_F(PeftFamilyTest, AModuleThatHoldsOthersIsSavedWithAllOfThem) {
@@ -136,11 +166,11 @@ TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
   put(q, {4}, 5);
   EXPECT_THAT(refusal(), AllOf(HasSubstr("q_proj.base_layer.bias"), HasSubstr("does not ask for")));
   config_["bias"] = "lora_only";
-  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8));
   put(v, {2}, 9);
   EXPECT_THAT(refusal(), HasSubstr("v_proj.bias"));
   config_["bias"] = "all";
-  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8, 9, 10));
   put(kBase + "model.layers.0.mlp.down_proj.bias", {4});
   EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts nothing"));
 }
@@ -215,7 +245,7 @@ TEST_F(PeftFamilyTest, AddedTokens) {
   put(kHead + "weight", {10, 4}, 0);
   model_.config.mapping.tp_size = 2;
   const Adapter part = shardAdapter(read(), model_.config, model_.table, 1);
-  const std::vector<float> rows = weightsOf(part, "lm_head.weight");
+  const std::vector<float> rows = weightsOf(part, slotOf(LinearId::kHead));
   ASSERT_EQ(rows.size(), 24u);
   EXPECT_EQ(rows[0], 16);
   EXPECT_EQ(rows[16], 32);
@@ -323,7 +353,7 @@ TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {
   put(kHead + "weight", {8, 4}, 5);
   put(kHead + "modules_to_save.weight", {8, 4}, 50);
   put(kHead + "original_module.weight", {8, 4}, 60);
-  EXPECT_EQ(weightsOf(read(), "lm_head.weight").front(), 5);
+  EXPECT_EQ(weightsOf(read(), slotOf(LinearId::kHead)).front(), 5);
   tensors_.erase(kHead + "weight");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.weight'"));
 }
@@ -348,7 +378,7 @@ TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
     put(block + "modules_to_save.default." + projection + ".bias", {rows}, 50);
     put(block + "original_module." + projection + ".bias", {rows}, 60);
   }
-  EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8, 5, 6, 5, 6));
+  EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8, 5, 6, 5, 6));
   tensors_.erase(block + "k_proj.bias");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
 }
@@ -358,7 +388,7 @@ TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {
   put(kEmbedding + "weight", {8, 4}, 5);
   const std::string wrapped = kBase + "model.modules_to_save.default.";
   put(wrapped + "embed_tokens.weight", {8, 4}, 50);
-  EXPECT_THAT(weightsOf(read(), "transformer.vocab_embedding.weight").front(), 5);
+  EXPECT_THAT(weightsOf(read(), slotOf(TableId::kTokens)).front(), 5);
   put(wrapped + "norm.weight", {4});
   EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts nothing"));
   tensors_.erase(wrapped + "norm.weight");

@@ -55,9 +55,9 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
   double elements = 0;
   for (const WeightRow& row : table) {
     // PEFT may save an embedding and its output head three times each when they are wrapped.
-    const double copies = row.stage == Stage::kEveryLayer      ? config.num_hidden_layers
-                          : row.role == WeightRole::kEmbedding ? 6
-                                                               : 1;
+    const double copies = row.stage == Stage::kEveryLayer        ? config.num_hidden_layers
+                          : row.slot == slotOf(TableId::kTokens) ? 6
+                                                                 : 1;
     double size = 1;
     for (const int64_t extent : row.shape) size *= static_cast<double>(extent);
     elements += copies * size;

@@ -6,13 +6,12 @@
 #include "base/background_throttle.h"
 #include "base/error.h"
 #include "checkpoint/names.h"
+#include "checkpoint/source_values.h"
 
 namespace chorus {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
-
-std::string moduleOf(std::string_view source) { return std::string(source.substr(0, source.rfind('.'))); }
 
 bool isModule(std::string_view module, std::string_view name) {
   constexpr std::string_view kModel = "model.";
@@ -20,15 +19,31 @@ bool isModule(std::string_view module, std::string_view name) {
 }
 
 bool endsWithName(std::string_view module, std::string_view end) { return !end.empty() && module.ends_with(end); }
+
+// PEFT's names are those of Hugging Face's files.
+std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return sourcesOf(row, SourceFormat::kHuggingFace); }
+
+// The embedding and the output head, which may have more rows than the base's.
+bool isVocabulary(const WeightRow& row) {
+  return row.slot == slotOf(TableId::kTokens) || row.slot == slotOf(LinearId::kHead);
+}
 }  // namespace
 
 BaseNames::BaseNames(const ModelConfig& config, const WeightTable& table) {
-  for (const WeightRow& row : table) {
-    if (row.role == WeightRole::kEmbedding) embedding = moduleOf(row.sources.front().name);
-    if (row.role == WeightRole::kLmHead && !config.tie_word_embeddings) head = moduleOf(row.sources.front().name);
+  const auto read = [&](const WeightSlot& slot, std::string& module, SourceTransform& transform) {
+    const WeightRow* row = findRow(table, slot);
+    if (row == nullptr) return;
+    const WeightSource& source = *sourcesOf(*row).front();
+    module = moduleOf(source.name);
+    transform = source.transform;
+  };
+  read(slotOf(TableId::kTokens), embedding, embedding_transform);
+  if (config.tie_word_embeddings) {
+    head = "lm_head";  // the name in every model of transformers that ties it
+    head_transform = embedding_transform;
+  } else {
+    read(slotOf(LinearId::kHead), head, head_transform);
   }
-  // transformers' models that tie their embeddings have the head under this name.
-  if (config.tie_word_embeddings) head = "lm_head";
 }
 
 bool BaseNames::isEmbedding(std::string_view module) const { return !embedding.empty() && isModule(module, embedding); }
@@ -76,6 +91,35 @@ TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t 
   return part;
 }
 
+TensorView sourceValues(const TensorView& tensor, const WeightSource& source, AdapterBuilder& builder) {
+  const SourceTransform& transform = source.transform;
+  if (!transform.transposed && !transform.changesValues()) {
+    return sourceRows(tensor, source.in_source, source.rows, builder);
+  }
+  const int64_t cols = sourceColumns(tensor, transform);
+  if (builder.takesShapesOnly()) return {tensor.dtype, {source.rows, cols}, {}};
+  const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(tensor.dtype);
+  const auto gathered = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(source.rows) * row_bytes);
+  std::byte* out = gathered->data();
+  source.in_source.forEachRun(0, source.rows, [&](int64_t row, int64_t run) {
+    inPieces(run, row_bytes, [&](int64_t begin, int64_t count) {
+      gatherSource(tensor, transform, row + begin, count, 0, cols, out);
+      out += static_cast<size_t>(count) * row_bytes;
+    });
+  });
+  TensorView values = {tensor.dtype, {source.rows, cols}, *gathered};
+  if (!transform.changesValues()) {
+    builder.keep(gathered);
+    return values;
+  }
+  const auto changed = std::make_shared<std::vector<float>>(toFloats(values));
+  inPieces(std::ssize(*changed), sizeof(float), [&](int64_t begin, int64_t count) {
+    changeValues(transform, std::span(*changed).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)));
+  });
+  builder.keep(changed);
+  return {DType::kFloat32, values.shape, std::as_bytes(std::span(*changed))};
+}
+
 PeftReplacements::PeftReplacements(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
                                    const AdapterTarget& target)
     : config_(config),
@@ -98,14 +142,14 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
   std::vector<Place> places;
   const auto in_layer = layerModule(source_name);
   for (const WeightRow& row : target_.table) {
-    if (row.role == WeightRole::kEmbedding || row.role == WeightRole::kLmHead) continue;
-    for (const WeightSource& source : row.sources) {
+    if (isVocabulary(row)) continue;
+    for (const WeightSource* source : sourcesOf(row)) {
       if (row.stage == Stage::kEveryLayer) {
         const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
-                           isModule(source_name, layerName(source.name, in_layer->layer));
-        if (found) places.push_back({&row, &source, in_layer->layer});
-      } else if (isModule(source_name, source.name)) {
-        places.push_back({&row, &source, -1});
+                           isModule(source_name, layerName(source->name, in_layer->layer));
+        if (found) places.push_back({&row, source, in_layer->layer});
+      } else if (isModule(source_name, source->name)) {
+        places.push_back({&row, source, kOutsideLayers});
       }
     }
   }
@@ -113,9 +157,9 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
 }
 
 // PEFT would load some of what it did not save itself, into the base model of all adapters.
-void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, WeightRole role) const {
+void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const {
   if (config_.modules.saves(key.module) && !key.wrapped) return;
-  if (role == WeightRole::kBias) {
+  if (is_bias) {
     if (config_.bias == PeftBias::kAll || (config_.bias == PeftBias::kLoraOnly && key.wrapped)) return;
     refuse(name, fmt::format("is a bias of the base model, which {} does not ask for (bias, modules_to_save)",
                              config_source_));
@@ -143,18 +187,18 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
   const std::string source = key.module + "." + key.tensor;
   const std::vector<Place> places = placesOf(source);
   if (places.empty()) return false;
-  checkAsked(name, key, places.front().row->role);
+  checkAsked(name, key, places.front().row->slot.isBias());
   take(rows_[layerName(places.front().source->name, places.front().layer)]);
   return true;
 }
 
 void PeftReplacements::checkSavedAreThere() const {
   for (const WeightRow& row : target_.table) {
-    if (row.role == WeightRole::kEmbedding || row.role == WeightRole::kLmHead) continue;
+    if (isVocabulary(row)) continue;
     const int32_t layers = row.stage == Stage::kEveryLayer ? target_.config.num_hidden_layers : 1;
-    for (const WeightSource& source : row.sources) {
+    for (const WeightSource* source : sourcesOf(row)) {
       for (int32_t layer = 0; layer < layers; ++layer) {
-        const std::string name = layerName(source.name, layer);
+        const std::string name = layerName(source->name, layer);
         if (rows_.contains(name) || !config_.modules.saves(moduleOf(name))) continue;
         fail(ErrorCode::kCorrupt, "{}: no tensor of '{}', which {} lists in modules_to_save", weights_.source(), name,
              config_source_);
@@ -171,17 +215,14 @@ void PeftReplacements::checkSavedAreThere() const {
 void PeftReplacements::readRows(AdapterBuilder& builder) const {
   for (const auto& [source_name, tensor] : rows_) {
     for (const Place& place : placesOf(source_name)) {
-      const int64_t cols = place.row->shape.size() > 1 ? place.row->shape[1] : 1;
-      std::vector<int64_t> shape = {place.source->in_source.rowsOfSource(place.source->rows)};
-      if (place.row->shape.size() > 1) shape.push_back(cols);
-      const TensorView& values = checkedTensor(weights_, tensor, shape, "the adapter is of another model");
-      AdapterWeight weight = {.role = place.row->role,
-                              .row = place.row->name,
-                              .layer = place.layer,
-                              .row_begin = place.source->row_begin,
-                              .rows = place.source->rows,
-                              .cols = cols};
-      builder.add(std::move(weight), sourceRows(values, place.source->in_source, place.source->rows, builder));
+      const TensorView& values =
+          checkedTensor(weights_, tensor, sourceShape(*place.row, *place.source), "the adapter is of another model");
+      const AdapterWeight weight = {.slot = place.row->slot,
+                                    .layer = place.layer,
+                                    .row_begin = place.source->row_begin,
+                                    .rows = place.source->rows,
+                                    .cols = place.row->shape.size() > 1 ? place.row->shape[1] : 1};
+      builder.add(weight, sourceValues(values, *place.source, builder));
     }
   }
 }
@@ -197,7 +238,8 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
       embedding_ = head_;
     }
   }
-  const auto read = [&](const std::string& tensor, WeightRole role, const char* row, int64_t& vocabulary) {
+  const auto read = [&](const std::string& tensor, const WeightSlot& slot, const SourceTransform& transform,
+                        int64_t& vocabulary) {
     if (tensor.empty()) return;
     const int64_t hidden = target_.config.hidden_size;
     const TensorView& found = *weights_.find(tensor);
@@ -209,19 +251,21 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
     }
     vocabulary = rows;
     const TensorView& values = checkedTensor(weights_, tensor, {rows, hidden}, "the adapter is of another model");
-    builder.add({.role = role, .row = row, .rows = rows, .cols = hidden}, values);
+    const WeightSource source = {.name = tensor, .rows = rows, .transform = transform};
+    builder.add({.slot = slot, .rows = rows, .cols = hidden}, sourceValues(values, source, builder));
   };
-  read(embedding_, WeightRole::kEmbedding, "transformer.vocab_embedding.weight", input_vocabulary_);
-  read(head_, WeightRole::kLmHead, "lm_head.weight", head_vocabulary_);
+  read(embedding_, slotOf(TableId::kTokens), names_.embedding_transform, input_vocabulary_);
+  read(head_, slotOf(LinearId::kHead), names_.head_transform, head_vocabulary_);
 }
 
-AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor,
-                                          int64_t vocabulary) const {
+AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary,
+                                          const SourceTransform& transform) const {
   const int64_t hidden = target_.config.hidden_size;
   const int64_t count = std::ssize(tokens.tokens);
   const TensorView& values =
       checkedTensor(weights_, tensor, {count, hidden}, "it is of other tokens than trainable_token_indices");
-  const std::vector<float> rows = toFloats(values);
+  std::vector<float> rows = toFloats(values);
+  changeValues(transform, rows);
   std::vector<size_t> order(tokens.tokens.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return tokens.tokens[x] < tokens.tokens[y]; });
@@ -294,7 +338,8 @@ void PeftReplacements::readVocabularySizes(const TrainedTokens& trained, Adapter
 
 void PeftReplacements::readTokens(const TrainedTokens& trained, const std::set<std::string>& adapted,
                                   AdapterBuilder& builder) const {
-  const auto read = [&](const PeftTokens* tokens, const std::string& module, int64_t vocabulary) -> AdapterTokens {
+  const auto read = [&](const PeftTokens* tokens, const std::string& module, const SourceTransform& transform,
+                        int64_t vocabulary) -> AdapterTokens {
     const auto tensor = tokens_.find(module);
     if (tokens == nullptr) {
       if (tensor != tokens_.end()) {
@@ -312,11 +357,13 @@ void PeftReplacements::readTokens(const TrainedTokens& trained, const std::set<s
       refuseConfig("trainable_token_indices",
                    fmt::format("names '{}', which is replaced or adapted as a whole too", module));
     }
-    return tokenRows(*tokens, tensor->second, vocabulary);
+    return tokenRows(*tokens, tensor->second, vocabulary, transform);
   };
-  builder.adapter().embedding_tokens = read(trained.embedding, names_.embedding, input_vocabulary_);
-  builder.adapter().head_tokens =
-      trained.tied ? builder.adapter().embedding_tokens : read(trained.head, names_.head, head_vocabulary_);
+  builder.adapter().embedding_tokens =
+      read(trained.embedding, names_.embedding, names_.embedding_transform, input_vocabulary_);
+  builder.adapter().head_tokens = trained.tied
+                                      ? builder.adapter().embedding_tokens
+                                      : read(trained.head, names_.head, names_.head_transform, head_vocabulary_);
   const AdapterTokens& head = builder.adapter().head_tokens;
   if (!head.empty() && head.tokens.back() >= head_vocabulary_) {
     refuseConfig("trainable_token_indices",

@@ -19,6 +19,8 @@ namespace chorus {
 struct BaseNames {
   std::string embedding;  // "model.embed_tokens"
   std::string head;       // "lm_head"
+  // Transforms of the two modules' sources.
+  SourceTransform embedding_transform, head_transform;
 
   BaseNames(const ModelConfig& config, const WeightTable& table);
   // With or without "model." before it.
@@ -33,6 +35,8 @@ const TensorView& checkedTensor(const TensorFile& weights, const std::string& na
 
 // Rows of a source's tensor that are one part of it, as a tensor of `count` rows.
 TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t count, AdapterBuilder& builder);
+// The rows that `source` takes from a tensor of the base model's files, with its transform applied.
+TensorView sourceValues(const TensorView& tensor, const WeightSource& source, AdapterBuilder& builder);
 
 // modules_to_save, biases, an embedding or output head that was saved with the adapter (PEFT does it where their
 // vocabulary grew and where an adapter is on them), and trainable_token_indices.
@@ -60,7 +64,7 @@ class PeftReplacements {
   };
   // Where a tensor of the base model's files stands in the table. Empty for the embedding and the output head.
   std::vector<Place> placesOf(const std::string& source_name) const;
-  void checkAsked(const std::string& name, const PeftKey& key, WeightRole role) const;
+  void checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const;
   void checkSavedAreThere() const;
   void readRows(AdapterBuilder& builder) const;
   void readVocabulary(AdapterBuilder& builder);
@@ -76,7 +80,8 @@ class PeftReplacements {
   int64_t withAdded(const PeftTokens* tokens) const;
   void readVocabularySizes(const TrainedTokens& trained, AdapterBuilder& builder);
   void readTokens(const TrainedTokens& trained, const std::set<std::string>& adapted, AdapterBuilder& builder) const;
-  AdapterTokens tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary) const;
+  AdapterTokens tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary,
+                          const SourceTransform& transform) const;
   [[noreturn]] void refuse(const std::string& tensor, std::string_view reason) const;
   [[noreturn]] void refuseConfig(std::string_view field, std::string_view reason) const;
 

@@ -145,7 +145,7 @@ class Cut {
   }
 
   void add(AdapterWeight weight) {
-    if (weight.role == WeightRole::kEmbedding) {
+    if (weight.slot == slotOf(TableId::kTokens)) {
       if (!firstStage()) return;
       if (cutsVocabulary()) {
         const TokenRange share = tokenShare(weight.rows, tp_size_, tp_rank_);
@@ -154,11 +154,11 @@ class Cut {
       } else if (cutsHidden()) {
         cutColumns(weight, hiddenBegin(), hiddenShare(), part_);
       }
-    } else if (weight.role == WeightRole::kLmHead) {
+    } else if (weight.slot == slotOf(LinearId::kHead)) {
       if (!lastStage()) return;
       cutRows(weight, headRuns(weight.rows), part_);
     } else {
-      const WeightRow& row = *findRow(table_, weight.row);
+      const WeightRow& row = *findRow(table_, weight.slot);
       const bool here = row.stage == Stage::kEveryLayer ? holds(weight.layer) : lastStage();
       if (!here) return;
       if (row.shard.axis == ShardRule::Axis::kRows) {
@@ -169,7 +169,7 @@ class Cut {
       } else if (row.shard.axis == ShardRule::Axis::kColumns) {
         const TensorSlice slice = sliceForRank(row, tp_size_, tp_rank_);
         cutColumns(weight, slice.col_begin, slice.cols, part_);
-      } else if (row.role == WeightRole::kBias && tp_rank_ != 0) {
+      } else if (row.slot.isBias() && tp_rank_ != 0) {
         return;
       }
     }
@@ -186,7 +186,7 @@ class Cut {
   int64_t hiddenBegin() const { return tp_rank_ * hiddenShare(); }
   bool hasOwnTable() const {
     return std::any_of(whole_.weights.begin(), whole_.weights.end(),
-                       [](const AdapterWeight& weight) { return weight.role == WeightRole::kEmbedding; });
+                       [](const AdapterWeight& weight) { return weight.slot == slotOf(TableId::kTokens); });
   }
   int64_t inputVocabulary() const { return whole_.input_vocab_size > 0 ? whole_.input_vocab_size : config_.vocab_size; }
 

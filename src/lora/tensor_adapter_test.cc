@@ -74,8 +74,9 @@ TEST_F(TensorAdapterTest, BothHalvesOfAGatedMlpInOneRow) {
   config_shape_ = {1, 1, 4};
   weights_shape_ = {1, 1, 28};
   EXPECT_EQ(refusal(), "lora module mlp_gate_up not enabled for this model");
-  model_.table.push_back({.name = "transformer.layers.{}.mlp.gate.weight",
+  model_.table.push_back({.name = "transformer.layers.{layer}.mlp.gate.weight",
                           .shape = {6, 4},
+                          .slot = slotOf(LinearId::kFc, 6),
                           .shard = {.axis = ShardRule::Axis::kRows},
                           .lora_targets = {{kMlpGate, "mlp.up_proj", 0, 6}}});
   const Adapter adapter = read();

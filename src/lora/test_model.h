@@ -20,50 +20,53 @@ struct TestModel {
     config.num_key_value_heads = 1;
     config.intermediate_size = 6;
     using Axis = ShardRule::Axis;
-    table = {{.name = "transformer.layers.{}.attention.qkv.weight",
+    table = {{.name = "transformer.layers.{layer}.attention.qkv.weight",
               .shape = {8, 4},
+              .slot = slotOf(LinearId::kQkv),
               .shard = {.axis = Axis::kRows, .parts = {4, 2, 2}, .head_rows = {0, 2, 2}},
               .lora_targets = {{kAttnQkv, "self_attn.qkv_proj", 0, 8},
                                {kAttnQ, "self_attn.q_proj", 0, 4},
                                {kAttnK, "self_attn.k_proj", 4, 2},
                                {kAttnV, "self_attn.v_proj", 6, 2}}},
-             {.name = "transformer.layers.{}.mlp.fc.weight",
+             {.name = "transformer.layers.{layer}.mlp.fc.weight",
               .shape = {6, 4},
+              .slot = slotOf(LinearId::kFc),
               .shard = {.axis = Axis::kRows},
               .lora_targets = {{kMlpHTo4H, "mlp.gate_proj", 0, 6}}},
-             {.name = "transformer.layers.{}.mlp.proj.weight",
+             {.name = "transformer.layers.{layer}.mlp.proj.weight",
               .shape = {4, 6},
+              .slot = slotOf(LinearId::kProj),
               .shard = {.axis = Axis::kColumns},
               .lora_targets = {{kMlp4HToH, "mlp.down_proj", 0, 4}}}};
-    table[0].sources = {{"model.layers.{}.self_attn.q_proj.weight", 0, 4},
-                        {"model.layers.{}.self_attn.k_proj.weight", 4, 2},
-                        {"model.layers.{}.self_attn.v_proj.weight", 6, 2}};
-    table[1].sources = {{"model.layers.{}.mlp.gate_proj.weight", 0, 6}};
-    table[2].sources = {{"model.layers.{}.mlp.down_proj.weight", 0, 4}};
-    table.push_back({.name = "transformer.layers.{}.attention.qkv.bias",
+    table[0].sources = {{"model.layers.{layer}.self_attn.q_proj.weight", 0, 4},
+                        {"model.layers.{layer}.self_attn.k_proj.weight", 4, 2},
+                        {"model.layers.{layer}.self_attn.v_proj.weight", 6, 2}};
+    table[1].sources = {{"model.layers.{layer}.mlp.gate_proj.weight", 0, 6}};
+    table[2].sources = {{"model.layers.{layer}.mlp.down_proj.weight", 0, 4}};
+    table.push_back({.name = "transformer.layers.{layer}.attention.qkv.bias",
                      .shape = {8},
-                     .role = WeightRole::kBias,
+                     .slot = slotOf(LinearId::kQkv).bias(),
                      .shard = {.axis = Axis::kRows, .parts = {4, 2, 2}, .head_rows = {0, 2, 2}},
-                     .sources = {{"model.layers.{}.self_attn.q_proj.bias", 0, 4},
-                                 {"model.layers.{}.self_attn.k_proj.bias", 4, 2},
-                                 {"model.layers.{}.self_attn.v_proj.bias", 6, 2}}});
-    table.push_back({.name = "transformer.layers.{}.input_layernorm.weight",
+                     .sources = {{"model.layers.{layer}.self_attn.q_proj.bias", 0, 4},
+                                 {"model.layers.{layer}.self_attn.k_proj.bias", 4, 2},
+                                 {"model.layers.{layer}.self_attn.v_proj.bias", 6, 2}}});
+    table.push_back({.name = "transformer.layers.{layer}.input_layernorm.weight",
                      .shape = {4},
-                     .role = WeightRole::kNorm,
-                     .sources = {{"model.layers.{}.input_layernorm.weight", 0, 4}}});
+                     .slot = slotOf(NormId::kAttentionIn),
+                     .sources = {{"model.layers.{layer}.input_layernorm.weight", 0, 4}}});
     table.push_back({.name = "transformer.ln_f.weight",
                      .shape = {4},
-                     .role = WeightRole::kNorm,
+                     .slot = slotOf(NormId::kFinal),
                      .stage = Stage::kLast,
                      .sources = {{"model.norm.weight", 0, 4}}});
     table.push_back({.name = "transformer.vocab_embedding.weight",
                      .shape = {8, 4},
-                     .role = WeightRole::kEmbedding,
+                     .slot = slotOf(TableId::kTokens),
                      .stage = Stage::kFirst,
                      .sources = {{"model.embed_tokens.weight", 0, 8}}});
     table.push_back({.name = "lm_head.weight",
                      .shape = {8, 4},
-                     .role = WeightRole::kLmHead,
+                     .slot = slotOf(LinearId::kHead),
                      .stage = Stage::kLast,
                      .shard = {.axis = Axis::kRows, .pad_rows = true},
                      .sources = {{"lm_head.weight", 0, 8}}});

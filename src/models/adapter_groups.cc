@@ -73,7 +73,7 @@ std::span<const NormGroup> AdapterGroups::norm(int32_t layer, NormId id) {
 std::span<const NormGroup> AdapterGroups::finalNorm() {
   clear();
   for (const AdapterRows& adapter : input_->adapters) {
-    const float* own = partsOf(adapter).finalNorm();
+    const float* own = partsOf(adapter).norm(kOutsideLayers, NormId::kFinal);
     if (own == nullptr) continue;
     const auto ranges = logitsRangesIn(adapter, {0, static_cast<int32_t>(input_->logits_rows.size())});
     if (!ranges.empty()) norm_.push_back({ranges, own});
@@ -84,7 +84,7 @@ std::span<const NormGroup> AdapterGroups::finalNorm() {
 std::span<const RowGroup> AdapterGroups::head(RowRange logits_rows) {
   clear();
   for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterLinear& own = partsOf(adapter).head();
+    const AdapterLinear& own = partsOf(adapter).at(kOutsideLayers, LinearId::kHead);
     if (own.empty()) continue;
     const auto ranges = logitsRangesIn(adapter, logits_rows);
     if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});

@@ -1,4 +1,4 @@
-// An adapter in the form that ops take: packed, on the device, found by layer and linear.
+// An adapter in the form that ops take: packed, on the device, found by layer and slot.
 #pragma once
 
 #include <array>
@@ -9,18 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/weight_slot.h"
 #include "kernels/backend.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
 
 namespace chorus {
-
-// The linears of a decoder layer as the runtime holds them.
-enum class LinearId { kQkv, kDense, kFcGate, kProj };
-inline constexpr int kNumLinears = 4;
-// Its norms, those that its ResidualForm has.
-enum class NormId { kAttention, kAttentionOut, kMlp, kMlpOut };
-inline constexpr int kNumNorms = 4;
 
 // An adapter on one linear: parts in the order in which they are applied, and a weight instead of the base's, if it has
 // data.
@@ -45,7 +39,7 @@ struct AdapterEmbedding {
 class AdapterParts {
  public:
   // layers: of this rank's stage, local ids.
-  explicit AdapterParts(int32_t layers) : layers_(static_cast<size_t>(layers)) {}
+  explicit AdapterParts(int32_t layers) : slots_(static_cast<size_t>(layers) + 1) {}
   ~AdapterParts() {
     for (Owned& owned : memory_) {
       if (owned.recycle) owned.recycle(std::move(owned.memory));
@@ -53,23 +47,22 @@ class AdapterParts {
   }
   AdapterParts(const AdapterParts&) = delete;
   AdapterParts& operator=(const AdapterParts&) = delete;
-  int32_t layers() const { return static_cast<int32_t>(layers_.size()); }
-  // These throw std::out_of_range for a layer that is none of them.
+  int32_t layers() const { return static_cast<int32_t>(slots_.size()) - 1; }
+  // What the adapter has for a slot of a layer, or of kOutsideLayers. Throw std::out_of_range for any other layer.
+  //
+  // The output features of the output head (LinearId::kHead, on the last stage) are this rank's share of the model's
+  // vocabulary (vocabularyShare, with its padding), and then all of the added tokens, which every tensor-parallel rank
+  // computes: a weight of its own has vocabularyShare + vocabSize() - the model's vocabulary outputs, if the adapter
+  // adds any.
   const AdapterLinear& at(int32_t layer, LinearId linear) const {
-    return layers_.at(static_cast<size_t>(layer)).linears[static_cast<size_t>(linear)];
+    return slots_.at(indexOf(layer)).linears[static_cast<size_t>(linear)];
   }
   // [hidden] float32; null: the base's.
   const float* norm(int32_t layer, NormId norm) const {
-    return layers_.at(static_cast<size_t>(layer)).norms[static_cast<size_t>(norm)];
+    return slots_.at(indexOf(layer)).norms[static_cast<size_t>(norm)];
   }
-  // Of the last stage.
-  const float* finalNorm() const { return final_norm_; }
-  // Of the first stage.
+  // The token embedding, on the first stage.
   const AdapterEmbedding& embedding() const { return embedding_; }
-  // The output head, of the last stage. Its output features are this rank's share of the model's vocabulary
-  // (vocabularyShare, with its padding), and then all of the added tokens, which every tensor-parallel rank computes: a
-  // weight of its own has vocabularyShare + vocabSize() - the model's vocabulary outputs, if the adapter adds any.
-  const AdapterLinear& head() const { return head_; }
   // Tokens that its logits are of, and tokens that it takes; 0: the model's. Never fewer than the model's. Equal on all
   // ranks.
   int64_t vocabSize() const { return vocab_size_; }
@@ -80,12 +73,9 @@ class AdapterParts {
     mutableAt(layer, linear).weight = weight;
   }
   void addNorm(int32_t layer, NormId norm, const float* weight) {
-    layers_[static_cast<size_t>(layer)].norms[static_cast<size_t>(norm)] = weight;
+    slots_[indexOf(layer)].norms[static_cast<size_t>(norm)] = weight;
   }
-  void addFinalNorm(const float* weight) { final_norm_ = weight; }
   void addEmbedding(const AdapterEmbedding& embedding) { embedding_ = embedding; }
-  void addHead(const LoraTerm& part) { head_.parts.push_back(part); }
-  void addHeadWeight(const PackedWeight& weight) { head_.weight = weight; }
   void addVocabulary(int64_t logits, int64_t input) {
     vocab_size_ = logits;
     input_vocab_size_ = input;
@@ -105,7 +95,7 @@ class AdapterParts {
   }
 
  private:
-  struct Layer {
+  struct Slots {
     std::array<AdapterLinear, kNumLinears> linears;
     std::array<const float*, kNumNorms> norms{};
   };
@@ -114,14 +104,13 @@ class AdapterParts {
     size_t bytes;
     Recycle recycle;
   };
+  static size_t indexOf(int32_t layer) { return static_cast<size_t>(layer - kOutsideLayers); }
   AdapterLinear& mutableAt(int32_t layer, LinearId linear) {
-    return layers_[static_cast<size_t>(layer)].linears[static_cast<size_t>(linear)];
+    return slots_[indexOf(layer)].linears[static_cast<size_t>(linear)];
   }
 
-  std::vector<Layer> layers_;
-  const float* final_norm_ = nullptr;
+  std::vector<Slots> slots_;  // those outside layers, then every layer's
   AdapterEmbedding embedding_;
-  AdapterLinear head_;
   int64_t vocab_size_ = 0;
   int64_t input_vocab_size_ = 0;
   std::vector<Owned> memory_;

@@ -28,13 +28,12 @@ const char* foreignTo(const AdapterEmbedding& embedding) {
 }
 
 const char* foreignTo(const AdapterParts& parts) {
-  const char* found = parts.finalNorm() != nullptr ? "has weights of its own (modules_to_save)" : "";
+  const char* found = "";
   const auto look = [&](const char* foreign) {
     if (*found == '\0') found = foreign;
   };
   look(foreignTo(parts.embedding()));
-  look(foreignTo(parts.head()));
-  for (int32_t layer = 0; layer < parts.layers(); ++layer) {
+  for (int32_t layer = kOutsideLayers; layer < parts.layers(); ++layer) {
     for (int i = 0; i < kNumLinears; ++i) look(foreignTo(parts.at(layer, static_cast<LinearId>(i))));
     for (int i = 0; i < kNumNorms; ++i) {
       if (parts.norm(layer, static_cast<NormId>(i)) != nullptr) look("has weights of its own (modules_to_save)");
@@ -55,7 +54,7 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
   AdapterEmbedding embedding;
   for (const WeightedAdapter& term : terms) {
     const auto& parts = term.adapter->ranks[rank];
-    for (int32_t layer = 0; layer < layers; ++layer) {
+    for (int32_t layer = kOutsideLayers; layer < layers; ++layer) {
       for (int i = 0; i < kNumLinears; ++i) {
         const auto linear = static_cast<LinearId>(i);
         for (const LoraTerm& part : parts->at(layer, linear).parts)
@@ -63,7 +62,6 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
       }
     }
     for (const EmbeddingPart& part : parts->embedding().parts) embedding.parts.push_back(weighted(part, term.weight));
-    for (const LoraTerm& part : parts->head().parts) composed->addHead(weighted(part, term.weight));
     composed->keep(parts);
   }
   if (!embedding.empty()) composed->addEmbedding(embedding);

@@ -18,7 +18,7 @@ std::shared_ptr<const PreparedAdapter> adapterWith(const std::string& hash,
 std::shared_ptr<const PreparedAdapter> everywhere(const std::string& hash, float scale) {
   return adapterWith(hash, [&](AdapterParts& parts) {
     parts.add(1, LinearId::kDense, {.scale = scale});
-    parts.addHead({.scale = scale});
+    parts.add(kOutsideLayers, LinearId::kHead, {.scale = scale});
     AdapterEmbedding embedding;
     embedding.parts.push_back({.scale = scale});
     parts.addEmbedding(embedding);
@@ -39,7 +39,7 @@ TEST(ComposeAdapters, EveryPartHasItsScaleTimesItsTermsWeight) {
   const AdapterParts& parts = *composed->ranks[0];
   const std::vector<float> expected = {1.0f, -12.0f, 0.0f};
   EXPECT_EQ(scalesOf(parts.at(1, LinearId::kDense).parts), expected);
-  EXPECT_EQ(scalesOf(parts.head().parts), expected);
+  EXPECT_EQ(scalesOf(parts.at(kOutsideLayers, LinearId::kHead).parts), expected);
   EXPECT_EQ(scalesOf(parts.embedding().parts), expected);
   EXPECT_TRUE(parts.at(0, LinearId::kDense).empty());
   EXPECT_TRUE(parts.at(1, LinearId::kQkv).empty());
@@ -88,16 +88,16 @@ TEST(ComposeAdapters, WhatIsNoSumOfLowRankPartsIsRefused) {
                     bias = "has biases (bias or lora_bias)", rows = "has rows of its own (trainable_token_indices)";
   EXPECT_EQ(compositionRefusal(*everywhere("a", 1.0f)), "");
   EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(1, LinearId::kProj, {.magnitude = &value}); }), dora);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHead({.magnitude = &value}); }), dora);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(kOutsideLayers, LinearId::kHead, {.magnitude = &value}); }), dora);
   AdapterEmbedding embedding;
   embedding.parts.push_back({.magnitude = &value});
   EXPECT_EQ(refusalWith(embeddingWith(embedding)), dora);
   EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(0, LinearId::kQkv, {.bias = &value}); }), bias);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHead({.bias = &value}); }), bias);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(1, LinearId::kFcGate, weight); }), saved);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addHeadWeight(weight); }), saved);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(1, NormId::kMlp, &value); }), saved);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addFinalNorm(&value); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(kOutsideLayers, LinearId::kHead, {.bias = &value}); }), bias);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(1, LinearId::kFc, weight); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(kOutsideLayers, LinearId::kHead, weight); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(1, NormId::kMlpIn, &value); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(kOutsideLayers, NormId::kFinal, &value); }), saved);
   EXPECT_EQ(refusalWith(embeddingWith({.table = {.data = &value}})), saved);
   EXPECT_EQ(refusalWith(embeddingWith({.replaced_tokens = &token, .replaced_rows = &value, .replaced = 1})), rows);
 }

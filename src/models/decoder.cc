@@ -40,11 +40,9 @@ struct ActivationSizes {
 
   ActivationSizes(const DecoderShape& shape, bool several_ranks, bool last_stage, int64_t max_rows,
                   int64_t logits_rows) {
-    const int64_t heads = shape.num_heads * shape.head_size;
-    const int64_t qkv = heads + 2 * shape.num_kv_heads * shape.head_size;
     residual = delta = max_rows * shape.hidden_size;
-    hidden = max_rows * std::max(shape.hidden_size, heads);
-    wide = std::max(max_rows * std::max(qkv, shape.hidden_size),
+    hidden = max_rows * std::max(shape.hidden_size, shape.headsWidth());
+    wide = std::max(max_rows * std::max(shape.qkvWidth(), shape.hidden_size),
                     std::min(max_rows, kMlpRows) * 2 * shape.intermediate_size);
     logits = last_stage ? logits_rows * (shape.vocab_size + shape.added_tokens) : 0;
     logits_part = last_stage && several_ranks ? logits_rows * (shape.head_rows + shape.added_tokens) : 0;
@@ -75,17 +73,23 @@ int64_t DecoderActivations::bytes(const DecoderShape& shape, int32_t tp_size, bo
          static_cast<int64_t>(sizeof(float));
 }
 
+Decoder::Decoder(std::vector<LayerSpec> layers, DecoderShape shape, ModelWeights weights, RopeTable rope,
+                 RankLinks links)
+    : layers_(std::move(layers)), shape_(shape), weights_(std::move(weights)), rope_(rope), links_(links) {
+  checkWeights(weights_, layers_, shape_, links_.firstStage(), links_.lastStage());
+}
+
 // Each rank holds the whole table, or some of its rows and gives zeros for the others, or some of its columns.
 void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, AdapterGroups& adapters,
                     Backend& backend, StepContext& context, Stream stream) const {
-  const bool some_columns = weights_.embedding_cols < shape_.hidden_size;
-  const Matrix part =
-      some_columns ? Matrix{scratch.data, scratch.rows, weights_.embedding_cols, weights_.embedding_cols} : residual;
-  backend.embedding({.table = weights_.embedding, .tokens = input.tokens, .out = part, .groups = adapters.embedding()},
-                    context, stream);
+  const auto& [table, cols] = weights_.outside[TableId::kTokens];
+  const bool some_columns = cols < shape_.hidden_size;
+  const Matrix part = some_columns ? Matrix{scratch.data, scratch.rows, cols, cols} : residual;
+  backend.embedding({.table = table, .tokens = input.tokens, .out = part, .groups = adapters.embedding()}, context,
+                    stream);
   if (some_columns) {
     links_.tensor->allGatherColumns(part, residual, stream);
-  } else if (weights_.embedding.vocab < shape_.vocab_size) {
+  } else if (table.vocab < shape_.vocab_size) {
     sumOverRanks(residual, stream);
   }
 }
@@ -110,9 +114,10 @@ ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, int64_t width, Row
                                    StepContext& context, Stream stream) const {
   const Matrix logits = view(activations.logits_, normed.rows, width);
   const int64_t added = width - shape_.vocab_size;
-  const int64_t head = weights_.lm_head.out;
+  const PackedWeight& weight = weights_.outside[LinearId::kHead].weight;
+  const int64_t head = weight.out;
   const Matrix part = links_.tensor == nullptr ? logits : view(activations.logits_part_, normed.rows, head + added);
-  backend.linear({.x = normed, .weight = weights_.lm_head, .y = part, .groups = adapters.head(rows)}, context, stream);
+  backend.linear({.x = normed, .weight = weight, .y = part, .groups = adapters.head(rows)}, context, stream);
   if (links_.tensor == nullptr) return logits;
   links_.tensor->allGatherColumns(columnsOf(part, 0, head), columnsOf(logits, 0, shape_.vocab_size), stream);
   if (added > 0) {
@@ -135,14 +140,12 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
          shape_.added_tokens);
   }
   const auto rows = static_cast<int64_t>(input.tokens.size());
-  const int64_t heads_width = shape_.num_heads * shape_.head_size;
-  const int64_t qkv_width = heads_width + 2 * shape_.num_kv_heads * shape_.head_size;
 
   const Matrix residual = view(activations.residual_, rows, shape_.hidden_size);
   const Matrix normed = view(activations.hidden_, rows, shape_.hidden_size);
-  const Matrix attended = view(activations.hidden_, rows, heads_width);
+  const Matrix attended = view(activations.hidden_, rows, shape_.headsWidth());
   const Matrix delta = view(activations.delta_, rows, shape_.hidden_size);
-  const Matrix qkv = view(activations.wide_, rows, qkv_width);
+  const Matrix qkv = view(activations.wide_, rows, shape_.qkvWidth());
 
   if (links_.firstStage()) {
     embed(input, residual, delta, adapters, backend, context, stream);
@@ -153,7 +156,8 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   // What a block adds to the residual is summed by the next norm; without one before the next block, by itself.
   ConstMatrix pending;
   const float* pending_bias = nullptr;
-  const auto sumPending = [&](const float* norm, int32_t layer, NormId id) -> ConstMatrix {
+  const auto sumPending = [&](int32_t layer, NormId id) -> ConstMatrix {
+    const float* norm = weights_.at(layer)[id].weight;
     if (norm == nullptr && pending.data == nullptr) return residual;
     backend.rmsNorm({.residual = residual,
                      .delta = pending,
@@ -166,7 +170,9 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     return norm == nullptr ? residual : normed;
   };
   // A block's output, on all ranks, with a norm of its own where the layer has one.
-  const auto leaveBlock = [&](const float* bias, const float* norm, int32_t layer, NormId id) {
+  const auto leaveBlock = [&](int32_t layer, LinearId last, NormId id) {
+    const float* bias = weights_.at(layer)[last].bias;
+    const float* norm = weights_.at(layer)[id].weight;
     sumOverRanks(delta, stream);
     if (norm != nullptr) {
       backend.rmsNorm({.residual = delta,
@@ -182,27 +188,28 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     pending_bias = bias;
   };
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const DecoderLayerWeights& w = weights_.layers[i];
+    const SlotWeights& w = weights_.layers[i];
     const auto layer = static_cast<int32_t>(i);
     const RowRange all{0, static_cast<int32_t>(rows)};
-    const auto linear = [&](LinearId id, RowRange of, const ConstMatrix& x, const PackedWeight& weight,
-                            const Matrix& y) {
-      backend.linear({.x = x, .weight = weight, .y = y, .groups = adapters.linear(layer, id, of)}, context, stream);
+    const auto linear = [&](LinearId id, RowRange of, const ConstMatrix& x, const Matrix& y) {
+      backend.linear({.x = x, .weight = w[id].weight, .y = y, .groups = adapters.linear(layer, id, of)}, context,
+                     stream);
     };
 
-    linear(LinearId::kQkv, all, sumPending(w.attention_norm, layer, NormId::kAttention), w.qkv, qkv);
-    backend.kvWrite({.qkv = qkv, .bias = w.qkv_bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
-                    context, stream);
-    backend.attention({.q = {qkv.data, rows, heads_width, qkv.stride},
+    linear(LinearId::kQkv, all, sumPending(layer, NormId::kAttentionIn), qkv);
+    backend.kvWrite(
+        {.qkv = qkv, .bias = w[LinearId::kQkv].bias, .num_heads = shape_.num_heads, .rope = rope_, .kv = kv[i]},
+        context, stream);
+    backend.attention({.q = {qkv.data, rows, shape_.headsWidth(), qkv.stride},
                        .num_heads = shape_.num_heads,
                        .scale = shape_.attention_scale,
                        .kv = kv[i],
                        .out = attended},
                       context, stream);
-    linear(LinearId::kDense, all, attended, w.dense, delta);
-    leaveBlock(w.dense_bias, w.attention_out_norm, layer, NormId::kAttentionOut);
+    linear(LinearId::kDense, all, attended, delta);
+    leaveBlock(layer, LinearId::kDense, NormId::kAttentionOut);
 
-    const ConstMatrix mlp_input = sumPending(w.mlp_norm, layer, NormId::kMlp);
+    const ConstMatrix mlp_input = sumPending(layer, NormId::kMlpIn);
     for (int64_t first = 0; first < rows; first += activations.mlp_rows_) {
       const RowRange slice{static_cast<int32_t>(first),
                            static_cast<int32_t>(std::min(rows, first + activations.mlp_rows_))};
@@ -210,13 +217,15 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
       // The gated product overwrites the activated half in place: it is elementwise, and this is the widest buffer.
       const Matrix gated{fc_gate.data, fc_gate.rows, shape_.intermediate_size, fc_gate.stride};
       const ConstMatrix x(mlp_input.data + first * mlp_input.stride, fc_gate.rows, mlp_input.cols, mlp_input.stride);
-      linear(LinearId::kFcGate, slice, x, w.fc_gate, fc_gate);
-      backend.gatedActivation(
-          {.fc_gate = fc_gate, .bias = w.fc_gate_bias, .kind = activationKind(layers_[i].activation), .out = gated},
-          context, stream);
-      linear(LinearId::kProj, slice, gated, w.proj, rowsOf(delta, slice));
+      linear(LinearId::kFc, slice, x, fc_gate);
+      backend.gatedActivation({.fc_gate = fc_gate,
+                               .bias = w[LinearId::kFc].bias,
+                               .kind = activationKind(layers_[i].activation),
+                               .out = gated},
+                              context, stream);
+      linear(LinearId::kProj, slice, gated, rowsOf(delta, slice));
     }
-    leaveBlock(w.proj_bias, w.mlp_out_norm, layer, NormId::kMlpOut);
+    leaveBlock(layer, LinearId::kProj, NormId::kMlpOut);
   }
 
   if (!links_.lastStage()) {
@@ -240,7 +249,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
   backend.rmsNorm({.residual = last,
                    .delta = pending.data != nullptr ? ConstMatrix(last_delta) : ConstMatrix(),
                    .bias = pending_bias,
-                   .weight = weights_.final_norm,
+                   .weight = weights_.outside[NormId::kFinal].weight,
                    .epsilon = shape_.norm_epsilon,
                    .y = last_delta,
                    .groups = adapters.finalNorm()},

@@ -8,50 +8,10 @@
 #include "kernels/backend.h"
 #include "models/adapter_groups.h"
 #include "models/layer_spec.h"
+#include "models/model_weights.h"
 #include "models/step_input.h"
 
 namespace chorus {
-
-// Device views of one layer's weights. Norm weights and biases are float32; a bias that is absent is null.
-struct DecoderLayerWeights {
-  // Norms are [hidden]; those that the layer's ResidualForm does not have are null.
-  const float* attention_norm = nullptr;
-  PackedWeight qkv;  // [(heads + 2 kv_heads) * head_size, hidden]
-  const float* qkv_bias = nullptr;
-  PackedWeight dense;  // [hidden, heads * head_size]
-  const float* dense_bias = nullptr;
-  const float* attention_out_norm = nullptr;
-  const float* mlp_norm = nullptr;
-  PackedWeight fc_gate;  // [2 * intermediate, hidden]: the activated half first
-  const float* fc_gate_bias = nullptr;
-  PackedWeight proj;  // [hidden, intermediate]
-  const float* proj_bias = nullptr;
-  const float* mlp_out_norm = nullptr;
-};
-
-// Sizes are this rank's: of the layers of its pipeline stage, and its share of what is cut over tensor-parallel ranks.
-struct DecoderWeights {
-  // First stage: all of the vocabulary or a share of it; embedding_cols of hidden.
-  EmbeddingTable embedding;
-  int64_t embedding_cols = 0;
-  std::vector<DecoderLayerWeights> layers;
-  // Last stage.
-  const float* final_norm = nullptr;
-  PackedWeight lm_head;  // [vocab over tensor-parallel ranks, rounded up; hidden]
-};
-
-struct DecoderShape {
-  int64_t vocab_size = 0;    // of the model
-  int64_t head_rows = 0;     // of lm_head on this rank
-  int64_t added_tokens = 0;  // that an adapter may have beyond the model's
-  int64_t hidden_size = 0;
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;
-  int64_t head_size = 0;
-  int64_t intermediate_size = 0;
-  float norm_epsilon = 0;
-  float attention_scale = 0;  // of the products of queries and keys
-};
 
 // Where one rank stands among those that share a step. Null: there is one rank of that kind.
 struct RankLinks {
@@ -88,9 +48,8 @@ class DecoderActivations {
 
 class Decoder {
  public:
-  // layers: of this rank's stage. links must outlive the decoder.
-  Decoder(std::vector<LayerSpec> layers, DecoderShape shape, DecoderWeights weights, RopeTable rope, RankLinks links)
-      : layers_(std::move(layers)), shape_(shape), weights_(std::move(weights)), rope_(rope), links_(links) {}
+  // layers: of this rank's stage. links must outlive the decoder. Throws as checkWeights does.
+  Decoder(std::vector<LayerSpec> layers, DecoderShape shape, ModelWeights weights, RopeTable rope, RankLinks links);
 
   // Takes rows [first, first + logits.rows) of a step's logits, in device memory until it returns.
   using LogitsSink = std::function<void(int64_t first, const ConstMatrix& logits)>;
@@ -115,7 +74,7 @@ class Decoder {
 
   std::vector<LayerSpec> layers_;
   DecoderShape shape_;
-  DecoderWeights weights_;
+  ModelWeights weights_;
   RopeTable rope_;
   RankLinks links_;
 };

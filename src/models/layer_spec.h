@@ -8,11 +8,10 @@
 
 namespace chorus {
 
-// Where norms stand around a block (attention, or the MLP) of a layer, and which tensors of the layer they are:
-//   kPre       x + block(norm(x))        Llama          input_layernorm; post_layernorm
-//   kSandwich  x + norm(block(norm(x)))  Gemma 2, GLM-4  input_layernorm, post_layernorm;
-//                                                       pre_feedforward_layernorm, post_feedforward_layernorm
-//   kPost      x + norm(block(x))        OLMo 2         post_layernorm; post_feedforward_layernorm
+// Where norms stand around a block (attention, or the MLP) of a layer. The weight table has a row for each norm slot:
+//   kPre       x + block(norm(x))        Llama           kAttentionIn, kMlpIn
+//   kSandwich  x + norm(block(norm(x)))  Gemma 2, GLM-4  kAttentionIn, kAttentionOut, kMlpIn, kMlpOut
+//   kPost      x + norm(block(x))        OLMo 2          kAttentionOut, kMlpOut
 enum class ResidualForm { kPre, kSandwich, kPost };
 inline bool normBefore(ResidualForm form) { return form != ResidualForm::kPost; }
 inline bool normAfter(ResidualForm form) { return form != ResidualForm::kPre; }

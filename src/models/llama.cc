@@ -58,18 +58,19 @@ void addAttention(const ModelConfig& c, WeightTable& table) {
   const int64_t q = c.num_attention_heads * d;
   const int64_t kv = c.num_key_value_heads * d;
   const int64_t all = q + 2 * kv;
-  WeightRow qkv = linearRow("transformer.layers.{}.attention.qkv.weight", all, c.hidden_size,
-                            {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
-                            {{"model.layers.{}.self_attn.q_proj.weight", 0, q},
-                             {"model.layers.{}.self_attn.k_proj.weight", q, kv},
-                             {"model.layers.{}.self_attn.v_proj.weight", q + kv, kv}},
+  WeightRow qkv = linearRow(slotOf(LinearId::kQkv), "transformer.layers.{layer}.attention.qkv.weight", all,
+                            c.hidden_size, {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
+                            {{"model.layers.{layer}.self_attn.q_proj.weight", 0, q},
+                             {"model.layers.{layer}.self_attn.k_proj.weight", q, kv},
+                             {"model.layers.{layer}.self_attn.v_proj.weight", q + kv, kv}},
                             {{kAttnQkv, "self_attn.qkv_proj", 0, all},
                              {kAttnQ, "self_attn.q_proj", 0, q},
                              {kAttnK, "self_attn.k_proj", q, kv},
                              {kAttnV, "self_attn.v_proj", q + kv, kv}});
-  WeightRow dense = linearRow("transformer.layers.{}.attention.dense.weight", c.hidden_size, q,
-                              {.axis = Axis::kColumns}, {{"model.layers.{}.self_attn.o_proj.weight", 0, c.hidden_size}},
-                              {{kAttnDense, "self_attn.o_proj", 0, c.hidden_size}});
+  WeightRow dense =
+      linearRow(slotOf(LinearId::kDense), "transformer.layers.{layer}.attention.dense.weight", c.hidden_size, q,
+                {.axis = Axis::kColumns}, {{"model.layers.{layer}.self_attn.o_proj.weight", 0, c.hidden_size}},
+                {{kAttnDense, "self_attn.o_proj", 0, c.hidden_size}});
   for (WeightRow* row : {&qkv, &dense}) {
     table.push_back(*row);
     if (c.attn_bias) table.push_back(biasOf(*row));
@@ -83,14 +84,14 @@ void addMlp(const ModelConfig& c, WeightTable& table) {
   const SourceRows first = {.total = 2 * f, .begin = 0};
   const SourceRows second = {.total = 2 * f, .begin = f};
   const WeightRow rows[] = {
-      linearRow("transformer.layers.{}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{}.mlp.gate_proj.weight", 0, f}},
+      linearRow(slotOf(LinearId::kFc), "transformer.layers.{layer}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
+                {{"model.layers.{layer}.mlp.gate_proj.weight", 0, f}},
                 {{kMlpHTo4H, "mlp.gate_proj", 0, f}, {kMlpHTo4H, "mlp.gate_up_proj", 0, f, first}}),
-      linearRow("transformer.layers.{}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{}.mlp.up_proj.weight", 0, f}},
+      linearRow(slotOf(LinearId::kFc, f), "transformer.layers.{layer}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
+                {{"model.layers.{layer}.mlp.up_proj.weight", 0, f}},
                 {{kMlpGate, "mlp.up_proj", 0, f}, {kMlpGate, "mlp.gate_up_proj", 0, f, second}}),
-      linearRow("transformer.layers.{}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
-                {{"model.layers.{}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}})};
+      linearRow(slotOf(LinearId::kProj), "transformer.layers.{layer}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
+                {{"model.layers.{layer}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}})};
   for (const WeightRow& row : rows) {
     table.push_back(row);
     if (c.mlp_bias) table.push_back(biasOf(row));
@@ -101,13 +102,13 @@ WeightTable llamaTable(const ModelConfig& c) {
   const int64_t h = c.hidden_size;
   WeightTable table;
   table.push_back(embeddingRow(c, "model.embed_tokens.weight"));
-  table.push_back(normRow("transformer.layers.{}.input_layernorm.weight", h, Stage::kEveryLayer,
-                          "model.layers.{}.input_layernorm.weight"));
+  table.push_back(normRow(NormId::kAttentionIn, "transformer.layers.{layer}.input_layernorm.weight", h,
+                          Stage::kEveryLayer, "model.layers.{layer}.input_layernorm.weight"));
   addAttention(c, table);
-  table.push_back(normRow("transformer.layers.{}.post_layernorm.weight", h, Stage::kEveryLayer,
-                          "model.layers.{}.post_attention_layernorm.weight"));
+  table.push_back(normRow(NormId::kMlpIn, "transformer.layers.{layer}.post_layernorm.weight", h, Stage::kEveryLayer,
+                          "model.layers.{layer}.post_attention_layernorm.weight"));
   addMlp(c, table);
-  table.push_back(normRow("transformer.ln_f.weight", h, Stage::kLast, "model.norm.weight"));
+  table.push_back(normRow(NormId::kFinal, "transformer.ln_f.weight", h, Stage::kLast, "model.norm.weight"));
   if (!sharesEmbedding(c)) table.push_back(headRow(c, "lm_head.weight", "model.embed_tokens.weight"));
   return table;
 }

@@ -31,9 +31,6 @@ std::vector<std::string> names(const ModelConfig& config) {
   for (const WeightRow& row : llamaArchitecture().weightTable(config)) result.push_back(row.name);
   return result;
 }
-const WeightRow& row(const WeightTable& table, const std::string& name) {
-  return *std::find_if(table.begin(), table.end(), [&](const WeightRow& r) { return r.name.ends_with(name); });
-}
 
 TEST(LlamaConfigTest, ReadsAnExplicitHeadSize) {
   const ModelConfig config = read(llama());
@@ -97,12 +94,13 @@ TEST(MistralConfigTest, RefusesASlidingWindow) {
 TEST(LlamaTableTest, BiasesAreOnEveryAttentionLinear) {
   EXPECT_THAT(names(read(llama())), Not(Contains(HasSubstr("bias"))));
   const auto attention = names(read(with(llama(), "attention_bias", true)));
-  EXPECT_THAT(attention, Contains("transformer.layers.{}.attention.qkv.bias"));
-  EXPECT_THAT(attention, Contains("transformer.layers.{}.attention.dense.bias"));
+  EXPECT_THAT(attention, Contains("transformer.layers.{layer}.attention.qkv.bias"));
+  EXPECT_THAT(attention, Contains("transformer.layers.{layer}.attention.dense.bias"));
   EXPECT_THAT(attention, Not(Contains(HasSubstr("mlp.fc.bias"))));
   const WeightTable table = llamaArchitecture().weightTable(read(with(llama(), "mlp_bias", true)));
-  EXPECT_EQ(row(table, "mlp.proj.bias").shard.axis, ShardRule::Axis::kNone);
-  EXPECT_EQ(row(table, "mlp.fc.bias").shard.axis, ShardRule::Axis::kRows);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kProj).bias())->shard.axis, ShardRule::Axis::kNone);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc).bias())->shard.axis, ShardRule::Axis::kRows);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc, 28).bias())->name, "transformer.layers.{layer}.mlp.gate.bias");
 }
 
 TEST(LlamaTableTest, TiedHeadsAreLeftOutWhereEveryRankHasTheEmbedding) {
@@ -110,21 +108,22 @@ TEST(LlamaTableTest, TiedHeadsAreLeftOutWhereEveryRankHasTheEmbedding) {
   EXPECT_THAT(names(config), Not(Contains("lm_head.weight")));
   config.mapping.pp_size = 2;
   EXPECT_THAT(names(config), Contains("lm_head.weight"));
-  EXPECT_EQ(row(llamaArchitecture().weightTable(config), "lm_head.weight").sources[0].name,
-            "model.embed_tokens.weight");
+  const WeightTable table = llamaArchitecture().weightTable(config);
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kHead))->sources[0].name, "model.embed_tokens.weight");
 }
 
 TEST(LlamaTableTest, ModulesOfAdaptersCoverTheirRows) {
   const WeightTable table = llamaArchitecture().weightTable(read(llama()));
-  const WeightRow& qkv = row(table, "attention.qkv.weight");
+  const WeightRow& qkv = *findRow(table, slotOf(LinearId::kQkv));
   EXPECT_THAT(qkv.shape, ElementsAre(40, 20));
   ASSERT_EQ(qkv.lora_targets.size(), 4u);
   EXPECT_EQ(qkv.lora_targets[2].module_name, "self_attn.k_proj");
   EXPECT_EQ(qkv.lora_targets[2].row_begin, 24);
   EXPECT_EQ(qkv.lora_targets[2].rows, 8);
-  EXPECT_EQ(row(table, "mlp.fc.weight").lora_targets[0].module_id, 5);
-  EXPECT_EQ(row(table, "mlp.fc.weight").lora_targets[0].module_name, "mlp.gate_proj");
-  EXPECT_EQ(row(table, "mlp.gate.weight").lora_targets[0].module_id, 7);
+  const LoraTarget& activated = findRow(table, slotOf(LinearId::kFc))->lora_targets[0];
+  EXPECT_EQ(activated.module_id, 5);
+  EXPECT_EQ(activated.module_name, "mlp.gate_proj");
+  EXPECT_EQ(findRow(table, slotOf(LinearId::kFc, 28))->lora_targets[0].module_id, 7);
 }
 
 }  // namespace

@@ -1,37 +1,37 @@
 #include "models/weight_rows.h"
 
-#include <string_view>
 #include <utility>
+
+#include "checkpoint/names.h"
 
 namespace chorus {
 
-WeightRow linearRow(std::string name, int64_t out, int64_t in, ShardRule shard, std::vector<WeightSource> sources,
-                    std::vector<LoraTarget> targets) {
+WeightRow linearRow(WeightSlot slot, std::string name, int64_t out, int64_t in, ShardRule shard,
+                    std::vector<WeightSource> sources, std::vector<LoraTarget> targets) {
   return {.name = std::move(name),
           .shape = {out, in},
-          .role = WeightRole::kLinear,
+          .slot = slot,
           .shard = std::move(shard),
           .sources = std::move(sources),
           .lora_targets = std::move(targets),
           .quantisable = true};
 }
 
-WeightRow normRow(std::string name, int64_t size, Stage stage, std::string source) {
+WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source) {
   return {.name = std::move(name),
           .shape = {size},
-          .role = WeightRole::kNorm,
+          .slot = slotOf(id),
           .stage = stage,
           .sources = {{std::move(source), 0, size}}};
 }
 
 WeightRow biasOf(const WeightRow& row) {
-  const auto biasName = [](const std::string& weight) {
-    return weight.substr(0, weight.size() - std::string_view("weight").size()) + "bias";
-  };
-  WeightRow bias = {.name = biasName(row.name), .shape = {row.shape[0]}, .role = WeightRole::kBias, .stage = row.stage};
+  const auto biasName = [](const std::string& weight) { return std::string(moduleOf(weight)) + ".bias"; };
+  WeightRow bias = {.name = biasName(row.name), .shape = {row.shape[0]}, .slot = row.slot.bias(), .stage = row.stage};
   if (row.shard.axis == ShardRule::Axis::kRows) bias.shard = row.shard;
   for (WeightSource source : row.sources) {
     source.name = biasName(source.name);
+    source.transform.transposed = false;
     bias.sources.push_back(std::move(source));
   }
   return bias;
@@ -43,9 +43,9 @@ WeightRow embeddingRow(const ModelConfig& config, std::string source) {
     shard.axis = config.embedding_sharding_dim == 0 ? ShardRule::Axis::kRows : ShardRule::Axis::kColumns;
     shard.pad_rows = config.embedding_sharding_dim == 0;
   }
-  return {.name = "transformer.vocab_embedding.weight",
+  return {.name = std::string(kEmbeddingTensor),
           .shape = {config.vocab_size, config.hidden_size},
-          .role = WeightRole::kEmbedding,
+          .slot = slotOf(TableId::kTokens),
           .stage = Stage::kFirst,
           .shard = shard,
           .sources = {{std::move(source), 0, config.vocab_size}}};
@@ -53,9 +53,9 @@ WeightRow embeddingRow(const ModelConfig& config, std::string source) {
 
 WeightRow headRow(const ModelConfig& config, std::string source, std::string embedding_source) {
   return {
-      .name = "lm_head.weight",
+      .name = std::string(kHeadTensor),
       .shape = {config.vocab_size, config.hidden_size},
-      .role = WeightRole::kLmHead,
+      .slot = slotOf(LinearId::kHead),
       .stage = Stage::kLast,
       .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
       .sources = {{config.tie_word_embeddings ? std::move(embedding_source) : std::move(source), 0, config.vocab_size}},

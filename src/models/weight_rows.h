@@ -8,12 +8,12 @@
 
 namespace chorus {
 
-// A linear of every layer, [out, in].
-WeightRow linearRow(std::string name, int64_t out, int64_t in, ShardRule shard, std::vector<WeightSource> sources,
-                    std::vector<LoraTarget> targets);
+// A linear of every layer, [out, in], or the part of it that begins at slot.row_begin.
+WeightRow linearRow(WeightSlot slot, std::string name, int64_t out, int64_t in, ShardRule shard,
+                    std::vector<WeightSource> sources, std::vector<LoraTarget> targets);
 
 // A norm's weight, [size], whole on every rank.
-WeightRow normRow(std::string name, int64_t size, Stage stage, std::string source);
+WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source);
 
 // The bias of a linear row: cut as its output rows are; whole where the linear is cut along its input, because it is
 // added once, after the ranks' sums are added up. Its sources are the weight's with "bias" for "weight".

@@ -55,7 +55,7 @@ void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t
   }
 }
 
-void ropeCacheRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
+void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
   const KvLayer& kv = args.kv;
   const int64_t head_size = kv.head_size;
   const int64_t rotated_heads = int64_t{args.num_heads} + kv.num_kv_heads;
@@ -84,7 +84,7 @@ void ropeCacheRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_
 }
 
 using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, int64_t);
-KvWriteRows rows() { return &ropeCacheRows; }
+KvWriteRows rows() { return &kvWriteRows; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -98,7 +98,7 @@ using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, i
 IsaTable<KvWriteRows> table() { CHORUS_ISA_TABLE(KvWriteRows, rows); }
 }  // namespace
 
-void ropeCacheCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
+void kvWriteCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   const KvWriteRows run = workspace.select(Op::kKvWrite, table());
   workspace.forEachPiece(batch.rows(), args.qkv.cols, [&](int64_t begin, int64_t end, int) {
     for (const SequenceSpan& sequence : batch.sequences) {

@@ -6,6 +6,6 @@
 
 namespace chorus {
 
-void ropeCacheCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
+void kvWriteCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
 
 }  // namespace chorus

@@ -97,8 +97,8 @@ class AdapterDirectoryTest : public ::testing::Test {
     const auto load_text = [this](const Directory& directory, WorkMeter&) {
       return directory.path().filename() == speaking ? own : catalog.base().text;
     };
-    return std::make_unique<AdapterDirectory>(std::vector{(root / "served").string()}, catalog, engine, load_text,
-                                              options);
+    return std::make_unique<AdapterDirectory>(std::vector<AdapterPlace>{(root / "served").string()}, catalog, engine,
+                                              load_text, options);
   }
 
   fs::path root;

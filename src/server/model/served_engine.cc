@@ -63,7 +63,8 @@ int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const C
   const HuggingFaceModel source = openHuggingFace(model, convert);
   for (const int32_t size : {64, 32}) {
     const bool divides = std::all_of(source.table.begin(), source.table.end(), [&](const WeightRow& row) {
-      return row.role != WeightRole::kLinear || row.shape[1] % size == 0;
+      const bool is_grouped = row.quantisable && row.stage == Stage::kEveryLayer;
+      return !is_grouped || row.shape[1] % size == 0;
     });
     if (divides) return size;
   }
