@@ -70,13 +70,14 @@ TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
 
   auto whole = tensors_;
   tensors_.erase(kEmbedding + "lora_embedding_A");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("lora_embedding_B"), HasSubstr("stands alone")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lora_embedding_B"), HasSubstr("belongs to a module whose")));
   tensors_ = whole;
   put(kHead + "lora_B.weight", {7, 2});
   EXPECT_THAT(refusal(), HasSubstr("has shape [7, 2], expected [8, 2]"));
   tensors_ = whole;
   put(kEmbedding + "lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("is of a linear layer, its module is none"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("has the name of a linear layer's tensor, but its module is adapted as an embedding"));
 }
 
 TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
@@ -107,7 +108,7 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   config_["modules_to_save"] = {"k_proj"};
   EXPECT_THAT(refusal(), AllOf(HasSubstr("layernorm.weight"), HasSubstr("does not list in modules_to_save")));
   config_["modules_to_save"] = {"q_proj", "k_proj", "norm"};
-  EXPECT_THAT(refusal(), HasSubstr("those have no adapters"));
+  EXPECT_THAT(refusal(), HasSubstr("such a module cannot have LoRA tensors"));
 }
 
 TEST_F(PeftFamilyTest, AModuleThatHoldsOthersIsSavedWithAllOfThem) {
@@ -151,7 +152,7 @@ TEST_F(PeftFamilyTest, BiasOfB) {
   put(kQ + "lora_B.bias", {4}, 7);
   EXPECT_THAT(read().modules[0].bias, ElementsAre(7, 8, 9, 10));
   config_["use_dora"] = true;
-  EXPECT_THAT(refusal(), HasSubstr("'lora_bias' cannot stand beside 'use_dora'"));
+  EXPECT_THAT(refusal(), HasSubstr("'lora_bias' cannot be combined with 'use_dora'"));
 }
 
 TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
@@ -195,7 +196,7 @@ TEST_F(PeftFamilyTest, ParametersAreNamedWithTheirWeight) {
   EXPECT_EQ(loadAsFloat(embedding.b, embedding.dtype, 3), 13);
   for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
     config_[field] = true;
-    EXPECT_THAT(refusal(), HasSubstr("'target_parameters' cannot stand beside"));
+    EXPECT_THAT(refusal(), HasSubstr("'target_parameters' cannot be combined with"));
     config_.erase(field);
   }
 }
@@ -379,7 +380,7 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   put(kEmbedding + "lora_magnitude_vector.weight", {4}, 3);
   EXPECT_THAT(moduleOf(read(), kTokenEmbedding).magnitude, ElementsAre(3, 4, 5, 6));
   put(kEmbedding + "lora_magnitude_vector.weight", {4}, 4);
-  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as"));
+  EXPECT_THAT(refusal(), HasSubstr("is for the same weights as"));
   tensors_.erase(kEmbedding + "lora_magnitude_vector.weight");
   config_["target_modules"] = {"q_proj", "model.embed_tokens", "lm_head"};
   put(kHead + "lora_A.weight", {2, 4});
@@ -388,7 +389,7 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   put(kHead + "lora_magnitude_vector.weight", {8}, 5);
   EXPECT_EQ(moduleOf(read(), kOutputHead).magnitude.front(), 5);
   put(kQ + "lora_magnitude_vector.weight", {4});
-  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as")) << "PEFT saves no linear of a layer so";
+  EXPECT_THAT(refusal(), HasSubstr("is for the same weights as")) << "PEFT saves no linear of a layer so";
 }
 
 // PEFT uses the embedding's matrices for the tied head, whatever rank the head's own name would have.
