@@ -126,7 +126,7 @@ TEST_F(AdapterTextsTest, LargeFilesAreRefusedUnread) {
   AdapterTexts texts(base, root / "base", 2);
   write("large", "tokenizer.json", "{}");
   fs::resize_file(root / "large/tokenizer.json", AdapterTexts::kMaxFileBytes + 1);
-  EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("more than the limit of 33554432"));
+  EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("the limit is 33554432"));
   write("many", "tokenizer.json", "{}");
   for (const char* name : {"tokenizer.json", "tokenizer.model", "added_tokens.json"}) {
     write("many", name, "{}");
