@@ -116,7 +116,7 @@ TEST_F(AdapterTextsTest, UntrustedOnesAreRefused) {
   write("plain", "adapter_config.json", "{}");
   fs::copy(root / "base", root / "copy");
   EXPECT_THAT(refusal(texts, "styled"),
-              testing::HasSubstr("--trust_adapter_text off refuses; take chat_template.jinja"));
+              testing::HasSubstr("--trust_adapter_text off does not allow; remove chat_template.jinja"));
   EXPECT_THAT(refusal(texts, "listed"), testing::HasSubstr("--trust_adapter_text off"));
   EXPECT_EQ(load(texts, "plain"), base);
   EXPECT_EQ(load(texts, "copy"), base) << "the base model's own files";
