@@ -132,7 +132,7 @@ TEST_F(AdapterTextsTest, LargeFilesAreRefusedUnread) {
     write("many", name, "{}");
     fs::resize_file(root / "many" / name, AdapterTexts::kMaxTotalBytes / 2);
   }
-  EXPECT_THAT(refusal(texts, "many"), testing::HasSubstr("more than the limit of 67108864"));
+  EXPECT_THAT(refusal(texts, "many"), testing::HasSubstr("exceed the limit of 67108864"));
   for (int i = 0; i < 65; ++i)
     write("wordy", ("additional_chat_templates/" + std::to_string(i) + ".jinja").c_str(), "x");
   EXPECT_THAT(refusal(texts, "wordy"), testing::HasSubstr("more than 64 templates"));
