@@ -143,12 +143,12 @@ TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
   config_["bias"] = "all";
   EXPECT_THAT(weightsOf(read(), "transformer.layers.{}.attention.qkv.bias"), ElementsAre(5, 6, 7, 8, 9, 10));
   put(kBase + "model.layers.0.mlp.down_proj.bias", {4});
-  EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts nothing"));
+  EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts no module"));
 }
 
 TEST_F(PeftFamilyTest, BiasOfB) {
   config_["lora_bias"] = true;
-  EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B beside it"));
+  EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B, although"));
   put(kQ + "lora_B.bias", {4}, 7);
   EXPECT_THAT(read().modules[0].bias, ElementsAre(7, 8, 9, 10));
   config_["use_dora"] = true;
@@ -361,10 +361,10 @@ TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {
   put(wrapped + "embed_tokens.weight", {8, 4}, 50);
   EXPECT_THAT(weightsOf(read(), "transformer.vocab_embedding.weight").front(), 5);
   put(wrapped + "norm.weight", {4});
-  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts nothing"));
+  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts no module"));
   tensors_.erase(wrapped + "norm.weight");
   config_.erase("modules_to_save");
-  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts nothing")) << "no block is saved";
+  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts no module")) << "no block is saved";
   config_["modules_to_save"] = {"embed_tokens"};
   tensors_.erase(kEmbedding + "weight");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.embed_tokens.weight'"));
