@@ -8,9 +8,9 @@
                      [--openvino bf16=DIR --openvino int8=DIR --openvino int4=DIR]
                      [--isas avx512,avx2] [--scaling]
 
-Width by width every engine is warmed, then measured --passes times, one pass of each in turn, so that what disturbs the
-machine disturbs all; medians count, and the page is written after each pass. Chorus is measured by `chorus bench
-throughput --json`, every peer by bench/peer_worker.py under the Python given for it (this one without --python).
+For each width of the weights, every engine is warmed up and then measured --passes times, one pass of each in turn, so
+that a disturbance affects all engines alike. Medians count, and the page is written after each pass. Chorus is measured
+by `chorus bench throughput --json`, every peer by bench/peer_worker.py under the Python given for it (this one without --python).
 Engines of one width of the weights are compared with each other: transformers + PEFT and vLLM read HF_DIR in bfloat16,
 all others what is given for a width. Adapters are measured in bfloat16. A peer that is not installed is reported as
 absent. ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.

@@ -148,7 +148,7 @@ class Llama:
 
     def __init__(self, args):
         if args.mixed:
-            raise Absent("its batched benchmark gives all sequences the same adapters")
+            raise Absent("llama-batched-bench applies the same adapters to all sequences")
         self.args = args
         try:
             done = subprocess.run([args.program, "--version"], capture_output=True, text=True)

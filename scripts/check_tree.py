@@ -60,7 +60,7 @@ def check_source(path):
             elif LADDER.index(other) > LADDER.index(layer):
                 complain(path, number, f"layer {layer} includes the later layer {other}")
         if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line):
-            complain(path, number, "unfinished by its own words")
+            complain(path, number, "a mark of unfinished work")
         if re.search(r"GTEST_SKIP|\bDISABLED_|(EXPECT|ASSERT)_TRUE\(true\)", line):
             complain(path, number, "a test that may not run or cannot fail")
         if re.match(r"\s*//\s*#include", line):

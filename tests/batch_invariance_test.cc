@@ -125,7 +125,7 @@ TEST(BatchInvariance, OneHashOverRandomSchedules) {
       ASSERT_EQ(generation_hashes[w].size(), 1u) << setting.name << ", schedule seed " << seed;
     }
     if (setting.provesPauses()) {
-      EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": nothing was ever paused";
+      EXPECT_GT(contextTokens(*executor), prompt_tokens) << setting.name << ": no request was ever paused";
     }
     // In a tight pool it depends on thread timing whether a schedule finds blocks. The second of two runs alone always
     // does.

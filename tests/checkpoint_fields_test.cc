@@ -136,7 +136,7 @@ TEST_F(CheckpointFields, FlatMoeKeysAreRefusedAsTheObjectIs) {
 }
 
 TEST_F(CheckpointFields, NumKeyValueHeadsOfZeroIsAnError) {
-  EXPECT_THAT(refusal({{"num_key_value_heads", 0}}), HasSubstr("num_key_value_heads is 0, it must lie in 1 to"));
+  EXPECT_THAT(refusal({{"num_key_value_heads", 0}}), HasSubstr("num_key_value_heads is 0; it must be from 1 to"));
 }
 
 TEST_F(CheckpointFields, LLaMAForCausalLMIsLlamaForCausalLM) {

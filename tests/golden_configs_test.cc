@@ -147,15 +147,15 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
       context_tokens += static_cast<size_t>(step.numCtxTokens);
       most_adapters = std::max(most_adapters, step.numAdapters);
     }
-    EXPECT_GT(context_steps, config.context_steps_over) << "the setting did not bite";
+    EXPECT_GT(context_steps, config.context_steps_over) << "the setting had no effect on the run";
     if (config.recomputed) {
-      EXPECT_GT(context_tokens, prompt_tokens) << "the setting did not bite";
+      EXPECT_GT(context_tokens, prompt_tokens) << "the setting had no effect on the run";
     }
     if (config.adapters_apart) {
-      EXPECT_LT(most_adapters, static_cast<int32_t>(golden_.adapters.size())) << "the setting did not bite";
+      EXPECT_LT(most_adapters, static_cast<int32_t>(golden_.adapters.size())) << "the setting had no effect on the run";
     }
     const int32_t reused = executor.getKvCacheStats().reusedBlocks;
-    EXPECT_GT(reused, config.reused_blocks_over) << "the setting did not bite";
+    EXPECT_GT(reused, config.reused_blocks_over) << "the setting had no effect on the run";
     if (!config.executor.getKvCacheConfig().getEnableBlockReuse()) {
       EXPECT_EQ(reused, 0);
     }

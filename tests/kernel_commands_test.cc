@@ -69,7 +69,7 @@ TEST(KernelCommands, InspectNamesTheDefaults) {
 
 TEST(KernelCommands, UnknownNamesListThoseThatAre) {
   const std::string isas = "isa sse9: this machine runs " + availableIsaNames() + "\n";
-  const std::string backends = "backend gpu: not one of cpu, guarded, reference\n";
+  const std::string backends = "unknown backend gpu; use one of cpu, guarded, reference\n";
   for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--max_output_len", "1"},
                                                   {"serve", "nowhere"},
                                                   {"bench", "throughput", "--engine_dir", "e"}}) {

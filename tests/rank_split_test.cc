@@ -230,7 +230,7 @@ TEST(RankSplit, WhatDoesNotDivideIsRefusedByName) {
   EXPECT_THAT(refusal([](RandomLlama& m) { m.hidden = 21; },
                       {.tp_size = 2, .use_parallel_embedding = true, .embedding_sharding_dim = 1}),
               EndsWith("hidden_size 21 is not a multiple of tp_size 2"));
-  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}), EndsWith("mapping.pp_size is 4, it must lie in 1 to 3"));
+  EXPECT_THAT(refusal([](RandomLlama&) {}, {.pp_size = 4}), EndsWith("mapping.pp_size is 4; it must be from 1 to 3"));
   EXPECT_EQ(refusal([](RandomLlama& m) { m.hidden = 21; }, {.tp_size = 2}), "");
 }
 

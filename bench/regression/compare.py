@@ -118,7 +118,7 @@ def same_without_adapters(work, counts):
     plain, enabled = ops_by_step(work / "plain.ops"), ops_by_step(work / "adapters.ops")
     for step, (own, _) in counts["plain"].items():
         if plain[step] != enabled[step]:
-            problems.append(f"{step}: other ops where adapters are enabled and none is used")
+            problems.append(f"{step}: different ops when adapters are enabled but unused")
         if own != counts["adapters"][step][0]:
             problems.append(f"{step}: {counts['adapters'][step][0]} instructions where adapters are enabled and none is "
                             f"used, {own} where they are not")

@@ -44,8 +44,8 @@ void Directory::refuse(const std::string& name, int reason) const {
   const std::string path = pathOf(name).string();
   if (links_ != Links::kFollow && (reason == EXDEV || reason == ELOOP)) {
     fail(ErrorCode::kInvalidArgument,
-         "{}: a link that leads in a circle or out of its directory; copy the files there, or let links be followed "
-         "(--lora_dir_links follow)",
+         "{}: a link that leads in a loop or out of its directory; copy the files into the directory, or allow links "
+         "with --lora_dir_links follow",
          path);
   }
   fail(errorCodeOfErrno(reason), "{}: {}", path, std::strerror(reason));

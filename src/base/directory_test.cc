@@ -188,8 +188,8 @@ TEST_F(DirectoryTest, OneLineForEachRefusal) {
   const auto refusal = [&](const char* name) { return errorOf([&] { dir->openFile(name); }); };
   const auto path = [&](const char* name) { return (top_ / "root/tenant" / name).string(); };
   EXPECT_EQ(refusal("to_other"), path("to_other") +
-                                     ": a link that leads in a circle or out of its directory; copy the files there, "
-                                     "or let links be followed (--lora_dir_links follow)");
+                                     ": a link that leads in a loop or out of its directory; copy the files into the "
+                                     "directory, or allow links with --lora_dir_links follow");
   EXPECT_EQ(errorOf([&] { dir->stampOf("to_other"); }), refusal("to_other"));
   EXPECT_EQ(refusal("fifo"), path("fifo") + ": not a regular file");
   EXPECT_EQ(refusal("sub"), path("sub") + ": not a regular file");

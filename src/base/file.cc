@@ -91,7 +91,7 @@ std::string readDescriptor(int fd, const std::filesystem::path& path, size_t max
   if (::fstat(fd, &info) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path.string(), std::strerror(errno));
   const auto size = static_cast<size_t>(info.st_size);
   if (size > max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path.string(), size, max_bytes);
+    fail(ErrorCode::kCorrupt, "{}: the file has {} bytes; the limit is {}", path.string(), size, max_bytes);
   }
   std::string contents(size, '\0');
   size_t done = 0;

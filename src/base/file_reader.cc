@@ -58,13 +58,14 @@ FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, siz
   if (stampOfStatus(status) != stamp) changed_ = true;
   const auto file_size = static_cast<size_t>(status.st_size);
   if (file_size > max_file_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes, more than the limit of {}", path, file_size, max_file_bytes);
+    fail(ErrorCode::kCorrupt, "{}: the file has {} bytes; the limit is {}", path, file_size, max_file_bytes);
   }
   const size_t size = std::min(file_size, bytes);
   if (size > kMostKept) {
     const size_t available = availableMemory();
     if (size > available) {
-      fail(ErrorCode::kExhausted, "{}: {} bytes to read, and only {} bytes of memory are free", path, size, available);
+      fail(ErrorCode::kExhausted, "{}: reading the file needs {} bytes, but only {} bytes of memory are free", path,
+           size, available);
     }
   }
   AlignedBuffer memory = memoryFor(size);

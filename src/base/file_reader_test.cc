@@ -47,7 +47,7 @@ TEST_F(FileReaderTest, AHeadIsTheFirstBytesAndTheSize) {
   EXPECT_EQ(head.file_size, 10u);
   EXPECT_EQ(files.readHead("a", 100, 10).contents->text(), "0123456789");
   EXPECT_TRUE(files.unchanged());
-  EXPECT_NE(errorOf([&] { reader().readHead("a", 4, 9); }).find("more than the limit"), std::string::npos);
+  EXPECT_NE(errorOf([&] { reader().readHead("a", 4, 9); }).find("the limit is"), std::string::npos);
 }
 
 TEST_F(FileReaderTest, AFileThatExceedsTheFreeMemoryIsExhaustionAndNotCorruption) {
@@ -83,7 +83,7 @@ TEST_F(FileReaderTest, RefusesWhatIsNoFileOfItsSize) {
   EXPECT_EQ(refusal("fifo"), (dir_ / "fifo").string() + ": not a regular file");
   const fs::path huge = write("huge", "x");
   fs::resize_file(huge, uint64_t{1} << 40);
-  EXPECT_EQ(refusal("huge"), huge.string() + ": 1099511627776 bytes, more than the limit of 1048576");
+  EXPECT_EQ(refusal("huge"), huge.string() + ": the file has 1099511627776 bytes; the limit is 1048576");
 }
 
 TEST_F(FileReaderTest, SeesEveryKindOfChange) {

@@ -67,7 +67,7 @@ class UniqueKeys final : public JsonEvents {
 };
 
 [[noreturn]] void failRange(std::string_view source) {
-  fail(ErrorCode::kCorrupt, "{}: JSON holds a number that no double can hold", source);
+  fail(ErrorCode::kCorrupt, "{}: the JSON has a number outside the range of a double", source);
 }
 
 [[noreturn]] void failAt(std::string_view text, size_t position, std::string_view source) {
@@ -93,7 +93,7 @@ OrderedJson buildOrdered(std::string_view text, std::string_view source) {
 
 void checkText(std::string_view text, std::string_view source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes of JSON, more than the limit of {}", source, text.size(), limits.max_bytes);
+    fail(ErrorCode::kCorrupt, "{}: the JSON has {} bytes; the limit is {}", source, text.size(), limits.max_bytes);
   }
   checkDepth(text, source, limits.max_depth);
   // The parser would treat a NUL byte as the end of the text and ignore the rest.

@@ -15,7 +15,7 @@ void WorkMeter::look() {
   if (spent_ > limits_.work) {
     throw WorkStopped(
         WorkStopped::Reason::kWork, ErrorCode::kInvalidArgument,
-        fmt::format("the input causes more than the limit of {} bytes of work; make it shorter or simpler",
+        fmt::format("processing the input exceeds the limit of {} bytes of work; make it shorter or simpler",
                     limits_.work));
   }
   if (cancelled()) throw WorkStopped(WorkStopped::Reason::kCancelled, ErrorCode::kExhausted, "cancelled");

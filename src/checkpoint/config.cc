@@ -57,7 +57,7 @@ bool has(const Json& json, const char* key) {
 
 void checkSize(std::string_view source, const char* field, int64_t value, int64_t max = kMaxExtent) {
   if (value < 1 || value > max) {
-    fail(ErrorCode::kInvalidArgument, "{}: {} is {}, it must lie in 1 to {}", source, field, value, max);
+    fail(ErrorCode::kInvalidArgument, "{}: {} is {}; it must be from 1 to {}", source, field, value, max);
   }
 }
 
@@ -133,7 +133,7 @@ Mapping readMapping(const Json& json, std::string_view config_source) {
   mapping.pp_size = jsonGetOr<int32_t>(object, "pp_size", 1, source);
   for (const int32_t size : {mapping.tp_size, mapping.pp_size}) {
     if (size < 1 || size > kMaxRanks) {
-      fail(ErrorCode::kInvalidArgument, "{}: tp_size and pp_size must lie in 1 to {}", source, kMaxRanks);
+      fail(ErrorCode::kInvalidArgument, "{}: tp_size and pp_size must be from 1 to {}", source, kMaxRanks);
     }
   }
   for (const char* key : {"cp_size", "moe_ep_size", "attn_cp_size", "moe_cluster_size"}) {
@@ -184,7 +184,7 @@ QuantConfig readQuantization(const Json& json, std::string_view config_source) {
   quant.quant_algo = algorithm(object, "quant_algo", kQuantAlgos, source);
   quant.kv_cache_quant_algo = algorithm(object, "kv_cache_quant_algo", kKvCacheAlgos, source);
   if (quant.quant_algo && !has(object, "group_size")) {
-    log::warn("{}: group_size is missing, {} is assumed", source, quant.group_size);
+    log::warn("{}: group_size is missing; assuming {}", source, quant.group_size);
   }
   quant.group_size = jsonGetOr(object, "group_size", quant.group_size, source);
   quant.smoothquant_val = jsonGetOr(object, "smoothquant_val", quant.smoothquant_val, source);
@@ -309,7 +309,7 @@ void ModelConfig::finalize(std::string_view source) {
                       position_embedding_type == PositionEmbedding::kRopeGptj;
   if (rotary) checkDivides(source, "rotary_embedding_dim", rotary_embedding_dim, "rotary pairs of", 2);
   if (max_position_embeddings < 0 || max_position_embeddings > kMaxExtent) {
-    fail(ErrorCode::kInvalidArgument, "{}: max_position_embeddings is {}, it must lie in 0 to {}", source,
+    fail(ErrorCode::kInvalidArgument, "{}: max_position_embeddings is {}; it must be from 0 to {}", source,
          max_position_embeddings, kMaxExtent);
   }
   if (!(norm_epsilon >= 0.0)) fail(ErrorCode::kInvalidArgument, "{}: norm_epsilon must be at least 0", source);

@@ -92,7 +92,7 @@ TEST(ModelConfigTest, RefusesWhatContradictsItself) {
 
 TEST(ModelConfigTest, ASizeOfZeroIsAnError) {
   for (const char* key : {"num_key_value_heads", "head_size", "intermediate_size", "rotary_embedding_dim"}) {
-    EXPECT_THAT(refusal(key, 0), HasSubstr(std::string(key) + " is 0, it must lie in 1 to"));
+    EXPECT_THAT(refusal(key, 0), HasSubstr(std::string(key) + " is 0; it must be from 1 to"));
     EXPECT_EQ(refusal(key, nullptr), "");
   }
 }

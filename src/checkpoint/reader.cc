@@ -117,8 +117,8 @@ RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table, std::
   }
   if (!unexpected.empty()) {
     fail(ErrorCode::kCorrupt,
-         "{}: Provided but not required tensors: {}; the weights are of another model than config.json", file.source(),
-         listSome(unexpected));
+         "{}: Provided but not required tensors: {}; the weights and config.json are of different models",
+         file.source(), listSome(unexpected));
   }
   return {file, std::move(tensors)};
 }

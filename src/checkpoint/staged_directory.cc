@@ -95,8 +95,9 @@ StagedDirectory::StagedDirectory(std::filesystem::path target, std::string_view 
            target_.string());
     }
     if (!std::filesystem::is_empty(target_, error) && !replaceable(target_)) {
-      fail(ErrorCode::kInvalidArgument, "{}: holds files that are not {}; choose another output directory",
-           target_.string(), what);
+      fail(ErrorCode::kInvalidArgument,
+           "{}: the directory has files that do not belong to {}; choose another output directory", target_.string(),
+           what);
     }
   }
   std::filesystem::create_directories(target_.parent_path(), error);

@@ -15,11 +15,12 @@ namespace {
 // Variables that replace no flag: name, who reads it, meaning.
 constexpr const char* kOtherVariables[][3] = {
     {"CHORUS_CACHE_DIR", "chorus serve",
-     "Where engines of Hugging Face directories are kept, unless --cache_dir is given"},
+     "Where engines built from Hugging Face directories are kept, unless --cache_dir is given"},
     {"XDG_CACHE_HOME", "chorus serve",
-     "Its subdirectory chorus is the place of these engines where neither of the two is given"},
+     "Its subdirectory chorus keeps these engines, unless --cache_dir or CHORUS_CACHE_DIR is given"},
     {"HOME", "chorus serve",
-     "Its subdirectory .cache/chorus is the place of these engines where none of the three is given"},
+     "Its subdirectory .cache/chorus keeps these engines, unless --cache_dir, CHORUS_CACHE_DIR or XDG_CACHE_HOME is "
+     "given"},
 };
 
 constexpr const char* kIntroduction = R"(# Flags and variables

@@ -79,7 +79,8 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
       ->capture_default_str();
   serve
       .add_option("--min_read_rate", options.min_read_rate,
-                  "Bytes a second in which a client must read a waiting answer, on average after 30 s; 0: any")
+                  "Lowest rate at which a client must read a waiting answer, in bytes per second, on average after 30 "
+                  "s; 0: no limit")
       ->check(inRange(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   serve
@@ -101,9 +102,8 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
       ->check(inRange(0.001, 1e6))
       ->capture_default_str();
   serve
-      .add_option(
-          "--intake_work_limit", options.intake_work_limit,
-          "Most work for the preparation of a request, in bytes: what a plain pass over a text of so many costs")
+      .add_option("--intake_work_limit", options.intake_work_limit,
+                  "Most work to prepare one request, in bytes: a plain pass over N bytes of text costs N")
       ->check(inRange(int64_t{1}, int64_t{1} << 60))
       ->capture_default_str();
   serve.add_flag("--trust_request_templates", options.trust_request_templates,
@@ -144,15 +144,15 @@ void addServeCommand(CLI::App& app) {
       ->check(namedDirectory());
   serve
       ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,
-                   "Seconds between looks for new adapters; 0 or None: only at start")
+                   "Seconds between scans for new adapters; 0 or None: scan only at start")
       ->envname("NIM_PEFT_REFRESH_INTERVAL")
       ->transform(neverAsZero)
       ->check(inRange(0, 1 << 24))
       ->capture_default_str();
   serve
       ->add_option("--lora_refresh", options.lora_refresh,
-                   "Such looks end adapters whose directory was removed; sync: and drop their weights, add: keep their "
-                   "weights while there is room, in case the directory comes back")
+                   "A scan ends adapters whose directory was removed; sync: their weights are dropped, add: they are "
+                   "kept while there is room, in case the directory comes back")
       ->check(oneOf({"add", "sync"}))
       ->capture_default_str();
   serve
@@ -162,8 +162,8 @@ void addServeCommand(CLI::App& app) {
       ->capture_default_str();
   serve
       ->add_option("--trust_adapter_text", options.trust_adapter_text,
-                   "Whether adapters may bring a tokenizer or chat template of their own; off refuses such adapters, "
-                   "unless the files are the base model's")
+                   "Whether an adapter may have its own tokenizer or chat template; off refuses such adapters, unless "
+                   "the files are the base model's")
       ->check(oneOf({"on", "off"}))
       ->default_str("on");
   serve
@@ -176,7 +176,9 @@ void addServeCommand(CLI::App& app) {
       ->check(oneOf({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
   CLI::Option* quantize =
-      serve->add_option("--quantize", options.quantize, "Quantise the weights of such an engine, round to nearest")
+      serve
+          ->add_option("--quantize", options.quantize,
+                       "Quantise the weights of an engine built from a Hugging Face directory, round to nearest")
           ->check(oneOf({"int8", "int4"}));
   serve
       ->add_option("--group_size", options.group_size,
@@ -186,29 +188,31 @@ void addServeCommand(CLI::App& app) {
       ->needs(quantize);
   serve
       ->add_option("--max_seq_len", options.maxSeqLen,
-                   "Longest prompt plus answer of such an engine; default: the model's")
+                   "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")
       ->check(positive);
   serve
-      ->add_option("--max_lora_rank", options.max_lora_rank,
-                   "Largest adapter rank of such an engine, by default 64; with --engine_dir at most the engine's own. "
-                   "Adapters of this rank are the unit of the two flags below")
+      ->add_option(
+          "--max_lora_rank", options.max_lora_rank,
+          "Largest adapter rank of an engine built from a Hugging Face directory, by default 64; with --engine_dir at "
+          "most the engine's own. --max_cpu_loras and --max_gpu_loras count adapters of this rank")
       ->envname("NIM_MAX_LORA_RANK")
       ->check(inRange(1, 1 << 16));
   serve
       ->add_option("--max_cpu_loras", options.max_cpu_loras,
-                   "Adapters of the largest rank that are kept in memory, on every module that the engine allows; of "
-                   "smaller ones more; default: 1 GiB of them, a quarter of the free memory at most")
+                   "Memory that keeps adapters, counted in adapters of the largest rank on every module that the "
+                   "engine allows; smaller ones take less; default: 1 GiB, a quarter of the free memory at most")
       ->envname("NIM_MAX_CPU_LORAS")
       ->check(positive);
   serve
-      ->add_option("--max_gpu_loras", options.max_gpu_loras,
-                   "Such adapters that requests running at once may use; default: all that are kept")
+      ->add_option(
+          "--max_gpu_loras", options.max_gpu_loras,
+          "Adapters of the largest rank that requests running at once may use; default: all that --max_cpu_loras keeps")
       ->envname("NIM_MAX_GPU_LORAS")
       ->check(positive);
   serve
       ->add_option("--cache_dir", options.cache_directory,
-                   "Where such engines are kept; default: $CHORUS_CACHE_DIR, $XDG_CACHE_HOME/chorus or "
-                   "~/.cache/chorus")
+                   "Where engines built from Hugging Face directories are kept; default: $CHORUS_CACHE_DIR, "
+                   "$XDG_CACHE_HOME/chorus or ~/.cache/chorus")
       ->envname("NIM_CACHE_PATH");
 
   serve->add_option("--max_batch_size", options.maxBatchSize, "Most requests in one step; default: 64 or the engine's")
@@ -226,15 +230,15 @@ void addServeCommand(CLI::App& app) {
   addBackendFlags(*serve, options.backend, options.isa);
 
   serve
-      ->add_option(
-          "--max_queue_size", options.maxQueueSize,
-          "Most waiting requests; further ones are refused (429), and a client's when they would be more than are free")
+      ->add_option("--max_queue_size", options.maxQueueSize,
+                   "Most waiting requests; further ones are refused (429), also those of one client when it would have "
+                   "more waiting than places are free")
       ->check(positive)
       ->capture_default_str();
   serve
       ->add_option("--max_choices", options.max_choices,
-                   "Most choices of one request: n, best_of, and either times its prompts; further ones are refused "
-                   "(400). Prompts with one choice each may be 1024")
+                   "Most choices of one request: n or best_of, times the number of its prompts; more are refused "
+                   "(400). Up to 1024 prompts with one choice each are allowed")
       ->check(inRange(1, 1024))
       ->capture_default_str();
   serve

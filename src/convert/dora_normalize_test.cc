@@ -188,7 +188,7 @@ TEST_F(DoraNormalizeTest, OneLineForWhatCannotBeNormalised) {
   setConfig({{"magnitude_is_normalised", true}});
   EXPECT_THAT(refusal(), HasSubstr("normalised already"));
   setConfig({{"use_dora", false}});
-  EXPECT_THAT(refusal(), HasSubstr("does not say use_dora"));
+  EXPECT_THAT(refusal(), HasSubstr("does not set use_dora"));
   fs::remove_all(dir_ / "base");
   fs::create_directory(dir_ / "base");
   setConfig(Json::object());

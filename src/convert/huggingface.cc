@@ -87,8 +87,8 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
   }
   if (!unexpected.empty()) {
     fail(ErrorCode::kCorrupt,
-         "{}: tensors that {} does not have: {}; the weights are of another model than config.json", model_dir.string(),
-         config.architecture, listSome(unexpected));
+         "{}: tensors that {} does not have: {}; the weights and config.json are of different models",
+         model_dir.string(), config.architecture, listSome(unexpected));
   }
 }
 

@@ -169,8 +169,8 @@ TEST_F(LoraConvertTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusalWith("lora_B.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), HasSubstr("expected [outputs, 2]"));
   EXPECT_THAT(refusalWith("lora_A.weight", {2, 0}, {}), HasSubstr("holds no values"));
   EXPECT_THAT(refusalWith("lora_A.weight", {2, 1}, {1, NAN}), HasSubstr("not finite"));
-  EXPECT_THAT(refusalWith("lora_magnitude_vector", {3}, {1, 2, 3}), HasSubstr("does not say use_dora"));
-  EXPECT_THAT(refusalWith("lora_A.default.weight", {2, 1}, {1, 2}), HasSubstr("stands for the same weights as"));
+  EXPECT_THAT(refusalWith("lora_magnitude_vector", {3}, {1, 2, 3}), HasSubstr("does not set use_dora"));
+  EXPECT_THAT(refusalWith("lora_A.default.weight", {2, 1}, {1, 2}), HasSubstr("is for the same weights as"));
   tensors_ = plain;
   tensors_.erase(q_ + "lora_B.weight");
   EXPECT_THAT(refusal(), HasSubstr("lora_B is missing"));

@@ -103,7 +103,7 @@ class ModuleReader {
     const auto [slot, is_new] = index_.emplace(key->module, modules_.size());
     if (is_new) modules_.push_back({.name = key->module});
     std::string& held = modules_[slot->second].*part;
-    if (!held.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", held));
+    if (!held.empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", held));
     held = name;
   }
 
@@ -123,7 +123,7 @@ class ModuleReader {
       const std::string& present = !module.key_b.empty()   ? module.key_b
                                    : !module.key_a.empty() ? module.key_a
                                                            : module.key_magnitude;
-      refuse(present, fmt::format("stands alone: the module's {} is missing", no_a ? "lora_A" : "lora_B"));
+      refuse(present, fmt::format("belongs to a module whose {} is missing", no_a ? "lora_A" : "lora_B"));
     }
     module.a = checked(module.key_a);
     module.b = checked(module.key_b);
@@ -142,10 +142,10 @@ class ModuleReader {
     }
     if (config_.use_dora != !module.key_magnitude.empty()) {
       if (config_.use_dora) {
-        refuse(module.key_a,
-               fmt::format("has no lora_magnitude_vector beside it, though {} says use_dora", config_source_));
+        refuse(module.key_a, fmt::format("has no lora_magnitude_vector, although {} sets use_dora", config_source_));
       }
-      refuse(module.key_magnitude, fmt::format("is a DoRA magnitude, though {} does not say use_dora", config_source_));
+      refuse(module.key_magnitude,
+             fmt::format("is a DoRA magnitude, although {} does not set use_dora", config_source_));
     }
     if (!config_.use_dora) return;
     module.magnitude = checked(module.key_magnitude);

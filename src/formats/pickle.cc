@@ -149,7 +149,8 @@ class Machine {
     if (take(1)[0] != static_cast<char>(kProto)) corrupt("it does not begin with its protocol");
     protocol_ = number<uint8_t>();
     if (protocol_ < 2 || protocol_ > 5) {
-      fail(ErrorCode::kUnsupported, "{}: pickle protocol {}; 2 to 5 are read", source_, protocol_);
+      fail(ErrorCode::kUnsupported, "{}: pickle protocol {} is not supported; protocols 2 to 5 are", source_,
+           protocol_);
     }
     for (size_t count = 0; count < kMaxOpcodes; ++count) {
       const auto opcode = number<uint8_t>();
@@ -210,7 +211,7 @@ class Machine {
   }
 
   PickleValue finish() {
-    if (!marks_.empty() || stack_.size() != 1) corrupt("it leaves values behind");
+    if (!marks_.empty() || stack_.size() != 1) corrupt("values are left on its stack at the end");
     return stack_.back();
   }
 
@@ -244,17 +245,18 @@ class Machine {
   }
 
   void append(const std::vector<PickleValue>& values) {
-    if (!top().is(PickleKind::kList)) corrupt("it appends to what is no list");
+    if (!top().is(PickleKind::kList)) corrupt("it appends to a value that is not a list");
     auto& items = heap_.items(top());
     items.insert(items.end(), values.begin(), values.end());
   }
 
   void setItems(const std::vector<PickleValue>& values) {
-    if (!top().isDict()) corrupt("it sets items of what is no dictionary");
+    if (!top().isDict()) corrupt("it sets items of a value that is not a dictionary");
     if (values.size() % 2 != 0) corrupt("a key has no value");
     auto& items = heap_.items(top());
     for (size_t i = 0; i < values.size(); i += 2) {
-      if (!isKey(values[i])) fail(ErrorCode::kUnsupported, "{}: a dictionary key that is no text or number", source_);
+      if (!isKey(values[i]))
+        fail(ErrorCode::kUnsupported, "{}: a dictionary key is neither a string nor a number", source_);
     }
     items.insert(items.end(), values.begin(), values.end());
   }
@@ -262,7 +264,7 @@ class Machine {
   void reduce() {
     const PickleValue arguments = pop();
     const PickleValue callee = pop();
-    if (!callee.is(PickleKind::kGlobal)) corrupt("it calls what is no function");
+    if (!callee.is(PickleKind::kGlobal)) corrupt("it calls a value that is not a function");
     if (!arguments.is(PickleKind::kTuple)) corrupt("it calls without a tuple of arguments");
     const auto span = heap_.tuple(arguments);
     if (span.size() > kMaxArguments) corrupt("it calls with too many arguments");
@@ -280,19 +282,19 @@ class Machine {
     const auto& items = heap_.items(state);
     if (items.size() > kMaxArguments) corrupt("an object has too many attributes");
     for (size_t i = 0; i < items.size(); i += 2) {
-      if (!items[i].is(PickleKind::kText)) corrupt("an attribute's name is no text");
+      if (!items[i].is(PickleKind::kText)) corrupt("the name of an attribute is not a string");
     }
   }
 
   void getMemo(uint32_t index) {
     const PickleValue* value = memo_.find(index);
-    if (value == nullptr) corrupt("it refers to a value that it did not keep");
+    if (value == nullptr) corrupt("it reads a memo entry that was never stored");
     push(*value);
   }
 
   void stackGlobal() {
     const PickleValue name = pop(), module = pop();
-    if (!name.is(PickleKind::kText) || !module.is(PickleKind::kText)) corrupt("a global's name is no text");
+    if (!name.is(PickleKind::kText) || !module.is(PickleKind::kText)) corrupt("the name of a global is not a string");
     push(host_.findGlobal(heap_.text(module), heap_.text(name)));
   }
 

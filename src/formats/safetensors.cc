@@ -202,7 +202,7 @@ void checkContiguous(const std::vector<ParsedTensor>& sorted, uint64_t data_byte
   uint64_t position = 0;
   for (const ParsedTensor& tensor : sorted) {
     if (tensor.begin != position) {
-      fail(ErrorCode::kCorrupt, "{}: tensor '{}' begins at byte {} of the data where {} was expected ({})", source,
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' begins at byte {} of the data; expected byte {} ({})", source,
            tensor.name, tensor.begin, position, tensor.begin < position ? "tensors overlap" : "a hole");
     }
     position = tensor.end;
@@ -223,8 +223,8 @@ size_t Safetensors::headerBytes(std::span<const std::byte> first, uint64_t file_
          source, header_bytes, file_bytes);
   }
   if (header_bytes > kMaxHeaderBytes) {
-    fail(ErrorCode::kUnsupported, "{}: a safetensors header of {} bytes, more than the limit of {}", source,
-         header_bytes, kMaxHeaderBytes);
+    fail(ErrorCode::kUnsupported, "{}: the safetensors header has {} bytes; the limit is {}", source, header_bytes,
+         kMaxHeaderBytes);
   }
   return kPrefixBytes + static_cast<size_t>(header_bytes);
 }

@@ -131,7 +131,7 @@ TEST(SafetensorsTest, RefusesHeadersOfAnotherForm) {
       {R"({"__metadata__":{"a":{}}})", "must be a string"},
       {R"({"__metadata__":{"a":"","a":""}})", "'a' appears twice"},
       {R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}} x)", "malformed JSON"},
-      {R"({"a":{"dtype":"I8","shape":[1e400],"data_offsets":[0,1]}})", "number that no double"},
+      {R"({"a":{"dtype":"I8","shape":[1e400],"data_offsets":[0,1]}})", "number outside the range of a double"},
       {R"({"a":{"a":{"a":{"a":{"a":1}}}}})", "deeper than 4"},
   };
   for (const auto& [header, expected] : cases) EXPECT_THAT(refusal(header, "x"), HasSubstr(expected)) << header;
@@ -151,7 +151,7 @@ TEST(SafetensorsTest, BoundsTheHeaderAndItsTensors) {
   std::string header = "{}";
   header.resize(Safetensors::kMaxHeaderBytes, ' ');
   EXPECT_TRUE(parse(fileOf(header, "")).names().empty());
-  EXPECT_THAT(refusal(header + " ", ""), HasSubstr("a safetensors header of 33554433 bytes"));
+  EXPECT_THAT(refusal(header + " ", ""), HasSubstr("the safetensors header has 33554433 bytes"));
 }
 
 // A JSON document of such a header took 50 bytes of memory or more per byte of the header.

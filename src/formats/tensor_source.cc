@@ -38,7 +38,7 @@ void TensorSource::addFile(const std::filesystem::path& path) {
   for (const std::string& name : files_.back().names()) {
     const auto [it, inserted] = file_of_.emplace(name, files_.size() - 1);
     if (!inserted) {
-      fail(ErrorCode::kCorrupt, "{}: tensor '{}' stands in {} too", path.string(), name, files_[it->second].source());
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' is also in {}", path.string(), name, files_[it->second].source());
     }
     names_.push_back(name);
   }

@@ -88,9 +88,10 @@ class ZipReader {
     }
     // PyTorch parses these entries too and refuses a file in which they are damaged.
     if (const auto alignment = find(".storage_alignment"); alignment && !decimal(asText(*alignment))) {
-      corrupt("its alignment is no number");
+      corrupt("its alignment is not a number");
     }
-    if (const auto id = find(".data/serialization_id"); id && !isUtf8(asText(*id))) corrupt("its id is no text");
+    if (const auto id = find(".data/serialization_id"); id && !isUtf8(asText(*id)))
+      corrupt("its serialization id is not UTF-8 text");
   }
 
   static std::optional<uint64_t> decimal(std::string_view text) {

@@ -129,7 +129,8 @@ void TorchObjects::corrupt(std::string_view reason) const {
 }
 
 void TorchObjects::charge(size_t work) {
-  if (work > kMaxWork - work_) fail(ErrorCode::kUnsupported, "{}: the pickle calls with too long values", source_);
+  if (work > kMaxWork - work_)
+    fail(ErrorCode::kUnsupported, "{}: the pickle passes too much data to function calls", source_);
   work_ += work;
 }
 
@@ -138,10 +139,8 @@ PickleValue TorchObjects::findGlobal(std::string_view module, std::string_view n
   const auto row = std::find_if(std::begin(kGlobals), std::end(kGlobals),
                                 [&](const GlobalRow& known) { return known.name == full; });
   if (row == std::end(kGlobals)) {
-    fail(ErrorCode::kUnsupported,
-         "{}: the pickle asks for {}, which is neither a tensor nor a type of one that is read: "
-         "refused",
-         source_, full);
+    fail(ErrorCode::kUnsupported, "{}: the pickle imports {}, which is not needed to read tensors: refused", source_,
+         full);
   }
   PickleValue value;
   value.kind = PickleKind::kGlobal;
@@ -199,18 +198,18 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
     case Global::kDType:
       break;
   }
-  fail(ErrorCode::kUnsupported, "{}: the pickle calls {} with {} arguments, not as torch.save does: refused", source_,
-       row.name, arguments.size());
+  fail(ErrorCode::kUnsupported, "{}: the pickle calls {} with {} arguments in a way that torch.save does not: refused",
+       source_, row.name, arguments.size());
 }
 
 std::vector<int64_t> TorchObjects::extents(const PickleHeap& heap, const PickleValue& value) const {
-  if (!value.is(PickleKind::kTuple) && !value.is(PickleKind::kList)) corrupt("a shape is no tuple");
+  if (!value.is(PickleKind::kTuple) && !value.is(PickleKind::kList)) corrupt("a shape is not a tuple");
   const std::span<const PickleValue> items =
       value.is(PickleKind::kTuple) ? heap.tuple(value) : std::span<const PickleValue>(heap.items(value));
   if (items.size() > kMaxTensorRank) corrupt(fmt::format("a shape of {} dimensions", items.size()));
   std::vector<int64_t> result;
   for (const PickleValue& item : items) {
-    if (!item.is(PickleKind::kInt) || item.integer < 0) corrupt("a shape holds other things than sizes");
+    if (!item.is(PickleKind::kInt) || item.integer < 0) corrupt("a shape has an element that is not a size");
     result.push_back(item.integer);
   }
   return result;
@@ -219,7 +218,7 @@ std::vector<int64_t> TorchObjects::extents(const PickleHeap& heap, const PickleV
 void TorchObjects::checkGradient(const PickleHeap& heap, DType dtype, const PickleValue& requires_grad,
                                  const PickleValue& hooks) const {
   if (!requires_grad.is(PickleKind::kBool) || (requires_grad.integer != 0 && !isFloating(dtype))) {
-    corrupt("a tensor's requires_grad is not a tensor's");
+    corrupt("a tensor's requires_grad is not a bool that its dtype allows");
   }
   if (!hooks.is(PickleKind::kOrderedDict) || !heap.items(hooks).empty()) corrupt("a tensor has hooks");
 }
@@ -228,7 +227,8 @@ void TorchObjects::checkGradient(const PickleHeap& heap, DType dtype, const Pick
 PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments,
                                         bool own_dtype) {
   if (!isObject(arguments[0], kStorageTag)) corrupt("a tensor has no storage");
-  if (!arguments[1].is(PickleKind::kInt) || arguments[1].integer < 0) corrupt("a tensor's offset is no size");
+  if (!arguments[1].is(PickleKind::kInt) || arguments[1].integer < 0)
+    corrupt("a tensor's offset is not an integer of at least 0");
   const TorchStorage& storage = storages_[arguments[0].index];
   TorchTensor tensor = {.storage = arguments[0].index,
                         .dtype = storage.dtype,
@@ -239,7 +239,7 @@ PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const 
   size_t metadata = 6;
   if (own_dtype) {
     const GlobalRow* dtype = rowOf(arguments[6]);
-    if (dtype == nullptr || dtype->global != Global::kDType) corrupt("a tensor's dtype is none");
+    if (dtype == nullptr || dtype->global != Global::kDType) corrupt("a tensor's dtype argument is not a dtype");
     tensor.dtype = dtype->dtype;
     metadata = 7;
   }
@@ -277,13 +277,13 @@ PickleValue TorchObjects::rebuildParameter(const PickleHeap& heap, std::span<con
 PickleValue TorchObjects::persistentLoad(const PickleHeap& heap, const PickleValue& id) {
   const auto fields = id.is(PickleKind::kTuple) ? heap.tuple(id) : std::span<const PickleValue>{};
   if (fields.size() != id_fields_ || !fields[0].is(PickleKind::kText) || heap.text(fields[0]) != "storage") {
-    fail(ErrorCode::kUnsupported, "{}: the pickle refers to something outside it that is no storage: refused", source_);
+    fail(ErrorCode::kUnsupported, "{}: the pickle has a persistent reference that is not a storage: refused", source_);
   }
   const GlobalRow* type = rowOf(fields[1]);
   if (type == nullptr || type->global != Global::kStorage) corrupt("a storage has no type");
   if (!fields[2].is(PickleKind::kText) || !fields[3].is(PickleKind::kText) || !fields[4].is(PickleKind::kInt) ||
       fields[4].integer < 0 || heap.text(fields[2]).size() > kMaxKeyBytes) {
-    corrupt("a storage's id is not one");
+    corrupt("a storage's id is malformed");
   }
   if (fields.size() == 6 && type->name == kUntyped) {
     fail(ErrorCode::kUnsupported, "{}: {} in a file before PyTorch 1.6, which PyTorch does not read either", source_,

@@ -96,7 +96,7 @@ class Archive {
   Directory findDirectory() const {
     const uint64_t end = findEnd();
     if (get<uint16_t>(end + 4) != 0 || get<uint16_t>(end + 6) != 0) {
-      fail(ErrorCode::kUnsupported, "{}: a zip archive in several parts", source_);
+      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
     }
     Directory directory = {get<uint16_t>(end + 10), get<uint32_t>(end + 16), get<uint32_t>(end + 12)};
     if (get<uint16_t>(end + 8) != directory.entries) corrupt("its counts of entries differ");
@@ -114,7 +114,7 @@ class Archive {
 
   Directory zip64Directory(uint64_t record, uint64_t locator, const Directory& plain) const {
     if (get<uint32_t>(locator + 4) != 0 || get<uint32_t>(locator + 16) != 1) {
-      fail(ErrorCode::kUnsupported, "{}: a zip archive in several parts", source_);
+      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
     }
     if (!has(record, kZip64EndBytes) || record + kZip64EndBytes != locator || get<uint32_t>(record) != kZip64End ||
         get<uint64_t>(record + 4) != kZip64EndBytes - 12 || get<uint32_t>(record + 16) != 0 ||
@@ -152,7 +152,8 @@ class Archive {
       fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed; PyTorch stores its entries, save the file again",
            source_, entry.name);
     }
-    if (get<uint16_t>(at + 34) != 0) fail(ErrorCode::kUnsupported, "{}: a zip archive in several parts", source_);
+    if (get<uint16_t>(at + 34) != 0)
+      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
     widen(at + kCentralBytes + name_size, extra_size, entry, stored);
     if (stored != entry.size) corrupt("an entry's two sizes differ");
     at += total;

@@ -42,7 +42,7 @@ void requireBackendName(std::string_view name) {
     if (known == name) return;
     names += (names.empty() ? "" : ", ") + known;
   }
-  fail(ErrorCode::kInvalidArgument, "backend {}: not one of {}", name, names);
+  fail(ErrorCode::kInvalidArgument, "unknown backend {}; use one of {}", name, names);
 }
 
 const std::vector<std::string>& backendNames() {

@@ -17,7 +17,7 @@ namespace {
 
 TEST(BackendTest, EveryNameMakesABackendOfThatName) {
   for (const std::string& name : backendNames()) EXPECT_EQ(createBackend({.name = name})->name(), name);
-  EXPECT_EQ(errorOf([] { createBackend({.name = "gpu"}); }), "backend gpu: not one of cpu, guarded, reference");
+  EXPECT_EQ(errorOf([] { createBackend({.name = "gpu"}); }), "unknown backend gpu; use one of cpu, guarded, reference");
 }
 
 TEST(BackendTest, SetsThatAreNotThereAreRefused) {
@@ -79,7 +79,7 @@ TEST(BackendTest, LargeWeightsTakeTheirMemoryOnceWhileTheyAreMoved) {
   }
   EXPECT_STREQ(static_cast<const char*>(weights), "weights");
   EXPECT_EQ(imported, kSize);
-  EXPECT_LT(peak, before + kSize + 8 * 17 * kMiB) << "beside what was moved only the pieces in work";
+  EXPECT_LT(peak, before + kSize + 8 * 17 * kMiB) << "peak memory exceeds the moved weights and the pieces in progress";
 
   const auto background = createBackend({.import_in_background = true});
   weights = background->importWeights(file.bytes().data(), kSize, nullptr);

@@ -28,7 +28,7 @@ size_t pagesOf(size_t size) { return roundUp(roundUp(size, kAlignment), kPage) +
 GuardedArena::GuardedArena() {
   void* base = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    fail(ErrorCode::kExhausted, "--backend guarded: cannot reserve {} GiB of addresses: {}", kReserved >> 30,
+    fail(ErrorCode::kExhausted, "--backend guarded: cannot reserve {} GiB of address space: {}", kReserved >> 30,
          std::strerror(errno));
   }
   base_ = static_cast<std::byte*>(base);
@@ -36,7 +36,7 @@ GuardedArena::GuardedArena() {
   if (empty_file_ < 0) {
     const int error = errno;
     ::munmap(base_, kReserved);
-    fail(ErrorCode::kExhausted, "--backend guarded: memfd_create: {}", std::strerror(error));
+    fail(ErrorCode::kExhausted, "--backend guarded: memfd_create failed: {}", std::strerror(error));
   }
 }
 
@@ -49,7 +49,8 @@ int GuardedArena::protection() const { return open_ > 0 ? PROT_READ | PROT_WRITE
 
 void GuardedArena::forbid(size_t at, size_t size) {
   void* pages = ::mmap(base_ + at, size, protection(), MAP_SHARED | MAP_FIXED, empty_file_, 0);
-  if (pages == MAP_FAILED) fail(ErrorCode::kExhausted, "--backend guarded: mmap: {}", std::strerror(errno));
+  if (pages == MAP_FAILED)
+    fail(ErrorCode::kExhausted, "--backend guarded: mmap of guard pages failed: {}", std::strerror(errno));
 }
 
 size_t GuardedArena::takeRange(size_t size) {
@@ -101,7 +102,7 @@ void GuardedArena::enter() {
   const std::lock_guard lock(mutex_);
   if (open_++ == 0 && used_ > 0 && ::mprotect(base_, used_, PROT_READ | PROT_WRITE) != 0) {
     --open_;
-    fail(ErrorCode::kExhausted, "--backend guarded: mprotect: {}", std::strerror(errno));
+    fail(ErrorCode::kExhausted, "--backend guarded: mprotect failed: {}", std::strerror(errno));
   }
 }
 

@@ -45,7 +45,7 @@ TEST_F(GuardedBackendDeathTest, TheHostCannotTouchIt) {
   EXPECT_DEATH(data[99] = 1, kAnyMessage);
   char host = 0;
   backend_->download(&host, buffer.data(), 1, {});
-  EXPECT_DEATH(static_cast<void>(data[0]), kAnyMessage) << "closed again after a download";
+  EXPECT_DEATH(static_cast<void>(data[0]), kAnyMessage) << "memory must be closed again after a download";
 }
 
 TEST_F(GuardedBackendDeathTest, ImportedWeightsAreItsOwnCopy) {
@@ -105,7 +105,7 @@ TEST(GuardedArenaTest, FreedRangesAreZeroedAndUsedAgain) {
   void* third = arena.allocate(100);
   void* fourth = arena.allocate(4000);
   EXPECT_LT(third, second);
-  EXPECT_LT(fourth, second) << "what the third left";
+  EXPECT_LT(fourth, second) << "expected the rest of the range that the third allocation took";
   const GuardedArena::Open open(arena);
   EXPECT_EQ(static_cast<char*>(fourth)[3999], 0);
   EXPECT_EQ(static_cast<char*>(second)[0], 2);

@@ -59,7 +59,7 @@ TEST(MovedWeightsTest, TheSameBytesOutOfAnonymousPages) {
       EXPECT_EQ(std::memcmp(weights.data(), file.bytes().data(), bytes), 0);
       const size_t pages = (bytes + 4095) / 4096 * 4;
       EXPECT_EQ(told, pages * 1024);
-      EXPECT_GE(residentKilobytes(weights.data(), bytes, "Anonymous"), pages) << "all of it moved";
+      EXPECT_GE(residentKilobytes(weights.data(), bytes, "Anonymous"), pages) << "not all pages were moved";
     }
   }
 }

@@ -100,7 +100,8 @@ class Pages {
  public:
   Pages(size_t bytes, bool huge, ThreadPool& pool) : bytes_(bytes) {
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) fail(ErrorCode::kExhausted, "cannot allocate {} bytes to measure memory", bytes);
+    if (data == MAP_FAILED)
+      fail(ErrorCode::kExhausted, "cannot allocate {} bytes to measure the memory bandwidth", bytes);
     data_ = static_cast<std::byte*>(data);
     ::madvise(data, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     constexpr int64_t kPage = 4096;

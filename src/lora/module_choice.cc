@@ -24,7 +24,7 @@ std::vector<std::string> readList(const Json& value, const char* field, std::str
   if (!value.is_array() || value.size() > kMaxNames) refuse(source, field, "must be a list of names or a pattern");
   std::vector<std::string> names;
   for (const Json& name : value) {
-    if (!name.is_string()) refuse(source, field, "must hold names");
+    if (!name.is_string()) refuse(source, field, "must contain only strings");
     names.push_back(name.get<std::string>());
   }
   return names;
@@ -96,10 +96,10 @@ ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source, st
     }
   }
   if (choice.targets_.pattern && !choice.layers_.empty()) {
-    refuse(source, "layers_to_transform", "cannot stand beside a pattern in 'target_modules'");
+    refuse(source, "layers_to_transform", "cannot be combined with a pattern in 'target_modules'");
   }
   if (!choice.layers_patterns_.empty() && choice.layers_.empty()) {
-    refuse(source, "layers_pattern", "needs 'layers_to_transform' beside it");
+    refuse(source, "layers_pattern", "needs 'layers_to_transform' as well");
   }
   return choice;
 }

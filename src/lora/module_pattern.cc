@@ -49,8 +49,8 @@ bool isNameOrEnd(std::string_view name, std::string_view end) {
 
 void PatternWork::failLimit() const {
   fail(ErrorCode::kInvalidArgument,
-       "{}: its patterns and lists take more than {} bytes of work over the names of the modules; use fewer or simpler "
-       "ones",
+       "{}: its patterns and lists exceed the limit of {} bytes of work to match the names of the modules; use fewer "
+       "or simpler ones",
        source_, kLimit);
 }
 

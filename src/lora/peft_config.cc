@@ -73,12 +73,14 @@ PeftBias readBias(const Json& json, std::string_view source) {
 std::vector<int64_t> readTokenList(const Json& value, std::string_view source) {
   constexpr std::string_view kField = "trainable_token_indices";
   if (!value.is_array() || value.size() > kMaxTokens) {
-    refuse(source, kField, fmt::format("must be a list of at most {} tokens, or one for each module", kMaxTokens));
+    refuse(source, kField,
+           fmt::format("must be a list of at most {} token ids, or an object with such a list for each module",
+                       kMaxTokens));
   }
   std::vector<int64_t> tokens;
   for (const Json& token : value) {
     if (!token.is_number_integer() || token.get<int64_t>() < 0 || token.get<int64_t>() > INT32_MAX) {
-      refuse(source, kField, "must hold tokens, numbers of at least 0");
+      refuse(source, kField, "must contain token ids, integers of at least 0");
     }
     tokens.push_back(token.get<int64_t>());
   }
@@ -100,19 +102,19 @@ std::vector<PeftTokens> readTokens(const Json& json, std::string_view source) {
 
 // Refuses the combinations of fields that PEFT refuses.
 void checkCombinations(const Json& json, const PeftConfig& config, std::string_view source) {
-  if (config.lora_bias && config.use_dora) refuse(source, "lora_bias", "cannot stand beside 'use_dora'");
+  if (config.lora_bias && config.use_dora) refuse(source, "lora_bias", "cannot be combined with 'use_dora'");
   const auto initialisation = json.find("init_lora_weights");
   if (config.lora_bias && initialisation != json.end() && !initialisation->is_boolean()) {
-    refuse(source, "lora_bias", "cannot stand beside an 'init_lora_weights' of a name");
+    refuse(source, "lora_bias", "cannot be combined with a named 'init_lora_weights'");
   }
   if (!config.modules.targetsParameters()) return;
   for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
     if (jsonGetOr(json, field, false, source))
-      refuse(source, "target_parameters", fmt::format("cannot stand beside '{}'", field));
+      refuse(source, "target_parameters", fmt::format("cannot be combined with '{}'", field));
   }
   const auto dropout = json.find("lora_dropout");
   if (dropout != json.end() && dropout->is_number() && dropout->get<double>() != 0) {
-    refuse(source, "target_parameters", "cannot stand beside 'lora_dropout'");
+    refuse(source, "target_parameters", "cannot be combined with 'lora_dropout'");
   }
 }
 
@@ -129,7 +131,7 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   Json json = parseJson(text, source, kLimits);
   if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", source);
   const auto type = jsonGet<std::string>(json, "peft_type", source);
-  if (type != "LORA") fail(ErrorCode::kUnsupported, "{}: 'peft_type' {} is not supported; LORA is", source, type);
+  if (type != "LORA") fail(ErrorCode::kUnsupported, "{}: 'peft_type' {} is not supported; only LORA is", source, type);
   PeftConfig config;
   config.magnitude_is_normalised = jsonGetOr(json, kNormalisedField, false, source);
   json.erase(kNormalisedField);

@@ -71,13 +71,14 @@ TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
 
   auto whole = tensors_;
   tensors_.erase(kEmbedding + "lora_embedding_A");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("lora_embedding_B"), HasSubstr("stands alone")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lora_embedding_B"), HasSubstr("belongs to a module whose")));
   tensors_ = whole;
   put(kHead + "lora_B.weight", {7, 2});
   EXPECT_THAT(refusal(), HasSubstr("has shape [7, 2], expected [8, 2]"));
   tensors_ = whole;
   put(kEmbedding + "lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("is of a linear layer, its module is none"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("has the name of a linear layer's tensor, but its module is adapted as an embedding"));
 }
 
 TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
@@ -108,7 +109,7 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   config_["modules_to_save"] = {"k_proj"};
   EXPECT_THAT(refusal(), AllOf(HasSubstr("layernorm.weight"), HasSubstr("does not list in modules_to_save")));
   config_["modules_to_save"] = {"q_proj", "k_proj", "norm"};
-  EXPECT_THAT(refusal(), HasSubstr("those have no adapters"));
+  EXPECT_THAT(refusal(), HasSubstr("such a module cannot have LoRA tensors"));
 }
 
 // What conversion does with the base's values is done with those that stand for them.
@@ -172,16 +173,16 @@ TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
   config_["bias"] = "all";
   EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8, 9, 10));
   put(kBase + "model.layers.0.mlp.down_proj.bias", {4});
-  EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts nothing"));
+  EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts no module"));
 }
 
 TEST_F(PeftFamilyTest, BiasOfB) {
   config_["lora_bias"] = true;
-  EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B beside it"));
+  EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B, although"));
   put(kQ + "lora_B.bias", {4}, 7);
   EXPECT_THAT(read().modules[0].bias, ElementsAre(7, 8, 9, 10));
   config_["use_dora"] = true;
-  EXPECT_THAT(refusal(), HasSubstr("'lora_bias' cannot stand beside 'use_dora'"));
+  EXPECT_THAT(refusal(), HasSubstr("'lora_bias' cannot be combined with 'use_dora'"));
 }
 
 TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
@@ -225,7 +226,7 @@ TEST_F(PeftFamilyTest, ParametersAreNamedWithTheirWeight) {
   EXPECT_EQ(loadAsFloat(embedding.b, embedding.dtype, 3), 13);
   for (const char* field : {"use_dora", "lora_bias", "fan_in_fan_out"}) {
     config_[field] = true;
-    EXPECT_THAT(refusal(), HasSubstr("'target_parameters' cannot stand beside"));
+    EXPECT_THAT(refusal(), HasSubstr("'target_parameters' cannot be combined with"));
     config_.erase(field);
   }
 }
@@ -390,10 +391,10 @@ TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {
   put(wrapped + "embed_tokens.weight", {8, 4}, 50);
   EXPECT_THAT(weightsOf(read(), slotOf(TableId::kTokens)).front(), 5);
   put(wrapped + "norm.weight", {4});
-  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts nothing"));
+  EXPECT_THAT(refusal(), HasSubstr("norm.weight' adapts no module"));
   tensors_.erase(wrapped + "norm.weight");
   config_.erase("modules_to_save");
-  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts nothing")) << "no block is saved";
+  EXPECT_THAT(refusal(), HasSubstr("embed_tokens.weight' adapts no module")) << "no block is saved";
   config_["modules_to_save"] = {"embed_tokens"};
   tensors_.erase(kEmbedding + "weight");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.embed_tokens.weight'"));
@@ -409,7 +410,7 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   put(kEmbedding + "lora_magnitude_vector.weight", {4}, 3);
   EXPECT_THAT(moduleOf(read(), kTokenEmbedding).magnitude, ElementsAre(3, 4, 5, 6));
   put(kEmbedding + "lora_magnitude_vector.weight", {4}, 4);
-  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as"));
+  EXPECT_THAT(refusal(), HasSubstr("is for the same weights as"));
   tensors_.erase(kEmbedding + "lora_magnitude_vector.weight");
   config_["target_modules"] = {"q_proj", "model.embed_tokens", "lm_head"};
   put(kHead + "lora_A.weight", {2, 4});
@@ -418,7 +419,7 @@ TEST_F(PeftFamilyTest, AMagnitudeMayStandTwiceIfTheValuesAreEqual) {
   put(kHead + "lora_magnitude_vector.weight", {8}, 5);
   EXPECT_EQ(moduleOf(read(), kOutputHead).magnitude.front(), 5);
   put(kQ + "lora_magnitude_vector.weight", {4});
-  EXPECT_THAT(refusal(), HasSubstr("stands for the same weights as")) << "PEFT saves no linear of a layer so";
+  EXPECT_THAT(refusal(), HasSubstr("is for the same weights as")) << "PEFT saves no linear of a layer so";
 }
 
 // PEFT uses the embedding's matrices for the tied head, whatever rank the head's own name would have.

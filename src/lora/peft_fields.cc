@@ -94,7 +94,7 @@ void checkPeftFields(const Json& config, std::string_view source) {
       fail(ErrorCode::kUnsupported, "{}: '{}' is supported only at its default {}", source, key, field->default_json);
     }
   }
-  if (!unknown.empty()) log::warn("{}: unknown fields are not used: {}", source, listSome(unknown));
+  if (!unknown.empty()) log::warn("{}: ignoring unknown fields: {}", source, listSome(unknown));
 }
 
 }  // namespace chorus

@@ -45,7 +45,7 @@ RawFiles readRaw(size_t max_bytes, bool headers_only, FileReader& files) {
     raw.stamps = files.stamps();
     return raw;
   }
-  fail(ErrorCode::kNotFound, "{}: neither adapter_model.safetensors nor adapter_model.bin is there",
+  fail(ErrorCode::kNotFound, "{}: has neither adapter_model.safetensors nor adapter_model.bin",
        files.directory().path().string());
 }
 

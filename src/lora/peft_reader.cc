@@ -68,7 +68,7 @@ class PeftReader {
   }
   [[noreturn]] void refuseUnknown(const std::string& tensor) const {
     refuse(tensor,
-           fmt::format("adapts nothing that {} offers to adapters; it offers {} of layers 0 to {}",
+           fmt::format("adapts no module of {} that takes adapters; those are {} of layers 0 to {}",
                        target_.config.architecture, moduleNames(target_.table), target_.config.num_hidden_layers - 1));
   }
 
@@ -101,7 +101,7 @@ class PeftReader {
       const auto place = layerModule(key.module);
       if (!place || findModules(target_.table, place->name).empty()) refuseUnknown(name);
       if (place->layer >= target_.config.num_hidden_layers) {
-        refuse(name, fmt::format("is of layer {}, the model has {} layers; the adapter is of another model",
+        refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
                                  place->layer, target_.config.num_hidden_layers));
       }
       found.layer = place->layer;
@@ -110,7 +110,8 @@ class PeftReader {
     found.by_parameter = isTarget(name, key);
     const bool looked_up = key.part == PeftPart::kEmbeddingA || key.part == PeftPart::kEmbeddingB;
     if (looked_up != (embedding && !found.by_parameter) && key.part != PeftPart::kMagnitude) {
-      refuse(name, looked_up ? "is of an embedding, its module is none" : "is of a linear layer, its module is none");
+      refuse(name, looked_up ? "has the name of an embedding's tensor, but its module is not adapted as an embedding"
+                             : "has the name of a linear layer's tensor, but its module is adapted as an embedding");
     }
     auto& tensors =
         modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
@@ -119,7 +120,7 @@ class PeftReader {
     // PEFT writes the magnitude twice for an adapted embedding or output head that it also saves whole.
     const bool may_be_twice = (embedding || head) && key.part == PeftPart::kMagnitude;
     if (!slot.empty() && !(may_be_twice && sameValues(slot, name))) {
-      refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+      refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
     }
     slot = name;
   }
@@ -149,8 +150,9 @@ class PeftReader {
     const bool by_module = config_.modules.includes(key.module) || isTiedHead(key.module);
     const bool by_parameter = config_.modules.includesParameter(key.module + ".weight");
     if (config_.modules.saves(key.module)) {
-      refuse(name, fmt::format("is of a module that {} lists in modules_to_save, and those have no adapters",
-                               config_source_));
+      refuse(name,
+             fmt::format("belongs to a module that {} lists in modules_to_save; such a module cannot have LoRA tensors",
+                         config_source_));
     }
     if (!by_module && !by_parameter) {
       refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
@@ -172,14 +174,14 @@ class PeftReader {
                                    : !tensors.a.empty()    ? tensors.a
                                    : !tensors.bias.empty() ? tensors.bias
                                                            : tensors.magnitude;
-      refuse(present, fmt::format("stands alone: the module's {} is missing", tensors.a.empty() ? "lora_A" : "lora_B"));
+      refuse(present, fmt::format("belongs to a module whose {} is missing", tensors.a.empty() ? "lora_A" : "lora_B"));
     }
     const auto checkPresence = [&](bool asked, const std::string& tensor, const char* what, const char* field) {
       if (asked && tensor.empty()) {
-        refuse(tensors.a, fmt::format("has no {} beside it, though {} says {}", what, config_source_, field));
+        refuse(tensors.a, fmt::format("has no {}, although {} sets {}", what, config_source_, field));
       }
       if (!asked && !tensor.empty()) {
-        refuse(tensor, fmt::format("is a {}, though {} does not say {}", what, config_source_, field));
+        refuse(tensor, fmt::format("is a {}, although {} does not set {}", what, config_source_, field));
       }
     };
     checkPresence(config_.use_dora, tensors.magnitude, "lora_magnitude_vector (DoRA magnitude)", "use_dora");
@@ -256,7 +258,7 @@ class PeftReader {
     readVectors(tensors, whole);
     for (const ModulePlace& place : places) {
       if (!placed_.emplace(tensors.layer, place.target->module_id).second) {
-        refuse(tensors.a, "adapts weights that another module of the adapter adapts too");
+        refuse(tensors.a, "adapts the same weights as another module of the adapter");
       }
       const SourceRows& rows = place.target->in_module;
       AdapterModule module = whole;

@@ -112,7 +112,7 @@ TEST_F(PeftTest, ReadsMagnitudesInBothSpellings) {
   EXPECT_THAT(adapter.modules[0].magnitude, ElementsAre(4, 5, 6, 7));
   EXPECT_FALSE(adapter.modules[0].magnitude_is_normalised);
   config_["use_dora"] = false;
-  EXPECT_THAT(refusal(), HasSubstr("does not say use_dora"));
+  EXPECT_THAT(refusal(), HasSubstr("does not set use_dora"));
 }
 
 TEST_F(PeftTest, ContentHashFollowsWeightsAndConfig) {
@@ -138,7 +138,7 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("lora_B is missing"));
   tensors_ = original;
   put("base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("layer 2, the model has 2 layers"));
+  EXPECT_THAT(refusal(), HasSubstr("layer 2, but the model has 2 layers"));
   tensors_ = original;
   put(kLayer0 + "self_attn.z_proj.lora_A.weight", {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("offers self_attn.qkv_proj, self_attn.q_proj"));
@@ -218,7 +218,7 @@ TEST_F(PeftTest, AModuleOnAFusedLinearAdaptsItsParts) {
   put(kLayer1 + "self_attn.q_proj.lora_A.weight", {2, 4});
   put(kLayer1 + "self_attn.q_proj.lora_B.weight", {4, 2});
   put(kLayer1 + "self_attn.q_proj.lora_magnitude_vector", {4});
-  EXPECT_THAT(refusal(), HasSubstr("adapts weights that another module of the adapter adapts too"));
+  EXPECT_THAT(refusal(), HasSubstr("adapts the same weights as another module of the adapter"));
 }
 
 TEST_F(PeftTest, TheBiasOfAModuleOnAFusedLinearFollowsItsRows) {
@@ -247,7 +247,7 @@ TEST_F(PeftTest, RefusesFieldsThatAskForMore) {
   EXPECT_THAT(refusalOf("init_lora_weights", "pissa_niter_4"), HasSubstr("'init_lora_weights' pissa_niter_4"));
   EXPECT_THAT(refusalOf("rank_pattern", {{"q_proj", 0}}), HasSubstr("'q_proj'"));
   EXPECT_THAT(refusalOf("target_modules", 3), HasSubstr("'target_modules'"));
-  EXPECT_THAT(refusalOf("lora_bias", true), HasSubstr("has no bias of lora_B beside it"));
+  EXPECT_THAT(refusalOf("lora_bias", true), HasSubstr("has no bias of lora_B, although"));
   EXPECT_THAT(refusalOf("use_qalora", true), HasSubstr("'use_qalora' is supported only at its default false"));
   EXPECT_EQ(refusalOf("fan_in_fan_out", true), "");
   const Json something = {{"a", 1}};

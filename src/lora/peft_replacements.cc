@@ -171,7 +171,7 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
   const bool embedding = names_.isEmbedding(key.module);
   const bool head = names_.isHead(key.module);
   const auto take = [&](std::string& slot) {
-    if (!slot.empty()) refuse(name, fmt::format("stands for the same weights as '{}'", slot));
+    if (!slot.empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
     slot = name;
   };
   if (key.part == PeftPart::kTokens) {
@@ -307,7 +307,7 @@ PeftReplacements::TrainedTokens PeftReplacements::trainedTokens(const std::set<s
   }
   if (tied && config_.use_dora && adapted.contains(names_.head)) {
     refuseConfig("trainable_token_indices",
-                 fmt::format("cannot stand beside DoRA on {}, which the model ties", names_.head));
+                 fmt::format("cannot be combined with DoRA on {}, which the model ties to the embedding", names_.head));
   }
   trained.tied = tied;
   return trained;

@@ -77,7 +77,7 @@ ActiveRequest::ActiveRequest(executor::IdType id_in, const executor::Request& re
     }
   }
   if (prompt_length_ < max_seq_len && max_new_tokens_ > max_seq_len - prompt_length_) {
-    log::warn("request {}: prompt of {} tokens and maxTokens {} exceed max_seq_len {}; maxTokens is cut to {}", id,
+    log::warn("request {}: prompt of {} tokens plus maxTokens {} exceed max_seq_len {}; maxTokens is reduced to {}", id,
               prompt_length_, max_new_tokens_, max_seq_len, max_seq_len - prompt_length_);
     max_new_tokens_ = max_seq_len - prompt_length_;
   }

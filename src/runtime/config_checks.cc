@@ -23,7 +23,7 @@ void requireNotNegative(int64_t value, const char* field) {
 
 constexpr const char* kLeaveUnset = "leave it unset";
 constexpr const char* kOneProcess = "all ranks of an engine run in this process; leave it unset";
-constexpr const char* kHostMemory = "KV blocks lie in host memory; leave it unset";
+constexpr const char* kHostMemory = "KV blocks are already in host memory; leave it unset";
 
 void checkKvCache(const KvCacheConfig& config, int32_t max_seq_len) {
   const auto& windows = config.getMaxAttentionWindowVec();
@@ -31,12 +31,12 @@ void checkKvCache(const KvCacheConfig& config, int32_t max_seq_len) {
                         requirePositive(window, "maxAttentionWindowVec");
                         return window < max_seq_len;
                       });
-  refuse(narrow, "maxAttentionWindowVec", "a window must hold a whole sequence of the engine's max_seq_len");
+  refuse(narrow, "maxAttentionWindowVec", "windows smaller than the engine's max_seq_len are not implemented");
   refuse(config.getSinkTokenLength().value_or(0) != 0, "sinkTokenLength", kLeaveUnset);
   refuse(config.getHostCacheSize().value_or(0) != 0, "hostCacheSize of KvCacheConfig", kHostMemory);
   refuse(config.getSecondaryOffloadMinPriority().has_value(), "secondaryOffloadMinPriority", kHostMemory);
   refuse(config.getCrossKvCacheFraction().has_value(), "crossKvCacheFraction", "there is no cross attention");
-  refuse(config.getEventBufferMaxSize() != 0, "eventBufferMaxSize", "KV cache events are not given; leave it 0");
+  refuse(config.getEventBufferMaxSize() != 0, "eventBufferMaxSize", "KV cache events are not implemented; leave it 0");
 }
 
 void checkScheduler(const SchedulerConfig& config) {
@@ -62,31 +62,31 @@ void checkDecoding(const std::optional<DecodingConfig>& config) {
   refuse(config->getMedusaChoices().has_value(), "medusaChoices", kLeaveUnset);
   refuse(config->getEagleConfig().has_value(), "eagleConfig", kLeaveUnset);
   if (mode != DecodingMode::Auto() && mode != DecodingMode::TopKTopP()) {
-    fail(ErrorCode::kUnsupported, "decodingMode {} is not supported: use Auto or TopKTopP with all their rules",
-         mode.getName());
+    fail(ErrorCode::kUnsupported, "decodingMode {} is not supported: use Auto or TopKTopP", mode.getName());
   }
 }
 
 void checkDevice(const ExecutorConfig& config) {
   const auto& knobs = config.getExtendedRuntimePerfKnobConfig();
-  refuse(config.getGpuWeightsPercent() != 1.0f, "gpuWeightsPercent", "weights are not streamed; leave it 1");
+  refuse(config.getGpuWeightsPercent() != 1.0f, "gpuWeightsPercent", "weight streaming is not implemented; leave it 1");
   refuse(knobs.getCudaGraphMode(), "cudaGraphMode", "this build runs on the CPU; leave it off");
   refuse(knobs.getCudaGraphCacheSize() != 0, "cudaGraphCacheSize", "this build runs on the CPU; leave it 0");
   refuse(config.getRecvPollPeriodMs() != 0, "recvPollPeriodMs", "there is no orchestrator; leave it 0");
   const DebugConfig debug = config.getDebugConfig().value_or(DebugConfig());
-  refuse(debug != DebugConfig(), "debugConfig", "debug tensors are not given; leave it unset");
+  refuse(debug != DebugConfig(), "debugConfig", "debug tensors are not implemented; leave it unset");
 }
 
 }  // namespace
 
 void checkSupported(const ExecutorConfig& config, ModelType model_type, int32_t max_seq_len) {
-  refuse(model_type != ModelType::kDECODER_ONLY, "modelType", "only kDECODER_ONLY is");
+  refuse(model_type != ModelType::kDECODER_ONLY, "modelType", "use kDECODER_ONLY");
   checkScheduler(config.getSchedulerConfig());
   checkKvCache(config.getKvCacheConfig(), max_seq_len);
   checkParallel(config.getParallelConfig());
   checkDecoding(config.getDecodingConfig());
   checkDevice(config);
-  refuse(config.getSpecDecConfig().has_value(), "specDecConfig", "nothing is drafted; leave it unset");
+  refuse(config.getSpecDecConfig().has_value(), "specDecConfig",
+         "speculative decoding is not implemented; leave it unset");
   refuse(config.getGuidedDecodingConfig().has_value(), "guidedDecodingConfig", kLeaveUnset);
   const auto& outputs = config.getAdditionalModelOutputs();
   refuse(outputs && !outputs->empty(), "additionalModelOutputs", kLeaveUnset);

@@ -77,8 +77,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
   if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
     fail(ErrorCode::kInvalidArgument,
-         "maxNumTokens {} is less than tokens_per_block {}: chunks of a context are whole "
-         "blocks",
+         "maxNumTokens {} is less than tokens_per_block {}: raise it, because chunks of a context are whole blocks",
          scheduler.max_num_tokens, scheduler.tokens_per_block);
   }
   core.requests = {build.max_input_len,
@@ -200,17 +199,17 @@ Executor::Executor(const std::filesystem::path& modelPath, ModelType modelType, 
     : impl_(std::make_unique<Impl>(modelPath, modelType, executorConfig)) {}
 
 Executor::Executor(const std::filesystem::path&, const std::filesystem::path&, ModelType, const ExecutorConfig&) {
-  fail(ErrorCode::kUnsupported, "an Executor of an encoder and a decoder is not supported");
+  fail(ErrorCode::kUnsupported, "encoder-decoder models are not supported");
 }
 
 Executor::Executor(const BufferView&, const std::string&, ModelType, const ExecutorConfig&,
                    const std::optional<std::map<std::string, Tensor>>&) {
-  fail(ErrorCode::kUnsupported, "an Executor of an engine in memory is not supported: name the engine's directory");
+  fail(ErrorCode::kUnsupported, "loading an engine from memory is not supported: pass the engine's directory");
 }
 
 Executor::Executor(const BufferView&, const std::string&, const BufferView&, const std::string&, ModelType,
                    const ExecutorConfig&) {
-  fail(ErrorCode::kUnsupported, "an Executor of an encoder and a decoder is not supported");
+  fail(ErrorCode::kUnsupported, "encoder-decoder models are not supported");
 }
 
 Executor::~Executor() = default;

@@ -97,7 +97,7 @@ bool ExecutorCore::call(const Callback& callback, const Response& response) noex
   } catch (const std::exception& error) {
     logFailedCallback(response, error.what());
   } catch (...) {
-    logFailedCallback(response, "it is not a std::exception");
+    logFailedCallback(response, "an object that is not a std::exception");
   }
   refused_calls_ = 0;
   return true;

@@ -206,7 +206,7 @@ TEST_P(CompositionEngineTest, WeightsBeyondTheNumbersAreTheClientsToChange) {
   const Response refused = await(ids[0]);
   ASSERT_TRUE(refused.hasError());
   EXPECT_EQ(refused.getErrorCode(), ResponseErrorCode::kINVALID_ARGUMENT);
-  EXPECT_THAT(refused.getErrorMsg(), ::testing::HasSubstr("give smaller ones"));
+  EXPECT_THAT(refused.getErrorMsg(), ::testing::HasSubstr("use smaller weights"));
 }
 
 TEST_P(CompositionEngineTest, DoraMembersAreRefusedInOneLine) {

@@ -95,7 +95,7 @@ TEST_F(ExecutorCompositionTest, WhatCannotBeAskedForIsRefused) {
   both.setLoraConfig(LoraConfig(1));
   EXPECT_EQ(errorOf(enqueue(both)), "a request has a LoraConfig or a LoRA composition, not both");
   EXPECT_THAT(errorOf(enqueue(composed({1}, 2, std::vector<WeightedLora>(65, {1, 0.5f})))),
-              ::testing::HasSubstr("of 65 terms is larger than 64"));
+              ::testing::HasSubstr("has 65 terms; the maximum is 64"));
   EXPECT_EQ(errorOf(enqueue(composed({1}, 2, {{2, 1.0f}, {3, 1.0f}}))), "PEFT Cache is full. Could not store taskId=2");
   for (const float weight : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_THROW(composed({1}, 2, {{1, weight}}), std::invalid_argument);

@@ -184,8 +184,8 @@ TEST_F(ExecutorPostProcessorsTest, OneThatThrowsEndsItsRequestAlone) {
   const auto late = enqueue(named({1}, 9, "late")), number = enqueue(named({1}, 9, "number"));
   EXPECT_EQ(errorOf(late), "Encountered an error in the logits post-processor: my grammar broke");
   EXPECT_THAT(errorOf(number), HasSubstr("not a std::exception"));
-  EXPECT_THAT(errorOf(enqueue(named({1}, 9, "shrinks"))), HasSubstr("not [1, 1, 50] float32"));
-  EXPECT_THAT(errorOf(enqueue(named({1}, 9, "integers"))), HasSubstr("not [1, 1, 50] float32"));
+  EXPECT_THAT(errorOf(enqueue(named({1}, 9, "shrinks"))), HasSubstr("not float32 [1, 1, 50]"));
+  EXPECT_THAT(errorOf(enqueue(named({1}, 9, "integers"))), HasSubstr("not float32 [1, 1, 50]"));
   EXPECT_THAT(errorOf(enqueue(named({1}, 9, "bans"))), HasSubstr("after the logits post-processor"));
   EXPECT_THAT(errorOf(enqueue(named({1}, 9, "batched"))), HasSubstr("all of you"));
   EXPECT_EQ(resultOf(beside).outputTokenIds.at(0), expectedTokens({1}, 12, kVocab));
@@ -267,7 +267,7 @@ TEST_F(ExecutorPostProcessorsTest, PausesDoNotShow) {
   for (const auto& step : core->takeRequestStats()) {
     for (const auto& stats : step.requestStats) paused |= stats.paused;
   }
-  EXPECT_TRUE(paused) << "the setting did not bite";
+  EXPECT_TRUE(paused) << "the setting had no effect on the run";
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST_F(ExecutorStatisticsTest, OfThoseThatArePaused) {
     EXPECT_EQ(steps[i].inflightBatchingStats.value().numPausedRequests, paused) << i;
     all += static_cast<int32_t>(paused);
   }
-  EXPECT_GT(all, 0) << "the setting did not bite";
+  EXPECT_GT(all, 0) << "the setting had no effect on the run";
 }
 
 TEST_F(ExecutorStatisticsTest, OfStaticBatches) {

@@ -18,7 +18,7 @@ Error notFinite(const ActiveRequest& request) {
   }
   if (!request.composition.empty()) {
     return {ErrorCode::kInvalidArgument,
-            "The logits are not finite numbers under these weights of adapters: give smaller ones"};
+            "The logits are not finite numbers with these weights of the adapters: use smaller weights"};
   }
   return {ErrorCode::kInternal, "The model's logits are not finite numbers: no token can be chosen"};
 }
@@ -113,7 +113,7 @@ bool ExecutorCore::runStep() {
     step_times_.ran(step_stats_.numCtxTokens, Clock::now() - run_begin);
     const int64_t width = logitsWidth(input, options_.requests.vocab_size);
     if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
-      fail(ErrorCode::kInternal, "the network gave {} logits for {} rows", logits.size(), input.logits_rows.size());
+      fail(ErrorCode::kInternal, "the network returned {} logits for {} rows", logits.size(), input.logits_rows.size());
     }
     sampleAndRespond(logits, width);
   } catch (const std::exception& error) {
@@ -192,9 +192,9 @@ void ExecutorCore::sampleAndRespond(std::span<const float> logits, int64_t width
     }
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNoMemory) throw std::bad_alloc();
     if (sample_outputs_[s].fault == SampleOutput::Fault::kNothingLeft) {
-      end(request, request.errorResponse(ErrorCode::kInvalidArgument,
-                                         "badWords, noRepeatNgramSize, minTokens and embeddingBias ban every "
-                                         "token: none can be chosen"));
+      end(request,
+          request.errorResponse(ErrorCode::kInvalidArgument,
+                                "badWords, noRepeatNgramSize, minTokens and embeddingBias together ban every token"));
       continue;
     }
     request.generating = true;

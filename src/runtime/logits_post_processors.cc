@@ -30,7 +30,8 @@ void show(PostProcessed& request) {
 void take(PostProcessed& request) {
   const Tensor& logits = request.processing->logits;
   if (logits.getDataType() != DataType::kFP32 || logits.getSize() != request.logits.size()) {
-    request.error = fmt::format("{}it left a tensor that is not [1, 1, {}] float32", kFailed, request.logits.size());
+    request.error =
+        fmt::format("{}it left a logits tensor that is not float32 [1, 1, {}]", kFailed, request.logits.size());
     return;
   }
   request.logits = {static_cast<const float*>(logits.getData()), logits.getSize()};
@@ -43,7 +44,7 @@ std::string errorOfCall(const Call& call) {
   } catch (const std::exception& error) {
     return std::string(kFailed) + error.what();
   } catch (...) {
-    return std::string(kFailed) + "what it threw is not a std::exception";
+    return std::string(kFailed) + "it threw an object that is not a std::exception";
   }
   return "";
 }

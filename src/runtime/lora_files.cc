@@ -20,7 +20,8 @@ executor::DataType typeOf(DType dtype, const std::filesystem::path& path) {
     case DType::kInt32:
       return executor::DataType::kINT32;
     default:
-      fail(ErrorCode::kUnsupported, "{}: an array of {}, which no LoRA tensor has", path.string(), dtypeName(dtype));
+      fail(ErrorCode::kUnsupported, "{}: data type {} is not supported for LoRA tensors", path.string(),
+           dtypeName(dtype));
   }
 }
 

@@ -48,7 +48,7 @@ std::string MemoryPlan::table() const {
       "KV cache", [](const SessionMemory& rank) { return rank.kv_cache; }, kvCache(),
       fmt::format("{} tokens", kv_tokens));
   row("activations", [](const SessionMemory& rank) { return rank.activations + rank.host; }, activations(), "");
-  row("adapters", nullptr, adapters, adapters > 0 ? "at most, filled as they are used" : "");
+  row("adapters", nullptr, adapters, adapters > 0 ? "upper bound, filled as adapters are used" : "");
   row("total", nullptr, total(), "");
   row("available", nullptr, available, "before loading");
   text.pop_back();
@@ -60,7 +60,7 @@ void MemoryPlan::check() const {
   fail(
       ErrorCode::kExhausted,
       "the engine needs {:.1f} MiB (weights {:.1f}, KV cache {:.1f}, activations {:.1f}), but {:.1f} MiB of memory are "
-      "available: lower the KV cache's tokens, max_num_tokens or max_batch_size",
+      "available: reduce the tokens of the KV cache, max_num_tokens or max_batch_size",
       mebibytes(total() - adapters), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()),
       mebibytes(available));
 }

@@ -15,8 +15,8 @@ void QueueShares::enter(std::optional<uint64_t> client, int32_t count) {
     const int32_t held = (known != of_.end() ? known->second : 0) + count;
     if (most_ && held > std::max(1, *most_ - queued_ - count)) {
       fail(ErrorCode::kExhausted,
-           "Maximum queue size of {} has been reached for one client, please try again later: the rest is kept for "
-           "others",
+           "Maximum queue size of {} has been reached for one client, please try again later: the remaining places are "
+           "kept for other clients",
            *most_);
     }
     of_[*client] = held;

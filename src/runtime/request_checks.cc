@@ -73,7 +73,7 @@ Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_s
   for (size_t i = 0; i < bias->getSize(); ++i) {
     // Minus infinity is allowed: it bans the token.
     if (std::isnan(values[i]) || values[i] == HUGE_VALF)
-      return invalid("embeddingBias holds {} at {}: expected finite numbers", values[i], i);
+      return invalid("embeddingBias[{}] is {}: expected a finite number or minus infinity", i, values[i]);
   }
   return std::nullopt;
 }
@@ -101,7 +101,7 @@ Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limit
 
 Refusal outputRefusal(const executor::OutputConfig& output) {
   if (output.returnEncoderOutput)
-    return Error(ErrorCode::kUnsupported, "returnEncoderOutput is not supported: the engine is a decoder alone");
+    return Error(ErrorCode::kUnsupported, "returnEncoderOutput is not supported: the engine has no encoder");
   if (output.topLogProbs < 0) return invalid("topLogProbs ({}) must not be negative", output.topLogProbs);
   if (output.topLogProbs > 0 && !output.returnLogProbs && !output.returnPromptLogProbs)
     return invalid("topLogProbs needs returnLogProbs");
@@ -112,7 +112,7 @@ Refusal compositionRefusal(const executor::Request& request) {
   const size_t terms = request.getLoraComposition().size();
   if (terms > 0 && request.getLoraConfig())
     return invalid("a request has a LoraConfig or a LoRA composition, not both");
-  if (terms > kMostComposed) return invalid("a LoRA composition of {} terms is larger than {}", terms, kMostComposed);
+  if (terms > kMostComposed) return invalid("a LoRA composition has {} terms; the maximum is {}", terms, kMostComposed);
   return std::nullopt;
 }
 
@@ -122,7 +122,7 @@ Refusal featureRefusal(const executor::Request& request) {
     return Error(ErrorCode::kUnsupported, fmt::format("{} is not supported: {}", field, why));
   };
   constexpr const char* kUnset = "leave it unset";
-  constexpr const char* kDecoder = "the engine is a decoder alone; leave it unset";
+  constexpr const char* kDecoder = "the engine has no encoder; leave it unset";
   if (request.getPositionIds()) return refused("positionIds", kUnset);
   if (request.getExternalDraftTokensConfig()) return refused("externalDraftTokensConfig", kUnset);
   if (request.getPromptTuningConfig()) return refused("pTuningConfig", kUnset);
@@ -133,7 +133,7 @@ Refusal featureRefusal(const executor::Request& request) {
   if (request.getLanguageAdapterUid()) return refused("languageAdapterUid", kUnset);
   if (request.getContextPhaseParams()) return refused("contextPhaseParams", kUnset);
   if (request.getRequestType() != executor::RequestType::REQUEST_TYPE_CONTEXT_AND_GENERATION)
-    return refused("type", "only REQUEST_TYPE_CONTEXT_AND_GENERATION is");
+    return refused("type", "use REQUEST_TYPE_CONTEXT_AND_GENERATION");
   if (request.getEncoderInputTokenIds()) return refused("encoderInputTokenIds", kDecoder);
   if (request.getEncoderInputFeatures()) return refused("encoderInputFeatures", kDecoder);
   if (request.getEncoderOutputLength()) return refused("encoderOutputLength", kDecoder);
@@ -144,7 +144,8 @@ Refusal featureRefusal(const executor::Request& request) {
     const auto usual = executor::KvCacheRetentionConfig::kDefaultRetentionPriority;
     const bool changes = retention->getDecodeRetentionPriority() != usual ||
                          std::any_of(ranges.begin(), ranges.end(), [&](const auto& r) { return r.priority != usual; });
-    if (changes) return refused("kvCacheRetentionConfig", "every block has the default priority");
+    if (changes)
+      return refused("kvCacheRetentionConfig", "retention priorities other than the default are not implemented");
   }
   const auto& outputs = request.getOutputConfig().additionalModelOutputs;
   if (outputs && !outputs->empty()) return refused("additionalModelOutputs", kUnset);

@@ -64,11 +64,11 @@ ApiError ApiError::conflict(std::string message) {
 
 ApiError ApiError::outOfMemory(MemoryAnswer answer) {
   if (answer == MemoryAnswer::kServerFull) {
-    return unavailable("The server holds too much memory for its clients' requests; try again later.");
+    return unavailable("The server's memory limit for requests and answers is reached; try again later.");
   }
   return overloaded(
-      "This client's requests and answers hold too much of the server's memory; try again when some of "
-      "them have ended, or ask for less.");
+      "The memory limit for one client's requests and answers is reached; try again when some of them have ended, or "
+      "send smaller requests.");
 }
 
 ApiError ApiError::forbidden(std::string message, std::optional<std::string> param, std::string code) {
@@ -204,12 +204,14 @@ ApiError currentApiError() {
       case WorkStopped::Reason::kWork:
         return ApiError::invalid(e.what(), std::nullopt, "work_limit_exceeded");
       case WorkStopped::Reason::kDeadline:
-        return ApiError(504, "The request was not prepared within the time limit; make it shorter or simpler.",
-                        std::string(kServerError), std::nullopt, "timeout");
+        return ApiError(
+            504,
+            "Parsing and tokenizing the request exceeded the server's time limit; send a shorter or simpler request.",
+            std::string(kServerError), std::nullopt, "timeout");
       case WorkStopped::Reason::kCancelled:
         break;
     }
-    return ApiError::unavailable("The server stops; send the request again.");
+    return ApiError::unavailable("The server is shutting down; send the request again later.");
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kInvalidArgument:
@@ -229,7 +231,7 @@ ApiError currentApiError() {
   } catch (const std::invalid_argument& e) {
     return ApiError::invalid(clientMessage(e.what()));
   } catch (const std::bad_alloc&) {
-    return ApiError::unavailable("The server is short of memory; try again later.");
+    return ApiError::unavailable("The server is out of memory; try again later.");
   } catch (const std::exception& e) {
     log::error("request failed: {}", e.what());
     return ApiError::internal("The server had an error while processing the request.");

@@ -129,7 +129,7 @@ void serve(const ServeOptions& options) {
   // Requests that still run end with an error. The waits below give it time to reach the clients.
   if (!model->stop()) {
     // A thread that still runs uses what would be destroyed from here on, so the process ends without destroying it.
-    log::warn("the preparation of a request does not end; leaving it");
+    log::warn("a thread that prepares a request did not stop in time; exiting without it");
     server.waitUntilClosed(std::chrono::milliseconds(200));
     log::info("stopped");
     std::fflush(nullptr);

@@ -68,9 +68,7 @@ std::string cutAtMark(const std::string& rendered, std::string_view final_text, 
   const size_t at = rendered.rfind(mark);
   if (at == std::string::npos || !contains(rendered, withoutSpace(final_text, true))) {
     fail(ErrorCode::kInvalidArgument,
-         "{}: continue_final_message is set, but the template does not print the last "
-         "message as it is",
-         source);
+         "{}: continue_final_message is set, but the template does not print the last message unchanged", source);
   }
   const std::string_view before = std::string_view(rendered).substr(0, at);
   const bool whole = std::string_view(rendered).substr(at).starts_with(kContinueMark);
@@ -101,7 +99,7 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
 std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text, const std::string& source,
                                                           WorkMeter& meter) {
   if (text.size() > kMaxTemplateBytes) {
-    fail(ErrorCode::kInvalidArgument, "{}: a chat template of {} bytes, more than the limit of {}", source, text.size(),
+    fail(ErrorCode::kInvalidArgument, "{}: the chat template has {} bytes; the limit is {}", source, text.size(),
          kMaxTemplateBytes);
   }
   auto state = std::make_unique<State>();
@@ -176,7 +174,7 @@ std::string ChatTemplates::render(ChatTemplateInput input, const std::optional<s
     if (const auto named = templates_.find(*wish); named != templates_.end())
       return named->second->render(input, meter);
     if (wish->size() > kMaxClientTemplateBytes) {
-      fail(ErrorCode::kInvalidArgument, "{}: a template of {} bytes, more than the limit of {}", source_, wish->size(),
+      fail(ErrorCode::kInvalidArgument, "{}: the template has {} bytes; the limit is {}", source_, wish->size(),
            kMaxClientTemplateBytes);
     }
     return ChatTemplate::compile(*wish, source_, meter)->render(input, meter, true);

@@ -96,7 +96,7 @@ TEST(ChatTemplateTest, ContinuesTheFinalMessage) {
   EXPECT_TRUE(
       attempt(plain, continued(nullptr)).starts_with("error: test: continue_final_message is set, but the last"));
   EXPECT_TRUE(
-      attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message as it is"));
+      attempt("{{ messages[0].content }}", continued("x")).ends_with("does not print the last message unchanged"));
 }
 
 // A missing key is undefined, and undefined is not none.
@@ -127,10 +127,9 @@ TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
   EXPECT_EQ(templates.render({}, "{{ 1 + 1 }}"), "2");
   const std::string busy = "{% for i in range(1000) %}{% for j in range(700) %}{% endfor %}{% endfor %}";
   EXPECT_EQ(attempt(busy, {}), "");
-  EXPECT_THAT(errorOf([&] { templates.render({}, busy); }),
-              testing::HasSubstr("bytes of work; the template does too much"));
+  EXPECT_THAT(errorOf([&] { templates.render({}, busy); }), testing::HasSubstr("bytes of work"));
   EXPECT_THAT(errorOf([&] { templates.render({}, std::string(70000, 'x')); }),
-              testing::HasSubstr("more than the limit of 65536"));
+              testing::HasSubstr("the limit is 65536"));
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheLine) {

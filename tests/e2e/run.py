@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The server as its users see it: the demo model over HTTP with the real openai client.
+"""Tests the server over HTTP with the demo model and the real openai client.
 
     run.py --chorus build/release/bin/chorus --demo examples/demo [--only TEXT]
 """

@@ -127,7 +127,7 @@ class Adapters(unittest.TestCase):
         with ServerProcess(setting.chorus, arguments) as server:
             self.assertEqual({model["id"] for model in server.request("GET", "/v1/models")[2]["data"]},
                              {"base", "loud", "roman", "a", "b"})
-            self.assertIn(f"{empty}: no adapter in it", server.log)
+            self.assertIn(f"{empty}: no adapter found", server.log)
             row = next(row for row in setting.expected() if row["adapter"] == "shout")
             answer = setting.client(server).chat.completions.create(
                 model="loud", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)

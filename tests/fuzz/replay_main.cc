@@ -72,7 +72,8 @@ bool replay(const Arguments& arguments) {
   }
   const auto dearest = chorus::test::dearestInput();
   std::printf(
-      "%zu corpus files and %llu mutations from seed %llu; the dearest cost %.0f us and %lld bytes beyond the "
+      "%zu corpus files and %llu mutations from seed %llu; the most expensive one cost %.0f us and %lld bytes beyond "
+      "the "
       "share of its bytes\n",
       corpus.size(), static_cast<unsigned long long>(arguments.mutations),
       static_cast<unsigned long long>(arguments.first_seed), dearest.microseconds,

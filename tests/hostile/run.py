@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hostile clients and hostile tenants against a server, each beside a neighbour who must not notice.
+"""Runs hostile clients and tenants against a server, each beside a neighbour that must not be affected.
 
     run.py --chorus build/release/bin/chorus --demo examples/demo [--quick] [--only TEXT] [--sanitized] [--report FILE]
 

@@ -2,10 +2,9 @@
 
     python3 tests/oracle/compare_adapters.py [--chorus PATH] [--seed 1] [--count 20] [--keep DIRECTORY]
 
-A seed is a base model and six adapters, of which those that PEFT takes are answered in one mixed batch. Every second base
-is quantised; PEFT then computes with what the integers times their scales are. Exits with 1 and what is needed to repeat
-it when a token or a log probability differs by more than rounding, or when an adapter is refused for a reason that
-REFUSALS does not have.
+Each seed makes a base model and six adapters; those that PEFT accepts are answered in one mixed batch. Every second base
+is quantised; PEFT then uses the dequantised weights. Exits with 1 and prints how to repeat the seed when a token or a log
+probability differs by more than rounding, or when an adapter is refused for a reason that is not in REFUSALS.
 """
 
 import re

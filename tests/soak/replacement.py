@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Adapters that are replaced under load over HTTP: every answer is one version's, whole, and of a version that was there.
+"""Replaces adapters under load over HTTP and checks that every answer comes from exactly one version that was present.
 
     replacement.py --chorus build/release/bin/chorus --demo examples/demo --minutes 60
 
-Each version of the adapter has weights of its own, every other one a chat template too. All are served under names of
-their own first and asked alone: what they say, with the log probability of every token, is how a version is known. Then
-directories are replaced, by renaming and in place, while clients ask; an answer that no version gives is a mixed one.
+Each version of the adapter has its own weights, and every second one a chat template. At first each version is served
+under its own name and asked without other load: its answers, with the log probability of every token, identify it. Then
+directories are replaced, by renaming and in place, while clients send requests; an answer that matches no version is a
+fault.
 """
 
 import argparse

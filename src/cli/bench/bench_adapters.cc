@@ -132,7 +132,9 @@ void addBenchAdapters(CLI::App& bench) {
   command->add_option("--cache", args->cache_adapters, "Adapters that the cache holds")
       ->capture_default_str()
       ->check(inRange(2.0, 1e6));
-  command->add_option("--seconds", args->seconds, "Of each run")->capture_default_str()->check(inRange(0.1, 3600.0));
+  command->add_option("--seconds", args->seconds, "Seconds of each run")
+      ->capture_default_str()
+      ->check(inRange(0.1, 3600.0));
   command
       ->add_option("--passes", args->passes, "Runs with warm and as many with cold adapters, of which the best count")
       ->capture_default_str()

@@ -20,8 +20,8 @@ std::vector<BenchCase> attentionBench() {
         llama(1, 2048, 0), llama(1, 512, 3584)}) {
     const double keys = static_cast<double>(shape.allRows()) * (shape.past + (shape.rows + 1) / 2.0);
     const int64_t width = int64_t{shape.num_heads} * shape.head_size;
-    cases.push_back({.shape = fmt::format("{} x {} rows behind {}, heads {}/{} of {}", shape.sequences, shape.rows,
-                                          shape.past, shape.num_heads, shape.num_kv_heads, shape.head_size),
+    cases.push_back({.shape = fmt::format("{} sequences x {} rows after {}, heads {}/{} of size {}", shape.sequences,
+                                          shape.rows, shape.past, shape.num_heads, shape.num_kv_heads, shape.head_size),
                      .dtype = shape.dtype,
                      .small = shape.past < 10 && shape.rows < 10,
                      .bytes = double{1} * shape.sequences * (shape.past + shape.rows) * shape.tokenBytes(),

@@ -31,7 +31,7 @@ IsaTable<const AttentionProducts*> attentionProducts(DType dtype) {
     case DType::kBFloat16:
       return bf16AttentionProducts();
     default:
-      fail(ErrorCode::kUnsupported, "no CPU attention for a cache of type {}", dtypeName(dtype));
+      fail(ErrorCode::kUnsupported, "CPU attention does not support a KV cache of type {}", dtypeName(dtype));
   }
 }
 

@@ -45,7 +45,7 @@ std::vector<BenchCase> embeddingBench() {
 std::vector<BenchCase> gatherRowsBench() {
   std::vector<BenchCase> cases;
   for (const auto& [rows, cols] : {std::pair{3, 100}, {1, 2048}, {8, 2048}, {32, 2048}}) {
-    cases.push_back({.shape = fmt::format("{} of 512 rows of {}", rows, cols),
+    cases.push_back({.shape = fmt::format("{} of 512 rows, {} columns", rows, cols),
                      .small = cols == 100,
                      .bytes = double{2} * rows * cols * 4,
                      .prepare = [rows = rows, cols = cols](Backend& backend, size_t) -> BenchCall {

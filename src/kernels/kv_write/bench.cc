@@ -10,7 +10,7 @@ std::vector<BenchCase> kvWriteBench() {
   for (const bench::SequenceShape& shape : {bench::SequenceShape{6, 2, 20, 2, 1, 9, DType::kBFloat16}, llama(1, 1),
                                             llama(8, 1), llama(32, 1), llama(1, 512)}) {
     const double rows = static_cast<double>(shape.allRows());
-    cases.push_back({.shape = fmt::format("{} x {} rows, heads {}/{} of {}", shape.sequences, shape.rows,
+    cases.push_back({.shape = fmt::format("{} sequences x {} rows, heads {}/{} of size {}", shape.sequences, shape.rows,
                                           shape.num_heads, shape.num_kv_heads, shape.head_size),
                      .dtype = shape.dtype,
                      .small = shape.past < 10,

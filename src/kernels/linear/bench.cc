@@ -40,7 +40,7 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kRank = 16;
   const DType part = isQuantised(dtype) ? DType::kBFloat16 : dtype;
   const int64_t part_bytes = packedBytes(part, kRank, in) + packedBytes(part, out, kRank);
-  return {.shape = fmt::format("{} rows, {} -> {}, an adapter of rank {} each", rows, in, out, kRank),
+  return {.shape = fmt::format("{} rows, {} -> {}, one adapter of rank {} per row", rows, in, out, kRank),
           .dtype = dtype,
           .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in) + rows * part_bytes),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in * out + kRank * (in + out)),

@@ -45,10 +45,10 @@ struct EmulatedTiles {
   static void configure(const void* memory) {
     Palette palette;
     std::memcpy(&palette, memory, sizeof palette);
-    require(palette.palette == 1 && palette.start_row == 0, "LDTILECFG: palette 1 from row 0");
+    require(palette.palette == 1 && palette.start_row == 0, "LDTILECFG: the palette must be 1 and the start row 0");
     for (int i = 0; i < 16; ++i) {
       const bool used = palette.rows[i] != 0 || palette.row_bytes[i] != 0;
-      require(!used || i < 8, "LDTILECFG: registers past the eighth");
+      require(!used || i < 8, "LDTILECFG: more than eight registers configured");
       require(palette.rows[i] <= 16 && palette.row_bytes[i] <= 64, "LDTILECFG: larger than a register");
       require((palette.rows[i] == 0) == (palette.row_bytes[i] == 0), "LDTILECFG: rows without bytes");
     }
@@ -60,7 +60,7 @@ struct EmulatedTiles {
   template <int kTile>
   static Register& used() {
     State& s = state();
-    require(s.configured && s.palette.rows[kTile] > 0, "a register that is not configured");
+    require(s.configured && s.palette.rows[kTile] > 0, "the register is not configured");
     return s.tile[kTile];
   }
   template <int kTile>
@@ -94,7 +94,7 @@ struct EmulatedTiles {
     require(p.rows[kSums] == p.rows[kRows] && p.row_bytes[kRows] / 4 == p.rows[kWeights] &&
                 p.row_bytes[kSums] == p.row_bytes[kWeights] && p.row_bytes[kRows] % 4 == 0 &&
                 p.row_bytes[kSums] % 4 == 0,
-            "TDPBF16PS: registers that do not fit each other");
+            "TDPBF16PS: register shapes do not match");
     const int cols = p.row_bytes[kSums] / 4;
     for (int m = 0; m < p.rows[kSums]; ++m) {
       float even[16] = {}, odd[16] = {};

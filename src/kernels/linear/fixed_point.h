@@ -25,7 +25,7 @@ inline constexpr float kFixedLeast = 0x1p-110f;
 constexpr int fixedBias(DType dtype) { return dtype == DType::kInt4 ? 8 : 128; }
 // Inputs of one run.
 inline int64_t fixedRun(const WeightFormat& format) { return std::min(kFixedRun, packedGroup(format)); }
-static_assert(int64_t{255} * (kFixedLevels + 1) * kFixedRun < INT32_MAX, "a run's sum has 32 bits");
+static_assert(int64_t{255} * (kFixedLevels + 1) * kFixedRun < INT32_MAX, "the sum of a run must fit in 32 bits");
 
 // Layout of a tile: for every kFixedRun inputs, FixedDigits for each of its rows, then FixedRuns for each. Digits past
 // the last input are zero. For int4, each eight inputs are in the order 0 4 1 5 2 6 3 7 (kFixedOrder), which is that of

@@ -54,7 +54,7 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
     case DType::kInt4:
       return ofModelType(int4PanelKernels(fixedRun(format)), format.scale_dtype);
     default:
-      fail(ErrorCode::kUnsupported, "no CPU linear for weights of type {}", dtypeName(format.dtype));
+      fail(ErrorCode::kUnsupported, "CPU linear does not support weights of type {}", dtypeName(format.dtype));
   }
 }
 

@@ -94,7 +94,7 @@ void expectProduct(const Problem& p, const PanelArgs& args, const std::vector<fl
     for (int64_t o = 0; o < p.out + kAround; ++o) {
       const auto at = static_cast<size_t>(r * (p.out + kAround) + o);
       if (o < args.skip || o >= args.cols) {
-        ASSERT_EQ(y[at], before[at]) << "row " << r << " column " << o << " is not the product's";
+        ASSERT_EQ(y[at], before[at]) << "row " << r << " column " << o << " is outside the product and must not change";
         continue;
       }
       double sum = args.accumulate ? before[at] : 0.0, size = std::abs(sum);

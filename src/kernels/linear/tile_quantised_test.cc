@@ -27,7 +27,7 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
     const tiles::Palette& p = state().palette;
     require(p.rows[kSums] == p.rows[kRows] && p.row_bytes[kRows] / 4 == p.rows[kWeights] &&
                 p.row_bytes[kSums] == p.row_bytes[kWeights] && p.row_bytes[kRows] % 4 == 0,
-            "TDPBSUD: registers that do not fit each other");
+            "TDPBSUD: register shapes do not match");
     for (int m = 0; m < p.rows[kSums]; ++m) {
       for (int n = 0; n < p.row_bytes[kSums] / 4; ++n) {
         std::byte* at = sums.bytes + m * tiles::kRowBytes + n * 4;

@@ -282,7 +282,7 @@ TEST(AdapterCache, RandomisedAgainstAPlainModel) {
     }
     evictions += run.evictions();
   }
-  EXPECT_GT(evictions, 5000) << "hardly anything was evicted";
+  EXPECT_GT(evictions, 5000) << "too few evictions for the comparison to mean anything";
 }
 
 }  // namespace

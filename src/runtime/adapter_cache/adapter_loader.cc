@@ -79,11 +79,11 @@ std::optional<std::chrono::nanoseconds> AdapterLoader::run(Task& task) const {
   } catch (const AdapterUnsettled& unsettled) {
     if (++task.tries < kTries) return unsettled.wait;
     setError(task.result, ErrorCode::kConflict,
-             "its files change all the time; write new ones elsewhere and rename the directory into place");
+             "the adapter's files keep changing; write new ones elsewhere and rename the directory into place");
   } catch (const std::exception& error) {
     setError(task.result, errorCodeOf(error), error.what());
   } catch (...) {  // a client's callback, such as on_content, may throw any type
-    setError(task.result, ErrorCode::kInternal, "what it threw is not a std::exception");
+    setError(task.result, ErrorCode::kInternal, "the load threw an object that is not a std::exception");
   }
   return std::nullopt;
 }

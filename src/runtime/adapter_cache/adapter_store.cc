@@ -279,7 +279,7 @@ void AdapterStore::ensure(AdapterLease& lease) {
   assert(lease.ready() && !lease.on_device);
   added_.clear();
   if (cache_.ensure(keysOf(lease), added_) != AdapterCache::Claim::kClaimed)
-    fail(ErrorCode::kInternal, "the adapters of a planned step do not fit");
+    fail(ErrorCode::kInternal, "the adapters of a planned step do not fit into the device level of the cache");
   lease.on_device = true;
 }
 

@@ -134,7 +134,7 @@ KvCacheRetentionConfig::KvCacheRetentionConfig(
   for (std::size_t i = 0; i + 1 < ranges_.size(); ++i) {
     if (ranges_[i].tokenEnd && *ranges_[i].tokenEnd <= ranges_[i + 1].tokenStart) continue;
     throw std::invalid_argument("Received overlapping priority ranges in the retention config: the range from token " +
-                                std::to_string(ranges_[i].tokenStart) + " reaches into the next");
+                                std::to_string(ranges_[i].tokenStart) + " overlaps the next");
   }
 }
 

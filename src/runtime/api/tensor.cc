@@ -96,7 +96,8 @@ Tensor Tensor::of(DataType dataType, void* data, Shape shape) {
   storage->bytes = storage->capacity = bytesOf(dataType, storage->elements);
   storage->shape = std::move(shape);
   storage->data = data;
-  if (data == nullptr && storage->bytes != 0) throw std::invalid_argument("a tensor of null has no elements");
+  if (data == nullptr && storage->bytes != 0)
+    throw std::invalid_argument("the data is null, but the shape has elements");
   Tensor tensor;
   tensor.storage_ = std::move(storage);
   return tensor;
@@ -135,11 +136,12 @@ void Tensor::setZero(CudaStreamPtr) {
 }
 
 void Tensor::setFrom(const Tensor& other, CudaStreamPtr) {
-  if (getDataType() != other.getDataType()) throw std::invalid_argument("setFrom needs a tensor of the same data type");
+  if (getDataType() != other.getDataType()) throw std::invalid_argument("setFrom: the data types differ");
   if (storage_ == other.storage_) return;
   const std::size_t bytes = other.storage_->bytes;
   if (bytes > storage_->capacity) {
-    if (!ownsData()) throw std::invalid_argument("setFrom needs no more bytes than the tensor looks at");
+    if (!ownsData())
+      throw std::invalid_argument("setFrom: the source has more bytes than the buffer that this tensor views");
     storage_->owned = std::make_unique<std::byte[]>(bytes);
     storage_->data = storage_->owned.get();
     storage_->capacity = bytes;

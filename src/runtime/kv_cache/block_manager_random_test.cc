@@ -289,7 +289,8 @@ class Comparison {
     model_.written(s, now);
     manager_.commitBlocks(slot, s.cache_namespace, std::span(s.tokens).first(static_cast<size_t>(now)));
     for (int32_t i = 0; i < now / width_; ++i) {
-      ASSERT_EQ(memory_[at(slot, i)], model_.prefixOf(s, i + 1)) << "block " << i << " was changed for another";
+      ASSERT_EQ(memory_[at(slot, i)], model_.prefixOf(s, i + 1))
+          << "block " << i << " was replaced by one with other content";
     }
   }
 
@@ -359,7 +360,7 @@ TEST(BlockManagerRandom, IsThePlainModel) {
       if (::testing::Test::HasFailure()) return;
     }
   }
-  EXPECT_GT(moved, 100) << "scopes hardly ever stand on each other's blocks";
+  EXPECT_GT(moved, 100) << "too few blocks moved to another scope";
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(BlockManager, NextBlocksHaveOneNumberWhoeverAsks) {
   const std::vector<int32_t> a = {1, 2, 3, 4, 5}, b = {1, 2, 3, 4, 6, 7}, c = {1, 2, 3, 9};
   ASSERT_TRUE(manager.extend(0, 5));
   EXPECT_EQ(manager.nextBlock(0, 1, a, 0), manager.match(1, b, 5).next_block);
-  EXPECT_NE(manager.nextBlock(0, 1, a, 0), manager.match(2, b, 5).next_block) << "another cache_namespace";
+  EXPECT_NE(manager.nextBlock(0, 1, a, 0), manager.match(2, b, 5).next_block) << "another cache namespace";
   manager.commitBlocks(0, 1, std::span(a).first(2));
   EXPECT_EQ(manager.nextBlock(0, 1, a, 2), manager.match(1, b, 5).next_block);
   EXPECT_NE(manager.nextBlock(0, 1, a, 2), manager.match(1, c, 3).next_block) << "other tokens";
@@ -58,7 +58,7 @@ class Scenario {
       manager_ = BlockManager(line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64);
       sequences_.clear();
     } else if (line.command == "begin") {
-      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("cache_namespace", 1)), tokensOf(line.words.at(1))},
+      return begin(slot(0), {static_cast<uint64_t>(line.numberOf("namespace", 1)), tokensOf(line.words.at(1))},
                    static_cast<uint64_t>(line.numberOf("scope", 0)));
     } else if (line.command == "append") {
       auto& tokens = sequences_.at(slot(0)).tokens;
@@ -73,7 +73,7 @@ class Scenario {
       manager_.release(slot(0));
     } else if (line.command == "match") {
       const auto tokens = tokensOf(line.words.at(0));
-      const auto found = manager_.match(static_cast<uint64_t>(line.numberOf("cache_namespace", 1)), tokens,
+      const auto found = manager_.match(static_cast<uint64_t>(line.numberOf("namespace", 1)), tokens,
                                         static_cast<int32_t>(tokens.size()));
       return fmt::format("{} cached={}", found.blocks, found.cached);
     } else if (line.command == "common") {

@@ -25,7 +25,8 @@ std::set<int32_t> plainRepeats(const std::vector<int32_t>& tokens, size_t size) 
 
 std::set<int32_t> repeatsOf(const NgramIndex& index) {
   std::set<int32_t> banned;
-  index.forEachRepeat([&](int32_t token) { EXPECT_TRUE(banned.insert(token).second) << token << " is told twice"; });
+  index.forEachRepeat(
+      [&](int32_t token) { EXPECT_TRUE(banned.insert(token).second) << token << " was reported twice"; });
   return banned;
 }
 

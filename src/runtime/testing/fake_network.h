@@ -88,7 +88,8 @@ class FakeNetwork : public StepRunner {
         std::vector<int32_t> history;
         for (int32_t p = 0; p <= position; ++p) {
           const Entry& entry = at(sequence, p);
-          if (entry.adapter != adapter) throw std::logic_error("another adapter's keys and values");
+          if (entry.adapter != adapter)
+            throw std::logic_error("a row reads keys and values that another adapter wrote");
           history.push_back(entry.token);
         }
         const int64_t vocab = std::max<int64_t>(vocab_, used != nullptr ? used->vocabSize() : 0);

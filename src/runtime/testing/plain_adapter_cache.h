@@ -33,7 +33,7 @@ class PlainAdapterCache {
     }
     const Entry& at(AdapterKey key) {
       if (const Entry* entry = find(key)) return *entry;
-      throw std::logic_error("an adapter that is not there");
+      throw std::logic_error("no entry for this adapter");
     }
     AdapterSize used() const {
       AdapterSize sum;
@@ -78,7 +78,7 @@ class PlainAdapterCache {
   }
   bool loaded(AdapterKey key, AdapterSize size) {
     Entry* entry = host.find(key);
-    if (entry == nullptr || !entry->loading) throw std::logic_error("loaded what does not load");
+    if (entry == nullptr || !entry->loading) throw std::logic_error("loaded() for an entry that is not loading");
     const AdapterSize before = std::exchange(entry->size, AdapterSize());
     if (!makeRoom(host, size, {}, true)) {
       host.find(key)->size = before;
@@ -92,19 +92,19 @@ class PlainAdapterCache {
     return true;
   }
   void failed(AdapterKey key) {
-    if (!host.at(key).loading) throw std::logic_error("failed what does not load");
+    if (!host.at(key).loading) throw std::logic_error("failed() for an entry that is not loading");
     host.drop(key);
     ++failures;
   }
   void release(AdapterKey key) {
     Entry* entry = host.find(key);
-    if (entry == nullptr || entry->users == 0) throw std::logic_error("released what nobody uses");
+    if (entry == nullptr || entry->users == 0) throw std::logic_error("release() for an entry without users");
     --entry->users;
     completeIfIdle(key);
   }
   void leave(AdapterKey key) {
     Entry* entry = device.find(key);
-    if (entry == nullptr || entry->users == 0) throw std::logic_error("left what nobody uses");
+    if (entry == nullptr || entry->users == 0) throw std::logic_error("leave() for an entry without users");
     const bool idle = --entry->users == 0;
     if (idle) moveToEnd(device, key);
   }
@@ -122,7 +122,7 @@ class PlainAdapterCache {
   void replay(const AdapterCacheEvent& event) {
     using Kind = AdapterCacheEvent::Kind;
     const auto same = [](bool holds, const char* what) {
-      if (!holds) throw std::logic_error(std::string("the plain cache would have it otherwise: ") + what);
+      if (!holds) throw std::logic_error(std::string("the plain cache's outcome differs: ") + what);
     };
     std::vector<AdapterKey> keys;
     for (const auto& want : event.wants) keys.push_back(want.key);

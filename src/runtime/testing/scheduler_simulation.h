@@ -301,7 +301,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (end < r.num_tokens && end % limits.tokens_per_block != 0) broken("a chunk that is not whole blocks");
     if (end < r.num_tokens && !limits.chunked_context && !r.was_paused) broken("a chunk where none is allowed");
     if (s.context == r.generating) broken("context and generation mixed up");
-    if (r.adapter != 0 && !r.adapter_ready) broken("an adapter that is not there");
+    if (r.adapter != 0 && !r.adapter_ready) broken("a planned request whose adapter is not ready");
     if (i > 0) {
       const auto& before = plan_.sequences[i - 1];
       if (s.context && !before.context) broken("a context after generation");
@@ -319,9 +319,9 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     const bool paused = std::find(plan_.paused.begin(), plan_.paused.end(), i) != plan_.paused.end();
     const bool started = std::find(plan_.started.begin(), plan_.started.end(), i) != plan_.started.end();
     if (started && (r.running || !seen.contains(i))) broken("started without tokens, or twice");
-    if (paused && (!r.running || seen.contains(i))) broken("paused without running, or planned all the same");
+    if (paused && (!r.running || seen.contains(i))) broken("paused although not running, or paused and planned");
     if (seen.contains(i) && !r.running && !started) broken("planned without a start");
-    if (r.generating && !paused && !seen.contains(i)) broken("a generating request left out");
+    if (r.generating && !paused && !seen.contains(i)) broken("a generating request is not in the plan");
     if ((r.running && !paused) || started) {
       ++running;
       for (const AdapterUse& use : r.adapters) {

@@ -78,7 +78,7 @@ std::optional<HeadFault> checkRequestLine(std::string_view line, RequestLine& ou
   out.old = version == "HTTP/1.0";
   const bool visible = std::all_of(out.target.begin(), out.target.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (!visible || out.target.find('#') != std::string_view::npos) {
-    return HeadFault{400, "The request's URL has a character that is not allowed there."};
+    return HeadFault{400, "The request's URL has a character that is not allowed; percent-encode it."};
   }
   if (!out.target.starts_with('/') && !(out.target == "*" && out.method == "OPTIONS")) {
     return HeadFault{400, "The request's URL must begin with a slash."};
@@ -121,7 +121,7 @@ std::optional<HeadFault> checkHeaderLine(std::string_view line, SingleHeaders& s
   const std::string name = lowerCase(line.substr(0, colon));
   for (SingleHeaders::Entry& entry : singles.entries) {
     if (entry.name != name) continue;
-    if (entry.value) return HeadFault{400, "A header that may occur once occurs twice."};
+    if (entry.value) return HeadFault{400, "A header that may occur only once occurs more than once."};
     entry.value = trimmed(line.substr(colon + 1));
   }
   return std::nullopt;
@@ -131,7 +131,7 @@ std::optional<HeadFault> checkHost(const SingleHeaders& singles, bool old) {
   const auto host = singles.find("host");
   if (!host && old) return std::nullopt;
   if (host && isHost(*host)) return std::nullopt;
-  return HeadFault{400, "The request needs one well-formed Host header."};
+  return HeadFault{400, "The request must have exactly one valid Host header."};
 }
 
 std::optional<HeadFault> checkFraming(const SingleHeaders& singles, const RequestLine& line, BodyFraming& framing) {
@@ -139,7 +139,7 @@ std::optional<HeadFault> checkFraming(const SingleHeaders& singles, const Reques
   if (coding) {
     if (coding->empty()) return HeadFault{400, "Transfer-Encoding must not be empty."};
     if (line.old) return HeadFault{400, "HTTP/1.0 has no Transfer-Encoding."};
-    if (length) return HeadFault{400, "Transfer-Encoding and Content-Length exclude each other."};
+    if (length) return HeadFault{400, "A request must not have both Transfer-Encoding and Content-Length."};
     if (lowerCase(*coding) != "chunked") {
       return HeadFault{501, "Only the transfer encoding 'chunked' is supported."};
     }

@@ -83,7 +83,7 @@ void HttpServer::Impl::start() {
     Tcp::resolver resolver(io_);
     const auto found = resolver.resolve(options_.host, std::to_string(options_.port), Tcp::resolver::passive, error);
     if (error) {
-      fail(ErrorCode::kInvalidArgument, "--host {}: {}; give an address of this machine", options_.host,
+      fail(ErrorCode::kInvalidArgument, "--host {}: {}; use an IP address or name of this machine", options_.host,
            error.message());
     }
     endpoint = found.begin()->endpoint();

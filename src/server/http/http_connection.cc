@@ -293,7 +293,7 @@ bool HttpConnection::checkAccess() {
   }
   const std::string_view origin = request_.header("origin");
   if (!context_.cors.allows(origin)) {
-    reject(403, "Requests of this origin are not allowed; the server's --cors_origins names those that are.");
+    reject(403, "Requests from this origin are not allowed; add the origin to the server's --cors_origins.");
     return false;
   }
   cors_headers_ = context_.cors.answerHeaders(origin);

@@ -48,7 +48,8 @@ struct AdapterDirectory::State {
 class AdapterDirectory::Warnings {
  public:
   ~Warnings() {
-    if (count_ > kMost) log::warn("{} more adapters are left out or keep their old content", count_ - kMost);
+    if (count_ > kMost)
+      log::warn("{} more adapters are left out or still served with their old content", count_ - kMost);
   }
   void add(std::string_view what, const char* why) {
     if (++count_ <= kMost) log::warn("{}: {}", what, why);
@@ -160,7 +161,8 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   const State state = stateOf(*directory);
   if (state.refusal) throw Error(*state.refusal);
   if (name == catalog_.base().name) {
-    fail(ErrorCode::kInvalidArgument, "{}: its name is the base model's; rename it or set --model_name",
+    fail(ErrorCode::kInvalidArgument,
+         "{}: the directory has the same name as the base model; rename it or set --model_name",
          directory->path().string());
   }
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
@@ -244,7 +246,8 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     if (!adapter->state.empty() && quietIn(state.newest_change_ns).count() > 0) return false;
     refused = std::move(state.digest);
     if (!isServableName(name)) {
-      fail(ErrorCode::kInvalidArgument, "{}: not a name that can be served; rename it", roots_.pathOf(name).string());
+      fail(ErrorCode::kInvalidArgument, "{}: this directory name cannot be a model name; rename the directory",
+           roots_.pathOf(name).string());
     }
     const bool changed = take(name, adapter);
     if (!listed) {
@@ -254,7 +257,7 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     }
     adapter->refused.clear();
   } catch (const std::exception& e) {
-    warnings.add(listed ? "adapter keeps its old content" : "adapter left out", e.what());
+    warnings.add(listed ? "adapter is still served with its old content" : "adapter left out", e.what());
     adapter->refused = std::move(refused);
   }
   return true;
@@ -271,7 +274,7 @@ void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_
     if (adapter->listed) put(name, *adapter);
   }
   if (adapter->text == text) return;
-  fail(ErrorCode::kConflict, "adapter '{}' was replaced, and its tokenizer too; send the request again", name);
+  fail(ErrorCode::kConflict, "adapter '{}' was replaced by one with another tokenizer; send the request again", name);
 }
 
 void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
@@ -312,7 +315,7 @@ std::vector<std::string> AdapterDirectory::namesToLookAt() {
     if (!std::ranges::binary_search(names, name)) rest.insert(name);
   }
   if (!there.complete) {
-    log::warn("{}: more than {} subdirectories; not all are looked at", roots_.text(), kMaxAdapters);
+    log::warn("{}: more than {} subdirectories; the rest is ignored", roots_.text(), kMaxAdapters);
   }
   names.insert(names.end(), rest.begin(), rest.end());
   return names;

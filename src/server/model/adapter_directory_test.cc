@@ -253,7 +253,7 @@ TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
 
   speaking = "a";
   write("a", "weights for another tokenizer");
-  EXPECT_EQ(errorOf(load), "adapter 'a' was replaced, and its tokenizer too; send the request again");
+  EXPECT_EQ(errorOf(load), "adapter 'a' was replaced by one with another tokenizer; send the request again");
   EXPECT_EQ(catalog.find("a")->text, own);
   EXPECT_NE(errorOf(load), "");
   EXPECT_EQ(errorOf(engine.loads.at(2)), "");
@@ -279,7 +279,8 @@ TEST_F(AdapterDirectoryTest, ATokenizerThatComesAfterTheHeadersIsSeenByTheFirstL
   };
   auto directory = open();
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
-  EXPECT_EQ(errorOf(engine.loads.at(1)), "adapter 'a' was replaced, and its tokenizer too; send the request again");
+  EXPECT_EQ(errorOf(engine.loads.at(1)),
+            "adapter 'a' was replaced by one with another tokenizer; send the request again");
   EXPECT_EQ(catalog.find("a")->text, own);
   EXPECT_EQ(errorOf(engine.loads.at(2)), "");
 }

@@ -101,7 +101,7 @@ AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
     root.beneath = held.filename().string();
   }
   if ((given.name || root.isAdapter()) && !isServableName(root.name)) {
-    fail(ErrorCode::kInvalidArgument, "{} {}: '{}' is not a name that can be served; give NAME={}", place.flag,
+    fail(ErrorCode::kInvalidArgument, "{} {}: '{}' cannot be a model name; choose one with NAME={}", place.flag,
          place.text, root.name, given.path.string());
   }
   return root;
@@ -113,7 +113,7 @@ AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links)
     Root root = rootOf(place);
     if (root.isAdapter() && !names.insert(root.name).second) {
       fail(ErrorCode::kInvalidArgument,
-           "{} {}: there is another adapter of the name '{}'; give it another, NAME=DIRECTORY", place.flag, place.text,
+           "{} {}: another adapter has the name '{}'; choose another name with NAME=DIRECTORY", place.flag, place.text,
            root.name);
     }
     roots_.push_back(std::move(root));
@@ -140,15 +140,15 @@ void AdapterRoots::warnOfNames() const {
       }
       const auto [other, is_first] = first.emplace(name, &root);
       if (!is_first) {
-        log::warn("{} {}: {} is not served from there: {} has the name too", root.flag, path, name,
+        log::warn("{} {}: subdirectory {} is not served, because {} has the same name", root.flag, path, name,
                   other->second->path().string());
       }
     }
-    if (!any) log::warn("{} {}: no adapter in it: no subdirectory has an {}", root.flag, path, kPeftConfigFile);
+    if (!any) log::warn("{} {}: no adapter found: no subdirectory has an {}", root.flag, path, kPeftConfigFile);
     if (any && holdsAdapterFiles(*folder)) {
       log::warn(
-          "{} {}: has an adapter's files itself, which are not served: its subdirectories are; "
-          "NAME={} serves them",
+          "{} {}: has adapter files itself and in subdirectories; only the subdirectories are served; NAME={} serves "
+          "its own files",
           root.flag, path, path);
     }
   }

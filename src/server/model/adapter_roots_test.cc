@@ -102,7 +102,7 @@ TEST_F(AdapterRootsTest, NoEntryOfATenantMakesOneAdapterOfAll) {
   const AdapterRoots roots({path("served")}, Links::kInside);
   EXPECT_THAT(roots.names(100).names, testing::Contains("a"));
   roots.warnOfNames();
-  EXPECT_THAT(log_.str(), HasSubstr("has an adapter's files itself"));
+  EXPECT_THAT(log_.str(), HasSubstr("has adapter files itself"));
 }
 
 TEST_F(AdapterRootsTest, AFileHidesNoAdapterOfALaterDirectory) {
@@ -149,7 +149,7 @@ TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
   fs::create_directories(root_ / "empty/sub");
   EXPECT_EQ(namesOf({path("empty")}), Strings{"sub"});
   AdapterRoots({path("empty")}, Links::kInside).warnOfNames();
-  EXPECT_THAT(log_.str(), HasSubstr(path("empty") + ": no adapter in it"));
+  EXPECT_THAT(log_.str(), HasSubstr(path("empty") + ": no adapter found"));
   const std::string log = log_.str();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
 }
@@ -178,7 +178,7 @@ TEST_F(AdapterRootsTest, OfOneNameInSeveralDirectoriesTheFirstIsServedAndALineSa
   EXPECT_EQ(roots.pathOf("same"), root_ / "first/same");
   EXPECT_EQ(roots.pathOf("other"), root_ / "second/other");
   roots.warnOfNames();
-  EXPECT_THAT(log_.str(), HasSubstr("same is not served from there"));
+  EXPECT_THAT(log_.str(), HasSubstr("subdirectory same is not served"));
 }
 
 TEST_F(AdapterRootsTest, NoLinkTakesTheAdaptersPlace) {

@@ -57,7 +57,8 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   if (digest == base_digest_) return base_;
   if (!trusted_) {
     fail(ErrorCode::kUnsupported,
-         "{}: it has a tokenizer or chat template of its own, which --trust_adapter_text off refuses; take {} out",
+         "{}: the adapter has its own tokenizer or chat template, which --trust_adapter_text off does not allow; "
+         "remove {}",
          path, files.files.begin()->first);
   }
   {
@@ -72,8 +73,8 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   const auto take = [&](size_t bytes) {
     if (charged->charge.resize(bytes)) return;
     fail(ErrorCode::kExhausted,
-         "{}: its tokenizer and templates take {:.0f} MiB to read and to keep, those of all adapters may take {:.0f} "
-         "and {:.0f} are taken; raise --adapter_text_memory",
+         "{}: its tokenizer and templates need {:.0f} MiB, but all adapters may use {:.0f} MiB and {:.0f} MiB are in "
+         "use; raise --adapter_text_memory",
          path, mebibytes(bytes), mebibytes(budget_->limit()), mebibytes(budget_->used()));
   };
   take(keptBytes(files) + keptBytes(base) + parsingBytes(files) + parsingBytes(base));
@@ -82,8 +83,8 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   take(charged->codec->memoryBytes());
   if (charged->codec->vocabSize() > std::max(vocab_size_, base_->vocabSize())) {
     fail(ErrorCode::kUnsupported,
-         "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; take the tokens "
-         "that were added out of the adapter's tokenizer files",
+         "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; remove the added tokens from the "
+         "adapter's tokenizer files",
          path, charged->codec->vocabSize(), vocab_size_);
   }
   const std::shared_ptr<const TextCodec> text(charged, charged->codec.get());

@@ -116,7 +116,7 @@ TEST_F(AdapterTextsTest, UntrustedOnesAreRefused) {
   write("plain", "adapter_config.json", "{}");
   fs::copy(root / "base", root / "copy");
   EXPECT_THAT(refusal(texts, "styled"),
-              testing::HasSubstr("--trust_adapter_text off refuses; take chat_template.jinja"));
+              testing::HasSubstr("--trust_adapter_text off does not allow; remove chat_template.jinja"));
   EXPECT_THAT(refusal(texts, "listed"), testing::HasSubstr("--trust_adapter_text off"));
   EXPECT_EQ(load(texts, "plain"), base);
   EXPECT_EQ(load(texts, "copy"), base) << "the base model's own files";
@@ -126,13 +126,13 @@ TEST_F(AdapterTextsTest, LargeFilesAreRefusedUnread) {
   AdapterTexts texts(base, root / "base", 2);
   write("large", "tokenizer.json", "{}");
   fs::resize_file(root / "large/tokenizer.json", AdapterTexts::kMaxFileBytes + 1);
-  EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("more than the limit of 33554432"));
+  EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("the limit is 33554432"));
   write("many", "tokenizer.json", "{}");
   for (const char* name : {"tokenizer.json", "tokenizer.model", "added_tokens.json"}) {
     write("many", name, "{}");
     fs::resize_file(root / "many" / name, AdapterTexts::kMaxTotalBytes / 2);
   }
-  EXPECT_THAT(refusal(texts, "many"), testing::HasSubstr("more than the limit of 67108864"));
+  EXPECT_THAT(refusal(texts, "many"), testing::HasSubstr("exceed the limit of 67108864"));
   for (int i = 0; i < 65; ++i)
     write("wordy", ("additional_chat_templates/" + std::to_string(i) + ".jinja").c_str(), "x");
   EXPECT_THAT(refusal(texts, "wordy"), testing::HasSubstr("more than 64 templates"));

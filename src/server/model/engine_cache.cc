@@ -100,7 +100,7 @@ fs::path defaultCacheDirectory() {
   if (const auto own = variable("CHORUS_CACHE_DIR"); !own.empty()) return own;
   if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "chorus";
   if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "chorus";
-  fail(ErrorCode::kInvalidArgument, "no place for the engine cache: set --cache_dir, CHORUS_CACHE_DIR or HOME");
+  fail(ErrorCode::kInvalidArgument, "no directory for the engine cache: set --cache_dir, CHORUS_CACHE_DIR or HOME");
 }
 
 EngineCache::EngineCache(fs::path root)
@@ -142,7 +142,7 @@ bool EngineCache::isIntact(const fs::path& entry) {
     const Json manifest = readJsonFile(entry / "manifest.json");
     for (const auto& [name, digest] : manifest.at("files").items()) {
       if (digests_.of(entry / name) == digest.get<std::string>()) continue;
-      log::warn("{}: changed since it was built; building again", (entry / name).string());
+      log::warn("{}: the file was changed after the engine was built; building again", (entry / name).string());
       return false;
     }
     return true;

@@ -20,7 +20,7 @@ std::string keyOf(const fs::path& file) { return fs::absolute(file).lexically_no
 
 FileStamp stampOfFile(const fs::path& file) {
   const auto stamp = stampOf(file);
-  if (!stamp) fail(ErrorCode::kNotFound, "{}: it is not there", file.string());
+  if (!stamp) fail(ErrorCode::kNotFound, "{}: file not found", file.string());
   return *stamp;
 }
 

@@ -33,9 +33,9 @@ std::string revisionOf(const Directory& repository) {
   }
   const auto snapshots = repository.openDirectory(kSnapshots, Links::kInside);
   const Directory::Names names = snapshots->directoryNames(2);
-  if (names.names.empty()) fail(ErrorCode::kNotFound, "{}: no snapshot is there", snapshots->path().string());
+  if (names.names.empty()) fail(ErrorCode::kNotFound, "{}: contains no snapshot", snapshots->path().string());
   if (names.names.size() > 1) {
-    fail(ErrorCode::kInvalidArgument, "{}: several snapshots, and no {} that names one; remove the others",
+    fail(ErrorCode::kInvalidArgument, "{}: several snapshots, and no {} that names one; keep only one",
          snapshots->path().string(), kMain);
   }
   return names.names.front();

@@ -133,7 +133,7 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
     try {
       refreshOnce();
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
-      log::error("the look for adapters failed: {}", e.what());
+      log::error("scanning for adapters failed: {}", e.what());
     }
   }
 }

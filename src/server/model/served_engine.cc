@@ -33,8 +33,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   const auto refuse = [](bool given, const char* flag) {
     if (given) {
       fail(ErrorCode::kInvalidArgument,
-           "{} only acts on a Hugging Face directory; with --engine_dir it is chorus "
-           "convert or build that takes it",
+           "{} applies only to a Hugging Face directory; for --engine_dir, pass it to chorus convert or chorus build",
            flag);
     }
   };

@@ -172,7 +172,8 @@ TEST_F(ServedEngineTest, AReadyEngineIsNotQuantised) {
   options.tokenizer_directory = options.model_directory;
   options.model_directory.clear();
   options.quantize = "int8";
-  EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--quantize only acts on a Hugging Face directory"));
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }),
+              HasSubstr("--quantize applies only to a Hugging Face directory"));
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ void checkTemplate(const ApiContext& context, const ServedModel& model, const Ch
   if (!rendering.chat_template || context.trust_request_templates) return;
   if (model.text->hasChatTemplate(*rendering.chat_template)) return;
   throw ApiError::forbidden(
-      "'chat_template' must be the name of one of the model's templates: this server takes no "
-      "templates from requests; it does when it is started with --trust_request_templates.",
+      "'chat_template' must be the name of one of the model's templates. Template text is accepted only if the server "
+      "is started with --trust_request_templates.",
       "chat_template", "request_template_not_allowed");
 }
 

@@ -44,10 +44,10 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const
   if (!named) throw ApiError::modelNotFound(model);
   if (terms.empty()) return named;
   if (named->adapter_id) {
-    throw ApiError::invalid(fmt::format("'{}' needs the base model, `{}`, in 'model': an adapter that is to take part "
-                                        "stands in the list.",
-                                        kField, models.base().name),
-                            kField, "invalid_value");
+    throw ApiError::invalid(
+        fmt::format("With '{}', 'model' must be the base model, `{}`; name every adapter in the list.", kField,
+                    models.base().name),
+        kField, "invalid_value");
   }
   auto composed = std::make_shared<ServedModel>(*named);
   Sha256 weights;

@@ -116,7 +116,7 @@ void Routes::startIntake(const std::shared_ptr<const ApiContext>& context, Reque
     case FairQueue::Answer::kAdded:
       return;
     case FairQueue::Answer::kClientFull:
-      throw ApiError::overloaded("Too many requests of this client wait; try again soon.");
+      throw ApiError::overloaded("Too many requests of this client are waiting; try again soon.");
     case FairQueue::Answer::kFull:
       throw ApiError::unavailable("Too many requests wait; try again soon.");
   }

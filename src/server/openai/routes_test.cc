@@ -192,7 +192,8 @@ TEST_F(RoutesTest, WhatCannotBeComposedIsRefusedByName) {
   EXPECT_EQ(refused("base", R"([{"name":"shift","weight":1},{"name":"none","weight":1}])", 404),
             "model: The model `none` does not exist or you do not have access to it.");
   EXPECT_EQ(refused("none", shift, 404), "model: The model `none` does not exist or you do not have access to it.");
-  EXPECT_EQ(refused("shift", shift, 400).substr(0, 46), "adapters: 'adapters' needs the base model, `ba");
+  EXPECT_EQ(refused("shift", shift, 400).substr(0, 61),
+            "adapters: With 'adapters', 'model' must be the base model, `b");
   EXPECT_EQ(refused("base", R"([{"name":"base","weight":1}])", 400).substr(0, 17), "adapters[0].name:");
 }
 

@@ -15,7 +15,8 @@ constexpr size_t kBlockOverhead = Arena::kOwnBlocks ? 0 : 32;
 }  // namespace
 
 void MemoryLimit::take(size_t bytes) {
-  if (bytes > limit_ || used_ > limit_ - bytes) tmpl::raise("more than {} bytes of text and values", limit_);
+  if (bytes > limit_ || used_ > limit_ - bytes)
+    tmpl::raise("the template exceeds its limit of {} bytes of text and values", limit_);
   used_ += bytes;
 }
 

@@ -119,7 +119,7 @@ void Dict::becomeNamespace() {
 
 void Dict::reserve(Runtime& rt, size_t room) {
   if (room <= capacity_) return;
-  if (room > UINT32_MAX / 4) raise("a dict of {} entries", room);
+  if (room > UINT32_MAX / 4) raise("a dict of {} entries is too large", room);
   rt.charge(room * sizeof(Entry));
   const std::span<Entry> entries = rt.objects().array<Entry>(room);
   std::copy(entries_, entries_ + size_, entries.begin());

@@ -286,7 +286,7 @@ Value Interpreter::eval(const Expr& expr, Scope& scope) {
     case ExprKind::kSubscript:
       return evalSubscript(expr, scope);
     case ExprKind::kSlice:
-      raise("a slice must stand alone in its brackets");
+      raise("a slice can't be combined with other subscripts");
     case ExprKind::kCall:
       return evalCall(expr, scope);
     case ExprKind::kFilter:

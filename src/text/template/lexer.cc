@@ -271,7 +271,7 @@ void Lexer::lexNumber() {
     ready_.back().number = std::strtod(digits.c_str(), &stop);
   else
     ready_.back().integer = std::strtoll(digits.c_str(), &stop, base);
-  if (digits.empty() || *stop != '\0') syntaxError("a malformed number", line_);
+  if (digits.empty() || *stop != '\0') syntaxError("malformed number", line_);
   if (!is_float && errno == ERANGE) {
     if (digits.size() > kMaxDigits) syntaxError(fmt::format("a number of more than {} digits", kMaxDigits), line_);
     if (base != 10) syntaxError(fmt::format("a number of base {} that doesn't fit 64 bits", base), line_);
@@ -284,7 +284,7 @@ void Lexer::lexNumber() {
 void Lexer::lexString(char quote) {
   size_t end = at_ + 1;
   while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
-  if (end >= text_.size()) syntaxError("a string that has no end", line_);
+  if (end >= text_.size()) syntaxError("unterminated string", line_);
   add(TokenKind::kString, unescaped(text_.substr(at_ + 1, end - at_ - 1)));
   advanceTo(end + 1);
 }
@@ -314,11 +314,11 @@ std::string_view Lexer::unescaped(std::string_view raw) {
       const size_t n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       const std::string hex(raw.substr(i + 1, n));
       if (hex.size() != n || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
-        syntaxError("a string with a malformed escape", line_);
+        syntaxError("malformed escape in a string", line_);
       }
       const auto code = static_cast<uint32_t>(std::strtoul(hex.c_str(), nullptr, 16));
       if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-        syntaxError("a string with an escape that is no character", line_);
+        syntaxError("an escape in a string is not a Unicode character", line_);
       appendUtf8(out, code);
       i += n;
     } else if (c == 'N') {

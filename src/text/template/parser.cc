@@ -37,7 +37,7 @@ class StatementParser : ExpressionParser {
   // Parses one statement; returns false at the end of the body.
   bool parseOne(std::vector<Stmt>& body, Words ends) {
     if (is(TokenKind::kEnd)) {
-      if (ends.size() != 0) error("unexpected end of template, a block is not closed");
+      if (ends.size() != 0) error("unexpected end of template: a block is not closed");
       return false;
     }
     if (is(TokenKind::kData)) {

@@ -53,7 +53,7 @@ class Formatter {
       if (close == std::string_view::npos) raise("incomplete format key");
       if (!arguments_.isDict()) raise("format requires a mapping");
       value = arguments_.dict().find(rt_, Value::ofText(format_.substr(at_ + 1, close - at_ - 1)));
-      if (value == nullptr) raise("the format names a key that isn't there");
+      if (value == nullptr) raise("the format uses a key that isn't in the mapping");
       at_ = close + 1;
     }
     Spec spec;

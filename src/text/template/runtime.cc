@@ -92,7 +92,7 @@ BoundArgs::BoundArgs(const CallArgs& args, std::string_view function,
     slot = &value;
   }
   for (size_t i = 0; i < required; ++i) {
-    if (values_[i] == nullptr) raise("{}() misses the argument '{}'", function, *(parameters.begin() + i));
+    if (values_[i] == nullptr) raise("{}() is missing the required argument '{}'", function, *(parameters.begin() + i));
   }
 }
 

@@ -259,7 +259,7 @@ Value formatMethod(Runtime& rt, const Value& self, CallArgs& args) {
         rt.charge(sizeof(NamedValue));
         if (name == field) value = &named;
       }
-      if (value == nullptr) raise("the format names '{}', which isn't given", printable(field));
+      if (value == nullptr) raise("the format uses the argument '{}', which isn't given", printable(field));
     }
     out.append(str(rt, *value).string());
   }

@@ -38,7 +38,7 @@ int depthAbove(std::span<const Value> values) {
 Value::Value(Dict* v) : kind_(v->isNamespace() ? Kind::kNamespace : Kind::kDict), dict_(v) {}
 
 Value Value::ofText(std::string_view text) {
-  if (text.size() > UINT32_MAX) raise("a text of {} bytes, more than the limit of {}", text.size(), UINT32_MAX);
+  if (text.size() > UINT32_MAX) raise("a text has {} bytes; the limit is {}", text.size(), UINT32_MAX);
   Value value;
   value.kind_ = Kind::kString;
   value.length_ = static_cast<uint32_t>(text.size());
@@ -247,7 +247,7 @@ void requireDefined(const Value& value) {
     case Hint::kUnsafe:
       raise("access to attribute '{}' is unsafe", name);
     case Hint::kChangesDict:
-      raise("'{}' would change a dict, which templates can't", name);
+      raise("'{}' isn't available, because templates can't change a dict", name);
     case Hint::kParameter:
       raise("parameter '{}' was not provided", name);
     case Hint::kText:

@@ -31,8 +31,7 @@ Value integerOfDigits(Runtime& rt, std::string_view digits) {
   if (std::from_chars(digits.data(), digits.data() + digits.size(), integer).ec == std::errc()) return Value(integer);
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
-  if (digits.size() > kMaxDigits)
-    raise("an integer of {} digits, more than the limit of {}", digits.size(), kMaxDigits);
+  if (digits.size() > kMaxDigits) raise("an integer has {} digits; the limit is {}", digits.size(), kMaxDigits);
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
   return Value::wideInteger(negative ? rt.concat("-", digits).string() : rt.text(digits).string());
 }

@@ -90,7 +90,7 @@ TEST(WideIntegers, WhatWouldComputeWithThemIsAnError) {
       {"'%d' % 1e30", "doesn't fit 64 bits"},
       {"0xfffffffffffffffff", "a number of base 16 that doesn't fit 64 bits"},
       {"'fffffffffffffffff' | int(base=16)", "an integer of base 16 doesn't fit 64 bits"},
-      {"('9' * 4301) | int", "an integer of 4301 digits, more than the limit of 4300"},
+      {"('9' * 4301) | int", "an integer has 4301 digits; the limit is 4300"},
   };
   for (const auto& [expression, expected] : cases) {
     EXPECT_THAT(attempt(std::string("{{ ") + expression + " }}"),

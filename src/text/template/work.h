@@ -19,7 +19,7 @@ class Work {
   // Throws TemplateError beyond the template's own limit, and what the meter throws.
   void charge(uint64_t bytes) {
     meter_.charge(bytes);
-    if (bytes > limit_ - spent_) raise("more than {} bytes of work; the template does too much", limit_);
+    if (bytes > limit_ - spent_) raise("the template exceeds its limit of {} bytes of work", limit_);
     spent_ += bytes;
   }
   void raiseLimit(uint64_t by) { limit_ += by < UINT64_MAX - limit_ ? by : UINT64_MAX - limit_; }

@@ -73,7 +73,7 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
     }
     const auto merged = tokenId(std::string(left) + std::string(right.substr(continuing_prefix_.size())));
     if (!left_id || !right_id || !merged) {
-      fail(ErrorCode::kCorrupt, "{}: merge {} names or makes a token that is not in 'vocab'", source, rank);
+      fail(ErrorCode::kCorrupt, "{}: merge {} uses or produces a token that is not in 'vocab'", source, rank);
     }
     merges_.add(*left_id, *right_id, rank++, *merged);
     forbidCutsAt(*left_id, *right_id);

@@ -68,8 +68,8 @@ OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view so
     : compiled_(std::make_unique<Compiled>()), source_(source) {
   std::call_once(g_initialised, initialise);
   if (pattern.size() > kMaxPatternBytes) {
-    fail(ErrorCode::kUnsupported, "{}: a regular expression of {} bytes with rare syntax, more than the limit of {}",
-         source, pattern.size(), kMaxPatternBytes);
+    fail(ErrorCode::kUnsupported, "{}: a regular expression with rare syntax has {} bytes; the limit is {}", source,
+         pattern.size(), kMaxPatternBytes);
   }
   checkRepetition(pattern, source);
   from_start_ = pattern.find("\\G") != std::string_view::npos;
@@ -98,9 +98,8 @@ struct OnigurumaPattern::Search::State {
 OnigurumaPattern::Search::Search(const OnigurumaPattern& pattern, Utf8View text, EncodeWork& work)
     : pattern_(pattern), text_(text), work_(work), state_(std::make_unique<State>()) {
   if (text.size() > kMaxTextBytes) {
-    fail(ErrorCode::kInvalidArgument,
-         "{}: the regular expression has rare syntax, which takes at most {} bytes of text", pattern.source_,
-         kMaxTextBytes);
+    fail(ErrorCode::kInvalidArgument, "{}: the regular expression has rare syntax, which limits the text to {} bytes",
+         pattern.source_, kMaxTextBytes);
   }
   if (state_->param == nullptr || state_->region == nullptr) throw std::bad_alloc();
   const unsigned long steps = std::max(kLeastSteps, kWorkPerCall / (text.size() + 1));
@@ -139,7 +138,7 @@ std::optional<std::pair<size_t, size_t>> OnigurumaPattern::Search::search(size_t
       continue;
     }
     if (status != ONIG_MISMATCH) {
-      fail(ErrorCode::kInvalidArgument, "{}: the regular expression gave up on a text of {} bytes: {}",
+      fail(ErrorCode::kInvalidArgument, "{}: matching the regular expression failed on a text of {} bytes: {}",
            pattern_.source_, size, onigMessage(status, nullptr));
     }
     if (to == size) break;

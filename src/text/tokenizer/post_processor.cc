@@ -52,7 +52,7 @@ SpecialTokens readTemplate(const Json& json, const std::string& source) {
       fail(ErrorCode::kUnsupported, "{}: an item of 'single' is neither Sequence nor SpecialToken", source);
     }
   }
-  if (texts != 1) fail(ErrorCode::kUnsupported, "{}: 'single' must hold the text once", source);
+  if (texts != 1) fail(ErrorCode::kUnsupported, "{}: 'single' must contain the sequence exactly once", source);
   return tokens;
 }
 

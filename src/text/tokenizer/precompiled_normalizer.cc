@@ -136,7 +136,7 @@ std::unique_ptr<const NormalizerStage> makePrecompiledNormalizer(const Json& cha
   };
   const size_t size = bytes.size() >= 4 ? unitAt(0) : 0;
   if (size < 4 || size % 4 != 0 || bytes.size() > kMaxBytes || size > bytes.size() - 4) {
-    fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' contradicts its own size", source);
+    fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' does not match the size in its header", source);
   }
   std::vector<uint32_t> trie(size / 4);
   for (size_t i = 0; i < trie.size(); ++i) trie[i] = unitAt(4 + 4 * i);

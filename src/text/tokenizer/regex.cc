@@ -53,8 +53,8 @@ struct Regex::State {
 
 Regex::Regex(std::string_view pattern, std::string_view source) : state_(std::make_unique<State>()) {
   if (pattern.size() > kMaxPatternBytes) {
-    fail(ErrorCode::kUnsupported, "{}: a regular expression of {} bytes, more than the limit of {}", source,
-         pattern.size(), kMaxPatternBytes);
+    fail(ErrorCode::kUnsupported, "{}: the regular expression has {} bytes; the limit is {}", source, pattern.size(),
+         kMaxPatternBytes);
   }
   const auto rewritten = Utf8Text::check(withSymbolsInPunct(pattern));
   if (!rewritten) fail(ErrorCode::kCorrupt, "{}: the regular expression is not UTF-8", source);

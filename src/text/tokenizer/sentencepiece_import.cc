@@ -39,7 +39,7 @@ Json mergesOf(const SentencePieceModel& model, const std::string& source) {
       if (!vocabulary.tokenId(left.bytes()) || !vocabulary.tokenId(right.bytes())) continue;
       // Bounds the total size of the texts of all merges.
       taken += text.size() + kMergeBytes;
-      if (taken > most) fail(ErrorCode::kUnsupported, "{}: its pieces have too many merges", source);
+      if (taken > most) fail(ErrorCode::kUnsupported, "{}: the model's pieces have too many merges", source);
       merges.push_back(Json::array({left.bytes(), right.bytes()}));
     }
   }

@@ -62,7 +62,7 @@ AddedToken readAddedToken(const Json& json, const std::string& source) {
   token.special = jsonGetOr<bool>(json, "special", false, source);
   token.normalized = jsonGetOr<bool>(json, "normalized", !token.special, source);
   if (token.content.size() > kMaxAddedTokenBytes) {
-    fail(ErrorCode::kUnsupported, "{}: a token of {} bytes, more than the limit of {}", source, token.content.size(),
+    fail(ErrorCode::kUnsupported, "{}: a token has {} bytes; the limit is {}", source, token.content.size(),
          kMaxAddedTokenBytes);
   }
   return token;
@@ -101,7 +101,7 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
   else if (in_model)
     expected = *in_model;
   if (id != expected) {
-    fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}, but its place in the vocabulary is {}", source,
+    fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}; expected {}", source,
          printable(token.content.bytes()), id, expected);
   }
   token.decoded = token.content;
@@ -114,7 +114,7 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     token.decoded = Utf8Text(normalized.view());
   }
   if (token.decoded.empty()) {
-    fail(ErrorCode::kUnsupported, "{}: the normalizer makes nothing of the added token '{}'", source,
+    fail(ErrorCode::kUnsupported, "{}: the normalizer turns the added token '{}' into an empty text", source,
          printable(token.content.bytes()));
   }
   if (token.decoded.size() > 4 * token.content.size() + 16) {

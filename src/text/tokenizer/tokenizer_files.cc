@@ -37,7 +37,7 @@ class Reader {
     std::string text = directory_.readFile(name, isTemplate(name) ? kMaxTemplateBytes : limits_.file_bytes);
     total_ += text.size();
     if (total_ > limits_.total_bytes) {
-      fail(ErrorCode::kCorrupt, "{}: its tokenizer files take more than the limit of {} bytes", set.directory,
+      fail(ErrorCode::kCorrupt, "{}: the tokenizer files exceed the limit of {} bytes", set.directory,
            limits_.total_bytes);
     }
     set.files[name] = std::move(text);
@@ -205,7 +205,7 @@ TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerF
   const bool is_json = model.text != nullptr;
   if (!is_json) model = lookup.find("tokenizer.model");
   if (model.text == nullptr) {
-    fail(ErrorCode::kNotFound, "{}: there is no tokenizer.json and no tokenizer.model; give a directory that has one",
+    fail(ErrorCode::kNotFound, "{}: no tokenizer.json or tokenizer.model found; give a directory that has one of them",
          set.directory);
   }
   files.source = model.path;

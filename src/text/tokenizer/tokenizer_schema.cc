@@ -289,7 +289,7 @@ void isPostProcessor(const Json& value, const std::string& key, const std::strin
     if (other.fields.data() == own->fields.data()) return;
     const auto here = [&](const Field& field) { return value.contains(field.name); };
     if (std::all_of(other.fields.begin(), other.fields.end(), here))
-      fail(ErrorCode::kCorrupt, "{}: '{}' is a {} that has the fields of a {}", where, key, own->type, other.type);
+      fail(ErrorCode::kCorrupt, "{}: '{}' has the type {} but the fields of a {}", where, key, own->type, other.type);
   }
 }
 void isModel(const Json& value, const std::string& key, const std::string& where) {
@@ -316,7 +316,7 @@ Json parseTokenizerJson(std::string_view text, const std::string& source) {
   checkFields(json, kDocument, source);
   for (const auto& [key, value] : json.items()) {
     if (std::none_of(std::begin(kDocument), std::end(kDocument), [&](const Field& f) { return key == f.name; }))
-      fail(ErrorCode::kInvalidArgument, "{}: '{}' is no part of a tokenizer", source, printable(key));
+      fail(ErrorCode::kInvalidArgument, "{}: unknown field '{}'", source, printable(key));
   }
   return json;
 }

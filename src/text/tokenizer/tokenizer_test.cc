@@ -176,9 +176,9 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   };
   EXPECT_EQ(refusal("/normalizer", {{"type", "Nmt"}}), "t.json: normalizer: the normalizer 'Nmt' is not supported");
   EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}}),
-            "t.json: normalizer.Precompiled: 'precompiled_charsmap' contradicts its own size");
+            "t.json: normalizer.Precompiled: 'precompiled_charsmap' does not match the size in its header");
   EXPECT_EQ(refusal("/model", {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"a", 0.5})})}}),
-            "t.json: model: a Unigram model needs an 'unk_id' for what its pieces don't spell");
+            "t.json: model: a Unigram model needs an 'unk_id' for text that its pieces don't cover");
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
             "t.json: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not supported");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "t.json: decoder: the decoder 'CTC' is not supported");
@@ -192,7 +192,7 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("/model/merges/0", "a b c"), testing::HasSubstr("merge 0"));
   EXPECT_THAT(refusal("/model/merges/0", "zzzz a"), testing::HasSubstr("not in 'vocab'"));
   EXPECT_THAT(refusal("/model/unk_token", "nope"), testing::HasSubstr("unk_token"));
-  EXPECT_THAT(refusal("/added_tokens/0/id", 9999), testing::HasSubstr("its place in the vocabulary is 0"));
+  EXPECT_THAT(refusal("/added_tokens/0/id", 9999), testing::HasSubstr("; expected 0"));
   EXPECT_THAT(refusal("/pre_tokenizer",
                       {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}, {"invert", false}}),
               testing::HasSubstr("doesn't compile"));
@@ -200,7 +200,7 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
   stripped["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
   stripped["added_tokens"].push_back({{"id", base["model"]["vocab"].size()}, {"content", "\n"}, {"normalized", true}});
   EXPECT_EQ(errorOf([&] { Tokenizer::fromJson(stripped, Json(), "t.json"); }),
-            "t.json: the normalizer makes nothing of the added token '?'");
+            "t.json: the normalizer turns the added token '?' into an empty text");
   EXPECT_THAT(errorOf([] { Tokenizer::load("/nonexistent"); }), testing::HasSubstr("tokenizer.json"));
 }
 

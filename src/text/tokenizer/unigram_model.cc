@@ -26,7 +26,7 @@ std::vector<Utf8Text> readTexts(const Json& json, const std::string& source) {
     }
     texts.push_back(checkedText(item[0].get<std::string>(), "vocab", source));
     if (texts.back().size() > Vocabulary::kMaxTokenBytes) {
-      fail(ErrorCode::kUnsupported, "{}: a piece of {} bytes, more than the limit of {}", source, texts.back().size(),
+      fail(ErrorCode::kUnsupported, "{}: a piece has {} bytes; the limit is {}", source, texts.back().size(),
            Vocabulary::kMaxTokenBytes);
     }
   }
@@ -48,7 +48,7 @@ UnigramModel::UnigramModel(const Json& json, const std::string& source)
       fail(ErrorCode::kCorrupt, "{}: 'unk_id' {} is not in 'vocab'", source, *unknown_);
     }
   } else {
-    fail(ErrorCode::kUnsupported, "{}: a Unigram model needs an 'unk_id' for what its pieces don't spell", source);
+    fail(ErrorCode::kUnsupported, "{}: a Unigram model needs an 'unk_id' for text that its pieces don't cover", source);
   }
   if (jsonGetOr<bool>(json, "byte_fallback", false, source)) bytes_.emplace(vocabulary_);
   sortPieces();

@@ -22,14 +22,13 @@ Vocabulary Vocabulary::fromObject(const Json& json, const std::string& source) {
       fail(ErrorCode::kCorrupt, "{}: an id in 'vocab' is not an integer from 0 to {}", source, kMaxId - 1);
     }
     if (token.size() > kMaxTokenBytes) {
-      fail(ErrorCode::kUnsupported, "{}: a token of {} bytes, more than the limit of {}", source, token.size(),
-           kMaxTokenBytes);
+      fail(ErrorCode::kUnsupported, "{}: a token has {} bytes; the limit is {}", source, token.size(), kMaxTokenBytes);
     }
     end = std::max(end, id.get<int32_t>() + 1);
   }
   if (static_cast<size_t>(end) > 2 * entries.size() + kFreeGaps) {
-    fail(ErrorCode::kUnsupported, "{}: 'vocab' has {} tokens and ids up to {}, which leaves too many gaps", source,
-         entries.size(), end - 1);
+    fail(ErrorCode::kUnsupported, "{}: 'vocab' has {} tokens but ids up to {}: too many gaps", source, entries.size(),
+         end - 1);
   }
   Vocabulary out;
   out.texts_.resize(static_cast<size_t>(end));
