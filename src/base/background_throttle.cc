@@ -42,7 +42,7 @@ ThrottleScope::ThrottleScope(BackgroundThrottle& throttle) : outer_(std::exchang
 ThrottleScope::~ThrottleScope() { current_throttle = outer_; }
 
 void chargeThrottle(size_t bytes) {
-  if (current_throttle != nullptr) current_throttle->chargeThrottle(bytes);
+  if (current_throttle != nullptr) current_throttle->charge(bytes);
 }
 
 }  // namespace chorus

@@ -36,7 +36,7 @@ class BackgroundThrottle {
   explicit BackgroundThrottle(ThrottleClock clock);
 
   // Reports that `bytes` bytes were read, checked, hashed, converted or packed. May sleep.
-  void chargeThrottle(size_t bytes) {
+  void charge(size_t bytes) {
     bytes_ += bytes;
     if (bytes_ >= kPieceBytes) look();
   }
@@ -68,7 +68,7 @@ class ThrottleScope {
   BackgroundThrottle* outer_;
 };
 
-// Calls BackgroundThrottle::worked on this thread's BackgroundThrottle, if it has one.
+// Calls BackgroundThrottle::charge on this thread's BackgroundThrottle, if it has one.
 void chargeThrottle(size_t bytes);
 
 // Splits the items [0, count) of bytes_each bytes into pieces of about BackgroundThrottle::kPieceBytes, and calls

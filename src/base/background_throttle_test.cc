@@ -27,7 +27,7 @@ TEST(BackgroundThrottle, RestsBeforeASliceIsOver) {
   // Each piece takes 30 to 90 us.
   for (int i = 0; i < 1000; ++i) {
     machine.time += microseconds(30 + i * 7 % 61);
-    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
+    throttle.charge(BackgroundThrottle::kPieceBytes);
   }
   EXPECT_LE(throttle.longestSlice(), BackgroundThrottle::kSlice);
   EXPECT_GT(throttle.longestSlice(), BackgroundThrottle::kSlice / 2);
@@ -39,11 +39,11 @@ TEST(BackgroundThrottle, OneInterruptedPieceDoesNotShortenTheSlicesAfterIt) {
   FakeMachine machine;
   BackgroundThrottle throttle(machine.clock());
   machine.time += 5 * BackgroundThrottle::kSlice;
-  throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
+  throttle.charge(BackgroundThrottle::kPieceBytes);
   const auto begun = machine.rests.size();
   for (int i = 0; i < 2000; ++i) {
     machine.time += microseconds(20);
-    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
+    throttle.charge(BackgroundThrottle::kPieceBytes);
   }
   EXPECT_LE(machine.rests.size() - begun, 40 / 0.8) << "a rest about every millisecond of 40 ms";
 }
@@ -58,7 +58,7 @@ TEST(BackgroundThrottle, SmallAmountsAddUpToAPiece) {
   };
   BackgroundThrottle throttle(clock);
   looks = 0;
-  for (size_t i = 0; i < 100; ++i) throttle.chargeThrottle(BackgroundThrottle::kPieceBytes / 10);
+  for (size_t i = 0; i < 100; ++i) throttle.charge(BackgroundThrottle::kPieceBytes / 10);
   EXPECT_EQ(looks, 9) << "every eleventh time: ten tenths, rounded down, are not quite a piece";
 }
 
@@ -68,7 +68,7 @@ TEST(BackgroundThrottle, GoesOnWhereNobodyElseWorks) {
   BackgroundThrottle throttle(machine.clock());
   for (int i = 0; i < 100; ++i) {
     machine.time += microseconds(100);
-    throttle.chargeThrottle(BackgroundThrottle::kPieceBytes);
+    throttle.charge(BackgroundThrottle::kPieceBytes);
   }
   EXPECT_TRUE(machine.rests.empty());
 }

@@ -244,7 +244,7 @@ void addServeCommand(CLI::App& app) {
   serve
       ->add_option("--kv_reuse_scope", options.kv_reuse_scope,
                    "Which requests may take over KV blocks that others computed: those of one client; of one adapter, "
-                   "and without an adapter of one client; or all. default: client where there are API keys, else all")
+                   "and without an adapter of one client; or all. default: all")
       ->check(oneOf({"client", "adapter", "all"}));
   serve->add_option("--request_timeout", options.request_timeout_seconds, "Seconds a request may take; 0: no limit")
       ->check(inRange(0.0, 1e6))

@@ -38,7 +38,6 @@ struct Verdict {
     kNone,
     kFinished,  // with `reason`
     kFailed,    // with `error`
-    kDropped,   // the client already has its answer
   };
   Kind kind = Kind::kNone;
   executor::FinishReason reason = executor::FinishReason::kNOT_FINISHED;

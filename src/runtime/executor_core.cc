@@ -29,7 +29,7 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)),
       adapters_(std::make_unique<AdapterStore>(
           AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
-          options.adapter_workers, [this] { ring(); })) {
+          options.adapter_workers, [this] { wake(); })) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   candidates_.reserve(free_slots_.size() + kLookahead);
   views_.reserve(free_slots_.size() + kLookahead);
@@ -136,7 +136,7 @@ void ExecutorCore::post(Command command) {
   wake_.notify_one();
 }
 
-void ExecutorCore::ring() {
+void ExecutorCore::wake() {
   const std::lock_guard lock(mutex_);
   woken_ = true;
   wake_.notify_one();

@@ -5,7 +5,7 @@
 // (loop() catches everything) each request, block and slot still has exactly one owner, and the next round continues.
 //
 // Threads: callers put commands into an inbox. One step thread owns the requests, blocks and adapters, and takes the
-// inbox between steps. Loader workers pass loaded adapters to the AdapterLoader and wake the step thread with ring().
+// inbox between steps. Loader workers pass loaded adapters to the AdapterLoader and wake the step thread with wake().
 #pragma once
 
 #include <condition_variable>
@@ -93,7 +93,7 @@ class ExecutorCore {
   void makeSequences(executor::IdType first_id, const executor::Request& request, const Callback& callback,
                      Requests& made) const;
   void post(Command command);
-  void ring();
+  void wake();
 
   // Step thread only, in the order of a round.
   // executor_core.cc: commands, loaded adapters, deadlines and adapter claims.
