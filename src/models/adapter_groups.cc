@@ -9,7 +9,7 @@ void AdapterGroups::begin(const StepInput& input, int32_t rank) {
   rank_ = rank;
   size_t count = 0;
   for (const AdapterRows& adapter : input.adapters) count += adapter.ranges.size();
-  ranges_.reserve(count);  // groups point into it
+  ranges_.reserve(count);  // groups point into ranges_, so it must not grow later
 }
 
 void AdapterGroups::clear() {

@@ -1,4 +1,4 @@
-// The adapters of a step as the groups of rows that each op takes.
+// Turns the adapters of a step into the groups of rows that the ops take.
 #pragma once
 
 #include <vector>
@@ -7,19 +7,20 @@
 
 namespace chorus {
 
-// One rank's, for one step at a time; what it returns is valid until the next call. Keeps its room from step to step.
-// An adapter without anything for an op leaves no group behind.
+// Makes the groups of one rank, for one step at a time. The groups that a function returns are valid until the next
+// call. Memory is kept from step to step. An adapter that has nothing for an op has no group in it.
 class AdapterGroups {
  public:
-  // input must stay as it is until the next begin. rank: which AdapterParts are its own.
+  // Starts a step. input must not change until the next begin(). rank: index into PreparedAdapter::ranks.
   void begin(const StepInput& input, int32_t rank);
   bool empty() const { return input_->adapters.empty(); }
 
   std::span<const EmbeddingGroup> embedding();
-  // rows: of the step; those of the op begin with the first of them.
+  // rows: the rows of the step that the op processes. Ranges of the groups are relative to rows.begin.
   std::span<const RowGroup> linear(int32_t layer, LinearId id, RowRange rows);
   std::span<const NormGroup> norm(int32_t layer, NormId id);
-  // Of the rows that need logits; the head: of some of them.
+  // Groups of the rows that need logits. Their ranges are indices into StepInput::logits_rows. head() takes a range of
+  // these indices; ranges of its groups are relative to logits_rows.begin.
   std::span<const NormGroup> finalNorm();
   std::span<const RowGroup> head(RowRange logits_rows);
 
@@ -31,9 +32,9 @@ class AdapterGroups {
     return rows.begin == 0 && rows.end == static_cast<int32_t>(input_->tokens.size());
   }
   void clear();
-  // The adapter's rows among these, counted from the first of them.
+  // The adapter's ranges within `rows`, relative to rows.begin.
   std::span<const RowRange> rangesIn(const AdapterRows& adapter, RowRange rows);
-  // The same among rows of logits.
+  // Like rangesIn(), but `rows` is a range of indices into StepInput::logits_rows.
   std::span<const RowRange> logitsRangesIn(const AdapterRows& adapter, RowRange rows);
 
   const StepInput* input_ = nullptr;
@@ -44,8 +45,9 @@ class AdapterGroups {
   std::vector<EmbeddingGroup> embedding_;
 };
 
-// Columns of a step's logits: tokens of the widest vocabulary among its adapters'. A row's own are the first ones, as
-// many as its adapter's vocabSize() says; the rest of it is undefined.
+// Number of columns of a step's logits: the size of the largest vocabulary among the model's and those of the step's
+// adapters. In a row with an adapter whose vocabulary has n tokens, the first n columns are the logits and the other
+// columns are undefined.
 int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// An adapter in the form that ops take: packed, on the device, found by layer and slot.
+// An adapter in the form that the ops take: packed, in device memory, by layer and slot.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace chorus {
 
-// An adapter on one linear: parts in the order in which they are applied, and a weight instead of the base's, if it has
-// data.
+// What an adapter changes in one linear: the LoRA terms in the order in which they are applied and, if `weight` has
+// data, a weight that replaces the base's.
 struct AdapterLinear {
   std::vector<LoraTerm> parts;
   PackedWeight weight;
   bool empty() const { return parts.empty() && weight.data == nullptr; }
 };
 
-// On the token embedding: as EmbeddingGroup has it.
+// What an adapter changes in the token embedding. The members have the meaning of EmbeddingGroup's.
 struct AdapterEmbedding {
   EmbeddingTable table;
   const int32_t* replaced_tokens = nullptr;
@@ -34,11 +34,11 @@ struct AdapterEmbedding {
   bool empty() const { return table.data == nullptr && replaced == 0 && parts.empty(); }
 };
 
-// What one rank holds of an adapter. Immutable once made; everything it points to lives in memory that it owns or
-// keeps.
+// One rank's share of an adapter. Immutable once it is complete. Its pointers refer to memory that it owns or that an
+// object passed to keep() owns.
 class AdapterParts {
  public:
-  // layers: of this rank's stage, local ids.
+  // layers: number of layers of this rank's pipeline stage. Layer ids are local to the stage.
   explicit AdapterParts(int32_t layers) : slots_(static_cast<size_t>(layers) + 1) {}
   ~AdapterParts() {
     for (Owned& owned : memory_) {
@@ -48,23 +48,24 @@ class AdapterParts {
   AdapterParts(const AdapterParts&) = delete;
   AdapterParts& operator=(const AdapterParts&) = delete;
   int32_t layers() const { return static_cast<int32_t>(slots_.size()) - 1; }
-  // What the adapter has for a slot of a layer, or of kOutsideLayers. Throw std::out_of_range for any other layer.
+  // at() and norm() return what the adapter has for a slot of a layer, or of kOutsideLayers. They throw
+  // std::out_of_range for any other layer.
   //
   // The output features of the output head (LinearId::kHead, on the last stage) are this rank's share of the model's
-  // vocabulary (vocabularyShare, with its padding), and then all of the added tokens, which every tensor-parallel rank
-  // computes: a weight of its own has vocabularyShare + vocabSize() - the model's vocabulary outputs, if the adapter
-  // adds any.
+  // vocabulary (vocabularyShare(), with its padding), followed by all tokens that the adapter adds. Every
+  // tensor-parallel rank computes all added tokens. A head weight of an adapter that adds tokens therefore has
+  // vocabularyShare() + vocabSize() - (tokens of the model's vocabulary) outputs.
   const AdapterLinear& at(int32_t layer, LinearId linear) const {
     return slots_.at(indexOf(layer)).linears[static_cast<size_t>(linear)];
   }
-  // [hidden] float32; null: the base's.
+  // The norm weight, [hidden] float32; null if the adapter uses the base's.
   const float* norm(int32_t layer, NormId norm) const {
     return slots_.at(indexOf(layer)).norms[static_cast<size_t>(norm)];
   }
-  // The token embedding, on the first stage.
+  // Used on the first stage only.
   const AdapterEmbedding& embedding() const { return embedding_; }
-  // Tokens that its logits are of, and tokens that it takes; 0: the model's. Never fewer than the model's. Equal on all
-  // ranks.
+  // vocabSize() is the number of tokens that have logits, and inputVocabSize() the number of tokens that the embedding
+  // accepts. 0 means the same number as the model's; other values are never smaller than that. Equal on all ranks.
   int64_t vocabSize() const { return vocab_size_; }
   int64_t inputVocabSize() const { return input_vocab_size_; }
 
@@ -80,14 +81,15 @@ class AdapterParts {
     vocab_size_ = logits;
     input_vocab_size_ = input;
   }
-  // memory may be larger than the bytes of it that are used. recycle, if set, gets it at the end, on any thread.
+  // own() takes device memory of which `bytes` bytes are used. If recycle is set, the destructor passes the memory to
+  // it, on whichever thread it runs.
   using Recycle = std::function<void(DeviceBuffer memory)>;
   void own(DeviceBuffer memory, size_t bytes, Recycle recycle = nullptr) {
     memory_.push_back({std::move(memory), bytes, std::move(recycle)});
   }
-  // Another adapter's parts, whose memory these point to.
+  // Keeps another adapter's parts alive, because this object points to their memory.
   void keep(std::shared_ptr<const AdapterParts> other) { kept_.push_back(std::move(other)); }
-  // Used, of the memory that it owns.
+  // Used bytes of the memory that this object owns.
   size_t bytes() const {
     size_t total = 0;
     for (const Owned& owned : memory_) total += owned.bytes;
@@ -109,7 +111,7 @@ class AdapterParts {
     return slots_[indexOf(layer)].linears[static_cast<size_t>(linear)];
   }
 
-  std::vector<Slots> slots_;  // those outside layers, then every layer's
+  std::vector<Slots> slots_;  // slots outside layers, then the slots of every layer
   AdapterEmbedding embedding_;
   int64_t vocab_size_ = 0;
   int64_t input_vocab_size_ = 0;
@@ -117,15 +119,16 @@ class AdapterParts {
   std::vector<std::shared_ptr<const AdapterParts>> kept_;
 };
 
-// An adapter ready for the steps of a rank group. Immutable once made; shared by all steps that use it.
+// An adapter that is ready for the steps of a rank group. Immutable once it is complete; all steps that use it share
+// it.
 struct PreparedAdapter {
-  std::vector<std::shared_ptr<const AdapterParts>> ranks;  // of every rank
-  size_t bytes = 0;                                        // over all of them
-  int64_t elements = 0;                                    // of A and B, whole and unpadded: rank x (in + out)
-  bool adapts_parameters = false;                          // as Adapter has it
+  std::vector<std::shared_ptr<const AdapterParts>> ranks;  // one for each rank
+  size_t bytes = 0;                                        // used bytes on all ranks
+  int64_t elements = 0;                                    // adapterElements() of the whole adapter
+  bool adapts_parameters = false;                          // Adapter::adapts_parameters
   std::string content_hash;
 
-  // As AdapterParts has them; 0: the model's.
+  // As in AdapterParts; 0: the model's.
   int64_t vocabSize() const { return ranks.empty() ? 0 : ranks.front()->vocabSize(); }
   int64_t inputVocabSize() const { return ranks.empty() ? 0 : ranks.front()->inputVocabSize(); }
 };

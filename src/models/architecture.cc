@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-constexpr size_t kShownValue = 100;  // bytes
+constexpr size_t kShownValue = 100;  // bytes of a value that an error message shows
 
 bool holds(const auto& values, const Json& value) {
   return std::find(values.begin(), values.end(), value) != values.end();

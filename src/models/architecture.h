@@ -1,4 +1,4 @@
-// The registry of architectures. One file per architecture defines one of these; nothing else knows its name.
+// The registry of architectures. Each architecture is defined in one file; no other code depends on its name.
 #pragma once
 
 #include <span>
@@ -13,38 +13,41 @@
 
 namespace chorus {
 
-// What an architecture computes of one structural field of the config (checkpoint/config_fields.h).
+// Values of one structural field of the config (checkpoint/config_fields.h) that an architecture supports.
 struct FieldValues {
   std::string_view field;
-  std::vector<Json> values;  // beside the neutral ones
+  std::vector<Json> values;  // in addition to ConfigField::neutral
 };
 
 struct Architecture {
   std::string name;  // Hugging Face's class name
-  // Source config.json -> ours, dtype and mapping still at their defaults. Throws Error that names a key which is
-  // supported only at its default; logs a warning for an unlisted one.
+  // Converts a Hugging Face config.json to a ModelConfig; dtype and mapping keep their defaults. Throws an Error that
+  // names the key if a key that is supported only at its default has another value. Logs a warning for unlisted keys.
   ModelConfig (*configFromHuggingFace)(const Json& json, std::string_view source);
   WeightTable (*weightTable)(const ModelConfig& config);
   ModelSpec (*modelSpec)(const ModelConfig& config);
   std::vector<std::string> ignored_sources;  // patterns (fnmatch) of source tensors that carry no weights
-  // The structural fields that weightTable and modelSpec obey. A config that asks for more is refused.
+  // The structural fields that weightTable and modelSpec apply. architectureOf() refuses a config in which a structural
+  // field has a value that is neither neutral nor listed here.
   std::vector<FieldValues> fields;
-  std::vector<std::string> aliases = {};  // other spellings of the name, as checkpoints have them
+  std::vector<std::string> aliases = {};  // other spellings of the name in checkpoints
 };
 
-// What comes with Chorus, one line per file of this folder.
+// The architectures that are part of Chorus.
 std::vector<Architecture> builtInArchitectures();
 
-// The architectures of the program, a list that is linked and never changes: known_architectures.cc gives the built-in
-// ones. A program that has more defines this function itself, and the linker takes its list instead
-// (examples/architecture/).
+// The architectures of this program; the list never changes. known_architectures.cc defines this function and returns
+// the built-in ones. A program that adds architectures defines the function itself, and the linker uses that definition
+// instead (examples/architecture/).
 std::span<const Architecture> knownArchitectures();
 
-// By name or alias. Throws Error(kUnsupported) that names the architecture and lists the known ones.
+// Finds an architecture by its name or an alias. Throws Error(kUnsupported) that names the architecture and lists the
+// known ones.
 const Architecture& findArchitecture(std::string_view name);
 
-// The architecture of a config that was read from `source`. Throws Error(kUnsupported) where findArchitecture does, and
-// where a field asks for what this architecture does not compute: one line with field, value and what is supported.
+// The architecture of a config that was read from `source`. Throws what findArchitecture throws, and
+// Error(kUnsupported) if a structural field has a value that this architecture does not support. The message is one
+// line with the field, its value and the supported values.
 const Architecture& architectureOf(const ModelConfig& config, std::string_view source);
 
 }  // namespace chorus

@@ -8,7 +8,8 @@
 namespace chorus {
 namespace {
 
-// What a part or a linear has that a sum of low-rank products has no place for; "" for nothing.
+// What the adapter has in this linear that a sum of low-rank products cannot express, as the end of a sentence about
+// the adapter; "" if there is nothing.
 const char* foreignTo(const AdapterLinear& linear) {
   if (linear.weight.data != nullptr) return "has weights of its own (modules_to_save)";
   for (const LoraTerm& part : linear.parts) {
@@ -71,7 +72,7 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
 }  // namespace
 
 std::string compositionRefusal(const PreparedAdapter& adapter) {
-  // They could be added up; PEFT, whose answer a composition's is, refuses them.
+  // Such adapters could be added, but PEFT refuses to, and a composition must give PEFT's result.
   if (adapter.adapts_parameters) return "adapts parameters by name (target_parameters)";
   for (const auto& rank : adapter.ranks) {
     if (const char* foreign = foreignTo(*rank); *foreign != '\0') return foreign;

@@ -14,7 +14,7 @@ std::shared_ptr<const PreparedAdapter> adapterWith(const std::string& hash,
   return std::make_shared<PreparedAdapter>(PreparedAdapter{.ranks = {parts}, .content_hash = hash});
 }
 
-// A part of this scale on a linear of the second layer, on the output head and on the embedding.
+// An adapter with a LoRA term of this scale on a linear of the second layer, on the output head and on the embedding.
 std::shared_ptr<const PreparedAdapter> everywhere(const std::string& hash, float scale) {
   return adapterWith(hash, [&](AdapterParts& parts) {
     parts.add(1, LinearId::kDense, {.scale = scale});

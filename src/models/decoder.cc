@@ -24,8 +24,8 @@ ActivationKind activationKind(Activation activation) {
   return ActivationKind::kSilu;
 }
 
-// The MLP's rows are the widest of a step by far. So many at a time are computed as fast as all of them: reading its
-// weights once more is a thousandth of their products' time.
+// Rows that the MLP computes at a time, because its rows are by far the widest of a step. This many rows at a time are
+// as fast as all rows at once: reading the MLP's weights once more takes a thousandth of the time of the products.
 constexpr int64_t kMlpRows = 1024;
 
 Matrix rowsOf(const Matrix& x, RowRange rows) {
@@ -79,7 +79,8 @@ Decoder::Decoder(std::vector<LayerSpec> layers, DecoderShape shape, ModelWeights
   checkWeights(weights_, layers_, shape_, links_.firstStage(), links_.lastStage());
 }
 
-// Each rank holds the whole table, or some of its rows and gives zeros for the others, or some of its columns.
+// A rank holds the whole table, some of its columns, or some of its rows; in the last case its result is zero for the
+// tokens of other ranks.
 void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix& scratch, AdapterGroups& adapters,
                     Backend& backend, StepContext& context, Stream stream) const {
   const auto& [table, cols] = weights_.outside[TableId::kTokens];
@@ -94,7 +95,7 @@ void Decoder::embed(const StepInput& input, const Matrix& residual, const Matrix
   }
 }
 
-// The product of a linear that is cut along its inputs.
+// Adds up the partial results of the ranks, for example of a linear that is cut along its inputs.
 void Decoder::sumOverRanks(const Matrix& x, Stream stream) const {
   if (links_.tensor != nullptr) links_.tensor->allReduceSum(x.data, x.rows * x.cols, stream);
 }
@@ -107,8 +108,9 @@ void Decoder::sendToNextStage(const Matrix& residual, Stream stream) const {
   links_.pipeline->send(residual.data, residual.rows * residual.cols, links_.pipeline->rank() + 1, stream);
 }
 
-// The head's product is this rank's share of the model's vocabulary and then the tokens that adapters add, which every
-// rank has: the shares are gathered, and the rest is brought behind them.
+// The columns of this rank's product are its share of the model's vocabulary and then the tokens that adapters add. The
+// shares of all ranks are gathered. The added tokens are the same on every rank and are copied behind the gathered
+// columns.
 ConstMatrix Decoder::computeLogits(const ConstMatrix& normed, int64_t width, RowRange rows,
                                    const DecoderActivations& activations, AdapterGroups& adapters, Backend& backend,
                                    StepContext& context, Stream stream) const {
@@ -153,7 +155,8 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     receiveFromStageBefore(residual, stream);
   }
 
-  // What a block adds to the residual is summed by the next norm; without one before the next block, by itself.
+  // The output of a block (`pending`) is added to the residual by the same op as the norm before the next block. If
+  // that block has no such norm, the op only adds.
   ConstMatrix pending;
   const float* pending_bias = nullptr;
   const auto sumPending = [&](int32_t layer, NormId id) -> ConstMatrix {
@@ -169,7 +172,8 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
                     context, stream);
     return norm == nullptr ? residual : normed;
   };
-  // A block's output, on all ranks, with a norm of its own where the layer has one.
+  // Ends a block: sums its output over the ranks, applies the norm after the block if the layer has one, and makes the
+  // result `pending`.
   const auto leaveBlock = [&](int32_t layer, LinearId last, NormId id) {
     const float* bias = weights_.at(layer)[last].bias;
     const float* norm = weights_.at(layer)[id].weight;
@@ -237,7 +241,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, DecoderAc
     return;
   }
 
-  // Only the rows that need logits go on: the last sum, the final norm and the vocabulary product.
+  // From here on, only the rows that need logits are computed: the last residual sum, the final norm and the logits.
   const auto wanted = static_cast<int64_t>(input.logits_rows.size());
   const Matrix last = view(activations.hidden_, wanted, shape_.hidden_size);
   const Matrix last_delta = view(activations.wide_, wanted, shape_.hidden_size);

@@ -1,4 +1,4 @@
-// The structure of a network, as a few enums per layer: what decoder.cc needs to know beyond tensor shapes.
+// The structure of a network as a few enums per layer, which decoder.cc needs in addition to the tensor shapes.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace chorus {
 
-// Where norms stand around a block (attention, or the MLP) of a layer. The weight table has a row for each norm slot:
+// Positions of the norms around a block (attention or the MLP) of a layer. The weight table has a row for each norm
+// slot:
 //   kPre       x + block(norm(x))        Llama           kAttentionIn, kMlpIn
 //   kSandwich  x + norm(block(norm(x)))  Gemma 2, GLM-4  kAttentionIn, kAttentionOut, kMlpIn, kMlpOut
 //   kPost      x + norm(block(x))        OLMo 2          kAttentionOut, kMlpOut
@@ -18,10 +19,10 @@ inline bool normAfter(ResidualForm form) { return form != ResidualForm::kPre; }
 enum class NormKind { kRms };
 enum class MlpKind { kGated };
 enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };
-// The activation under a config's hidden_act, in Hugging Face's names: "gelu" is exact, "gelu_pytorch_tanh", "gelu_new"
+// The activation for a config's hidden_act, in Hugging Face's names: "gelu" is exact; "gelu_pytorch_tanh", "gelu_new"
 // and "gelu_fast" are its approximation by tanh. Throws Error(kUnsupported) for a name that no kernel computes.
 Activation activationNamed(std::string_view hidden_act);
-// All of these names, for Architecture::fields.
+// All names that activationNamed() accepts, for Architecture::fields.
 std::vector<Json> activationNames();
 
 struct LayerSpec {

@@ -75,7 +75,7 @@ struct ModelWeights {
 struct DecoderShape {
   int64_t vocab_size = 0;    // of the model
   int64_t head_rows = 0;     // rows of the output head on this rank
-  int64_t added_tokens = 0;  // that an adapter may have beyond the model's
+  int64_t added_tokens = 0;  // maximum number of tokens that an adapter adds to the model's
   int64_t hidden_size = 0;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;

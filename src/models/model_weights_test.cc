@@ -16,7 +16,7 @@ const float kValue = 1;
 
 PackedWeight linear(int64_t out, int64_t in) { return {&kValue, DType::kFloat32, out, in}; }
 
-// One layer of Llama's form, on a rank that is the first and the last stage.
+// One layer in Llama's form, on a rank that is both the first and the last stage.
 ModelWeights complete() {
   ModelWeights weights;
   weights.layers.resize(1);

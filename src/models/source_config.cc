@@ -145,7 +145,7 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
     const int64_t head_size = config.head_size > 0             ? config.head_size
                               : config.num_attention_heads > 0 ? config.hidden_size / config.num_attention_heads
                                                                : 0;
-    // As transformers: int(head_dim * factor).
+    // transformers computes int(head_dim * factor).
     config.rotary_embedding_dim = static_cast<int64_t>(static_cast<double>(head_size) * factor);
   }
   if (scaling.is_null()) return;

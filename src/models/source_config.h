@@ -1,5 +1,5 @@
-// What Hugging Face configs share across architectures: the policy for keys, and rotary positions in the spellings
-// of transformers 4 and 5.
+// Reads what the Hugging Face configs of most architectures have in common: the check of their keys, the sizes, and the
+// rotary positions in the spellings of transformers 4 and 5.
 #pragma once
 
 #include <string>
@@ -12,24 +12,26 @@
 
 namespace chorus {
 
-// How an architecture treats the keys of its source config. A key is in one list; any other key is a warning.
+// How an architecture treats the keys of its source config. checkSourceKeys() logs a warning for a key that is neither
+// in these lists nor in the lists for all architectures.
 struct SourceKeys {
   std::vector<std::string_view> used;
-  std::vector<std::string_view> inert;                             // beyond those inert everywhere
+  std::vector<std::string_view> inert;                             // in addition to kInertEverywhere
   std::vector<std::pair<std::string_view, Json>> only_at_default;  // another value is an error that names the key
 };
 void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view source);
 
-// Sizes, norm epsilon, activation and tying in the spelling that most configs share; decoderKeys() are the keys
-// it reads and those of readRotary, for SourceKeys::used. Left to the caller: architecture, position embedding, biases,
-// and finalize.
+// Reads sizes, norm epsilon, activation and tying in the spelling that most configs share. The caller sets
+// architecture, position embedding and biases, and calls finalize(). decoderKeys() returns the keys that
+// readDecoderConfig and readRotary read, for SourceKeys::used.
 ModelConfig readDecoderConfig(const Json& json, std::string_view source);
 std::vector<std::string_view> decoderKeys();
 
-// rope_theta and rope_scaling at the top, or rope_parameters with both inside. Fills rotary_base and rotary_scaling.
-// kRead: partial_rotary_factor, at the top or inside, is the share of a head that is rotated and fills
-// rotary_embedding_dim. Throws Error(kUnsupported) that names a scaling type other than default, linear and llama3, or
-// a factor that is refused.
+// Reads either rope_theta and rope_scaling at the top level, or rope_parameters, which holds the values of both. Sets
+// rotary_base and rotary_scaling. With kRead, also reads partial_rotary_factor (the share of a head that is rotated),
+// at the top level or inside, and sets rotary_embedding_dim. Throws Error(kUnsupported) for a scaling type other than
+// default, linear and llama3, and for keys that the type does not support; with kRefused, also for a
+// partial_rotary_factor inside that is not 1.
 enum class PartialRotary { kRefused, kRead };
 void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config);
 

@@ -1,5 +1,5 @@
-// Any bytes as a Hugging Face config.json: refused with an Error, or a model whose weight table and structure exist and
-// whose config a checkpoint can hold.
+// Reads arbitrary bytes as a Hugging Face config.json. They are either refused with an Error or give a model that has a
+// weight table and a structure, and whose config a checkpoint can hold.
 // parses: src/models/source_config.cc src/models/llama.cc
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include "fuzz/fuzz_target.h"
 #include "models/architecture.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -1,4 +1,5 @@
-// One step of the network: packed tokens, where each sequence stands, which rows need logits, which use an adapter.
+// The input of one step of the network: packed tokens, the positions and blocks of each sequence, the rows that need
+// logits, and the rows of each adapter.
 #pragma once
 
 #include <vector>
@@ -8,14 +9,14 @@
 
 namespace chorus {
 
-// Rows of one adapter. Groups are disjoint; rows in no group use the base weights alone.
+// The rows that use one adapter. Rows are in at most one AdapterRows; rows in none use the base weights alone.
 struct AdapterRows {
-  const PreparedAdapter* adapter = nullptr;  // pinned by the caller until the step is done
+  const PreparedAdapter* adapter = nullptr;  // the caller keeps it alive until the step is done
   std::vector<RowRange> ranges;              // ascending
 };
 
-// Reused from step to step; sized once by reserve of its owner. SequenceSpan::block_table points into the owner's
-// tables and stays valid through the step.
+// The owner reuses one StepInput from step to step and reserves its vectors once. SequenceSpan::block_table points to
+// the owner's tables, which must stay valid during the step.
 struct StepInput {
   std::vector<int32_t> tokens;
   std::vector<SequenceSpan> sequences;
