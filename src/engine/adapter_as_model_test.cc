@@ -1,5 +1,5 @@
-// An adapter that has a weight of its own for everything a model has is that model: its rows get the other model's bits
-// in a batch with rows of the base, also where the other model's vocabulary is larger.
+// An adapter that replaces every weight of the base is equal to another model: its rows get the other model's bits,
+// also in a batch with rows of the base, and also if the other model's vocabulary is larger.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
                      {.name = backend, .threads = 2}, {.kv_blocks = 32});
   }
 
-  // Memory of one rank's backend.
+  // Copies data to the memory of one rank's backend; `parts` owns the copies.
   struct Uploads {
     Backend& backend;
     AdapterParts& parts;
@@ -56,7 +56,8 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
     }
   };
 
-  // `other`'s lm_head as the rank of a model with kVocab tokens holds it: its share of them, then what is added.
+  // `other`'s output head in the form that a rank of a model with kVocab tokens needs: the rank's share of these
+  // tokens, then all further tokens.
   static PackedWeight headOf(const RankGroup& other, int64_t share, int32_t tp_rank, std::vector<std::byte>& memory) {
     const ModelConfig& config = other.engine().config();
     const int64_t own_share = vocabularyShare(config), in = config.hidden_size;
@@ -79,7 +80,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
     return {memory.data(), config.dtype, share + added, in};
   }
 
-  // What `other` is, as an adapter of `base`.
+  // Makes an adapter of `base` from all weights of `other`.
   static PreparedAdapter adapterOf(const RankGroup& base, const RankGroup& other) {
     PreparedAdapter adapter;
     const ModelConfig& config = other.engine().config();
@@ -126,8 +127,8 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
     return adapter;
   }
 
-  // Sequences of kPrompt tokens, the i-th with adapters[i] or none; logits of several of their rows. Rows of the result
-  // are a model's vocabulary wide.
+  // Runs a step with sequences of kPrompt tokens. Sequence i uses adapters[i]; null: no adapter. Returns the logits of
+  // several rows of each sequence; each row is as wide as the vocabulary of its model or adapter.
   static std::vector<std::vector<float>> step(RankGroup& ranks, const std::vector<const PreparedAdapter*>& adapters,
                                               const std::vector<int32_t>& first_tokens, int64_t vocab = kVocab) {
     StepInput input;
@@ -188,7 +189,7 @@ TEST_P(AdapterAsModelTest, ItsRowsAreTheOtherModelsInAnyBatch) {
   }
 }
 
-// The head's rows are those that need logits, whichever rows of the step they are.
+// The rows of the head are the rows that need logits, wherever they are in the step.
 TEST_P(AdapterAsModelTest, PartsOfTheHeadMeetTheirRowsOfLogits) {
   RankGroup ranks = makeGroup(kVocab, 1, "guarded");
   const Mapping& mapping = ranks.engine().config().mapping;

@@ -1,4 +1,4 @@
-// What an engine asks of an adapter.
+// Checks whether an engine can serve an adapter, and counts an adapter's elements.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace chorus {
 
-// Throws Error(kUnsupported) that names the build flag: the engine was built without --lora_plugin or, for a DoRA
-// adapter, --dora_plugin, or a module is not among its --lora_target_modules. Those are TensorRT-LLM's modules: what it
-// has no name for (the embedding, the output head, whole weights) they do not restrict.
+// Throws Error(kUnsupported) that names the build flag if the engine was built without --lora_plugin or, for a DoRA
+// adapter, without --dora_plugin, or if --lora_target_modules does not list one of the adapter's modules. The list has
+// TensorRT-LLM's modules; it does not restrict what has no name there (the embedding, the output head, whole weights).
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
 // TensorRT-LLM's names of the modules that adapters of a model may target, in the order of their ids.
 std::vector<std::string> loraModules(const WeightTable& table);
 
-// Throws Error(kInvalidArgument) when --lora_target_modules has names that the model does not, with these and the
-// model's.
+// Throws Error(kInvalidArgument) if --lora_target_modules has names that the model does not have. The message lists
+// these names and the model's.
 void checkTargetModules(const BuildConfig& build, const WeightTable& table, std::string_view architecture);
 
-// Of A and B over all modules, rank x (in + out) each, and of what stands for the base's weights: what caches that are
-// sized in adapters count by.
+// Number of elements of an adapter: rank x (in + out) for A and B of every module, plus the weights and rows that
+// replace the base's. Caches whose size is given in adapters count these elements.
 int64_t adapterElements(const Adapter& adapter);
 
 }  // namespace chorus

@@ -23,7 +23,7 @@ DeviceBuffer AdapterMemory::take(size_t bytes) {
 
 void AdapterMemory::give(DeviceBuffer memory) {
   if (memory.size() == 0) return;
-  DeviceBuffer oldest;  // goes after the lock
+  DeviceBuffer oldest;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   if (kept_.size() == kKept) {
     oldest = std::move(kept_.front());

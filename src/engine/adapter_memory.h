@@ -1,5 +1,5 @@
-// The memory of adapters that were evicted, kept for those that take their place: touching fresh pages may cost more
-// than all the rest of a load, and giving them back takes time of whoever evicts, the step's thread.
+// Keeps the memory of evicted adapters for adapters that are loaded later. Touching fresh pages may take longer than
+// the rest of a load, and the thread that evicts, which is the step's thread, would spend time on freeing memory.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 
 namespace chorus {
 
-// Thread-safe. The backend must outlive it and all that it gave.
+// Thread-safe. The backend must outlive this object and all buffers that it returned.
 class AdapterMemory : public std::enable_shared_from_this<AdapterMemory> {
  public:
   explicit AdapterMemory(Backend& backend) : backend_(backend) {}
 
-  // At least so many bytes, and at most a quarter more; what is in them is undefined. Throws Error(kExhausted).
+  // Returns a buffer of at least `bytes` bytes and at most a quarter more, with undefined contents. Throws
+  // Error(kExhausted).
   DeviceBuffer take(size_t bytes);
-  // The last kKept are kept, others go back to the system.
+  // Takes a buffer back. The last kKept buffers are kept and older ones are freed.
   void give(DeviceBuffer memory);
 
   static constexpr size_t kKept = 2;
@@ -26,7 +27,7 @@ class AdapterMemory : public std::enable_shared_from_this<AdapterMemory> {
  private:
   Backend& backend_;
   std::mutex mutex_;
-  std::vector<DeviceBuffer> kept_;  // the oldest first
+  std::vector<DeviceBuffer> kept_;  // oldest first
 };
 
 }  // namespace chorus

@@ -19,7 +19,7 @@ namespace {
 
 const std::byte* bytesOf(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
 
-// Runs of consecutive tokens: index of the first, and how many.
+// The runs of consecutive tokens, each as the index of its first token and the number of its tokens.
 std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens) {
   std::vector<std::pair<size_t, size_t>> runs;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -32,7 +32,7 @@ std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens
   return runs;
 }
 
-// The first `count` rows, into [count, in], in slices.
+// Unpacks the first `count` rows to rows [count, in] and charges the throttle after each row.
 void unpackRows(const PackedWeight& weight, int64_t count, float* rows) {
   for (int64_t row = 0; row < count; ++row) {
     unpackRow(weight, row, rows + row * weight.in);
@@ -67,7 +67,7 @@ AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
                  rankRowBegin(*target->row, target->target->row_begin, mapping.tp_size, mapping.tpRank(rank_)));
 }
 
-// One pass over an adapter: with a base it writes, without one it counts.
+// One pass over an adapter. With a base it writes the packed values; without one it only counts their bytes.
 class AdapterPacker::Writer {
  public:
   Writer(const AdapterPacker& packer, const Adapter& part, const ModelWeights* base, std::byte* staging,
@@ -99,8 +99,8 @@ class AdapterPacker::Writer {
   }
 
  private:
-  // Takes the next piece of memory; calls write with its staging address, where values are wanted. Returns where the
-  // device will find it.
+  // Reserves the next piece of memory. If values are written, calls write with the piece's staging address. Returns the
+  // piece's device address; null if bytes are only counted.
   template <typename Write>
   const std::byte* take(int64_t bytes, Write&& write) {
     const int64_t at = used_;
@@ -119,7 +119,7 @@ class AdapterPacker::Writer {
     });
     return PackedWeight{data, dtype_, out, in};
   }
-  // values(): [out, in] of the type, row-major.
+  // values() returns row-major [out, in] values of type `dtype`.
   template <typename Values>
   PackedWeight pack(DType dtype, int64_t out, int64_t in, Values&& values) {
     const std::byte* data = take(packedBytes(dtype, out, in), [&](std::byte* host) {
@@ -150,7 +150,7 @@ class AdapterPacker::Writer {
     parts_.add(place.layer, place.linear, partOf(module, place.out_begin));
   }
 
-  // Features of the runtime's linear on this rank, and its inputs.
+  // Output features and inputs of the runtime's linear on this rank.
   std::pair<int64_t, int64_t> sizeOf(LinearId linear) const {
     const Mapping& mapping = config_.mapping;
     int64_t out = 0, in = 0;
@@ -168,8 +168,8 @@ class AdapterPacker::Writer {
     return packer_.placeOf(*findRow(table_, weight.slot.weight()), weight.layer, weight.row_begin);
   }
 
-  // Whole weights of a layer's linear. Rows that the adapter does not replace stay the base's: of a quantised one as
-  // exact as they are multiplied there.
+  // Adds whole weights of the layers' linears. Rows that the adapter does not replace are copied from the base. If the
+  // base is quantised, such a weight is float32, so that the copied rows are not rounded.
   void addLinears() {
     std::map<std::pair<int32_t, LinearId>, std::vector<std::pair<int64_t, const AdapterWeight*>>> linears;
     for (const AdapterWeight& weight : part_.weights) {
@@ -203,7 +203,7 @@ class AdapterPacker::Writer {
     return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
   }
 
-  // The base's bias is added later, by the linear's consumer.
+  // Adds the difference from the base's bias, because the consumer of the linear adds the base's bias later.
   void addBias(const AdapterWeight& weight) {
     const Place place = placeOf(weight);
     std::vector<float> bias(static_cast<size_t>(weight.rows));
@@ -237,7 +237,8 @@ class AdapterPacker::Writer {
     if (part_.vocab_size > config_.vocab_size && !part_.head_tokens.empty()) addHeadWithRoom();
   }
 
-  // The base's head before tokens that have rows in head_tokens alone, which addHeadTokens puts in their place.
+  // Adds a head weight with room for added tokens whose rows are only in head_tokens: the base's rows, then zeros.
+  // addHeadTokens() adds the rows of these tokens.
   void addHeadWithRoom() {
     const int64_t out = vocabularyShare(config_) + part_.vocab_size - config_.vocab_size;
     const int64_t in = config_.hidden_size;
@@ -250,8 +251,8 @@ class AdapterPacker::Writer {
     }));
   }
 
-  // Each run of replaced rows is two parts: one that takes the base's product away and one that is the new rows', with
-  // a B that is the identity.
+  // Adds two LoRA terms for each run of replaced rows. The first has magnitude 0 and removes the base's product. The
+  // second adds the product with the new rows: they are its A, and its B is the identity.
   void addHeadTokens() {
     const AdapterTokens& tokens = part_.head_tokens;
     const int64_t hidden = config_.hidden_size;
@@ -319,7 +320,7 @@ class AdapterPacker::Writer {
     return part;
   }
 
-  // Of a table that is cut along the vocabulary.
+  // First token of the rank's shard of the embedding table; 0 if the table is not cut along the vocabulary.
   int64_t firstToken() const {
     const Mapping& mapping = config_.mapping;
     if (!config_.use_parallel_embedding || config_.embedding_sharding_dim != 0) return 0;

@@ -1,4 +1,4 @@
-// Lays an adapter's share of one rank out in memory, as ops read it.
+// Lays out one rank's share of an adapter in memory, in the form that the ops read.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace chorus {
 
-// A piece of packed memory starts on a cache line.
+// Size of a piece of packed memory. It is rounded up, so that the next piece starts on a cache line.
 inline int64_t packedPiece(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class AdapterPacker {
  public:
-  // config and table: the engine's, which must outlive this.
+  // config and table are the engine's and must outlive this object.
   AdapterPacker(const ModelConfig& config, const WeightTable& table, int32_t rank);
 
-  // part: cut for the rank (lora/shard.h). Bytes that pack will write; reads no values.
+  // Number of bytes that pack() will write. part: the rank's shard (lora/shard.h), possibly with shapes only.
   int64_t bytes(const Adapter& part) const;
-  // Writes them at staging, and gives what stands in them to `parts` by the addresses that they will have: the same
-  // offsets from device. base: the rank's weights in host memory. Magnitudes are normalised.
+  // Writes the packed shard to `staging`, and adds its contents to `parts` with the addresses that they will have in
+  // device memory: the same offsets from `device`. base: the rank's weights in host memory. The shard's magnitudes must
+  // be normalised.
   void pack(const Adapter& part, const ModelWeights& base, std::byte* staging, const std::byte* device,
             AdapterParts& parts) const;
 
-  // The linear that a module adapts, and the module's first output feature in it. The module is not the embedding's.
-  // Throws Error(kUnsupported) for one that the model does not have.
+  // The linear that a module adapts on this rank, and the module's first output feature in it. The module must not be
+  // the token embedding's. Throws Error(kUnsupported) for a module that the model does not have.
   struct Place {
     int32_t layer = 0;  // local id, or kOutsideLayers
     LinearId linear = LinearId::kQkv;

@@ -1,4 +1,4 @@
-// An adapter's values in an engine's type.
+// Converts an adapter's values to an engine's type.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline std::vector<std::byte> convertedValues(const std::byte* data, DType from,
   return out;
 }
 
-// As floats that `to` can hold; as many as `out` has.
+// Rounds out.size() values to the type `to` and stores them in `out` as floats.
 inline void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out) {
   const std::vector<std::byte> rounded = convertedValues(data, from, to, static_cast<int64_t>(out.size()));
   convertElements(rounded.data(), to, out.data(), DType::kFloat32, out.size());

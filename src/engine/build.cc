@@ -21,7 +21,7 @@
 namespace chorus {
 namespace {
 
-// Limits that follow from the model; errors name the flag.
+// Derives limits from the model. Errors name the flag.
 void resolveLimits(BuildConfig& config, const ModelConfig& model) {
   const int64_t positions = model.max_position_embeddings;
   if (config.max_seq_len == 0) {
@@ -38,7 +38,7 @@ void resolveLimits(BuildConfig& config, const ModelConfig& model) {
   }
 }
 
-// One piece of packing work: rows [begin, end) of a checkpoint tensor into its place.
+// One packing task: moves rows [begin, end) of a checkpoint tensor to their place in an engine tensor.
 struct PackTask {
   const std::byte* source;
   const RankTensor* tensor;
@@ -100,7 +100,8 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
   const EngineLayout layout = engineLayout(weights.tensors(), model, rank);
   EngineFileWriter writer(path, layout.tensors);
 
-  // Rows appended to an engine tensor may share a panel with the source before them: they are packed after it.
+  // Rows that are appended to an engine tensor may share a panel with the rows before them, so they are packed after
+  // them.
   std::vector<PackTask> leading, appended;
   for (const EngineLayout::Piece& piece : layout.pieces) {
     const RankTensor& tensor = *piece.source;
@@ -109,7 +110,7 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
     const std::byte* source =
         weights.get(tensor.name).bytes.data() + static_cast<size_t>(piece.first * cols) * dtypeSize(tensor.dtype);
     const EngineTensor& target = writer.tensors()[piece.target];
-    // A task's rows end on a panel of the engine tensor, so that no two tasks of a source share one.
+    // A task ends at the end of a panel of the engine tensor, so that two tasks of one source never share a panel.
     constexpr int64_t kTaskRows = 512;
     for (int64_t begin = 0; begin < piece.rows;) {
       const int64_t end =
@@ -179,7 +180,7 @@ void linkEngine(const std::filesystem::path& engine_dir, const std::filesystem::
   const ModelConfig model = ModelConfig::fromJson(pretrained, config_path.string() + ": pretrained_config");
   resolveLimits(config, model);
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
-  // Staged beside its place, so that relative links are right in both.
+  // The staging directory is a sibling of output_dir, so that relative links are valid in both.
   const fs::path target = fs::relative(engine_dir, fs::absolute(output_dir));
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
     const std::string name = fmt::format("rank{}.engine", rank);

@@ -1,4 +1,5 @@
-// Limits and plugins an engine was built with: `build_config` of the engine's config.json, named as trtllm-build's.
+// Limits and plugins with which an engine was built: `build_config` of the engine's config.json, with trtllm-build's
+// names.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct BuildConfig {
   std::vector<std::string> lora_target_modules;  // empty: all that the architecture has
   std::string backend = "cpu";
   int32_t packing_version = kPackingVersion;
-  std::optional<DType> logits_dtype;  // goes into pretrained_config, in place of the checkpoint's; never read back
+  std::optional<DType> logits_dtype;  // written to pretrained_config; not read back
   Json recorded = Json::object();     // accepted trtllm-build flags that change nothing here
 
   static BuildConfig fromJson(const Json& json, std::string_view source);

@@ -1,4 +1,5 @@
-// Any bytes as build_config of an engine: refused with an Error, or limits that are written and read back the same.
+// Reads arbitrary bytes as an engine's build_config. They are either refused with an Error or give limits that stay the
+// same when they are written and read again.
 // parses: src/engine/build_config.cc
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +10,8 @@
 #include "engine/build_config.h"
 #include "fuzz/fuzz_target.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -1,4 +1,4 @@
-// An engine directory, loaded: config.json (pretrained_config, build_config) and one mapped rank file.
+// A loaded engine directory: config.json (pretrained_config, build_config) and one mapped rank file.
 #pragma once
 
 #include <filesystem>
@@ -15,38 +15,39 @@
 
 namespace chorus {
 
-// Immutable and shared. Weights stay in the mapped file.
-// What an engine directory's config.json says.
+// The contents of an engine directory's config.json.
 struct EngineConfig {
   ModelConfig model;
   BuildConfig build;
 };
-// Reads it alone. Throws Error when it is none of this program's.
+// Reads only config.json. Throws Error if it is not an engine's or has another packing version or backend.
 EngineConfig readEngineConfig(const std::filesystem::path& dir);
 
+// Immutable and shared. Weights stay in the mapped file.
 class Engine {
  public:
-  // Throws Error: not an engine directory, another packing version or backend, a truncated or lying rank file, one
-  // without a tensor that the architecture's weight table asks for.
+  // Throws Error if `dir` is not an engine directory or has another packing version or backend, or if the rank file is
+  // damaged or lacks a tensor of the architecture's weight table.
   static std::shared_ptr<const Engine> load(const std::filesystem::path& dir, int32_t rank = 0);
 
   const ModelConfig& config() const { return config_; }
   const BuildConfig& buildConfig() const { return build_; }
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
-  // Of this rank's pipeline stage.
+  // The layers of this rank's pipeline stage.
   LayerRange layers() const {
     return stageLayers(config_.num_hidden_layers, config_.mapping, config_.mapping.ppRank(rank_));
   }
   size_t weightBytes() const { return file_.bytes().size(); }
-  // Of the tensors that every step reads whole: all but the embedding table.
+  // Bytes of the tensors that every step reads completely, which are all but the embedding table.
   size_t stepBytes() const;
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
-  // Tensors by their engine name ("transformer.layers.0.attention.qkv"), in the mapped file. Throw Error(kCorrupt) when
-  // the tensor is absent or of another shape.
+  // linear(), vector() and table() return views of the tensor with this engine name
+  // ("transformer.layers.0.attention.qkv") in the mapped file. They throw Error(kCorrupt) if it is missing or has
+  // another shape.
   PackedWeight linear(const std::string& name, int64_t out, int64_t in) const;
   const float* vector(const std::string& name, int64_t size) const;
   struct Table {

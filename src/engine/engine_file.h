@@ -1,9 +1,9 @@
-// The rank file of an engine directory: packed tensors behind a JSON index, made to be mapped.
+// The rank file of an engine directory: packed tensors behind a JSON index. Programs map it into memory.
 //
 //   bytes 0..7    magic "CHORUSEN"
 //   bytes 8..15   size of the index, little-endian
 //   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]},
-//                 linears of int8 and int4 with "group" and "scale_dtype" too, as WeightFormat has them
+//                 int8 and int4 linears also have the "group" and "scale_dtype" of WeightFormat
 //   data          each tensor at its offset from the start of the file, a multiple of 4096
 #pragma once
 
@@ -32,7 +32,7 @@ struct EngineTensor {
   DType dtype = DType::kFloat32;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t group = 0;  // this and the next as WeightFormat has them
+  int64_t group = 0;  // group and scale_dtype as in WeightFormat
   DType scale_dtype = DType::kFloat32;
   uint64_t offset = 0;  // set by the writer
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
@@ -40,14 +40,14 @@ struct EngineTensor {
   WeightFormat format() const { return {dtype, group, scale_dtype}; }
 };
 
-// Bytes that a tensor of this kind, dtype and shape takes. Throws Error(kCorrupt) when they are out of range.
+// Size of a tensor of this kind, dtype and shape. Throws Error(kCorrupt) if it is out of range.
 uint64_t tensorBytes(const EngineTensor& tensor);
 
-// Reads the index of a whole file's bytes. Throws Error(kCorrupt) on anything that is not exactly this format:
-// magic, version, sizes that contradict shapes, offsets outside the file or unaligned, names given twice.
+// Reads the index of a whole file. Throws Error(kCorrupt) unless the file has exactly this format: magic and version
+// are right, sizes match shapes, offsets are aligned and inside the file, and names are unique.
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source);
 
-// What stands before the first tensor: magic, size of the index, index.
+// The bytes before the first tensor: magic, size of the index, index.
 std::string engineFileHead(std::span<const EngineTensor> tensors);
 
 }  // namespace chorus

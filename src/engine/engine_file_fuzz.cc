@@ -1,5 +1,5 @@
-// Arbitrary bytes as an engine rank file: refused with an Error, or parsed within bounds to an index that reads the
-// same when it is written again.
+// Reads arbitrary bytes as an engine's rank file. They are either refused with an Error or give an index that stays the
+// same when it is written and read again.
 // parses: src/engine/engine_file.cc
 #include <algorithm>
 #include <string>
@@ -8,8 +8,8 @@
 #include "engine/engine_file.h"
 #include "fuzz/fuzz_target.h"
 
-// An empty input costs under 20 us; the rest is room for two refusals, whose messages are formatted and thrown, and for
-// what other programs do to the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -18,7 +18,8 @@ uint64_t alignUp(uint64_t x) { return (x + kEngineFileAlignment - 1) / kEngineFi
 
 EngineFileWriter::EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors)
     : path_(std::move(path)), tensors_(std::move(tensors)) {
-  // Offsets depend on the index's size and the index on the offsets: lay out for an index of the longest numbers.
+  // The offsets depend on the size of the index, which depends on the offsets' digits. The file is therefore laid out
+  // for an index in which every offset has the largest number of digits.
   for (EngineTensor& tensor : tensors_) {
     tensor.bytes = tensorBytes(tensor);
     tensor.offset = ~uint64_t{0};

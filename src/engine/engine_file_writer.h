@@ -11,11 +11,11 @@
 
 namespace chorus {
 
-// Lays a new rank file out, reserves its space on disk at once (so that filling the map cannot fail), and renames it
-// into place on commit. Without commit the temporary is removed.
+// Writes a new rank file under a temporary name. The constructor reserves its space on disk, so that writes to the
+// mapped file cannot fail. commit() renames it to `path`; the destructor removes a file that was not committed.
 class EngineFileWriter {
  public:
-  // Throws Error(kExhausted) when the disk cannot take it.
+  // Throws Error(kExhausted) if the disk has too little space.
   EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors);
   ~EngineFileWriter();
   EngineFileWriter(const EngineFileWriter&) = delete;

@@ -16,7 +16,7 @@ EngineTensorKind kindOf(const WeightSlot& slot) {
   return slot.kind == SlotKind::kTable ? EngineTensorKind::kTable : EngineTensorKind::kLinear;
 }
 
-// The engine tensor that this checkpoint tensor alone would be, without its name. Biases and norms become float32.
+// The engine tensor, without a name, of a slot that has only this checkpoint tensor. Biases and norms become float32.
 EngineTensor packedTensor(const RankTensor& tensor) {
   EngineTensor packed = {.kind = kindOf(tensor.row->slot)};
   if (packed.kind == EngineTensorKind::kVector) {
@@ -33,7 +33,7 @@ EngineTensor packedTensor(const RankTensor& tensor) {
   return packed;
 }
 
-// The output head of a model that ties it, made of the embedding table.
+// Adds an output head that is made of the embedding table, for a model whose head is tied to it.
 void addTiedHead(const RankTensor& embedding, const ModelConfig& config, int32_t rank, EngineLayout& layout) {
   const TiedHead head = tiedHead(config, rank);
   layout.pieces.push_back({&embedding, head.begin, head.rows, layout.tensors.size(), 0});
@@ -108,7 +108,7 @@ int64_t vocabularyShare(const ModelConfig& config) {
 
 TiedHead tiedHead(const ModelConfig& config, int32_t rank) {
   const int64_t share = vocabularyShare(config);
-  // A table that is cut along the vocabulary is the rank's share already, its padding zeros.
+  // A table that is cut along the vocabulary already is this rank's share, with zeros as padding.
   if (config.use_parallel_embedding) return {0, share};
   const int64_t begin = std::min(config.mapping.tpRank(rank) * share, config.vocab_size);
   return {begin, std::min(share, config.vocab_size - begin)};
@@ -119,7 +119,7 @@ EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelCon
   for (const RankTensor& tensor : tensors) builder.add(tensor);
   EngineLayout layout = builder.finish();
   if (!sharesEmbedding(config)) return layout;
-  // Such a model has one stage, so that every rank has the embedding.
+  // A model with a shared embedding has one pipeline stage, so every rank has the embedding.
   const auto embedding = std::find_if(tensors.begin(), tensors.end(), [](const RankTensor& tensor) {
     return tensor.row->slot == slotOf(TableId::kTokens);
   });

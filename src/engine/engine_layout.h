@@ -1,4 +1,4 @@
-// The tensors of a rank file: which slot of the runtime each one is, and which checkpoint tensors it is made of.
+// The tensors of a rank file, with the slot of each one and the checkpoint tensors of which it is made.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace chorus {
 
-// An engine tensor holds all of a slot's weight or bias that the rank has, so the rows of a fused linear are one
-// tensor.
+// An engine tensor is all of a slot's weight or bias on this rank. The checkpoint tensors of a fused linear therefore
+// become one engine tensor.
 struct EngineLayout {
   // The slot of an engine tensor.
   struct Place {
@@ -27,22 +27,22 @@ struct EngineLayout {
     int64_t row_begin = 0;
   };
 
-  std::vector<EngineTensor> tensors;  // layers, then globals, in checkpoint order
-  std::vector<Place> places;          // of tensors, one by one
-  std::vector<Piece> pieces;          // scales have the place of their integers
+  std::vector<EngineTensor> tensors;  // tensors of layers, then tensors outside layers, in checkpoint order
+  std::vector<Place> places;          // one for each of `tensors`
+  std::vector<Piece> pieces;          // scales have the target of their integers
 };
 
-// The layout of one rank's file, in which a model that ties its output head to its embedding has a copy of it. tensors
-// and the weight table that they were made of must outlive the result. Throws Error(kUnsupported) when the parts of one
-// engine tensor are quantised differently.
+// The layout of one rank's file. A model with a tied output head has a copy of its embedding as the head. `tensors` and
+// the weight table to which they refer must outlive the result. Throws Error(kUnsupported) if the checkpoint tensors of
+// one engine tensor are quantised differently.
 EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelConfig& config, int32_t rank);
 
 // Rows of the output head that each tensor-parallel rank holds, and of an embedding table that is cut along the
-// vocabulary: the last ranks' may be padding.
+// vocabulary. On the last ranks, some of them may be padding.
 int64_t vocabularyShare(const ModelConfig& config);
 
-// A model without lm_head.weight takes its output head from the rank's embedding table, which holds whole rows: rows
-// [begin, begin + rows) of it, zeros up to vocabularyShare.
+// For a model without lm_head.weight: the rank's output head is rows [begin, begin + rows) of its embedding table,
+// followed by zeros up to vocabularyShare() rows.
 struct TiedHead {
   int64_t begin = 0;
   int64_t rows = 0;

@@ -8,7 +8,7 @@ namespace {
 
 TEST(EngineLayoutTest, GatedHalvesBecomeOneLinearAndATiedHeadTheTablesCopy) {
   using Axis = ShardRule::Axis;
-  // Rows of a slot may stand in any order in the table.
+  // The rows of a slot may be in any order in the table.
   const WeightTable table = {{.name = "transformer.vocab_embedding.weight",
                               .shape = {11, 4},
                               .slot = slotOf(TableId::kTokens),

@@ -1,5 +1,5 @@
-// Session's part in preparing an adapter: packing a rank's share, what of it is the base's own, and the row norms that
-// DoRA divides by.
+// The functions of Session that prepare an adapter: they pack a rank's share, remove copies of the base's weights, and
+// compute the row norms by which DoRA divides.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 namespace chorus {
 namespace {
 
-// The weights that the part has for a slot outside layers; null when it has none.
+// The shard's weight for a slot outside layers; null if it has none.
 const AdapterWeight* weightOf(const Adapter& part, const WeightSlot& slot) {
   const auto found = std::find_if(part.weights.begin(), part.weights.end(),
                                   [&](const AdapterWeight& weight) { return weight.slot == slot; });
@@ -51,7 +51,7 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
   return true;
 }
 
-// scale * B A of an adapter's module, as the products use A and B.
+// scale * B A of a module, with A and B rounded as in the products.
 class Delta {
  public:
   Delta(const AdapterModule& module, DType dtype)
@@ -61,7 +61,7 @@ class Delta {
     roundValues(module.a, module.dtype, dtype, a_);
     roundValues(module.b, module.dtype, dtype, b_);
   }
-  // Adds the row of an output feature.
+  // Adds row `out` to `row`.
   void addRow(int64_t out, std::vector<float>& row) const {
     for (int64_t r = 0; r < module_.rank; ++r) {
       const float factor = module_.scale * b_[static_cast<size_t>(out * module_.rank + r)];
@@ -69,7 +69,7 @@ class Delta {
       for (int64_t i = 0; i < module_.in; ++i) row[static_cast<size_t>(i)] += factor * a_row[i];
     }
   }
-  // Adds the column of an input.
+  // Adds column `in` to `column`.
   void addColumn(int64_t in, std::vector<float>& column) const {
     for (int64_t r = 0; r < module_.rank; ++r) {
       const float factor = module_.scale * a_[static_cast<size_t>(r * module_.in + in)];
@@ -84,7 +84,8 @@ class Delta {
   std::vector<float> a_, b_;
 };
 
-// Row `feature` of the output head that the part has.
+// Row `feature` of the shard's output head: its row in head_tokens, in the adapter's own head or in the base's,
+// whichever comes first.
 void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t feature, std::vector<float>& row) {
   const std::vector<int32_t>& tokens = part.head_tokens.tokens;
   const auto token = std::lower_bound(tokens.begin(), tokens.end(), feature);
@@ -98,7 +99,7 @@ void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t
   }
 }
 
-// Of the table's columns, which are the module's outputs.
+// Sums of squares of the columns of the adapted embedding table. A column is one output of the module.
 std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& module, const EmbeddingTable& base,
                                    DType dtype) {
   const Delta delta(module, dtype);

@@ -1,4 +1,4 @@
-// For tests: engines of random weights, cut over ranks.
+// Engines with random weights for one or more ranks, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ inline ModelConfig randomModel(const Mapping& mapping, int64_t vocab = 45) {
   return config;
 }
 
-// Between -1/3 and 1/3.
+// Random values between -1/3 and 1/3.
 inline std::vector<std::byte> randomValues(int64_t count, DType dtype, std::mt19937_64& rng) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = static_cast<float>(static_cast<int64_t>(rng() % 2001) - 1000) / 3000.0f;
@@ -52,7 +52,7 @@ class RandomEngineTest : public ::testing::Test {
   }
   ~RandomEngineTest() override { std::filesystem::remove_all(dir_); }
 
-  // LoRA, sequences of at most 64 tokens in blocks of 4.
+  // Build options for LoRA and for sequences of at most 64 tokens in blocks of 4.
   static BuildConfig smallBuild() {
     BuildConfig build;
     build.lora_plugin = true;
@@ -61,14 +61,14 @@ class RandomEngineTest : public ::testing::Test {
     return build;
   }
 
-  // The engine's directory, one for each seed.
+  // Builds an engine in a directory that is named after the seed, and returns the directory.
   std::filesystem::path makeEngine(const ModelConfig& config, const BuildConfig& build, uint64_t seed) {
     const std::filesystem::path dir = dir_ / std::to_string(seed);
     const WeightTable table = findArchitecture(config.architecture).weightTable(config);
     CheckpointWriter writer(dir / "checkpoint", config, table);
     for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
       for (const RankTensor& tensor : writer.tensors(rank)) {
-        // What ranks do not share out is the same on all.
+        // Tensors that are not cut are the same on all ranks.
         const bool whole = tensor.row->shard.axis == ShardRule::Axis::kNone;
         std::mt19937_64 rng(seed + std::hash<std::string>()(tensor.name) + (whole ? 0 : static_cast<uint64_t>(rank)));
         const int64_t count =

@@ -26,7 +26,7 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   const int threads = backend.threads > 0 ? backend.threads : availableCores();
   BackendOptions each = backend;
   each.threads = std::max(1, threads / mapping.tp_size);
-  // Threads that look for work would take the cores from those that have it.
+  // With more threads than cores, idle threads that spin would take cores from threads that work.
   if (each.threads * size() > availableCores()) each.spin_us = 0;
   const int spin_us = size() > availableCores() || each.spin_us == 0 ? 0 : kSpinMicroseconds;
 
@@ -88,7 +88,8 @@ std::span<const float> RankGroup::run(const StepInput& input) {
   return ranks_[static_cast<size_t>(size() - engine().config().mapping.tp_size)].logits;
 }
 
-// A rank that fails frees the others from waiting for it; what they throw then is not the reason.
+// A rank that fails aborts the collectives, so that the other ranks do not wait for it. The errors that the other ranks
+// then throw are dropped.
 void RankGroup::runRank(Rank& rank) {
   try {
     rank.logits = rank.session->run(*input_);

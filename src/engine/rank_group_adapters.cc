@@ -1,4 +1,5 @@
-// RankGroup's adapters: cut for every rank, magnitudes normalised over all of them, packed by each.
+// The functions of RankGroup that prepare an adapter: they cut it for every rank, normalise its magnitudes over all
+// ranks, and pack every rank's share.
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -15,18 +16,19 @@
 namespace chorus {
 namespace {
 
-// Whether a module's output rows have their inputs on all tensor-parallel ranks.
+// Whether each tensor-parallel rank holds only some inputs of the module's output rows, so that squared norms must be
+// added up over the ranks.
 bool isSummed(const AdapterModule& module, const ModelConfig& config, const WeightTable& table) {
   if (module.module_id == kOutputHead) return false;
-  // Each rank with the whole table has all of the sum.
+  // A rank that holds all rows of the table already has the whole sum.
   if (module.module_id == kTokenEmbedding) return config.use_parallel_embedding && config.embedding_sharding_dim == 0;
   return findModule(table, module.module_id)->row->shard.axis == ShardRule::Axis::kColumns;
 }
 
-// DoRA's factor per output feature, m / ||W + scale B A|| over each whole row (PEFT's DoraLinearLayer).
-// parts: of the tensor-parallel ranks of one stage, which hold the same modules. A linear that is cut along
-// its inputs has some of every row on each rank: squares are added in rank order, and the factors are the
-// same on all.
+// Replaces DoRA's magnitudes m by m / ||W + scale B A||, with the norm over each whole output row (PEFT's
+// DoraLinearLayer). parts: the shards of the tensor-parallel ranks of one stage, which have the same modules. If a
+// linear is cut along its inputs, each rank holds a part of every row; the squares are then added in rank order, so
+// that all ranks get the same factors.
 void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* const> sessions, const ModelConfig& config,
                          const WeightTable& table) {
   for (size_t m = 0; m < parts.front().modules.size(); ++m) {
@@ -46,7 +48,7 @@ void normaliseMagnitudes(std::span<Adapter> parts, std::span<const Session* cons
     for (size_t r = 0; r < parts.size(); ++r) {
       AdapterModule& module = parts[r].modules[m];
       for (size_t o = 0; o < module.magnitude.size(); ++o) {
-        // The padding of the vocabulary has neither weights nor a magnitude.
+        // Padding of the vocabulary has neither weights nor a magnitude.
         if (module.magnitude[o] != 0) module.magnitude[o] /= static_cast<float>(std::sqrt(squares[r][o]));
       }
       module.magnitude_is_normalised = true;
@@ -63,7 +65,7 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
   prepared->content_hash = adapter.content_hash;
   prepared->elements = adapterElements(adapter);
   prepared->adapts_parameters = adapter.adapts_parameters;
-  // A stage at a time, so that no more of the adapter is in memory twice.
+  // Prepares one stage at a time, so that only that stage's part of the adapter is in memory twice.
   for (int32_t begin = 0; begin < size(); begin += config.mapping.tp_size) {
     std::vector<Adapter> parts;
     std::vector<const Session*> sessions;

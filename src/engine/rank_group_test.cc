@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// An engine of random weights, cut over ranks; and a random adapter for it.
+// An engine with random weights on several ranks, and a random adapter for it.
 class RankGroupTest : public RandomEngineTest {
  protected:
   RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads, int32_t sequences = 8) {
@@ -25,7 +25,8 @@ class RankGroupTest : public RandomEngineTest {
                      {.kv_blocks = 8 * sequences});
   }
 
-  // LoRA on the query projection and DoRA, not normalised, on the row-parallel ones, of every layer.
+  // LoRA on the query projection and DoRA with magnitudes that are not normalised on the row-parallel linears, in every
+  // layer.
   static Adapter adapter() {
     std::mt19937_64 rng(815);
     Adapter adapter{.name = "random", .max_rank = 4, .uses_dora = true, .content_hash = "hash"};
@@ -49,7 +50,7 @@ class RankGroupTest : public RandomEngineTest {
     return adapter;
   }
 
-  // Logits of the last of some tokens.
+  // Runs a step of one sequence and returns the logits of two of its tokens.
   static std::vector<float> step(RankGroup& ranks, const PreparedAdapter* adapter) {
     std::vector<int32_t> blocks(8);
     std::iota(blocks.begin(), blocks.end(), 0);
@@ -99,7 +100,7 @@ TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
     EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].b.out, 24);  // row-parallel: A
     EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].a.in, 20);
     EXPECT_TRUE(parts(rank, 0, LinearId::kFc).empty());
-    // Factors of a row that both ranks share are the same on both.
+    // Both ranks share these rows and have the same factors.
     for (int64_t o = 0; o < 24; ++o) {
       EXPECT_EQ(parts(rank, 0, LinearId::kProj)[0].magnitude[o], parts(rank ^ 1, 0, LinearId::kProj)[0].magnitude[o]);
     }
@@ -108,7 +109,7 @@ TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
   EXPECT_THROW(parts(2, 1, LinearId::kQkv), std::out_of_range);  // layer 2
 }
 
-// The whole row's norm: the weights of both ranks, from the checkpoint that both were made of.
+// The norm of a whole row is computed from the weights of both ranks.
 TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
   RankGroup ranks = makeGroup(2, 1, 1);
   const Adapter whole = adapter();
@@ -139,8 +140,8 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
   }
 }
 
-// An embedding or an output head that was saved along and is the base's takes no memory; one that differs in its last
-// value is kept and answers.
+// An embedding or output head in the adapter that equals the base's takes no memory. If its last value differs, it is
+// kept and changes the logits.
 TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
   RankGroup ranks = makeGroup(1, 1, 1);
   const Engine& engine = ranks.session(0).engine();
@@ -165,7 +166,7 @@ TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
     const auto nothing = ranks.prepareAdapter(copy);
     EXPECT_EQ(nothing->bytes, 0u);
     EXPECT_EQ(step(ranks, nothing.get()), base);
-    // Token 36 is the last of the step's.
+    // Token 36 is the last token of the step.
     (*values)[is_head ? 45 * 24 - 1 : 36 * 24 + 23] += 1;
     const Adapter changed = with(slot, *values);
     EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
@@ -198,7 +199,7 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   }
 }
 
-// As the base's rows are.
+// Trained rows are rounded to the engine's type, like the base's rows.
 TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
   RankGroup ranks = makeGroup(1, 1, 1);
   const auto base = step(ranks, nullptr);
@@ -219,7 +220,7 @@ TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
   }
 }
 
-// The MLP takes the rows of a wide step in slices; a row's bits are those of a step of its own sequence.
+// The MLP computes a wide step in slices of rows. A row's bits are those of a step with only its own sequence.
 TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   constexpr int32_t kSequences = 80, kRows = 32;
   RankGroup ranks = makeGroup(2, 1, 2, kSequences);
@@ -231,7 +232,7 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   std::vector<StepInput> alone(kSequences);
   AdapterRows adapted{.adapter = prepared.get()};
   for (int32_t i = 0; i < kSequences; ++i) {
-    // Lengths that put the slices' edges inside sequences, with an adapter and without.
+    // With these lengths, slices begin and end inside sequences, both with and without an adapter.
     const int32_t rows = kRows - i % 3, first = static_cast<int32_t>(wide.tokens.size());
     const auto table = std::span<const int32_t>(blocks).subspan(static_cast<size_t>(8 * i), 8);
     StepInput& own = alone[static_cast<size_t>(i)];
@@ -258,7 +259,7 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   }
 }
 
-// One rank's failure is the step's, and the next step goes well.
+// If one rank fails, the step fails, and the next step succeeds.
 TEST_F(RankGroupTest, AFailingRankFreesTheOthers) {
   RankGroup ranks = makeGroup(2, 2, 1);
   const auto prepared = ranks.prepareAdapter(adapter());

@@ -1,4 +1,4 @@
-// One rank's weights, from its file to the slots that the decoder reads.
+// Loads one rank's weights from its file to the slots that the decoder reads.
 #pragma once
 
 #include "engine/engine.h"
@@ -7,10 +7,10 @@
 
 namespace chorus {
 
-// Views of the mapped file, which the engine must outlive.
+// Returns views of the mapped file. The engine must outlive them.
 ModelWeights loadWeights(const Engine& engine);
 
-// The same weights as the backend's ops see them. Shows its progress as "loading".
+// Returns the same weights in the form that the backend's ops read. Shows its progress as "loading".
 ModelWeights importWeights(ModelWeights weights, const Engine& engine, Backend& backend);
 
 }  // namespace chorus

@@ -6,7 +6,8 @@
 namespace chorus {
 namespace {
 
-// Llama 3.1's rescaling: long wavelengths are slowed by factor, short ones kept, those between interpolated.
+// Llama 3.1's rescaling: the frequency of long wavelengths is divided by scaling.factor, that of short wavelengths is
+// kept, and in between the two are interpolated.
 float llama3Frequency(float frequency, const RopeScaling& scaling) {
   const double wavelength = 2.0 * std::numbers::pi / frequency;
   const double low_wavelength = scaling.original_max_position_embeddings / scaling.low_freq_factor;

@@ -7,8 +7,9 @@
 
 namespace chorus {
 
-// cos and sin of position * inverse frequency, each [positions, rotary_dim / 2], in float32 throughout: the rounding of
-// the angle is part of what a model was trained with (transformers' LlamaRotaryEmbedding and modeling_rope_utils).
+// cos and sin of position * inverse frequency, each [positions, rotary_dim / 2]. Computed in float32 throughout,
+// because models were trained with the rounding of these angles (transformers' LlamaRotaryEmbedding and
+// modeling_rope_utils).
 struct HostRopeTable {
   std::vector<float> cos;
   std::vector<float> sin;

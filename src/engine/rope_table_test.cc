@@ -16,7 +16,7 @@ ModelConfig configWith(RopeScaling scaling) {
   return config;
 }
 
-// The angle that a table holds at a position, from its cos and sin.
+// The angle at a position, computed from the table's cos and sin.
 double angleAt(const HostRopeTable& table, int64_t position, int64_t i) {
   const auto at = static_cast<size_t>(position * 4 + i);
   return std::atan2(table.sin[at], table.cos[at]);

@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-// Sizes of one tensor-parallel rank. added_tokens: room for those of adapters.
+// Sizes of one tensor-parallel rank. added_tokens: maximum number of tokens that an adapter adds.
 DecoderShape rankShape(const ModelConfig& config, int64_t added_tokens = 0) {
   const int32_t tp = config.mapping.tp_size;
   return {.vocab_size = config.vocab_size,
@@ -38,7 +38,7 @@ KvLayer kvLayer(const ModelConfig& config, int32_t tokens_per_block) {
           .tokens_per_block = tokens_per_block};
 }
 
-// The first rank of the last stage gives a step's logits to the host.
+// Whether this rank copies a step's logits to host memory. Only the first rank of the last stage does.
 bool holdsLogits(const ModelConfig& config, int32_t rank) {
   return config.mapping.ppRank(rank) + 1 == config.mapping.pp_size && config.mapping.tpRank(rank) == 0;
 }
@@ -51,7 +51,7 @@ void roundTo(DType dtype, std::span<float> values) {
   }
 }
 
-// Options with the engine's limits where none are given.
+// Replaces options that are 0 by the engine's limits. Without --lora_plugin, max_added_tokens becomes 0.
 SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
   if (options.max_batch_size == 0) options.max_batch_size = build.max_batch_size;
   if (options.max_num_tokens == 0) options.max_num_tokens = build.max_num_tokens;
@@ -108,8 +108,8 @@ struct Session::State {
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapters;
-  std::vector<float> host_logits;     // [max_batch_size, vocab]: what a step samples from
-  std::vector<float> context_logits;  // of a step that was asked for more rows, until the next one
+  std::vector<float> host_logits;     // [max_batch_size, vocab + max_added_tokens]
+  std::vector<float> context_logits;  // of a step whose logits do not fit in host_logits
 };
 
 Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
@@ -162,7 +162,8 @@ std::span<const float> Session::run(const StepInput& input) {
   const ModelConfig& config = engine_->config();
   const bool keeps = holdsLogits(config, engine_->rank());
   const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(logitsWidth(input, config.vocab_size)) : 0;
-  // The rows that a request wants of its context are part of its answer: they have no room of their own here.
+  // If requests ask for so many rows of context logits that host_logits is too small, the step allocates memory for
+  // them; it is freed here, at the next step.
   std::vector<float>().swap(s.context_logits);
   if (count > s.host_logits.size()) s.context_logits.resize(count);
   const std::span<float> host = count > s.host_logits.size() ? s.context_logits : std::span(s.host_logits).first(count);
@@ -174,7 +175,7 @@ std::span<const float> Session::run(const StepInput& input) {
     backend_->synchronize(s.stream);
     roundTo(config.logits_dtype, to);
   };
-  // By reference: a std::function of the lambda itself would be allocated.
+  // Passed by reference, because a std::function that holds the lambda itself would allocate memory.
   s.decoder->run(input, s.kv, s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));
   return host;
 }

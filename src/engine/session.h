@@ -1,4 +1,5 @@
-// One rank of an engine, ready to run steps: weights on the device, KV pool, activations. rank_group.h runs them all.
+// One rank of an engine that is ready to run steps, with weights on the device, KV pool and activations. rank_group.h
+// runs all ranks.
 #pragma once
 
 #include <memory>
@@ -22,35 +23,35 @@ struct SessionOptions {
   int32_t max_num_tokens = 0;    // rows in a step; 0: the engine's
   int32_t tokens_per_block = 0;  // power of two; 0: the engine's
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
-  // Tokens that one adapter may have beyond the model's vocabulary; none in an engine without --lora_plugin.
+  // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.
   int32_t max_added_tokens = 256;
 };
 
-// Bytes of one rank. kv_cache and activations are what a session allocates of its backend, to the byte; weights are the
-// mapped file, or its copy in huge pages.
+// Memory of one rank in bytes. kv_cache and activations are exactly what a session allocates from its backend. weights
+// is the size of the mapped file, or of its copy in huge pages.
 struct SessionMemory {
   int64_t weights = 0;
   int64_t kv_cache = 0;
-  int64_t activations = 0;  // with the rotary tables
-  int64_t host = 0;         // logits on their way to the sampler
+  int64_t activations = 0;  // including the rotary tables
+  int64_t host = 0;         // logits for the sampler
 };
 
 class Session {
  public:
-  // Allocates everything a step needs. links: to the other ranks of the engine; what they point to must outlive this.
-  // Throws Error(kExhausted).
+  // Allocates everything that a step needs. The communicators in links connect this rank to the others and must outlive
+  // the session. Throws Error(kExhausted).
   Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
           const RankLinks& links);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Bytes that one KV block takes over all layers, added up over all ranks.
+  // Bytes of one KV block over all layers and all ranks.
   static int64_t kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block);
 
-  // What a session with these options takes.
+  // The memory that a session with these options takes.
   static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
-  // The same of a rank of an engine that is not built yet, whose rank file will have weight_bytes.
+  // The same for a rank of an engine that is not built yet and whose rank file will have weight_bytes bytes.
   static SessionMemory memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
                                    int64_t weight_bytes, const SessionOptions& options);
 
@@ -59,15 +60,16 @@ class Session {
   // is empty on every rank but the first of the last stage. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
-  // Packs what shardAdapter cut for this rank; magnitudes are normalised already. Thread-safe; may run while steps do.
+  // Packs this rank's shard of an adapter, as shardAdapter returned it, but with normalised magnitudes. Thread-safe;
+  // may run during steps.
   std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part) const;
-  // The bytes that this takes.
+  // Number of bytes that packAdapter() uses for this shard.
   int64_t packedBytes(const Adapter& part) const;
-  // For each output of a module of such a part, the sum over this rank's inputs of (W + scale B A)^2, with A and B
-  // rounded as the products use them; of the token embedding over its tokens. Thread-safe.
+  // For each output of a module of this rank's shard, the sum of (W + scale B A)^2 over this rank's inputs, with A and
+  // B rounded as in the products. For the token embedding, the sum is over this rank's tokens. Thread-safe.
   std::vector<double> squaredRowNorms(const Adapter& part, const AdapterModule& module) const;
-  // Leaves out the embedding table and the output head of such a part where they are, rounded to the engine's type, the
-  // base's own: PEFT saves the base's along with an adapter on them. Thread-safe.
+  // Removes an embedding table and an output head from this rank's shard if they equal the base's after rounding to the
+  // engine's type, because PEFT saves the base's together with an adapter on them. Thread-safe.
   void dropCopiesOfBase(Adapter& part) const;
 
   const Engine& engine() const { return *engine_; }
@@ -76,7 +78,7 @@ class Session {
 
  private:
   struct State;
-  // In host memory.
+  // The base's weights in host memory.
   const ModelWeights& baseWeights() const;
   std::shared_ptr<const Engine> engine_;
   WeightTable table_;
