@@ -28,7 +28,7 @@ class BaseWeights {
  public:
   BaseWeights(const fs::path& dir, bool transposed) : source_(TensorSource::open(dir)), transposed_(transposed) {}
 
-  // [out, in] of a module, [in, out] where the adapter's base is transposed (fan_in_fan_out).
+  // The base weight of a module: [out, in], or [in, out] if the adapter's base is transposed (fan_in_fan_out).
   const TensorView& of(const PeftModule& module) const {
     for (const std::string& name : names(module.name)) {
       const TensorView* tensor = source_.find(name);
@@ -51,8 +51,8 @@ class BaseWeights {
   }
 
  private:
-  // A base model's files may leave the model's own name out of theirs or have it where the adapter does not; a tied
-  // output head is the embedding.
+  // Possible names of the base weight. A base model's files may omit the model's own name ("model."), or have it where
+  // the adapter does not. A tied output head is stored as the embedding.
   static std::vector<std::string> names(const std::string& module) {
     std::vector<std::string> found = {module + ".weight"};
     const size_t dot = module.find('.');
@@ -66,7 +66,7 @@ class BaseWeights {
   bool transposed_;
 };
 
-// Elements of a tensor, which may be unaligned, as float32.
+// Reads rows of a tensor, which may be unaligned, as float32.
 class RowReader {
  public:
   RowReader(const TensorView& tensor, bool transposed) : tensor_(tensor), transposed_(transposed) {}
@@ -97,7 +97,7 @@ std::vector<float> normalised(const PeftModule& module, const TensorView& base, 
   const std::vector<float> b = toFloats(*module.b);
   const auto in = static_cast<size_t>(module.in());
   const auto rank = static_cast<size_t>(module.rank());
-  // Runs of rows, so that a buffer is made for many of them.
+  // Rows of one task, so that a buffer is allocated once for many rows.
   constexpr int64_t kRun = 64;
   pool.run((module.out() + kRun - 1) / kRun, [&](int64_t run, int /*thread*/) {
     RowReader reader(base, transposed);
@@ -122,8 +122,8 @@ std::vector<float> normalised(const PeftModule& module, const TensorView& base, 
   return magnitude;
 }
 
-// What has these files but neither the mark nor this very configuration is an adapter as it was trained, perhaps the
-// only copy.
+// Whether `dir` holds a result of this program, which may be replaced. A directory with the same files but without the
+// mark and with another configuration holds an adapter as it was trained, perhaps the only copy.
 bool isNormalisedAdapter(const fs::path& dir, const Json& config) {
   const bool only_its_files =
       std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {

@@ -84,7 +84,7 @@ class DoraNormalizeTest : public testing::Test {
     EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 2) << "only base and adapter";
     return line;
   }
-  // In double precision throughout.
+  // Computes the expected magnitudes in double precision.
   std::vector<double> expected(double scale) const {
     std::vector<double> result;
     for (int64_t o = 0; o < kOut; ++o) {

@@ -50,7 +50,8 @@ DType targetDType(const Json& json, const Architecture& architecture, const Mode
   return half ? first->dtype : DType::kFloat32;
 }
 
-// Every source tensor that the table asks for is there with the right shape, and no other one is.
+// Checks that every source tensor of the table is present with the right shape, and that there are no other tensors
+// except those that `ignored` matches.
 void checkSources(const WeightTable& table, const ModelConfig& config, const TensorSource& tensors,
                   const std::vector<std::string>& ignored, const std::filesystem::path& model_dir) {
   std::set<std::string> expected;
@@ -92,11 +93,11 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
   }
 }
 
-// Scales are made with the integers, in one job.
+// One job makes both the integers and the scales of a quantised tensor.
 struct Job {
   int32_t rank;
   const RankTensor* tensor;
-  const RankTensor* scales;  // of integers, else null
+  const RankTensor* scales;  // scales of `tensor` if it holds integers, otherwise null
   uint64_t bytes;
 };
 
@@ -106,7 +107,8 @@ uint64_t fileBytes(const RankTensor& tensor) {
   return bytes;
 }
 
-// Largest first, so that no worker is left alone with an embedding table at the end.
+// Sorts the jobs from largest to smallest, so that at the end no worker is still busy with an embedding table while the
+// others are idle.
 std::vector<Job> planJobs(const CheckpointWriter& writer, int32_t ranks) {
   std::vector<Job> jobs;
   for (int32_t rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-// Hugging Face model directory -> checkpoint directory.
+// Converts a Hugging Face model directory to a checkpoint directory.
 #pragma once
 
 #include <cstdint>
@@ -20,38 +20,40 @@ struct QuantiseOptions {
 };
 
 struct ConvertOptions {
-  std::optional<DType> dtype;  // float32, float16 or bfloat16; nullopt: what the source's config says, else its tensors
+  std::optional<DType> dtype;  // float32, float16 or bfloat16; nullopt: that of config.json, or else of the tensors
   int32_t tp_size = 1;
   int32_t pp_size = 1;
   bool use_parallel_embedding = false;
-  int32_t embedding_sharding_dim = 0;  // 0: vocabulary, 1: hidden size; acts with use_parallel_embedding
+  int32_t embedding_sharding_dim = 0;  // 0: vocabulary, 1: hidden size; only with use_parallel_embedding
   std::optional<QuantiseOptions> quantise;
   int32_t workers = 0;  // threads that copy; 0: one per core
 };
 
-// The checkpoint's config that convertHuggingFace would write for model_dir's config.json. tensors are asked for a
-// dtype only when neither options nor config.json names one. Throws Error.
+// The config of the checkpoint that convertHuggingFace would write. The dtypes of `tensors` are used only if neither
+// options nor config.json name a dtype. Throws Error.
 ModelConfig configOfHuggingFace(const std::filesystem::path& model_dir, const TensorSource& tensors,
                                 const ConvertOptions& options);
 
 struct HuggingFaceModel {
   TensorSource tensors;
-  ModelConfig config;  // of the checkpoint that it becomes
-  WeightTable table;   // of config
+  ModelConfig config;  // config of the checkpoint to write
+  WeightTable table;   // weight table of `config`
 };
-// Reads config.json alone, without a look at the weights. Throws Error when it is not there, not readable, or names an
-// architecture that is not known.
+// Reads only config.json. Throws Error if it is missing, is not readable, or names an unknown architecture.
 void checkHuggingFaceConfig(const std::filesystem::path& model_dir);
 
-// Opens model_dir and checks that its tensors are those its config.json asks for. Throws Error that names the tensor
-// which is missing, not expected, of another shape or of an unusable dtype.
+// Opens model_dir and checks its tensors against its config.json. Throws Error that names the tensor if one is missing
+// or unexpected, or has a wrong shape or an unusable dtype.
 HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const ConvertOptions& options);
 
-// Reads config.json and the weights of model_dir (formats/tensor_source.h) and writes a checkpoint to output_dir, which
-// appears whole or not at all; an earlier checkpoint there is replaced, other files are never. Values are rounded to
-// nearest even. Memory: a few MB per worker; sources are mapped. Throws Error that names the tensor which is missing,
-// not expected, of another shape, of an unusable dtype, whose values float16 cannot hold, or that cannot be quantised
-// as asked.
+// Converts the model in model_dir to a checkpoint in output_dir.
+//   - The weights may have any form that TensorSource opens (formats/tensor_source.h).
+//   - output_dir appears only when it is complete. An earlier checkpoint there is replaced; other files are never
+//     replaced.
+//   - Values are rounded to nearest even.
+//   - Memory: a few MB per worker; sources are mapped.
+// Throws Error that names the tensor if one is missing or unexpected, has a wrong shape or an unusable dtype, has
+// values that float16 cannot hold, or cannot be quantised as options ask.
 void convertHuggingFace(const std::filesystem::path& model_dir, const std::filesystem::path& output_dir,
                         const ConvertOptions& options);
 

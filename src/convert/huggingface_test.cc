@@ -50,7 +50,7 @@ class HuggingFaceTest : public testing::Test {
     config[key] = value;
     writeFileAtomically(model_ / "config.json", config.dump());
   }
-  // Rewrites the weights through a change of the tensors.
+  // Applies a change to all tensors and writes the weights again.
   void rewrite(
       const std::function<void(std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>&)>& change) {
     std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 struct Row {
   int32_t module_id = 0;
   int32_t layer = 0;
-  std::vector<const PeftModule*> experts;  // one without a mixture of experts
+  std::vector<const PeftModule*> experts;  // a single one if there is no mixture of experts
 
   const PeftModule& first() const { return *experts.front(); }
   uint64_t values() const {
@@ -44,7 +44,7 @@ class RowOrder {
     for (const PeftModule& module : adapter.modules) place(module);
   }
 
-  // Layer by layer.
+  // All rows, layer by layer.
   std::vector<Row> rows() {
     std::vector<Row> all;
     for (auto& layer : layers_) {
@@ -92,7 +92,7 @@ class RowOrder {
     refuse(adapter_, module.key_a, "adapts one expert of several; a row of the tensors holds all of a layer's");
   }
 
-  // All experts of the adapter, each of the same shape.
+  // Checks that the row has all experts of its layer and that they have equal shapes.
   void checkExperts(const Row& row) {
     if (row.module_id < 13 || row.module_id > 15) return;
     const auto present =
@@ -111,7 +111,7 @@ class RowOrder {
 
   const PeftModules& adapter_;
   std::map<int32_t, size_t> layer_index_;
-  std::vector<std::vector<Row>> layers_;  // as they first appear
+  std::vector<std::vector<Row>> layers_;  // in the order of each layer's first module
   size_t experts_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// PEFT directory -> the two tensors that an Executor request carries (spec S2), as .npy files.
+// Converts a PEFT directory to the two tensors of an adapter in an Executor request, as .npy files.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,22 @@ inline constexpr const char* kLoraWeightsFile = "model.lora_weights.npy";
 
 struct LoraConversion {
   int64_t rows = 0;          // modules times layers
-  int64_t longest = 0;       // values of a row
-  bool lacks_norms = false;  // a DoRA adapter that does not say that its magnitudes are normalised (dora_normalize.h)
+  int64_t longest = 0;       // values of the longest row
+  bool lacks_norms = false;  // DoRA magnitudes are not marked as normalised (dora_normalize.h)
 };
 
-// Writes into output_dir, which appears whole or not at all and may be an earlier result:
+// Writes two files into output_dir, which appears only when it is complete. An earlier result there is replaced.
 //   model.lora_config.npy   int32 [1, rows, 4]: module id, layer, rank, whether a magnitude follows
-//   model.lora_weights.npy  storage [1, rows, longest]: A [rank, in], B [out, rank] * scale, magnitude [out] as it
-//                           stands in the adapter, flat, zeros to the right
-// The scale is multiplied in float32 and rounded with B to `storage` (float32, float16 or bfloat16). Rows come layer by
-// layer, layers and modules as they first appear in the weight file. The experts of a layer are one row, A
-// [experts, rank, in] and B [experts, out, rank]. Needs no base model: ids and layers follow from names
-// (convert/lora_places.h). Memory: one row. Throws Error with one line that names what cannot be expressed in this
-// form, contradicts itself, or is beyond storage's range.
+//   model.lora_weights.npy  storage [1, rows, longest]: A [rank, in], then B [out, rank] * scale, then the adapter's
+//                           magnitude [out], all flattened and padded with zeros
+//   - B is multiplied by the scale in float32 and then rounded to `storage` (float32, float16 or bfloat16).
+//   - Rows are ordered by layer. Layers, and modules within a layer, are in the order of their first tensor in the
+//     weight file.
+//   - The experts of a layer are one row with A [experts, rank, in] and B [experts, out, rank].
+//   - No base model is needed: ids and layers follow from names (convert/lora_places.h).
+//   - Memory: one row.
+// Throws Error with one line that names what this form cannot express, what contradicts itself, or what is out of the
+// range of `storage`.
 LoraConversion convertLora(const std::filesystem::path& adapter_dir, const std::filesystem::path& output_dir,
                            DType storage);
 

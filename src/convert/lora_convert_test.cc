@@ -60,7 +60,7 @@ class LoraConvertTest : public testing::Test {
     writeTensors();
     return convertLora(dir_ / "adapter", dir_ / "out", storage);
   }
-  // The refusal; nothing may be left behind.
+  // Returns the error message, and checks that a failed conversion leaves no files behind.
   std::string refusal(DType storage = DType::kFloat32) {
     const std::string line = errorOf([&] { convert(storage); });
     EXPECT_FALSE(fs::exists(dir_ / "out"));

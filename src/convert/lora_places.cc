@@ -51,7 +51,7 @@ constexpr std::string_view kMlpParents[] = {"mlp", "DenseReluDense"};
 constexpr Leaf kExpert[] = {{"w1", kMoeHTo4H},        {"gate_proj", kMoeHTo4H}, {"w2", kMoe4HToH},
                             {"down_proj", kMoe4HToH}, {"w3", kMoeGate},         {"up_proj", kMoeGate}};
 constexpr std::string_view kMoeParents[] = {"block_sparse_moe", "mlp"};
-// What stands before a layer's number.
+// Names that precede a layer's number.
 constexpr std::string_view kLayerLists[] = {"layers", "h", "block", "blocks"};
 
 template <typename List>
@@ -84,7 +84,7 @@ std::optional<int32_t> number(std::string_view text) {
   return value;
 }
 
-// rest: the module's name within its layer.
+// rest: components of the module's name after the layer's number.
 std::optional<LoraPlace> placeInLayer(const std::vector<std::string_view>& rest) {
   const auto place = [](std::optional<int32_t> id) -> std::optional<LoraPlace> {
     if (!id) return std::nullopt;

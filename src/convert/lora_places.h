@@ -1,5 +1,5 @@
-// Where TensorRT-LLM keeps an adapted module of a Hugging Face model, by the module's name alone: what its LoRA
-// converter and LoraManager map, for use without the model.
+// Finds TensorRT-LLM's module id and layer for an adapted module of a Hugging Face model from the module's name alone,
+// without the model. Follows the tables of TensorRT-LLM's LoRA converter and LoraManager.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@ namespace chorus {
 struct LoraPlace {
   int32_t module_id = 0;  // lora/module_ids.h
   int32_t layer = 0;
-  int32_t expert = -1;  // of a mixture of experts: all experts of a layer are one row of the tensors
+  int32_t expert = -1;  // index in a mixture of experts, or -1; all experts of a layer share a row of the tensors
 };
 
-// module: its name in the base model, "model.layers.3.self_attn.q_proj". nullopt for a module that has no id.
+// module: its name in the base model, such as "model.layers.3.self_attn.q_proj". Returns nullopt for a module without
+// an id.
 std::optional<LoraPlace> loraPlaceOf(std::string_view module);
 
 }  // namespace chorus

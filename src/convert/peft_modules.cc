@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Fields whose effect stands in no A, B or magnitude of a linear, and the value with which they have none.
+// Config fields with an effect that A, B and magnitudes of linears cannot express, and the value without effect. Values
+// for which saysNothing() is true have no effect either.
 constexpr std::pair<const char*, const char*> kBeyondLinears[] = {{"bias", "none"},
                                                                   {"lora_bias", nullptr},
                                                                   {"modules_to_save", nullptr},
@@ -30,7 +31,7 @@ OrderedJson readConfig(const fs::path& path) {
   const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
   OrderedJson json = parseOrderedJson(readFile(path, kMaxPeftConfigBytes), path.string(), limits);
   if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", path.string());
-  // DoRA's own code names its files' type so; the fields that matter are LoRA's.
+  // The authors' DoRA code writes this peft_type. The other fields that matter are LoRA's.
   if (json.contains("peft_type") && json["peft_type"] == "DORA") {
     json["peft_type"] = "LORA";
     json["use_dora"] = true;
@@ -48,7 +49,7 @@ OrderedJson readConfig(const fs::path& path) {
 }
 
 std::optional<PeftKey> keyOf(std::string name) {
-  // DoRA's own code names its magnitudes so.
+  // The name of magnitudes in files of the authors' DoRA code.
   constexpr std::string_view kMagnitude = ".weight_m_wdecomp";
   if (const size_t at = name.rfind(kMagnitude); at != std::string::npos) {
     name.replace(at, kMagnitude.size(), ".lora_magnitude_vector");

@@ -1,4 +1,4 @@
-// A PEFT directory module by module, read and checked as far as that goes without its base model.
+// Reads a PEFT directory module by module and makes all checks that do not need the base model.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,8 @@
 
 namespace chorus {
 
-// One adapted linear: y = W x + scale * B (A x), with DoRA each output times its magnitude over the row's norm.
+// One adapted linear: y = W x + scale * B (A x). With DoRA, each output is multiplied by its magnitude and divided by
+// the row's norm.
 struct PeftModule {
   std::string name;                         // in the base model: "model.layers.0.self_attn.q_proj"
   std::string key_a, key_b, key_magnitude;  // in the file; no key_magnitude without DoRA
@@ -28,16 +29,16 @@ struct PeftModule {
 struct PeftModules {
   OrderedJson config;  // adapter_config.json
   bool uses_dora = false;
-  bool is_normalised = false;  // magnitudes are divided by the norms already (dora_normalize.h)
+  bool is_normalised = false;  // magnitudes are already divided by the norms (dora_normalize.h)
   TensorFile weights;          // keeps the views alive
-  // In the order of PyTorch's file, or of the sorted names of a safetensors file, by each module's first tensor.
+  // Sorted by each module's first tensor: by its position in a PyTorch file, or by its name in a safetensors file.
   std::vector<PeftModule> modules;
 };
 
-// LoRA, rsLoRA and DoRA of linears, DoRA as PEFT or as its authors' code saved it (weight_m_wdecomp). Everything else
-// that an adapter may hold (embeddings, whole modules, biases, rows of tokens, parameters that are no linear) is
-// refused by its field or tensor; so is a tensor of another shape or rank than its fellows and the config say. Throws
-// Error with one line.
+// Reads LoRA, rsLoRA and DoRA of linears; DoRA as PEFT saves it or as its authors' code does (weight_m_wdecomp).
+// Everything else that an adapter may hold (embeddings, whole modules, biases, rows of tokens, parameters that are not
+// linears) is refused, with its field or tensor in the message. A tensor whose shape or rank contradicts the config or
+// the other tensors of its module is refused, too. Throws Error with one line.
 PeftModules readPeftModules(const std::filesystem::path& dir);
 
 }  // namespace chorus

@@ -15,15 +15,16 @@
 namespace chorus {
 namespace {
 
-// Of integers that are collected before they are written.
+// Number of bytes of integers that are collected before they are written.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// Added and taken away again, it rounds a small float to the nearest integer, ties to even.
+// Adding this number to a small float and subtracting it again rounds the float to the nearest integer, ties to even.
 constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
 
 using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
 
-// As the file holds it: no scale of weights that are not all zero may become zero by rounding.
+// Rounds a scale to the type of the file. A positive scale never becomes 0. The scale 0, of weights that are all zero,
+// becomes 1.
 float roundedScale(float scale, DType dtype) {
   if (scale == 0.0f) return 1.0f;
   switch (dtype) {
@@ -36,7 +37,7 @@ float roundedScale(float scale, DType dtype) {
   }
 }
 
-// Collects the rank's rows in order and hands them on in pieces.
+// Quantises the rank's rows in order and passes the results to the sinks in pieces.
 class QuantisedRows {
  public:
   QuantisedRows(const RankTensor& tensor, const TensorSlice& slice, int64_t in, const Sink& integers,
@@ -71,7 +72,7 @@ class QuantisedRows {
   void read(const SourceRun& run, int64_t row) {
     const TensorView& source = *run.tensor;
     const size_t bytes = row_.size() * dtypeSize(source.dtype);
-    // Files align nothing.
+    // The source is gathered into 64-bit words, because its values in the file may be unaligned.
     words_.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
     gatherSource(source, run.transform, row, 1, 0, std::ssize(row_), reinterpret_cast<std::byte*>(words_.data()));
     convertElements(words_.data(), source.dtype, row_.data(), DType::kFloat32, row_.size());

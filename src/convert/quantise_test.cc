@@ -34,7 +34,7 @@ std::vector<float> randomFloats(size_t count, uint32_t seed) {
   return values;
 }
 
-// The formulas again, one weight at a time and in doubles.
+// The same formulas for one weight at a time, in double precision.
 struct Plain {
   std::vector<int> integers;
   std::vector<float> scales;
@@ -78,7 +78,7 @@ TEST(QuantiseRowTest, FollowsTheFormulas) {
 }
 
 TEST(QuantiseRowTest, TiesGoToEvenAndTheRangeIsNotSymmetric) {
-  // One scale an output of int4: 8 / 8 = 1.
+  // int4 with one scale per output: the scale is 8 / 8 = 1.
   const std::vector<float> row = {-8.0f, 8.0f, 0.5f, 1.5f, 2.5f, -0.5f, -2.5f, 6.9f};
   std::vector<int8_t> integers(row.size());
   float scale = 0;
@@ -94,13 +94,13 @@ TEST(QuantiseRowTest, ZerosAndWeightsBelowTheScalesTypeStayFinite) {
   quantiseRow(row.data(), 32, {DType::kInt8, 0, DType::kFloat16}, integers.data(), &scale);
   EXPECT_EQ(scale, 1.0f);
   EXPECT_EQ(integers, std::vector<int8_t>(32, 0));
-  row[3] = 1e-7f;  // a 128th of it is zero in float16
+  row[3] = 1e-7f;  // divided by 128, it is zero in float16
   quantiseRow(row.data(), 32, {DType::kInt8, 0, DType::kFloat16}, integers.data(), &scale);
   EXPECT_EQ(scale, 0x1p-24f);
   EXPECT_EQ(integers[3], 2);
 }
 
-// A Llama of 64 inputs everywhere but 128 of the last linear, and a checkpoint of it.
+// Converts a small Llama model to checkpoints. Its linears have 64 inputs, except mlp.down_proj, which has 128.
 class QuantisedCheckpointTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -158,7 +158,7 @@ class QuantisedCheckpointTest : public testing::Test {
   std::string refusal(const QuantiseOptions& quantise, int32_t tp_size = 1) {
     return errorOf([&] { convert(quantise, tp_size); });
   }
-  // What reading the checkpoint says.
+  // The error message of reading the checkpoint.
   std::string readingIt() {
     return errorOf([&] {
       const CheckpointReader reader = CheckpointReader::open(dir_ / "out");
@@ -166,7 +166,7 @@ class QuantisedCheckpointTest : public testing::Test {
     });
   }
   Safetensors rank(int32_t index = 0) { return Safetensors::open(dir_ / "out" / rankFileName(index)); }
-  // One weight of the checkpoint, multiplied out.
+  // One weight of the checkpoint: its integer times its scale.
   static float weightOf(const Safetensors& file, const std::string& stem, int bits, int64_t out, int64_t in) {
     const TensorView& integers = *file.find(stem + "weight");
     const TensorView* groups = file.find(stem + "weights_scaling_factor");
@@ -179,7 +179,7 @@ class QuantisedCheckpointTest : public testing::Test {
     const auto at = static_cast<size_t>(out * per_row + in * per_row / cols);
     return static_cast<float>(integer) * loadAsFloat(scales.bytes.data(), scales.dtype, at);
   }
-  // Rewrites rank0.safetensors without or with other tensors.
+  // Applies a change to the declared tensors of rank0.safetensors and writes the file again, with zeros as values.
   void edit(const std::function<void(std::map<std::string, SafetensorsWriter::Declaration>&)>& change) {
     const Safetensors file = rank();
     std::map<std::string, SafetensorsWriter::Declaration> tensors;
@@ -245,7 +245,7 @@ TEST_F(QuantisedCheckpointTest, LayoutsAndNamesArePlain) {
               HasSubstr("attention.qkv.weight: group size 128 does not divide the 64 inputs"));
 }
 
-// Ranks hold what one rank alone would, whichever way a tensor is cut.
+// Whichever way a tensor is cut, the ranks together hold what a single rank holds.
 TEST_F(QuantisedCheckpointTest, CutsAreCutsOfTheWhole) {
   for (const QuantiseOptions& quantise : {QuantiseOptions{.bits = 8}, {.bits = 4}, {.bits = 4, .group_size = 32}}) {
     convert(quantise);
@@ -260,7 +260,7 @@ TEST_F(QuantisedCheckpointTest, CutsAreCutsOfTheWhole) {
                     weightOf(whole, from + "mlp.proj.", quantise.bits, out, r % 2 * 64 + in));
           ASSERT_EQ(weightOf(part, "transformer.layers.0.mlp.fc.", quantise.bits, out, in),
                     weightOf(whole, from + "mlp.fc.", quantise.bits, r % 2 * 64 + out, in));
-          // q, k and v are cut each for itself.
+          // q, k and v are cut separately.
           const int64_t q = out < 32   ? r % 2 * 32 + out
                             : out < 48 ? 64 + r % 2 * 16 + out - 32
                                        : 96 + r % 2 * 16 + out - 48;

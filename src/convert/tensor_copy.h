@@ -24,14 +24,14 @@ struct SourceRun {
   int64_t row = 0;
   int64_t rows = 0;
 };
-// Calls fn for the runs that the rank's tensor consists of, in order. The sources, Hugging Face's, are present with the
-// table's shapes.
+// Calls fn for each run of source rows in the rank's tensor, in order. The tensor's sources in Hugging Face's format
+// must be present with the table's shapes.
 void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
                       const std::function<void(const SourceRun&)>& fn);
 
-// Calls sink(byte offset, bytes) over the rank's tensor, transformed and converted to its dtype (rounded to nearest
-// even). The sources are present with the table's shapes and convertible dtypes. Throws Error(kInvalidArgument) that
-// names the source tensor when a finite value becomes infinite in float16.
+// Calls sink(byte offset, bytes) for pieces of the rank's tensor, which are transformed and converted to its dtype
+// (rounded to nearest even). Its sources must be present with the table's shapes and convertible dtypes. Throws
+// Error(kInvalidArgument) that names the source tensor when a finite value becomes infinite in float16.
 void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
                     const std::function<void(uint64_t, std::span<const std::byte>)>& sink);
 

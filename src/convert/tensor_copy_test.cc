@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Axis = ShardRule::Axis;
 
-// A model file with one tensor "conv" [4, 6], its values 0 to 23, in which a linear [6, 4] stands as its transpose.
+// A model file with one tensor "conv" [4, 6] with the values 0 to 23, which is the transpose of a linear [6, 4].
 class TensorCopyTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class TensorCopyTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 
-  // The tensor of a rank, by the table that row_ alone is.
+  // The rank's copy of the tensor of row_.
   std::vector<float> copied(int32_t rank) {
     const WeightTable table = {row_};
     const std::vector<RankTensor> tensors = rankTensors(table, config_, rank);
