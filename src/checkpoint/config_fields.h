@@ -21,15 +21,15 @@ struct ConfigField {
   // Structural fields only: array of the values that change nothing, so every architecture accepts them. null is always
   // accepted.
   Json neutral = Json::array();
-  // Structural fields only: the value that a missing field stands for; null when a missing field changes nothing.
+  // Structural fields only: the value that is assumed if the field is missing; null if a missing field changes nothing.
   Json absent = nullptr;
 };
 
 std::span<const ConfigField> configFields();
 // Whether a top-level key of config.json is listed, either itself or as the object of a listed member.
 bool isConfigKey(std::string_view key);
-// The config's value of a field; null when it is missing. For "KEY.MEMBER", if the value of KEY is not an object, that
-// value itself.
+// The value of a field in the config; null when it is missing. For "KEY.MEMBER" where KEY is not an object, the value
+// of KEY.
 const Json& configValue(const Json& config, std::string_view field);
 
 }  // namespace chorus

@@ -10,17 +10,17 @@
 
 namespace chorus {
 
-// Whether a model ties its output head to its embedding is read from the presence of these tensors. Every
-// architecture's table has them under these names, which are TensorRT-LLM's.
+// The presence of these tensors determines whether a model ties its output head to its embedding. Every architecture's
+// table uses these names, which are TensorRT-LLM's.
 inline constexpr std::string_view kEmbeddingTensor = "transformer.vocab_embedding.weight";
 inline constexpr std::string_view kHeadTensor = "lm_head.weight";
 
 // The module of a tensor: "mlp.proj" of "mlp.proj.weight".
 std::string_view moduleOf(std::string_view tensor);
 
-// The name of the scales of a quantised weight: one scale an output, or one for each group of inputs (`grouped`).
+// The name of the scales of a quantised weight. grouped: one scale per group of inputs; otherwise one per output.
 std::string scaleName(std::string_view weight, bool grouped);
-// The weight that a tensor holds the scales of; nullopt when the name is none that scaleName makes.
+// The weight whose scales a tensor holds; nullopt for a name that scaleName does not make.
 struct ScaledWeight {
   std::string name;
   bool grouped = false;

@@ -36,8 +36,7 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
     fail(ErrorCode::kUnsupported, "{}: quantization.{} is not supported with {}", source,
          quant.has_zero_point ? "has_zero_point" : "pre_quant_scale", *quant.quant_algo);
   }
-  // Only the range is checked here: with one scale per output the group size has no meaning, and CheckpointReader
-  // replaces it by 0.
+  // Checks only the range: with one scale per output, the group size has no meaning, and CheckpointReader sets it to 0.
   if (quant.group_size < -1 || quant.group_size > 1 << 20) {
     fail(ErrorCode::kInvalidArgument, "{}: quantization.group_size {} is out of range", source, quant.group_size);
   }

@@ -20,7 +20,7 @@ class RankWeights {
   RankWeights(Safetensors file, std::vector<RankTensor> tensors)
       : file_(std::move(file)), tensors_(std::move(tensors)) {}
 
-  // In the file order of the weight table, which must outlive this object.
+  // Tensors in the file order of the weight table, which must outlive this object.
   const std::vector<RankTensor>& tensors() const { return tensors_; }
   // nullptr when absent.
   const TensorView* find(std::string_view name) const { return file_.find(name); }

@@ -37,7 +37,8 @@ std::vector<RowRun> sliceRowsForRank(const WeightRow& row, int64_t row_begin, in
 // row_begin in the whole tensor.
 int64_t rankRowBegin(const WeightRow& row, int64_t row_begin, int32_t tp_size, int32_t tp_rank);
 
-// Where the row's tensor begins in the rank's slot: the rank's rows of all table rows that stand before it there.
+// First row of the row's tensor within this rank's slot: the number of this rank's rows of all table rows that come
+// before it in the slot.
 int64_t rankSlotBegin(const WeightTable& table, const WeightRow& row, int32_t tp_size, int32_t tp_rank);
 
 }  // namespace chorus

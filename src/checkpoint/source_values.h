@@ -1,5 +1,5 @@
-// Applies a SourceTransform to some rows of a source tensor: conversion does it to a model's weights, and reading an
-// adapter to the weights that it replaces.
+// Applies a SourceTransform to some rows of a source tensor. Conversion applies it to a model's weights, and the reader
+// of an adapter to the adapter's whole weights.
 #pragma once
 
 #include <cstdint>

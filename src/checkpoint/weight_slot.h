@@ -1,5 +1,5 @@
-// Where the runtime keeps a weight. Every row of the weight table names its slot, and whatever handles weights
-// (loading, packing, adapters) is a loop over slots.
+// The place of a weight in the runtime. Every row of the weight table names its slot; code that handles weights
+// (loading, packing, adapters) loops over slots.
 #pragma once
 
 #include <cassert>
@@ -12,14 +12,14 @@ namespace chorus {
 enum class LinearId {
   kQkv,    // query, key and value heads, in this order
   kDense,  // attention's output projection
-  kFc,     // the MLP's input projection; of a gated MLP the activated half and then the other one
+  kFc,     // the MLP's input projection; in a gated MLP, the activated half, then the other half
   kProj,   // the MLP's output projection
   kHead,   // the output head, outside layers
 };
 inline constexpr int kNumLinears = 5;
 
-// Norms of a decoder layer, before and after each block, and those outside layers. ResidualForm (models/layer_spec.h)
-// says which of them a layer has.
+// Norms before and after the blocks of a decoder layer, and norms outside layers. ResidualForm (models/layer_spec.h)
+// determines which of them a layer has.
 enum class NormId {
   kAttentionIn,
   kAttentionOut,
@@ -29,7 +29,7 @@ enum class NormId {
 };
 inline constexpr int kNumNorms = 5;
 
-// Tables of which a step reads single rows. All stand outside layers.
+// Tables of which a step reads single rows. All of them are outside layers.
 enum class TableId {
   kTokens,  // the token embedding
 };

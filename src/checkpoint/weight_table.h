@@ -25,22 +25,24 @@ struct ShardRule {
   Axis axis = Axis::kNone;
   // Rows that are cut separately and then concatenated, e.g. {q, k, v} row counts; empty: one part of all rows.
   std::vector<int64_t> parts;
-  // For each part: rows of one KV head when heads are repeated consecutively if there are fewer than ranks; 0: never.
+  // For each part, the number of rows of one KV head. If there are fewer KV heads than ranks, consecutive ranks hold
+  // the same head. 0: heads are never repeated.
   std::vector<int64_t> head_rows;
   bool pad_rows = false;  // pad rows with zeros to a multiple of tp_size (vocabulary)
 };
 
-// Which rows of a source are taken, in which order: where a source fuses what a checkpoint keeps apart, or orders it
-// otherwise. Row i that is taken is the source's row begin + i / block * stride + i % block: runs of `block` rows, one
-// every `stride`.
+// Selects rows of a source tensor, for sources that fuse several checkpoint tensors or order their rows differently.
+// Selected row i is row begin + i / block * stride + i % block of the source: runs of `block` rows, one run every
+// `stride` rows.
 struct SourceRows {
-  int64_t total = 0;  // rows of the source; 0: those that are taken and no others, in their order
+  int64_t total = 0;  // rows of the source; 0: the source has exactly the selected rows, in order
   int64_t begin = 0;
-  int64_t block = 0;  // 0: all that are taken stand together
+  int64_t block = 0;  // 0: all selected rows are consecutive
   int64_t stride = 0;
 
   int64_t rowsOfSource(int64_t taken) const { return total > 0 ? total : taken; }
-  // Calls fn(source row, count) for the runs that rows [first, first + count) of those taken consist of, in order.
+  // Calls fn(source row, count) for each run of consecutive source rows among the selected rows [first, first + count),
+  // in order.
   template <typename F>
   void forEachRun(int64_t first, int64_t count, F&& fn) const {
     for (int64_t row = first; row < first + count;) {
@@ -52,9 +54,8 @@ struct SourceRows {
   }
 };
 
-// How conversion changes the values of a source: checkpoint value = scale * source value + add. Which rows of the
-// source are read is not said here: leading rows that carry no weights, such as the first two of OPT's positions, are
-// left out by SourceRows::begin.
+// How conversion changes the values of a source: checkpoint value = scale * source value + add. It does not select
+// rows: leading rows that carry no weights, such as the first two of OPT's positions, are skipped by SourceRows::begin.
 struct SourceTransform {
   bool transposed = false;  // the source is [in, out], as GPT-2's Conv1D keeps its linears
   float scale = 1.0f;
@@ -63,7 +64,7 @@ struct SourceTransform {
   bool changesValues() const { return scale != 1.0f || add != 0.0f; }
 };
 
-// The kinds of model files that a weight table names tensors of.
+// The kinds of model files whose tensors a weight table names.
 enum class SourceFormat { kHuggingFace };
 
 // Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor. The sources of one format
@@ -83,7 +84,8 @@ struct LoraTarget {
   std::string module_name;  // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
   int64_t row_begin = 0;
   int64_t rows = 0;
-  // Of B and DoRA's magnitude: an adapter on a fused source linear has one target for each part, under one name.
+  // Selects rows of B and of DoRA's magnitude: an adapter of a fused source linear has one LoraTarget for each part,
+  // all with the same name.
   SourceRows in_module = {};
 };
 
@@ -95,12 +97,12 @@ struct WeightRow {
   ShardRule shard;
   std::vector<WeightSource> sources;
   std::vector<LoraTarget> lora_targets;
-  bool quantisable = false;  // may be: a quantisation's exclude_modules leave out some of them, mostly the output head
+  bool quantisable = false;  // exclude_modules can leave it out, as it mostly does with the output head
 };
 
 using WeightTable = std::vector<WeightRow>;
 
-// The row that begins where the slot does; nullptr when the table has none.
+// The table row whose slot equals `slot`, including row_begin; nullptr when there is none.
 const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot);
 
 // The sources of one format, in the order of the checkpoint tensor's rows. The row must outlive them.
@@ -108,10 +110,11 @@ std::vector<const WeightSource*> sourcesOf(const WeightRow& row, SourceFormat fo
 // The shape that a source's tensor must have.
 std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& source);
 
-// What one tensor of a rank's file holds of its table row: all of it, or its integers or scales (quantisation.h).
+// What a tensor of a rank's file holds of its table row: all of it, or only the integers or the scales of a quantised
+// weight (quantisation.h).
 enum class TensorPart { kValues, kIntegers, kScales };
 
-// One tensor of one rank's file: the concrete name, its shape on that rank.
+// One tensor of one rank's file, with its final name and its shape on that rank.
 struct RankTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -122,14 +125,14 @@ struct RankTensor {
   WeightFormat format;     // of the weight that it belongs to
   int64_t slot_begin = 0;  // where its rows begin in the slot, in rows of this rank
 
-  // Of the weight: two rows of int4 stand in one of the file's.
+  // Rows of the weight: one int4 row of the file holds two of them.
   int64_t rows() const {
     return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * shape[0] : shape[0];
   }
 };
-// All tensors of `rank`, in file order, a quantised row's integers and then its scales. The table must outlive the
-// result. Layer ids in names restart at 0 on every pipeline stage. Throws Error that names the tensor which cannot be
-// cut or quantised so.
+// All tensors of `rank`, in file order; the scales of a quantised row follow its integers. The table must outlive the
+// result. Layer ids in names restart at 0 on every pipeline stage. Throws Error that names the tensor if it cannot be
+// cut or quantised in this way.
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
 
 // A name of the table with its "{layer}" replaced by the layer id; names without one are returned as they are.
