@@ -1,5 +1,5 @@
-// A LoRA adapter as read: whole (unsharded), unpacked, checked against a model. Sources make it (peft_reader.h,
-// tensor_adapter.h), shard.h cuts it for a rank, the session packs it.
+// A LoRA adapter as it was read: whole (unsharded), unpacked, and checked against a model. peft_reader.h and
+// tensor_adapter.h read adapters, shard.h cuts them for a rank, and the session packs them.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace chorus {
 
-// One adapted module: y = magnitude * (W x + scale * (B (A x) + bias)). Of the token embedding x is 1 at the token and
-// 0 elsewhere, and W the table with a token to a column: in counts tokens, out hidden sizes.
+// One adapted module: y = magnitude * (W x + scale * (B (A x) + bias)). For the token embedding, x is 1 at the token
+// and 0 elsewhere, and W is the table with one column per token, so `in` is the number of tokens and `out` the hidden
+// size.
 struct AdapterModule {
   int32_t module_id = 0;    // module_ids.h
   std::string module_name;  // LoraTarget::module_name, or the whole name outside layers
@@ -24,25 +25,26 @@ struct AdapterModule {
   int64_t out = 0;
   DType dtype = DType::kFloat32;  // of a and b: float32, float16 or bfloat16
   const std::byte* a = nullptr;   // [rank, in], aligned to its elements, in Adapter::storage
-  const std::byte* b = nullptr;   // [out, rank], likewise
-  std::vector<float> bias;        // PEFT's lora_bias: [out]; empty without
+  const std::byte* b = nullptr;   // [out, rank], aligned and stored like a
+  std::vector<float> bias;        // PEFT's lora_bias: [out]; empty if there is none
   std::vector<float> magnitude;   // DoRA: [out]; empty without DoRA
-  // false: PEFT's magnitude vector m, to be divided by ||W + scale B A|| over each output row; true: divided already.
+  // Whether `magnitude` is already divided by ||W + scale B A|| over each output row. If false, it is PEFT's vector m,
+  // which must still be divided.
   bool magnitude_is_normalised = false;
-  float scale = 1.0f;  // alpha / r or alpha / sqrt(r); 1 where the source folds it into B
+  float scale = 1.0f;  // alpha / r or alpha / sqrt(r); 1 if B already contains the scale
 
   size_t aBytes() const { return static_cast<size_t>(rank * in) * dtypeSize(dtype); }
   size_t bBytes() const { return static_cast<size_t>(out * rank) * dtypeSize(dtype); }
 };
 
-// Values that stand for the base's: of PEFT's modules_to_save, of trained biases, of an embedding or output head that
-// was saved along.
+// Values that replace the base's: those of PEFT's modules_to_save, of trained biases, or of an embedding or output head
+// that was saved with the adapter.
 struct AdapterWeight {
-  WeightSlot slot;                 // of the table row; kHead also in a model that has no row for it (sharesEmbedding)
+  WeightSlot slot;                 // slot of the table row; kHead even if the table has no row for it
   int32_t layer = kOutsideLayers;  // global id
-  int64_t row_begin = 0;           // of the table row
+  int64_t row_begin = 0;           // first row, counted in the table row's tensor
   int64_t rows = 0;
-  int64_t cols = 1;  // 1 of norms and biases
+  int64_t cols = 1;  // 1 for norms and biases
   DType dtype = DType::kFloat32;
   const std::byte* data = nullptr;  // [rows, cols], aligned to its elements, in Adapter::storage
 };
@@ -60,16 +62,18 @@ struct Adapter {
   std::vector<AdapterWeight> weights;  // ascending by layer, slot and row_begin
   AdapterTokens embedding_tokens;
   AdapterTokens head_tokens;
-  // Tokens that its logits are of and that it takes, where it adds some; 0: the model's.
+  // Numbers of tokens that have logits and that the input may contain, if the adapter adds tokens; 0: the model's
+  // number.
   int64_t vocab_size = 0;
   int64_t input_vocab_size = 0;
   int64_t max_rank = 0;
   bool uses_dora = false;
-  bool adapts_parameters = false;  // by name: PEFT's target_parameters
-  // The values were not read: a, b and data point to zeros, and content_hash is empty. It serves to know sizes.
+  bool adapts_parameters = false;  // PEFT's target_parameters
+  // Whether the values were not read, so that only sizes can be computed: a, b and data point to zeros, and
+  // content_hash is empty.
   bool only_shapes = false;
   std::string content_hash;                          // SHA-256 of everything read: equal hashes mean equal adapters
-  std::vector<std::shared_ptr<const void>> storage;  // what a and b point into; shared by copies
+  std::vector<std::shared_ptr<const void>> storage;  // owns the values; shared by copies
 };
 
 }  // namespace chorus

@@ -49,9 +49,9 @@ struct PeftConfig {
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);
 
-  // `module` is the name in the base model, e.g. "model.layers.0.self_attn.q_proj", or for a target_parameters entry
-  // the parameter's name, e.g. "model.layers.0.self_attn.q_proj.weight". Throw Error(kInvalidArgument) when the
-  // patterns exceed their work budget over all names.
+  // Rank and scale of a module. `module` is its name in the base model, e.g. "model.layers.0.self_attn.q_proj", or for
+  // a target_parameters entry the parameter's name, e.g. "model.layers.0.self_attn.q_proj.weight". Both throw
+  // Error(kInvalidArgument) when the patterns have exceeded `work`, their budget for all names together.
   int64_t rankOf(std::string_view module) const;
   float scaleOf(std::string_view module) const;
 };

@@ -112,7 +112,7 @@ TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   EXPECT_THAT(refusal(), HasSubstr("such a module cannot have LoRA tensors"));
 }
 
-// What conversion does with the base's values is done with those that stand for them.
+// Replacements are transformed in the same way as conversion transforms the base's values.
 TEST_F(PeftFamilyTest, ReplacementsAreTransformedAsTheBaseIs) {
   const auto sourceOf = [&](const WeightSlot& slot) -> WeightSource& {
     return std::find_if(model_.table.begin(), model_.table.end(),
@@ -242,7 +242,7 @@ TEST_F(PeftFamilyTest, AddedTokens) {
   put(kHead + "weight", {7, 4});
   EXPECT_THAT(refusal(), HasSubstr("fewer are not served"));
 
-  // With two ranks each has its half of the model's tokens and all added tokens.
+  // With two ranks, each rank has half of the model's tokens and all added tokens.
   put(kHead + "weight", {10, 4}, 0);
   model_.config.mapping.tp_size = 2;
   const Adapter part = shardAdapter(read(), model_.config, model_.table, 1);

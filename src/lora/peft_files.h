@@ -16,7 +16,7 @@
 namespace chorus {
 
 inline constexpr const char* kPeftConfigFile = "adapter_config.json";
-// The first of them that is there counts.
+// The first of these files that exists is read.
 inline constexpr const char* kPeftWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin"};
 
 struct PeftFiles {

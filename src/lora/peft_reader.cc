@@ -162,7 +162,7 @@ class PeftReader {
     return by_parameter;
   }
 
-  // With ensure_weight_tying the output head of a model with tied embeddings has the embedding's adapter.
+  // With ensure_weight_tying, the output head of a model with tied embeddings uses the embedding's adapter.
   bool isTiedHead(const std::string& module) const {
     return config_.ensure_weight_tying && target_.config.tie_word_embeddings && names_.isHead(module) &&
            config_.modules.includes(names_.embedding);
@@ -191,7 +191,7 @@ class PeftReader {
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
     const std::string pattern_name = tensors.by_parameter ? tensors.key.module + ".weight" : tensors.key.module;
-    // A tied head has the embedding's matrices and so their rank, but the scale of its own name.
+    // A tied head uses the embedding's matrices and therefore their rank, but the scale of its own name.
     const int64_t rank = config_.rankOf(isTiedHead(tensors.key.module) ? names_.embedding : pattern_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
       refuse(tensors.a,
@@ -225,8 +225,8 @@ class PeftReader {
       addMatrices(tensors, std::move(module), builder);
       return;
     }
-    // For the table as a matrix [tokens, hidden], B is [tokens, rank] and A is [rank, hidden]: transposes of what
-    // AdapterModule holds.
+    // The parameter is a matrix [tokens, hidden], so B is [tokens, rank] and A is [rank, hidden]. AdapterModule holds
+    // their transposes.
     const TensorView& of_tokens = checked(tensors.b, {module.in, rank});
     const TensorView& of_hidden = checked(tensors.a, {rank, module.out});
     if (builder.takesShapesOnly()) {

@@ -20,10 +20,10 @@ bool isModule(std::string_view module, std::string_view name) {
 
 bool endsWithName(std::string_view module, std::string_view end) { return !end.empty() && module.ends_with(end); }
 
-// PEFT's names are those of Hugging Face's files.
+// The sources in Hugging Face's format, because PEFT uses the names of Hugging Face's files.
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return sourcesOf(row, SourceFormat::kHuggingFace); }
 
-// The embedding and the output head, which may have more rows than the base's.
+// Whether the row is the embedding or the output head, which may have more rows in the adapter than in the base.
 bool isVocabulary(const WeightRow& row) {
   return row.slot == slotOf(TableId::kTokens) || row.slot == slotOf(LinearId::kHead);
 }
@@ -156,7 +156,8 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
   return places;
 }
 
-// PEFT would load some of what it did not save itself, into the base model of all adapters.
+// Refuses a tensor that the configuration does not ask for. PEFT would load some of these tensors into the base model,
+// where they would affect all adapters.
 void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const {
   if (config_.modules.saves(key.module) && !key.wrapped) return;
   if (is_bias) {
@@ -227,7 +228,8 @@ void PeftReplacements::readRows(AdapterBuilder& builder) const {
   }
 }
 
-// The embedding and the output head. What PEFT loads into the base's of a model that ties them is both.
+// Reads the embedding and the output head. In a model that ties them, a tensor that PEFT loads into the base's tied
+// weight replaces both.
 void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
   if (target_.config.tie_word_embeddings) {
     const bool embedding_is_saved = config_.modules.saves(names_.embedding);
@@ -321,7 +323,7 @@ int64_t PeftReplacements::withAdded(const PeftTokens* tokens) const {
   return vocabulary;
 }
 
-// Where no table is saved along, rows of tokens may bring all that was added.
+// Without a saved table, the rows of trained tokens can include all added tokens.
 void PeftReplacements::readVocabularySizes(const TrainedTokens& trained, AdapterBuilder& builder) {
   if (embedding_.empty()) input_vocabulary_ = withAdded(trained.embedding);
   if (head_.empty()) head_vocabulary_ = withAdded(trained.tied ? trained.embedding : trained.head);

@@ -1,4 +1,4 @@
-// What a PEFT adapter holds beside low-rank parts: values that stand for the base's own.
+// Reads the values of a PEFT adapter that replace the base's, which it may have in addition to low-rank matrices.
 #pragma once
 
 #include <map>
@@ -15,7 +15,8 @@
 
 namespace chorus {
 
-// How the base model's files name the two modules outside layers that adapters may have.
+// The names of the embedding and the output head in the base model's files. Outside layers, adapters may have only
+// these two modules.
 struct BaseNames {
   std::string embedding;  // "model.embed_tokens"
   std::string head;       // "lm_head"
@@ -23,36 +24,37 @@ struct BaseNames {
   SourceTransform embedding_transform, head_transform;
 
   BaseNames(const ModelConfig& config, const WeightTable& table);
-  // With or without "model." before it.
+  // Both accept the name with or without "model." at the beginning.
   bool isEmbedding(std::string_view module) const;
   bool isHead(std::string_view module) const;
 };
 
-// A tensor of the file, with the checks that all have in common: its shape, its type, finite values. Throws
-// Error(kCorrupt) that names it, and hint with a wrong shape.
+// Returns a tensor of the file after checking its shape, its type and that its values are finite. Throws
+// Error(kCorrupt) that names the tensor; for a wrong shape, the message also contains `hint`.
 const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
                                 std::string_view hint);
 
-// Rows of a source's tensor that are one part of it, as a tensor of `count` rows.
+// The `count` rows that `rows` selects from a source's tensor.
 TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t count, AdapterBuilder& builder);
-// The rows that `source` takes from a tensor of the base model's files, with its transform applied.
+// The rows that `source` takes from a tensor of the base model's files, with the source's transform applied.
 TensorView sourceValues(const TensorView& tensor, const WeightSource& source, AdapterBuilder& builder);
 
-// modules_to_save, biases, an embedding or output head that was saved with the adapter (PEFT does it where their
-// vocabulary grew and where an adapter is on them), and trainable_token_indices.
+// Reads modules_to_save, biases, trainable_token_indices, and an embedding or output head that was saved with the
+// adapter. PEFT saves these two if their vocabulary grew or if they are adapted.
 class PeftReplacements {
  public:
-  // All must outlive this.
+  // All arguments must outlive this object.
   PeftReplacements(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
                    const AdapterTarget& target);
 
-  // Takes a tensor of PeftPart kBase or kTokens; false when the model has nothing of that name.
+  // Takes a tensor of PeftPart kBase or kTokens. Returns false if the model has nothing of that name.
   bool collect(const std::string& name, const PeftKey& key);
   bool empty() const { return rows_.empty() && embedding_.empty() && head_.empty() && tokens_.empty(); }
-  // After all tensors were collected. adapted: modules that have low-rank parts, those outside layers by BaseNames.
+  // Adds the replacements to the builder; call it after collect() for all tensors. adapted: names of the modules that
+  // have low-rank matrices; the embedding and the output head have the names of BaseNames.
   void read(const std::set<std::string>& adapted, AdapterBuilder& builder);
 
-  // After read: tokens that the adapter takes, and that its logits are of.
+  // After read(): number of tokens that the input may contain, and number of tokens that have logits.
   int64_t inputVocabulary() const { return input_vocabulary_; }
   int64_t headVocabulary() const { return head_vocabulary_; }
 
@@ -62,21 +64,24 @@ class PeftReplacements {
     const WeightSource* source;
     int32_t layer;
   };
-  // Where a tensor of the base model's files stands in the table. Empty for the embedding and the output head.
+  // The places in the weight table to which a tensor of the base model's files belongs. Empty for the embedding and the
+  // output head.
   std::vector<Place> placesOf(const std::string& source_name) const;
   void checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const;
   void checkSavedAreThere() const;
   void readRows(AdapterBuilder& builder) const;
   void readVocabulary(AdapterBuilder& builder);
-  // trainable_token_indices. Null: none of the module's own.
+  // The entries of trainable_token_indices; null if the module has none.
   struct TrainedTokens {
     const PeftTokens* embedding = nullptr;
     const PeftTokens* head = nullptr;
-    // The model ties the two, and the embedding's rows are the head's: unless this is named with other tokens.
+    // Whether the embedding's rows are also the head's: the model ties the two, and the head has no entry with other
+    // tokens.
     bool tied = false;
   };
   TrainedTokens trainedTokens(const std::set<std::string>& adapted) const;
-  // The model's tokens and those after them that have rows of their own, up to the first that has none.
+  // Number of tokens of the vocabulary if these rows extend the model's: the model's tokens, and the tokens after them
+  // up to the first one without a row.
   int64_t withAdded(const PeftTokens* tokens) const;
   void readVocabularySizes(const TrainedTokens& trained, AdapterBuilder& builder);
   void readTokens(const TrainedTokens& trained, const std::set<std::string>& adapted, AdapterBuilder& builder) const;
@@ -91,7 +96,7 @@ class PeftReplacements {
   const AdapterTarget& target_;
   BaseNames names_;
   std::map<std::string, std::string> rows_;    // source name -> tensor
-  std::string embedding_, head_;               // tensors; empty: the base's
+  std::string embedding_, head_;               // names of tensors; empty: the base's values are used
   std::map<std::string, std::string> tokens_;  // BaseNames -> tensor
   int64_t input_vocabulary_ = 0;
   int64_t head_vocabulary_ = 0;

@@ -10,7 +10,7 @@ struct TestModel {
   ModelConfig config;
   WeightTable table;
 
-  // hidden 4; two query heads and one key/value head of 2; MLP 6.
+  // Hidden size 4, two query heads and one key/value head of size 2, MLP size 6.
   TestModel() {
     config.architecture = "LlamaForCausalLM";
     config.vocab_size = 8;
