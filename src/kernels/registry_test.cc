@@ -68,7 +68,7 @@ TEST(RegistryTest, VariantsAreListedOnceTheReferenceFirstAndTheScalarOneEverywhe
   }
 }
 
-// Only the linear reads quantised weights; keys and values are never quantised.
+// Only the op `linear` reads quantised weights; keys and values are never quantised.
 bool cpuReads(Op op, DType dtype) {
   const auto variants = variantsOf(op);
   return std::any_of(variants.begin(), variants.end(),

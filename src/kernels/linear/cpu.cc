@@ -9,8 +9,8 @@
 namespace chorus {
 namespace {
 
-// Inputs by which a block of rows is multiplied before the next panels are taken. Products are split at multiples of
-// it.
+// A block of rows is multiplied by this many inputs of some panels before it continues with the next panels. Products
+// are split at multiples of this number.
 constexpr int64_t kInputBlock = 1024;
 static_assert(kInputBlock % kScaleRun == 0 && kInputBlock % kFixedRun == 0);
 

@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// Units of a panel's rows that are moved at a time, so that reads and writes both stay in L1.
+// Number of units of each row that are moved at a time, so that reads and writes both stay in L1.
 constexpr int64_t kInputBlock = 64;
 
 // Copies units [begin, end) of a row into a panel's column.
@@ -21,7 +21,7 @@ void packRow(const std::byte* row, int64_t begin, int64_t end, Unit* column) {
   }
 }
 
-// Like packRow for all rows of a panel: squares of 4 x 4 units are transposed in registers.
+// Like packRow() for all rows of a panel, but it transposes squares of 4 x 4 units in registers.
 template <typename Unit>
 void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t end, Unit* panel) {
   using Quad [[gnu::vector_size(4 * sizeof(Unit))]] = Unit;
@@ -46,8 +46,8 @@ void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t 
   }
 }
 
-// Packs rows of row_bytes bytes. A Unit is what a panel holds between one column and the next: one input, or an input
-// pair (bfloat16). The last unit of a row may be half full.
+// Packs rows of row_bytes bytes. A Unit is one input, or an input pair for bfloat16; unit i of column c is at index i *
+// kPanelCols + c of its panel. The last unit of a row may be half full.
 template <typename Unit>
 void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64_t row_begin, Unit* dst) {
   const auto whole = row_bytes / static_cast<int64_t>(sizeof(Unit));

@@ -61,10 +61,10 @@ struct PanelTask {
 // How one call is divided into tiles, blocks and tasks. Kept between calls only to reuse its memory.
 struct LinearPlan {
   std::vector<WeightRows> weights;
-  std::vector<int32_t> rows;  // of x, weight after weight
+  std::vector<int32_t> rows;  // row numbers in x, grouped by weight
   std::vector<RowTile> tiles;
   std::vector<RowBlock> blocks;
-  std::vector<int32_t> adapter_rows;  // of x, adapter tile after adapter tile
+  std::vector<int32_t> adapter_rows;  // row numbers in x, grouped by adapter tile
   std::vector<AdapterTile> adapter_tiles;
   std::vector<AdapterTask> adapter_tasks;
   std::vector<PanelTask> panel_tasks;

@@ -83,7 +83,7 @@ TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
   }
 }
 
-// Quantised weights take 16-bit fixed-point inputs only in 16-bit models.
+// Quantised weights take 16-bit fixed-point inputs only in models of 16-bit types.
 TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
   for (const Isa isa : availableIsas()) {
     for (const DType dtype : {DType::kInt8, DType::kInt4}) {

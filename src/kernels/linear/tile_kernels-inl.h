@@ -182,8 +182,8 @@ struct Block {
     if constexpr (kPanels > 1) loadSums<0, 1>();
     if constexpr (kRegisters > 1) loadSums<1, 0>();
     if constexpr (kRegisters > 1 && kPanels > 1) loadSums<1, 1>();
-    // For the compiler, the instructions that load registers may change any memory. Values that stay the same are
-    // therefore copied to local variables.
+    // The compiler must assume that the instructions which load registers change any memory. Values that stay the same
+    // are therefore copied to local variables.
     const int64_t stride = args.input_stride, panel_stride = args.panel_stride;
     const int64_t whole = args.x_piece == 0 ? args.inputs / kBlockInputs * kBlockInputs : 0;
     const int64_t panel_end = args.inputs / 2 * stride;

@@ -1,5 +1,5 @@
-// Tests the AMX kernels of int8 and int4 on emulated registers, on every machine: they have the bits of plain integer
-// arithmetic.
+// Tests the AMX kernels of int8 and int4 on emulated registers, so that machines without AMX test them too. The results
+// must have the bits of plain integer arithmetic.
 #include <gtest/gtest.h>
 
 #include "kernels/guarded_memory.h"
