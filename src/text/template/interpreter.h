@@ -16,7 +16,7 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
   ~Interpreter() { rt_.interpreter = nullptr; }
 
-  // Defines a variable of the template. name must live as long as a text for Value::ofText.
+  // Defines a variable of the template. The bytes of name must live as long as Value::ofText requires.
   void define(std::string_view name, const Value& value) { globals_.set(rt_, name, value); }
   std::string run(const Body& body);
   int line() const { return line_; }

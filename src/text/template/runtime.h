@@ -25,7 +25,7 @@ class Interpreter;
 struct Limits {
   uint64_t max_work = uint64_t{256} << 20;  // bytes of work
   size_t max_memory = size_t{16} << 20;     // bytes of system memory for all texts and values made
-  // What each byte of the input adds to max_work and max_memory.
+  // Each byte of the input adds this much to max_work and max_memory.
   uint64_t work_per_byte = 128;
   size_t memory_per_byte = 16;
   int max_depth = 400;  // levels of evaluation; the stack is also limited in bytes
@@ -46,7 +46,7 @@ struct Scope {
 
   Value* findHere(Runtime& rt, std::string_view name);
   Value* find(Runtime& rt, std::string_view name);
-  // name must live as long as a text for Value::ofText.
+  // The bytes of name must live as long as Value::ofText requires.
   void set(Runtime& rt, std::string_view name, const Value& value);
   void capture();
 };
@@ -88,7 +88,7 @@ class Runtime {
   void checkStack() const {
     if (stack_.exhausted()) raise("the template nests too deep");
   }
-  // Counts one more level of evaluation for as long as it exists.
+  // Counts one more level of evaluation while the object exists.
   class Deeper {
    public:
     explicit Deeper(Runtime& rt) : rt_(rt) {
@@ -138,7 +138,7 @@ class BoundArgs {
 // The items that a for loop or filter visits, one at a time; those of a text are its characters. Charges for each item.
 class Items {
  public:
-  // Throws TemplateError if the value can't be iterated. Uses up a generator.
+  // Throws TemplateError if the value can't be iterated. A generator can't be iterated again afterwards.
   Items(Runtime& rt, const Value& value);
   bool next(Value& item);
   // Number of items left; for a text an upper bound.
@@ -150,7 +150,8 @@ class Items {
   size_t at_ = 0, size_ = 0;
 };
 
-// The items as a sequence that can be indexed, which is the value itself if possible. Uses up a generator.
+// The items as a sequence that can be indexed, which is the value itself if possible. A generator can't be iterated
+// again afterwards.
 Value sequenceOf(Runtime& rt, const Value& value);
 // Python's len(); throws where Python does.
 int64_t lengthOf(Runtime& rt, const Value& value);
@@ -163,7 +164,7 @@ Value slice(Runtime& rt, const Value& object, const Value& start, const Value& s
 Value percentFormat(Runtime& rt, std::string_view format, const Value& arguments);
 
 // object.name and object[key]; Undefined if there is no such attribute or item, and for every name that begins with __.
-// name must live as long as a text for Value::ofText.
+// The bytes of name must live as long as Value::ofText requires.
 Value attributeOf(Runtime& rt, const Value& object, std::string_view name);
 Value subscriptOf(Runtime& rt, const Value& object, const Value& key);
 // Calls a method of a built-in type; returns nullopt if the type has no such method.

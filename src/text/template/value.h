@@ -67,9 +67,10 @@ class Value {
   // literal. They must be valid UTF-8. Runtime::text() copies text that does not live long enough.
   static Value ofText(std::string_view text);
   // An integer that does not fit int64_t, as decimal digits without leading zeros, after a minus sign if it is
-  // negative. The digits must live as long as a text for ofText.
+  // negative. The digits must live as long as ofText requires.
   static Value wideInteger(std::string_view digits);
-  // name must live as long as a text for ofText. object: the value that lacks the name, if the message names its type.
+  // The bytes of name must live as long as ofText requires. object: the value that lacks the name, if the message names
+  // its type.
   static Value undefined(Hint hint, std::string_view name, const Value* object = nullptr);
 
   Kind kind() const { return kind_; }
