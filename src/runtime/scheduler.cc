@@ -133,8 +133,8 @@ class Pass {
         skipped_.push_back(i);
         continue;
       }
-      // Later requests of its client wait behind it. Those of other clients may need fewer blocks and may overtake it,
-      // up to max_bypasses times.
+      // If r does not fit, its client's later requests wait too. Requests of other clients may need fewer blocks and
+      // may overtake r, up to max_bypasses times.
       if (!several_clients_ || r.times_bypassed >= limits_.max_bypasses) break;
       short_.push_back(i);
     }

@@ -34,7 +34,8 @@ struct AdapterLease {
   bool is_composed = false;  // the request asked for a composition, even if it is one member with weight 1
   bool claimed = false;      // all members are pinned in the host level
   bool on_device = false;    // all members are pinned in the device level
-  // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead.
+  // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead
+  // of it in the queue.
   bool no_room = false;
   uint64_t number = 0;                           // of what the rows run with: not 0, never reused for other content
   std::shared_ptr<const PreparedAdapter> parts;  // what the rows run with; set once all members are loaded

@@ -51,7 +51,7 @@ TEST(NgramIndex, IsThePlainDefinition) {
   EXPECT_GT(found, 1000);
 }
 
-// The n-gram is half the sequence and all tokens are equal, which is the worst case of the plain definition.
+// All tokens are equal and the n-gram is half as long as the sequence, which is the worst case for plainRepeats().
 TEST(NgramIndex, ATokenCostsTheSameWhateverTheLengths) {
   constexpr size_t kTokens = 30000;
   NgramIndex index(15000, kTokens + 10000);

@@ -11,7 +11,7 @@ namespace chorus {
 
 class SamplingState {
  public:
-  // The arguments are LogitRules'.
+  // The arguments are the same as for LogitRules.
   SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most)
       : params_(SamplingParams::from(request.getSamplingConfig())),
         initial_top_p_(params_.top_p),
