@@ -21,8 +21,8 @@ void parseOrRefuse(Parse parse, std::string_view body) {
 
 }  // namespace
 
-// An empty input costs under 20 us. The rest is for two refusals, whose messages are formatted and thrown, and for the
-// effect of other programs on the caches. The memory is that of the messages and of the first tables.
+// An empty input takes under 20 us. The rest of the time limit allows for two Errors that are formatted and thrown, and
+// for cache misses that other programs cause. The memory limit covers the error messages and the first tables.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 16 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {

@@ -33,7 +33,8 @@ constexpr uint64_t kParseWork = 8;
 
 }  // namespace
 
-// Limits the members of an object, because it is searched member by member: the time is quadratic in their number.
+// An object may have at most kMaxMembers members, because a member is found by linear search: reading all members takes
+// time quadratic in their number.
 size_t estimateJsonMemory(std::string_view text) {
   std::vector<size_t> members;
   size_t bytes = kContainerBytes, digits = 0;
