@@ -55,7 +55,8 @@ class Tensor {
 
   // The bytes are zeroed.
   static Tensor cpu(DataType dataType, Shape shape = {});
-  // Ordinary host memory where the backend is the host. getMemoryType returns the requested type.
+  // These return ordinary host memory, because the backend's memory is host memory. getMemoryType returns the requested
+  // type.
   static Tensor pinned(DataType dataType, Shape shape = {});
   static Tensor pooledPinned(DataType dataType, Shape shape = {});
   static Tensor managed(DataType dataType, Shape shape = {});
