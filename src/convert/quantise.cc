@@ -23,8 +23,8 @@ constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
 
 using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
 
-// Rounds a scale to the type of the file. A positive scale never becomes 0. The scale 0, of weights that are all zero,
-// becomes 1.
+// Rounds a scale to the type of the file. A positive scale never becomes 0. A scale of 0, as for weights that are all
+// zero, becomes 1.
 float roundedScale(float scale, DType dtype) {
   if (scale == 0.0f) return 1.0f;
   switch (dtype) {
