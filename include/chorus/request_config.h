@@ -230,7 +230,7 @@ class KvCacheRetentionConfig {
   static constexpr RetentionPriority kDefaultRetentionPriority = 35;
 
   struct TokenRangeRetentionConfig {
-    // The range is [tokenStart, tokenEnd); without an end it reaches to the sequence's. Throws std::invalid_argument
+    // The range is [tokenStart, tokenEnd); without tokenEnd, it ends with the sequence. Throws std::invalid_argument
     // unless the priority is in [0, 100].
     explicit TokenRangeRetentionConfig(SizeType32 tokenStartIn, std::optional<SizeType32> tokenEndIn = std::nullopt,
                                        RetentionPriority priorityIn = kDefaultRetentionPriority,
