@@ -1,4 +1,4 @@
-// Alone in its file, so that a program with a list of its own links without this one.
+// knownArchitectures() has a file of its own, so that a program can define another list and the linker takes that one.
 #include "models/architecture.h"
 
 namespace chorus {
