@@ -1,6 +1,6 @@
 // Any bytes as a Hugging Face config.json: refused with an Error, or a model whose weight table and structure exist and
 // whose config a checkpoint can hold.
-// parses: src/models/source_config.cc src/models/llama.cc
+// parses: src/models/source_config.cc src/models/llama.cc src/models/llama_blocks.cc src/models/qwen2.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
