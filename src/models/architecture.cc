@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
 #include "models/llama.h"
+#include "models/qwen2.h"
 
 namespace chorus {
 namespace {
@@ -32,7 +33,9 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }
 }  // namespace
 
-std::vector<Architecture> builtInArchitectures() { return {llamaArchitecture(), mistralArchitecture()}; }
+std::vector<Architecture> builtInArchitectures() {
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture()};
+}
 
 const Architecture& findArchitecture(std::string_view name) {
   std::string known;
