@@ -17,7 +17,7 @@ TEST(JsonTest, NamesLineAndColumnOfATrailingComma) {
 TEST(JsonTest, RefusesDepthAndSize) {
   EXPECT_THAT(errorOf([] { parseJson(std::string(100, '['), "x"); }), testing::HasSubstr("deeper than 64"));
   EXPECT_EQ(errorOf([] { parseJson("\"[[[[\"", "x", {.max_bytes = 100, .max_depth = 1}); }), "");
-  EXPECT_THAT(errorOf([] { parseJson("[1,2,3]", "x", {.max_bytes = 3}); }), testing::HasSubstr("limit of 3"));
+  EXPECT_THAT(errorOf([] { parseJson("[1,2,3]", "x", {.max_bytes = 3}); }), testing::HasSubstr("limit is 3"));
 }
 
 TEST(JsonTest, RefusesTextAfterANulByte) {
