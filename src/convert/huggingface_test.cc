@@ -148,9 +148,9 @@ TEST_F(HuggingFaceTest, ReplacesOnlyCheckpoints) {
   EXPECT_EQ(refusal(), "");
   EXPECT_FALSE(fs::exists(dir_ / "out" / "rank1.safetensors"));
   writeFileAtomically(dir_ / "out" / "notes.txt", "mine");
-  EXPECT_THAT(refusal(), HasSubstr("not a checkpoint"));
+  EXPECT_THAT(refusal(), HasSubstr("do not belong to a checkpoint"));
   EXPECT_EQ(readFile(dir_ / "out" / "notes.txt", 10), "mine");
-  EXPECT_THAT(errorOf([&] { convertHuggingFace(model_, model_, {}); }), HasSubstr("not a checkpoint"));
+  EXPECT_THAT(errorOf([&] { convertHuggingFace(model_, model_, {}); }), HasSubstr("do not belong to a checkpoint"));
 }
 
 TEST_F(HuggingFaceTest, RefusesWhatItDoesNotKnow) {

@@ -141,7 +141,7 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("layer 2, but the model has 2 layers"));
   tensors_ = original;
   put(kLayer0 + "self_attn.z_proj.lora_A.weight", {2, 4});
-  EXPECT_THAT(refusal(), HasSubstr("offers self_attn.qkv_proj, self_attn.q_proj"));
+  EXPECT_THAT(refusal(), HasSubstr("those are self_attn.qkv_proj, self_attn.q_proj"));
   tensors_ = original;
   put("base_model.model.lm_head.weight", {2, 4});
   EXPECT_THAT(refusal(), HasSubstr("lm_head"));

@@ -232,7 +232,7 @@ TEST_F(ExecutorSamplingTest, WordsAndBiasAreChecked) {
   EXPECT_THAT(refused([&](Request& r) {
                 r.setEmbeddingBias(Tensor::copyOf(executor::DataType::kFP32, bias.data(), {kVocab}));
               }),
-              HasSubstr("at 7"));
+              HasSubstr("embeddingBias[7]"));
   EXPECT_EQ(refused([](Request& r) {
               OutputConfig output;
               output.topLogProbs = 2;

@@ -164,9 +164,9 @@ TEST_F(AdapterRootsTest, WhatIsNoDirectoryOrNoNameIsRefused) {
   EXPECT_THAT(refusalOf({path("nowhere")}), HasSubstr("--lora_dir " + path("nowhere")));
   EXPECT_THAT(refusalOf({"math=" + path("nowhere")}), HasSubstr("No such file"));
   const std::string one = adapter("one");
-  EXPECT_THAT(refusalOf({"=" + one}), HasSubstr("not a name"));
-  EXPECT_THAT(refusalOf({".x=" + one}), HasSubstr("not a name"));
-  EXPECT_THAT(refusalOf({one, "one=" + one}), HasSubstr("another adapter of the name 'one'"));
+  EXPECT_THAT(refusalOf({"=" + one}), HasSubstr("cannot be a model name"));
+  EXPECT_THAT(refusalOf({".x=" + one}), HasSubstr("cannot be a model name"));
+  EXPECT_THAT(refusalOf({one, "one=" + one}), HasSubstr("another adapter has the name 'one'"));
 }
 
 TEST_F(AdapterRootsTest, OfOneNameInSeveralDirectoriesTheFirstIsServedAndALineSaysSo) {
