@@ -156,7 +156,7 @@ def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weight
 
 def load_oracle(path, adapters, dtype):
     """Loads the stored model to compute in float32, with its weights and the adapters' A and B rounded to dtype."""
-    model = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(dtype))
