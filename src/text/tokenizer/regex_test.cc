@@ -226,7 +226,8 @@ TEST(RegexTest, RareSyntaxIsLimitedToo) {
     Budget budget(text.size(), uint64_t{1} << 29);
     errorOf([&] { matchesOf(regex, text, budget); });
     EXPECT_LT(budget.meter.spent(), uint64_t{1} << 31) << pattern;
-    EXPECT_THAT(errorOf([&] { matchesOf(regex, text + "a"); }), testing::HasSubstr("limits the text to 65536 bytes")) << pattern;
+    EXPECT_THAT(errorOf([&] { matchesOf(regex, text + "a"); }), testing::HasSubstr("limits the text to 65536 bytes"))
+        << pattern;
   }
 }
 
