@@ -184,7 +184,7 @@ int32_t BlockManager::takeFree(uint64_t scope) {
   assert(block != kNone);
   cached_.remove(block);
   own(block, 0);
-  const uint64_t cache_namespace = tree_.cache_namespace(block);
+  const uint64_t cache_namespace = tree_.namespaceOf(block);
   tree_.erase(block);
   if (numbers_.cache_namespaces != nullptr) numbers_.cache_namespaces->release(cache_namespace);
   return block;

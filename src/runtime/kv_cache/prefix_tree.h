@@ -34,7 +34,7 @@ class PrefixTree {
   int32_t parent(int32_t block) const { return node(block).parent; }
   // One of the block's children; kNone if it has none.
   int32_t someChild(int32_t block) const { return node(block).first_child; }
-  uint64_t cache_namespace(int32_t block) const { return node(block).cache_namespace; }
+  uint64_t namespaceOf(int32_t block) const { return node(block).cache_namespace; }
   // A hash of the content: equal contents have equal hashes, different contents may collide.
   uint64_t hash(uint64_t cache_namespace, int32_t parent, std::span<const int32_t> tokens) const;
 

@@ -84,7 +84,7 @@ class SchedulerSimulation {
   RequestView view(const SimulatedRequest& r) const;
   void countFreed(std::span<const SimulatedRequest> all, std::vector<RequestView>& views);
   void leave(SimulatedRequest& r);
-  uint64_t cache_namespace(const SimulatedRequest& r) const { return 1 + r.adapter(); }
+  uint64_t namespaceOf(const SimulatedRequest& r) const { return 1 + r.adapter(); }
   void check(const std::vector<RequestView>& views) const;
 
   std::vector<SimulatedRequest> running_;         // in the order they started
@@ -162,9 +162,9 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   view.steps_run = steps_ - r.started_step;
   if (r.running) {
     view.blocks_held = static_cast<int32_t>(blocks_->table(r.slot).size());
-    if (reuse && !r.generating) view.next_block = blocks_->nextBlock(r.slot, cache_namespace(r), r.tokens, r.cached);
+    if (reuse && !r.generating) view.next_block = blocks_->nextBlock(r.slot, namespaceOf(r), r.tokens, r.cached);
   } else if (reuse) {
-    const PrefixMatch match = blocks_->match(cache_namespace(r), r.tokens, r.known() - 1);
+    const PrefixMatch match = blocks_->match(namespaceOf(r), r.tokens, r.known() - 1);
     view.num_cached = match.blocks * limits.tokens_per_block;
     view.blocks_held = match.blocks;
     view.blocks_taken = match.cached;
@@ -231,7 +231,7 @@ inline std::string SchedulerSimulation::step() {
     r.slot = free_slots_.back();
     free_slots_.pop_back();
     const auto& seen = views[static_cast<size_t>(i)];
-    if (reuse) blocks_->reuse(r.slot, cache_namespace(r), r.tokens, seen.blocks_held);
+    if (reuse) blocks_->reuse(r.slot, namespaceOf(r), r.tokens, seen.blocks_held);
     r.cached = seen.num_cached;
     r.reused += r.cached;
     append(start, r.name);
@@ -245,7 +245,7 @@ inline std::string SchedulerSimulation::step() {
     if (r.first_step < 0) r.first_step = steps_;
     r.cached += sequence.num_tokens;
     if (reuse)
-      blocks_->commitBlocks(r.slot, cache_namespace(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
+      blocks_->commitBlocks(r.slot, namespaceOf(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
     append(sequence.context ? context : generate,
            sequence.context ? fmt::format("{}:{}", r.name, sequence.num_tokens) : r.name);
     if (sequence.samples) {

@@ -52,7 +52,8 @@ class Matcher {
   void growStack();
   bool takes(uint32_t set, size_t position, size_t& end);
   void spend(uint64_t bytes) {
-    if ((spent_ += bytes) >= kChargeEvery) settle();
+    spent_ += bytes;
+    if (spent_ >= kChargeEvery) settle();
   }
   void settle();
   void remember();

@@ -236,8 +236,8 @@ TEST(RegexTest, PatternsThatAreWrongOrTooLargeAreRefused) {
               testing::HasSubstr("t.json: the regular expression doesn't compile"));
   EXPECT_THAT(errorOf([] { Regex(std::string(20000, 'a'), "t.json"); }), testing::HasSubstr("the limit is"));
   EXPECT_THAT(errorOf([] { Regex("(a{500}){500}\\1", "t.json"); }), testing::HasSubstr("repeats more than"));
-  std::string nested;
-  for (int i = 0; i < 200; ++i) nested = "(" + nested + "a)*";
+  std::string nested(200, '(');
+  for (int i = 0; i < 200; ++i) nested += "a)*";
   EXPECT_NE(errorOf([&] { Regex(nested, "t.json"); }), "");
 }
 
