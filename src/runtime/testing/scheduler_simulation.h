@@ -244,8 +244,7 @@ inline std::string SchedulerSimulation::step() {
     auto& r = at(sequence.request_index);
     if (r.first_step < 0) r.first_step = steps_;
     r.cached += sequence.num_tokens;
-    if (reuse)
-      blocks_->commitBlocks(r.slot, namespaceOf(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
+    if (reuse) blocks_->commitBlocks(r.slot, namespaceOf(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
     append(sequence.context ? context : generate,
            sequence.context ? fmt::format("{}:{}", r.name, sequence.num_tokens) : r.name);
     if (sequence.samples) {
