@@ -154,7 +154,8 @@ class OrchestratorConfig {
   bool spawnProcesses_;
 };
 
-// Where ranks run. All ranks of an engine run in this process, so anything but kLEADER without ids is refused.
+// Placement of the ranks. All ranks of an engine run in this process, so every mode but kLEADER, and any ids, are
+// refused.
 class ParallelConfig {
  public:
   explicit ParallelConfig(CommunicationType communicationType = CommunicationType::kMPI,

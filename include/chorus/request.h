@@ -16,7 +16,7 @@ struct WeightedLora {
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
-  // As logitsPostProcessorName it selects LogitsPostProcessorConfig's batched function.
+  // A request whose logitsPostProcessorName has this value uses the batched function of LogitsPostProcessorConfig.
   static constexpr auto kBatchedPostProcessorName = "batched";
   static constexpr auto kDynamicPostProcessorNamePrefix = "dynamic";
 

@@ -133,7 +133,7 @@ struct LookaheadDecodingConfig {
   SizeType32 getWindowSize() const { return windowSize_; }
   SizeType32 getNgramSize() const { return ngramSize_; }
   SizeType32 getVerificationSetSize() const { return verificationSetSize_; }
-  // For one step: (most decoded tokens, longest path, drafted tokens, longest drafted path).
+  // Returns the limits of one step: (most decoded tokens, longest path, drafted tokens, longest drafted path).
   std::tuple<SizeType32, SizeType32, SizeType32, SizeType32> calculateSpeculativeResource() const {
     return calculateSpeculativeResourceTuple(windowSize_, ngramSize_, verificationSetSize_);
   }

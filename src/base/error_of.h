@@ -1,4 +1,4 @@
-// For tests: the message of the Error that a call throws.
+// errorOf() returns the message of the Error that a call throws. Only tests use it.
 #pragma once
 
 #include <string>

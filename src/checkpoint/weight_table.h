@@ -25,8 +25,8 @@ struct ShardRule {
   Axis axis = Axis::kNone;
   // Rows that are cut separately and then concatenated, e.g. {q, k, v} row counts; empty: one part of all rows.
   std::vector<int64_t> parts;
-  // For each part, the number of rows of one KV head. If there are fewer KV heads than ranks, consecutive ranks hold
-  // the same head. 0: heads are never repeated.
+  // head_rows[i] is the number of rows of one KV head in parts[i]. If there are fewer KV heads than ranks, consecutive
+  // ranks hold the same head. 0: heads are never repeated.
   std::vector<int64_t> head_rows;
   bool pad_rows = false;  // pad rows with zeros to a multiple of tp_size (vocabulary)
 };
