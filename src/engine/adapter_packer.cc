@@ -114,7 +114,13 @@ class AdapterPacker::Writer {
       if (from == dtype_) {
         packRows(values, dtype_, out, in, 0, host);
       } else {
-        packRows(convertedValues(values, from, dtype_, out * in).data(), dtype_, out, in, 0, host);
+        const std::vector<std::byte> converted = convertedValues(values, from, dtype_, out * in);
+        // An infinite value would become NaN in the rows of other requests, by products with zeros (BlockTerm).
+        if (!allFinite(converted, dtype_)) {
+          fail(ErrorCode::kInvalidArgument, "the adapter holds values beyond the range of {}, the model's type",
+               dtypeName(dtype_));
+        }
+        packRows(converted.data(), dtype_, out, in, 0, host);
       }
     });
     return PackedWeight{data, dtype_, out, in};

@@ -199,6 +199,18 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   }
 }
 
+// A float32 value that is infinite in the engine's type is refused: it would reach the rows of other requests.
+TEST_F(RankGroupTest, ValuesBeyondTheEnginesTypeAreRefused) {
+  RankGroup ranks = makeGroup(2, 1, 1);
+  Adapter large = adapter();
+  std::vector<float> values(24 * 4, 3.4e38f);
+  large.modules[0].b = reinterpret_cast<const std::byte*>(values.data());
+  EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(large); }),
+            "the adapter holds values beyond the range of bfloat16, the model's type");
+  values.assign(values.size(), 3.3e38f);
+  EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(large); }), "");
+}
+
 // Trained rows are rounded to the engine's type, like the base's rows.
 TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
   RankGroup ranks = makeGroup(1, 1, 1);

@@ -24,7 +24,7 @@ namespace {
 template <int kStreams, bool kPrefetch>
 float readStreams(const std::byte* data, size_t bytes) {
   constexpr size_t kLine = 64;
-  constexpr size_t kAhead = 4096;
+  constexpr size_t kAhead = 2048;
   const hn::RebindToUnsigned<Floats> d;
   using Words = hn::Vec<decltype(d)>;
   const size_t length = bytes / kStreams;

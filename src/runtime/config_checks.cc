@@ -31,12 +31,12 @@ void checkKvCache(const KvCacheConfig& config, int32_t max_seq_len) {
                         requirePositive(window, "maxAttentionWindowVec");
                         return window < max_seq_len;
                       });
-  refuse(narrow, "maxAttentionWindowVec", "windows smaller than the engine's max_seq_len are not implemented");
+  refuse(narrow, "maxAttentionWindowVec", "windows smaller than the engine's max_seq_len are not supported");
   refuse(config.getSinkTokenLength().value_or(0) != 0, "sinkTokenLength", kLeaveUnset);
   refuse(config.getHostCacheSize().value_or(0) != 0, "hostCacheSize of KvCacheConfig", kHostMemory);
   refuse(config.getSecondaryOffloadMinPriority().has_value(), "secondaryOffloadMinPriority", kHostMemory);
   refuse(config.getCrossKvCacheFraction().has_value(), "crossKvCacheFraction", "there is no cross attention");
-  refuse(config.getEventBufferMaxSize() != 0, "eventBufferMaxSize", "KV cache events are not implemented; leave it 0");
+  refuse(config.getEventBufferMaxSize() != 0, "eventBufferMaxSize", "KV cache events are not supported; leave it 0");
 }
 
 void checkScheduler(const SchedulerConfig& config) {
@@ -68,12 +68,12 @@ void checkDecoding(const std::optional<DecodingConfig>& config) {
 
 void checkDevice(const ExecutorConfig& config) {
   const auto& knobs = config.getExtendedRuntimePerfKnobConfig();
-  refuse(config.getGpuWeightsPercent() != 1.0f, "gpuWeightsPercent", "weight streaming is not implemented; leave it 1");
+  refuse(config.getGpuWeightsPercent() != 1.0f, "gpuWeightsPercent", "weight streaming is not supported; leave it 1");
   refuse(knobs.getCudaGraphMode(), "cudaGraphMode", "this build runs on the CPU; leave it off");
   refuse(knobs.getCudaGraphCacheSize() != 0, "cudaGraphCacheSize", "this build runs on the CPU; leave it 0");
   refuse(config.getRecvPollPeriodMs() != 0, "recvPollPeriodMs", "there is no orchestrator; leave it 0");
   const DebugConfig debug = config.getDebugConfig().value_or(DebugConfig());
-  refuse(debug != DebugConfig(), "debugConfig", "debug tensors are not implemented; leave it unset");
+  refuse(debug != DebugConfig(), "debugConfig", "debug tensors are not supported; leave it unset");
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ void checkSupported(const ExecutorConfig& config, ModelType model_type, int32_t 
   checkDecoding(config.getDecodingConfig());
   checkDevice(config);
   refuse(config.getSpecDecConfig().has_value(), "specDecConfig",
-         "speculative decoding is not implemented; leave it unset");
+         "speculative decoding is not supported; leave it unset");
   refuse(config.getGuidedDecodingConfig().has_value(), "guidedDecodingConfig", kLeaveUnset);
   const auto& outputs = config.getAdditionalModelOutputs();
   refuse(outputs && !outputs->empty(), "additionalModelOutputs", kLeaveUnset);

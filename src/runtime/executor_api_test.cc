@@ -160,18 +160,32 @@ TEST_F(ExecutorApiTest, EndsWhereItIsAskedTo) {
 
 TEST_F(ExecutorApiTest, CancelsAndShutsDown) {
   Executor executor = open();
-  const auto cancelled = executor.enqueueRequest(plain({1, 2}, 120, true)),
-             other = executor.enqueueRequest(plain({3}, 5));
-  ASSERT_FALSE(executor.awaitResponses(cancelled, kLong).empty());
+  // The gate keeps the request from ending before it is cancelled.
+  Gate gate;
+  Request held = plain({1, 2}, 120, true);
+  gate.putBefore(held);
+  const auto cancelled = executor.enqueueRequest(held), other = executor.enqueueRequest(plain({3}, 5));
+  gate.awaitReached();
   executor.cancelRequest(cancelled);
   executor.cancelRequest(4711);
+  gate.open();
   const auto end = finish(executor, cancelled).back().getResult();
   EXPECT_THAT(end.finishReasons, ElementsAre(FinishReason::kCANCELLED));
   EXPECT_EQ(finish(executor, other).back().getResult().outputTokenIds.at(0).size(), 5u);
-  const auto open_request = executor.enqueueRequest(plain({1, 2}, 120));
+  Gate shutdown_gate;
+  Request open_held = plain({1, 2}, 120);
+  shutdown_gate.putBefore(open_held);
+  const auto open_request = executor.enqueueRequest(open_held);
   Executor moved = std::move(executor);
   EXPECT_TRUE(moved.isParticipant());
+  shutdown_gate.awaitReached();
+  // shutdown() waits for the step that the gate holds.
+  auto opener = std::async(std::launch::async, [&] {
+    while (moved.canEnqueueRequests()) std::this_thread::yield();
+    shutdown_gate.open();
+  });
   moved.shutdown();
+  opener.get();
   EXPECT_FALSE(moved.canEnqueueRequests());
   EXPECT_EQ(errorOf([&] { moved.enqueueRequest(plain({1}, 1)); }), "Shutdown called, cannot enqueue requests");
   EXPECT_THAT(finish(moved, open_request).back().getResult().finishReasons, ElementsAre(FinishReason::kCANCELLED));

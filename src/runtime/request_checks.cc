@@ -145,7 +145,7 @@ Refusal featureRefusal(const executor::Request& request) {
     const bool changes = retention->getDecodeRetentionPriority() != usual ||
                          std::any_of(ranges.begin(), ranges.end(), [&](const auto& r) { return r.priority != usual; });
     if (changes)
-      return refused("kvCacheRetentionConfig", "retention priorities other than the default are not implemented");
+      return refused("kvCacheRetentionConfig", "retention priorities other than the default are not supported");
   }
   const auto& outputs = request.getOutputConfig().additionalModelOutputs;
   if (outputs && !outputs->empty()) return refused("additionalModelOutputs", kUnset);

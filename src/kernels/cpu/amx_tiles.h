@@ -20,6 +20,11 @@ struct Tiles {
   static HWY_INLINE void load(const void* memory, int64_t stride) {
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(memory), "r"(stride), "i"(kTile) : "memory");
   }
+  // load() with a non-temporal hint, so that the loaded lines evict less from the caches.
+  template <int kTile>
+  static HWY_INLINE void loadOnce(const void* memory, int64_t stride) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(memory), "r"(stride), "i"(kTile) : "memory");
+  }
   template <int kTile>
   static HWY_INLINE void store(void* memory, int64_t stride) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(memory), "r"(stride), "i"(kTile) : "memory");
@@ -37,6 +42,11 @@ struct Tiles {
   template <int kSums, int kRows, int kWeights>
   static HWY_INLINE void multiplyInt8() {
     __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));
+  }
+  // multiplyInt8() with signed weights.
+  template <int kSums, int kRows, int kWeights>
+  static HWY_INLINE void multiplySigned() {
+    __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kRows), "i"(kWeights));
   }
 };
 

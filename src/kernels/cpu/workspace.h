@@ -9,6 +9,7 @@
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/isa_table.h"
+#include "kernels/cpu/task_ranges.h"
 #include "kernels/variant.h"
 
 namespace chorus {
@@ -30,7 +31,10 @@ class ScratchMemory {
 
 struct CpuWorkspace {
   CpuWorkspace(ThreadPool& thread_pool, Isa instruction_set)
-      : pool(thread_pool), isa(instruction_set), thread(static_cast<size_t>(thread_pool.size())) {}
+      : pool(thread_pool),
+        isa(instruction_set),
+        thread(static_cast<size_t>(thread_pool.size())),
+        ranges(thread_pool.size()) {}
 
   // Calls fn(begin, end, thread) for pieces of [0, count) on all threads, or once for the whole range on this thread if
   // the work costs less than a fork-join (about a microsecond). element_cost: rough cost of one index, in elements
@@ -47,6 +51,18 @@ struct CpuWorkspace {
              [&](int64_t piece, int thread) { fn(count * piece / pieces, count * (piece + 1) / pieces, thread); });
   }
 
+  // Divides [0, tasks) into ranges of at most max_length tasks, calls fn(begin, end, thread) for each range on any
+  // thread, and returns when all are done. Consecutive calls of a thread mostly get consecutive ranges (TaskRanges).
+  // One call at a time; fn must not use forEachRange.
+  template <typename F>
+  void forEachRange(int64_t tasks, int64_t max_length, F&& fn) {
+    if (tasks <= 0) return;
+    ranges.deal(tasks, max_length);
+    pool.run(ranges.queues(), [&](int64_t queue, int thread) {
+      while (const TaskRanges::Range range = ranges.take(static_cast<int>(queue))) fn(range.begin, range.end, thread);
+    });
+  }
+
   // Returns the op's kernel for the workspace's instruction set and adds the variant to `used`.
   template <typename Kernel>
   Kernel select(Op op, IsaTable<Kernel> table, std::optional<DType> dtype = std::nullopt) {
@@ -60,6 +76,7 @@ struct CpuWorkspace {
   VariantRecord used;
   ScratchMemory shared[2];
   std::vector<ScratchMemory> thread;
+  TaskRanges ranges;
 };
 
 }  // namespace chorus

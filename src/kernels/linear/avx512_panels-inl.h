@@ -61,6 +61,18 @@ HWY_INLINE __m512 loadScales(const std::byte* at, DType dtype) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
 
+// Writes sixteen floats. non_temporal: by a non-temporal store, for which y must be aligned to 64 bytes.
+HWY_INLINE void writeLine(const std::byte* line, float* y, bool non_temporal) {
+  if (non_temporal) {
+    _mm512_stream_ps(y, _mm512_load_ps(line));
+  } else {
+    _mm512_storeu_ps(y, _mm512_load_ps(line));
+  }
+}
+// Non-temporal stores are not ordered with the pool's synchronisation. The fence makes them visible to the threads that
+// read y next.
+HWY_INLINE void finishWrites() { _mm_sfence(); }
+
 inline void scaleColumns(const float* factors, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(count - i, 16)) - 1);

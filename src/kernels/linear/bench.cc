@@ -80,7 +80,7 @@ std::vector<BenchCase> linearBench() {
   std::vector<BenchCase> cases;
   for (const DType dtype : panelFormats()) {
     cases.push_back(plain(dtype, 3, 100, 50, true));
-    for (const int64_t rows : {1, 8, 32, 512}) {
+    for (const int64_t rows : {1, 8, 32, 128, 512}) {
       cases.push_back(plain(dtype, rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest
       cases.push_back(plain(dtype, rows, 5632, 2048, false));
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 #include "kernels/linear/fixed_point.h"
 #include "kernels/linear/panel_kernels.h"
@@ -52,8 +53,16 @@ struct Call {
   }
 
   void packRows(int64_t tile, int64_t begin, int64_t end) const;
-  void multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const;
-  void multiplyPanels(const PanelTask& task) const;
+  void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile) const;
+  // For a tile with a source: index into LinearPlan::rows of the first row that its products with A read.
+  int32_t sourceRow(const AdapterTile& tile) const {
+    return plan.tiles[static_cast<size_t>(tile.source)].first_row + tile.source_row;
+  }
+  void storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels, const float* const* products,
+                      std::byte* t_tile) const;
+  void multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const;
+  void multiplyPanels(const PanelTask& task, ScratchMemory& scratch) const;
+  void multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch) const;
   void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
 };
@@ -64,15 +73,15 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
   const WeightRows& weight = weightOf(tile.weight);
   if (!weight.packs()) return;
   const int32_t* tile_rows = rowsOf(tile);
+  const int count = tile.packedRows(weight);
   const float* rows[kMaxTileRows];
-  for (int r = 0; r < tile.rows; ++r) rows[r] = xRow(tile_rows[r]) + begin;
-  weight.kernels->pack(rows, tile.rows, end - begin,
-                       packed(weight, tile) + tile.rows * weight.kernels->rowBytes(begin));
+  for (int r = 0; r < count; ++r) rows[r] = xRow(tile_rows[std::min(r, tile.rows - 1)]) + begin;
+  weight.kernels->pack(rows, count, end - begin, packed(weight, tile) + count * weight.kernels->rowBytes(begin));
 }
 
-// packed_tile: the tile that `packed` currently holds. Consecutive tasks of a thread often have the same tile, which is
-// then packed only once.
-void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTile*& packed_tile) const {
+// packed_tile: the tile that `packed_rows` currently holds. Consecutive tasks of a thread often have the same tile,
+// which is then packed only once.
+void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
   const LoraTerm& part = tile.group->parts[static_cast<size_t>(task.part)];
   const PackedWeight& a = part.a;
@@ -81,17 +90,22 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTi
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   float product[kMaxTileRows][kPanelCols];
   float* y[kMaxTileRows];
+  for (int r = 0; r < kMaxTileRows; ++r) y[r] = product[r];
   const float* rows[kMaxTileRows] = {};
-  for (int r = 0; r < tile.rows; ++r) {
-    rows[r] = xRow(tile_rows[r]);
-    y[r] = product[r];
-  }
+  for (int r = 0; r < tile.rows; ++r) rows[r] = xRow(tile_rows[r]);
   PanelArgs panel;
   panel.x = rows[0];
-  if (tile.rows > 1 || !part_kernels.takesRows()) {
-    if (packed_tile != &tile) part_kernels.pack(rows, tile.rows, a.in, packed);
+  int count = tile.rows;
+  if (tile.source >= 0) {
+    const RowTile& source = plan.tiles[static_cast<size_t>(tile.source)];
+    const WeightRows& weight = weightOf(source.weight);
+    panel.x_stride = source.packedRows(weight) * weight.kernels->rowBytes(kStrideInputs);
+    panel.x = packed(weight, source) + tile.source_row * weight.kernels->rowBytes(kStrideInputs);
+    count = tile.source_rows;
+  } else if (tile.rows > 1 || !part_kernels.takesRows()) {
+    if (packed_tile != &tile) part_kernels.pack(rows, tile.rows, a.in, packed_rows);
     packed_tile = &tile;
-    panel.x = packed;
+    panel.x = packed_rows;
   }
   panel.inputs = a.in;
   panel.panels = static_cast<const std::byte*>(a.data) + task.panel * panelBytes(a.dtype, a.in);
@@ -99,14 +113,44 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed, const AdapterTi
   panel.y = y;
   panel.cols = kPanelCols;
   panel.stream = true;
-  part_kernels.run[tile.rows](panel);
+  assert(part_kernels.run[count] != nullptr);
+  part_kernels.run[count](panel);
+  const int64_t rank = std::min<int64_t>(kPanelCols, a.out - task.panel * kPanelCols);  // of this panel
   for (int r = 0; r < tile.rows; ++r) {
-    for (float& value : product[r]) value *= part.scale;
-    rows[r] = product[r];
+    // The rows read from the source may include rows of other groups, whose products are skipped here.
+    const int at = tile.source < 0 ? r : plan.place[static_cast<size_t>(tile_rows[r])] - sourceRow(tile);
+    for (float& value : product[at]) value *= part.scale;
+    // The columns past the rank are products with zeros: NaN if an input is not finite. B may have zeros there too.
+    std::fill(product[at] + rank, product[at] + kPanelCols, 0.0f);
+    rows[r] = product[at];
   }
   std::byte* part_t = t + task.t * static_cast<int64_t>(sizeof(float));
+  if (tile.in_block) return storeBlockTerm(tile, task.panel, (a.out + kPanelCols - 1) / kPanelCols, rows, part_t);
   part_kernels.pack(rows, tile.rows, kPanelCols,
                     part_t + task.panel * kPanelCols * tile.rows * part_kernels.element_bytes);
+}
+
+// Packs a tile's products with one panel of A into BlockTerm::t.
+//   - panels: number of panels of the term's A.
+//   - products: one pointer per row of the tile, to kPanelCols scaled products.
+//   - t_tile: the start of BlockTerm::t. A row of it holds the products with panels 2i and 2i + 1 next to each other.
+//     If the number of panels is odd, the place of the missing panel is set to zero.
+//   - The rows of the source that are not in the tile are set to zero.
+void Call::storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels, const float* const* products,
+                          std::byte* t_tile) const {
+  const RowTile& source = plan.tiles[static_cast<size_t>(tile.source)];
+  const WeightRows& weight = weightOf(source.weight);
+  const int64_t packed_rows = source.packedRows(weight), row_bytes = weight.kernels->rowBytes(kPanelCols);
+  std::byte values[kMaxTileRows * kPanelCols * sizeof(float)];
+  weight.kernels->pack(products, tile.rows, kPanelCols, values);
+  std::byte* at = t_tile + (panel / 2 * packed_rows * 2 + panel % 2) * row_bytes;
+  const auto cleared = static_cast<size_t>(panel % 2 == 0 && panel + 1 == panels ? 2 * row_bytes : row_bytes);
+  for (int64_t r = 0; r < packed_rows; ++r) std::memset(at + r * 2 * row_bytes, 0, cleared);
+  const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
+  for (int r = 0; r < tile.rows; ++r) {
+    const int64_t row = plan.place[static_cast<size_t>(tile_rows[r])] - source.first_row;
+    std::memcpy(at + row * 2 * row_bytes, values + r * row_bytes, static_cast<size_t>(row_bytes));
+  }
 }
 
 void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const {
@@ -158,6 +202,42 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   }
 }
 
+// Multiplies the rows of a block by the panels from panel_begin on, and adds the terms that are BlockTerms.
+void Call::multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch) const {
+  const WeightRows& weight = weightOf(block.weight);
+  const PackedWeight& w = weight.weight;
+  const WeightFormat format = w.format();
+  const RowTile& first = plan.tiles[static_cast<size_t>(block.tile_begin)];
+  const RowTile& last = plan.tiles[static_cast<size_t>(block.tile_end - 1)];
+  float* y[kBlockRows];
+  BlockArgs b;
+  b.rows = last.first_row + last.rows - first.first_row;
+  for (int r = 0; r < b.rows; ++r) y[r] = yRow(rowsOf(first)[r]) + panel_begin * kPanelCols;
+  b.x = packed(weight, first);
+  b.tile_stride = kBlockTileRows * weight.row_bytes;
+  b.inputs = w.in;
+  b.panel_stride = panelBytes(format, w.in);
+  b.panels = static_cast<const std::byte*>(w.data) + panel_begin * b.panel_stride;
+  // The thread most likely goes on with the panels after these.
+  const int64_t end = panel_begin + (cols + kPanelCols - 1) / kPanelCols;
+  if (end < weight.panels()) b.next = static_cast<const std::byte*>(w.data) + end * b.panel_stride;
+  b.group = packedGroup(format);
+  b.scale_dtype = w.scale_dtype;
+  b.y = y;
+  b.cols = cols;
+  if (!plan.terms_of_tile.empty()) {
+    b.terms =
+        std::span(plan.terms_of_tile)
+            .subspan(static_cast<size_t>(block.tile_begin), static_cast<size_t>(block.tile_end - block.tile_begin));
+  }
+  b.first_col = panel_begin * kPanelCols;
+  for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
+    b.keep_y = b.keep_y || !plan.adapter_tiles[static_cast<size_t>(tile)].in_block;
+  }
+  b.scratch = scratch.reserve<std::byte>(0);
+  weight.kernels->block(b);
+}
+
 // Adds every LoRA term of the tile's group that overlaps output columns [col_begin, col_end) to y. The chain of
 // multiply-adds of each output continues over the rank of the term.
 void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const {
@@ -194,13 +274,30 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
   }
 }
 
-void Call::multiplyPanels(const PanelTask& task) const {
+// Computes panel tasks [begin, end). Consecutive tasks of a block are joined, so that their panels are read as one
+// stream. Tasks of PanelKernels::block are long already.
+void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const {
+  while (begin < end) {
+    PanelTask task = plan.panel_tasks[static_cast<size_t>(begin++)];
+    if (!weightOf(plan.blocks[static_cast<size_t>(task.block)].weight).inBlocks()) {
+      for (; begin < end && plan.panel_tasks[static_cast<size_t>(begin)].block == task.block; ++begin) {
+        task.end = plan.panel_tasks[static_cast<size_t>(begin)].end;
+      }
+    }
+    multiplyPanels(task, scratch);
+  }
+}
+
+void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch) const {
   const RowBlock& block = plan.blocks[static_cast<size_t>(task.block)];
-  const int64_t col_begin = task.begin * kPanelCols;
-  const int64_t col_end = std::min(weightOf(block.weight).weight.out, task.end * kPanelCols);
-  multiplyWeight(block, task.begin, col_end - col_begin);
+  const WeightRows& weight = weightOf(block.weight);
+  const int64_t col_begin = task.begin * kPanelCols, col_end = std::min(weight.weight.out, task.end * kPanelCols);
+  if (!weight.inBlocks()) return multiplyWeight(block, task.begin, col_end - col_begin);
+  multiplyBlock(block, task.begin, col_end - col_begin, scratch);
+  // The terms that are not BlockTerms are added while y is still in the caches.
   for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-    addParts(plan.adapter_tiles[static_cast<size_t>(tile)], col_begin, col_end);
+    const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
+    if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end);
   }
 }
 }  // namespace
@@ -223,8 +320,10 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
 
   call.x = workspace.shared[0].reserve<std::byte>(static_cast<size_t>(plan.x_bytes));
   call.t = workspace.shared[1].reserve<std::byte>(static_cast<size_t>(plan.t_floats) * sizeof(float));
-  const auto tile_floats = static_cast<size_t>(tileSize(kMaxTileRows, args.x.cols));
-  for (ScratchMemory& scratch : workspace.thread) scratch.reserve<float>(adapter_tasks > 0 ? tile_floats : 0);
+  assignBlockTerms(call.t, plan);
+  const size_t tile_bytes = static_cast<size_t>(tileSize(kMaxTileRows, args.x.cols)) * sizeof(float);
+  const size_t scratch_bytes = std::max(adapter_tasks > 0 ? tile_bytes : 0, plan.block_scratch);
+  for (ScratchMemory& scratch : workspace.thread) scratch.reserve<std::byte>(scratch_bytes);
 
   // Packing a few rows costs less than waking the other threads.
   constexpr int64_t kPackAlone = 8192;
@@ -234,12 +333,12 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
     const int64_t slices = std::max<int64_t>(1, (args.x.cols + kInputBlock - 1) / kInputBlock);
     const int64_t pack_tasks = tiles * slices;
     const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
-    workspace.pool.run(pack_tasks + pieces, [&](int64_t task, int thread) {
-      if (task < pack_tasks) {
-        const int64_t begin = task % slices * kInputBlock;
-        return call.packRows(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
-      }
-      const int64_t piece = task - pack_tasks;
+    workspace.pool.run(pack_tasks, [&](int64_t task, int) {
+      const int64_t begin = task % slices * kInputBlock;
+      call.packRows(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
+    });
+    // A separate run, because products with A may read the rows that the first run packs.
+    workspace.pool.run(pieces, [&](int64_t piece, int thread) {
       const AdapterTile* packed_tile = nullptr;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
       for (int64_t i = adapter_tasks * piece / pieces; i < adapter_tasks * (piece + 1) / pieces; ++i) {
@@ -247,8 +346,14 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
       }
     });
   }
-  workspace.pool.run(std::ssize(plan.panel_tasks),
-                     [&](int64_t i, int) { call.multiplyPanels(plan.panel_tasks[static_cast<size_t>(i)]); });
+  constexpr int64_t kMaxRange = 16;  // tasks
+  workspace.forEachRange(std::ssize(plan.panel_tasks), kMaxRange, [&](int64_t begin, int64_t end, int thread) {
+    call.multiplyTasks(begin, end, workspace.thread[static_cast<size_t>(thread)]);
+  });
+  workspace.pool.run(std::ssize(plan.add_tasks), [&](int64_t i, int) {
+    const AddTask& task = plan.add_tasks[static_cast<size_t>(i)];
+    call.addParts(plan.adapter_tiles[static_cast<size_t>(task.tile)], task.begin * kPanelCols, task.end * kPanelCols);
+  });
 }
 
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights) {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/linear/tile_kernels-inl.h"
+#include "kernels/linear/tile_block-inl.h"
 
 namespace chorus::tiles {
 
@@ -73,6 +73,10 @@ struct EmulatedTiles {
     }
   }
   template <int kTile>
+  static void loadOnce(const void* memory, int64_t stride) {
+    load<kTile>(memory, stride);
+  }
+  template <int kTile>
   static void store(void* memory, int64_t stride) {
     const Register& tile = used<kTile>();
     for (int r = 0; r < state().palette.rows[kTile]; ++r) {
@@ -114,6 +118,27 @@ struct EmulatedTiles {
     std::memset(sums.bytes + used_bytes, 0, sizeof(Register) - static_cast<size_t>(used_bytes));
   }
 
+  static void widen(const std::byte* values, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; ++i) to[i] = loadAsFloat(values, DType::kBFloat16, static_cast<size_t>(i));
+  }
+  // The product of one row with the bits of multiplyBf16. x: floats with bfloat16 values. y: the row's first column.
+  static void multiplyRow(const PanelArgs& args, const float* x, float* y) {
+    for (int64_t col = args.skip; col < args.cols; ++col) {
+      const auto* panel = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
+      float sum = args.accumulate ? y[col] : 0.0f;
+      for (int64_t i = 0; i < args.inputs; i += kBlockInputs) {
+        float even = 0, odd = 0;
+        for (int64_t pair = i / 2; pair < (std::min(args.inputs, i + kBlockInputs) + 1) / 2; ++pair) {
+          const std::byte* w = panel + pair * args.input_stride + col % kPanelCols * 4;
+          even = flush(std::fma(flush(x[2 * pair]), flush(loadAsFloat(w, DType::kBFloat16, 0)), even));
+          odd = flush(std::fma(flush(x[2 * pair + 1]), flush(loadAsFloat(w, DType::kBFloat16, 1)), odd));
+        }
+        sum = flush(flush(sum) + flush(even + odd));
+      }
+      y[col] = sum;
+    }
+  }
+
   // Rounds like VCVTNE2PS2BF16: to nearest even, denormals become zeros.
   static void round(const float* row, int64_t count, std::byte* dst) {
     bf16 rounded[kBlockInputs] = {};
@@ -123,6 +148,11 @@ struct EmulatedTiles {
     }
     std::memcpy(dst, rounded, static_cast<size_t>((count + 3) / 4 * 8));
   }
+  static void writeLine(const std::byte* sums, float* y, bool non_temporal) {
+    require(!non_temporal || reinterpret_cast<uintptr_t>(y) % 64 == 0, "a non-temporal store needs an aligned line");
+    std::memcpy(y, sums, kRowBytes);
+  }
+  static void finishWrites() {}
   static void scaleColumns(const float* factors, float* y, int64_t count) {
     for (int64_t i = 0; i < count; ++i) y[i] *= factors[i];
   }

@@ -102,11 +102,14 @@ struct Adapters {
       own.back() = weights.back().view;
     }
     const int64_t out = own_weight ? own.back().out : base.out;
+    // Half of the adapters have terms of the most common kind: whole panels without bias and magnitude.
+    const bool common = out >= kPanelCols && values.integer(0, 1) == 0;
     std::vector<LoraTerm> list;
     for (const int64_t rank : ranks) {
       LoraTerm part;
-      part.out_begin = values.integer(0, out - 1);
-      const int64_t features = values.integer(1, out - part.out_begin);
+      part.out_begin = common ? kPanelCols * values.integer(0, out / kPanelCols - 1) : values.integer(0, out - 1);
+      const int64_t left = out - part.out_begin;
+      const int64_t features = common ? kPanelCols * values.integer(1, left / kPanelCols) : values.integer(1, left);
       if (rank > 0) {
         weights.push_back(makeWeight(values, dtype, rank, base.in));
         part.a = weights.back().view;
@@ -117,7 +120,7 @@ struct Adapters {
       }
       part.scale = values.real(0.25f, 2.0f);
       const auto some = [&](float low, float high) -> const float* {
-        if (values.integer(0, 1) == 0) return nullptr;
+        if (common || values.integer(0, 1) == 0) return nullptr;
         vectors.push_back(values.reals(features, low, high));
         return vectors.back().data();
       };

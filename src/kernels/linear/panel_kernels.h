@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
@@ -10,6 +11,8 @@
 namespace chorus {
 
 inline constexpr int kMaxTileRows = 32;
+// Unit of PanelArgs::x_stride.
+inline constexpr int64_t kStrideInputs = 32;
 // Number of panels that several tiles take in turn while the panels stay in a cache.
 inline constexpr int kPanelsInTurn = 2;
 
@@ -25,6 +28,9 @@ struct PanelArgs {
   // Number of inputs that each call of `pack` took, at least kPanelCols. 0: each took a multiple of 32 (fixed point: of
   // kFixedRun), or all inputs.
   int64_t x_piece = 0;
+  // Bytes from kStrideInputs inputs of x to the next ones. 0: x is a whole tile. Otherwise x is a range of rows of a
+  // larger tile, which only kernels with PanelKernels::takes_part_of_tile support.
+  int64_t x_stride = 0;
   int64_t inputs = 0;
   const void* panels = nullptr;  // the first panel at the first input; nothing past the last input is read
   int64_t panel_stride = 0;      // bytes from a panel to the next
@@ -44,6 +50,51 @@ struct PanelArgs {
   int next_lines = 0;
 };
 using PanelFunction = void (*)(const PanelArgs& args);
+
+// Block products (PanelKernels::block): rows of a tile, and maximum rows of a block. The packed rows of a block must
+// fit in L2 for one section of the inputs (tile_block-inl.h).
+inline constexpr int kBlockTileRows = 32;
+inline constexpr int kBlockRows = 256;
+// The rows of a block's last tile are padded to a multiple of this number.
+inline constexpr int kBlockPadding = 16;
+
+// One LoRA term of some rows of a tile of a block product: y[r] += t[r] . b[c] for columns [col_begin, col_begin +
+// cols) of the weight. The elements of b must be finite, because the zeros of the tile's other rows are multiplied by
+// them.
+struct BlockTerm {
+  // Packed like a tile of BlockArgs::x, with `rank` inputs padded with zeros to a multiple of 32. Zero in the rows of
+  // the tile that do not have this term.
+  const void* t = nullptr;
+  int64_t rank = 0;
+  const void* b = nullptr;  // the first panel of B
+  int64_t col_begin = 0;    // col_begin and cols are multiples of kPanelCols
+  int64_t cols = 0;
+};
+
+// y[r][c] = x[r] . panels[c] for up to kBlockRows rows, plus the LoRA terms. Every element is the chain of PanelArgs,
+// continued by the chains of its terms in their order. So it has the same bits as an element that PanelKernels::run
+// computes.
+struct BlockArgs {
+  // Tiles of kBlockTileRows rows, each in the layout of PanelKernels::pack. The last tile has the remaining rows,
+  // padded to a multiple of kBlockPadding; the values of the padding rows do not matter.
+  const void* x = nullptr;
+  int64_t tile_stride = 0;  // bytes from a tile to the next
+  int rows = 0;
+  int64_t inputs = 0;                   // a multiple of PanelKernels::block_inputs
+  const void* panels = nullptr;         // the first panel
+  int64_t panel_stride = 0;             // bytes from a panel to the next
+  int64_t group = 0;                    // int8 and int4: inputs that share a scale (packedGroup)
+  DType scale_dtype = DType::kFloat32;  // int8 and int4: type of the scales
+  float* const* y = nullptr;            // one pointer per row, to the first panel's first column
+  int64_t cols = 0;
+  std::span<const std::span<const BlockTerm>> terms;  // one list per tile; empty: no terms
+  int64_t first_col = 0;                              // column of the weight at which the first panel begins
+  // Whether y is read again soon. Otherwise it is written with non-temporal stores where its rows are aligned to cache
+  // lines.
+  bool keep_y = false;
+  const void* next = nullptr;  // the first panel of the next call, to prefetch; may be null
+  void* scratch = nullptr;     // PanelKernels::block_scratch bytes, aligned to 64
+};
 
 // PanelKernels::pack for tiles of floats. A single row of floats is a tile without packing: nothing is read past its
 // last input.
@@ -69,6 +120,13 @@ struct PanelKernels {
     return (inputs + unit_inputs - 1) / unit_inputs * (unit_inputs * element_bytes + unit_extra);
   }
   PanelFunction run[kMaxTileRows + 1] = {};  // indexed by the tile's number of rows, from 1
+  bool takes_part_of_tile = false;  // whether `run` supports PanelArgs::x_stride, for inputs that are a multiple of 32
+  // Products of many rows; null: not supported. `inputs` must be a multiple of block_inputs.
+  void (*block)(const BlockArgs& args) = nullptr;
+  int64_t block_inputs = 1;
+  int block_rows = kBlockTileRows + 1;  // minimum rows for which `block` is used, because it is faster than `run`
+  // Bytes of BlockArgs::scratch for these numbers of tiles, inputs and panels.
+  size_t (*block_scratch)(int tiles, int64_t inputs, int64_t panels) = nullptr;
   // Whether a single row is a tile without packing.
   bool takesRows() const { return pack == &packTile; }
   // y *= factors, count elements.

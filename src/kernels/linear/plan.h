@@ -22,6 +22,11 @@ struct WeightRows {
   int64_t panels() const { return (weight.out + kPanelCols - 1) / kPanelCols; }
   // Whether the rows must be packed: a single row of floats is a tile without packing.
   bool packs() const { return num_rows > 1 || !kernels->takesRows(); }
+  // Whether the rows are multiplied in blocks by PanelKernels::block.
+  bool inBlocks() const {
+    return kernels->block != nullptr && num_rows >= kernels->block_rows && weight.in > 0 &&
+           weight.in % kernels->block_inputs == 0;
+  }
 };
 
 // Up to max_rows rows of one weight.
@@ -29,6 +34,10 @@ struct RowTile {
   int32_t weight = 0;     // index into LinearPlan::weights
   int32_t first_row = 0;  // index into LinearPlan::rows
   int32_t rows = 0;
+  // Rows of the packed tile, including padding. `owner` is the tile's weight.
+  int packedRows(const WeightRows& owner) const {
+    return owner.inBlocks() ? (rows + kBlockPadding - 1) / kBlockPadding * kBlockPadding : rows;
+  }
 };
 // Up to max_rows rows of one block that share LoRA terms.
 struct AdapterTile {
@@ -36,6 +45,13 @@ struct AdapterTile {
   int32_t first_row = 0;  // index into LinearPlan::adapter_rows
   int32_t rows = 0;
   int64_t t = 0;  // offset of the tile's products with A, counted in floats whatever the type of the elements
+  // Index of the packed RowTile from which the products with A read rows [source_row, source_row + source_rows). These
+  // contain all rows of this tile and may contain rows of other groups. -1: the tile's rows are packed separately.
+  int32_t source = -1;
+  int32_t source_row = 0;
+  int32_t source_rows = 0;
+  // Whether the products with B are BlockTerms of the source. Otherwise Call::addParts adds them to y.
+  bool in_block = false;
 };
 // The product of one tile and one panel of A of one LoRA term.
 struct AdapterTask {
@@ -58,6 +74,13 @@ struct PanelTask {
   int64_t end = 0;
 };
 
+// An adapter tile's products with B, for the outputs in panels [begin, end) of the rows' weight.
+struct AddTask {
+  int32_t tile = 0;  // index into LinearPlan::adapter_tiles
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 // How one call is divided into tiles, blocks and tasks. Kept between calls only to reuse its memory.
 struct LinearPlan {
   std::vector<WeightRows> weights;
@@ -68,14 +91,23 @@ struct LinearPlan {
   std::vector<AdapterTile> adapter_tiles;
   std::vector<AdapterTask> adapter_tasks;
   std::vector<PanelTask> panel_tasks;
-  std::vector<RowRange> own_ranges;  // rows of the groups that have their own weight
-  int64_t x_bytes = 0;               // of all packed rows
+  std::vector<AddTask> add_tasks;      // for rows that PanelKernels::block does not multiply
+  std::vector<RowRange> own_ranges;    // rows of the groups that have their own weight
+  std::vector<int32_t> place;          // index into `rows`, by row number in x
+  std::vector<int32_t> group_of;       // index into LinearArgs::groups, by row number in x; -1: no group
+  std::vector<BlockTerm> block_terms;  // grouped by RowTile
+  std::vector<std::span<const BlockTerm>> terms_of_tile;  // by index of a RowTile; empty if no tile has BlockTerms
+  int64_t x_bytes = 0;                                    // of all packed rows
   int64_t t_floats = 0;
+  size_t block_scratch = 0;  // bytes of BlockArgs::scratch that the largest PanelTask needs
 };
 
 // assignRows finds the rows of every weight. The caller then sets the kernels of every weight, and cutRows divides the
 // rows into tiles, blocks and tasks for `threads` threads.
 void assignRows(const LinearArgs& args, LinearPlan& plan);
 void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan);
+// Fills block_terms and terms_of_tile after cutRows. t: memory for the products with A of all adapter tiles,
+// plan.t_floats floats. The terms point into it and into `plan`.
+void assignBlockTerms(const std::byte* t, LinearPlan& plan);
 
 }  // namespace chorus

@@ -166,14 +166,17 @@ TEST_P(LinearTest, MatchesDoublePrecisionAtEveryEdge) {
 TEST_P(LinearTest, LongInputsAndManyRowsCrossEveryBlock) {
   Values values;
   Backend& backend = newBackend(2);
-  const Weight weight = anyWeight(values, dtypes().front(), 150, 2051);
-  auto x = values.reals(251 * weight.view.in);
-  const auto y = run(backend, x, weight.view);
-  kernel_test::expectNear(y, expected(x, weight.view), toleranceOf(x, weight.view), "251 rows");
-  for (const int64_t row : {0, 119, 120, 250}) {
-    std::vector<float> one(x.begin() + row * weight.view.in, x.begin() + (row + 1) * weight.view.in);
-    kernel_test::expectSameBits(run(backend, one, weight.view).data(), y.data() + row * weight.view.out,
-                                weight.view.out, fmt::format("row {} alone", row));
+  // 3456 is a multiple of PanelKernels::block_inputs in every format, so block products are used; 2051 is not.
+  for (const int64_t in : {2051, 3456}) {
+    const Weight weight = anyWeight(values, dtypes().front(), 150, in);
+    auto x = values.reals(411 * in);
+    const auto y = run(backend, x, weight.view);
+    kernel_test::expectNear(y, expected(x, weight.view), toleranceOf(x, weight.view), fmt::format("{} inputs", in));
+    for (const int64_t row : {0, 119, 120, 250, 255, 256, 410}) {
+      std::vector<float> one(x.begin() + row * in, x.begin() + (row + 1) * in);
+      kernel_test::expectSameBits(run(backend, one, weight.view).data(), y.data() + row * weight.view.out,
+                                  weight.view.out, fmt::format("row {} alone", row));
+    }
   }
 }
 
@@ -181,8 +184,8 @@ TEST_P(LinearTest, AdapterPartsMatchDoublePrecision) {
   Values values;
   Backend& backend = newBackend(2);
   for (const DType dtype : dtypes()) {
-    for (const int64_t rows : {1, 2, 13, 33, 140}) {
-      const int64_t in = rows % 2 == 0 ? 100 : 65, out = 150;
+    for (const int64_t rows : {1, 2, 13, 33, 140, 141}) {
+      const int64_t in = rows == 141 ? 128 : rows % 2 == 0 ? 100 : 65, out = 150;
       const Weight weight = anyWeight(values, dtype, out, in);
       Adapters adapters;
       for (const int64_t rank : {1, 3, 8, 16, 17, 64}) adapters.add(values, weight.view, {rank});
@@ -213,15 +216,16 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   Backend& solo = newBackend(1);
   const std::vector<Backend*> backends = {&newBackend(1), &newBackend(2), &newBackend(3)};
   for (const DType dtype : dtypes()) {
-    const int64_t in = 131, out = 2 * 64 * 16 + 77;
-    const Weight weight = anyWeight(values, dtype, out, in);
-    Adapters adapters;
-    for (const int64_t rank : {1, 8, 17}) adapters.add(values, weight.view, {rank, 3});
-    adapters.add(values, weight.view, {0, 8, 0});
-    adapters.add(values, weight.view, {}, true);
-    adapters.add(values, weight.view, {4, 0}, true);
-    const int64_t width = widest(weight.view, adapters);
+    const int64_t out = 2 * 64 * 16 + 77;
     for (int round = 0; round < 12; ++round) {
+      const int64_t in = round % 2 == 0 ? 131 : 384;
+      const Weight weight = anyWeight(values, dtype, out, in);
+      Adapters adapters;
+      for (const int64_t rank : {1, 16, 33}) adapters.add(values, weight.view, {rank, 3});
+      adapters.add(values, weight.view, {0, 8, 0});
+      adapters.add(values, weight.view, {}, true);
+      adapters.add(values, weight.view, {4, 0}, true);
+      const int64_t width = widest(weight.view, adapters);
       const int64_t rows = values.integer(1, round % 3 == 0 ? 150 : 20);
       auto x = values.reals(rows * in);
       std::vector<int> adapter_of;
@@ -300,6 +304,60 @@ TEST_P(LinearTest, NaNAndInfinityReachTheirRowAlone) {
         for (int64_t o = 0; o < 50; ++o) EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(50 + o)])) << o;
       }
     }
+  }
+}
+
+// An infinite input has the same effect on its row in every batch, also where a term's rank fills no panel, and none on
+// the rows of other groups.
+TEST_P(LinearTest, InfinityWithAdaptersHasTheBitsOfItsSoloCall) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const int64_t in = 128, out = 64;
+  const Weight weight = anyWeight(values, dtypes().front(), out, in);
+  for (const int64_t rank : {1, 2, 8, 16, 24}) {
+    Adapters adapters;
+    adapters.add(values, weight.view, {rank});
+    adapters.add(values, weight.view, {rank});
+    for (const int64_t rows : {2, 12, 40}) {
+      auto x = values.reals(rows * in);
+      x[5] = std::numeric_limits<float>::infinity();
+      std::vector<int> adapter_of(static_cast<size_t>(rows), 0);
+      for (size_t r = 1; r < adapter_of.size(); r += 3) adapter_of[r] = r % 2 == 0 ? 1 : -1;
+      const auto y = run(backend, x, weight.view, Assignment(adapter_of, adapters).groups);
+      for (int64_t r = 0; r < rows; ++r) {
+        std::vector<float> one(x.begin() + r * in, x.begin() + (r + 1) * in);
+        const auto alone =
+            run(backend, one, weight.view, Assignment({adapter_of[static_cast<size_t>(r)]}, adapters).groups);
+        for (int64_t o = 0; o < out; ++o) {
+          const float mixed = y[static_cast<size_t>(r * out + o)], solo = alone[static_cast<size_t>(o)];
+          ASSERT_TRUE(mixed == solo || (std::isnan(mixed) && std::isnan(solo)))
+              << "rank " << rank << " row " << r << " of " << rows << " column " << o << ": " << mixed << ", alone "
+              << solo;
+        }
+      }
+    }
+  }
+}
+
+// Terms of other types than the weight's, in a call with many rows and in one tile with terms of the weight's type.
+TEST_P(LinearTest, TermsOfOtherTypesInManyRows) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const int64_t in = 128, out = 64, rows = 45;
+  const Weight weight = anyWeight(values, dtypes().front(), out, in);
+  Adapters adapters;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    adapters.add(values, PackedWeight(nullptr, dtype, out, in), {8});
+  }
+  std::vector<int> adapter_of(static_cast<size_t>(rows), 3);
+  for (size_t r = 0; r < 20; ++r) adapter_of[r] = static_cast<int>(r % 3);
+  auto x = values.reals(rows * in);
+  const auto y = run(backend, x, weight.view, Assignment(adapter_of, adapters).groups);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::vector<float> one(x.begin() + r * in, x.begin() + (r + 1) * in);
+    const auto alone =
+        run(backend, one, weight.view, Assignment({adapter_of[static_cast<size_t>(r)]}, adapters).groups);
+    kernel_test::expectSameBits(y.data() + r * out, alone.data(), out, fmt::format("row {}", r));
   }
 }
 

@@ -177,7 +177,7 @@ struct Block {
   HWY_INLINE void run(const std::byte*& next) const {
     // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
-    constexpr int64_t kAhead = 4096;
+    constexpr int64_t kAhead = 2048;
     loadSums<0, 0>();
     if constexpr (kPanels > 1) loadSums<0, 1>();
     if constexpr (kRegisters > 1) loadSums<1, 0>();
@@ -189,9 +189,10 @@ struct Block {
     const int64_t panel_end = args.inputs / 2 * stride;
     const int next_lines = args.next_lines * static_cast<int>(kBlockInputs / 4);
     const bool stream = args.stream;
+    const int64_t x_stride = args.x_stride == 0 ? kRows * kRowBytes : args.x_stride;
     const auto* x = static_cast<const std::byte*>(args.x);
     const std::byte* w = panels;
-    for (int64_t i = 0; i < whole; i += kBlockInputs, x += kRows * kRowBytes, w += kRegisterRows * stride) {
+    for (int64_t i = 0; i < whole; i += kBlockInputs, x += x_stride, w += kRegisterRows * stride) {
       for (int line = 0; line < next_lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
       if (stream) {
         const std::byte* ahead = w + kAhead;
@@ -210,8 +211,28 @@ struct Block {
   }
 };
 
+// Products with B of a LoRA term, whose inputs are packed in pieces. For few rows and inputs, gathering the pieces for
+// the tile registers would take longer than Unit::multiplyRow, which gives the same bits.
+inline constexpr int kFewRows = 8;
+inline constexpr int64_t kFewInputs = 256;
+
+template <class Unit, int kRows>
+void fewRows(const PanelArgs& args) {
+  alignas(64) float x[kFewInputs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int64_t i = 0; i < args.inputs; i += args.x_piece) {
+      const auto* piece = static_cast<const std::byte*>(args.x) + (i * kRows + r * args.x_piece) * 2;
+      Unit::widen(piece, std::min(args.x_piece, (args.inputs - i + 1) / 2 * 2), x + i);
+    }
+    Unit::multiplyRow(args, x, args.y[r]);
+  }
+}
+
 template <class Unit, int kRows>
 void panelProduct(const PanelArgs& args) {
+  if constexpr (kRows <= kFewRows) {
+    if (args.x_piece != 0 && args.inputs <= kFewInputs) return fewRows<Unit, kRows>(args);
+  }
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette palette = paletteOf(kRows);
   Unit::configure(&palette);
@@ -230,20 +251,5 @@ void panelProduct(const PanelArgs& args) {
     panels += now * args.panel_stride;
   }
 }
-
-template <class Unit, int... kRows>
-constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
-  PanelKernels kernels;
-  kernels.max_rows = kTileRows;
-  kernels.pack = &pack<Unit>;
-  kernels.element_bytes = 2;
-  ((kernels.run[kRows + 1] = &panelProduct<Unit, kRows + 1>), ...);
-  ((kernels.passes[kRows + 1] = kPanelsInTurn / panelsAtOnce(kRows + 1)), ...);
-  kernels.scale_columns = &Unit::scaleColumns;
-  return kernels;
-}
-
-template <class Unit>
-inline constexpr PanelKernels kKernels = makeKernels<Unit>(std::make_integer_sequence<int, kTileRows>());
 
 }  // namespace chorus::tiles

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <limits>
 
 #include "kernels/guarded_memory.h"
@@ -187,6 +188,164 @@ TEST(TileKernelsTest, CallsOverMultiplesOf32InputsAreOneChain) {
       kKernels.run[rows](args);
     }
     kernel_test::expectSameBits(before.data(), whole.data(), std::ssize(whole), fmt::format("{} rows", rows));
+  }
+}
+
+// The rows of a problem, packed as BlockArgs::x.
+struct PackedBlock {
+  Guarded x;
+  int64_t tile_stride;
+
+  explicit PackedBlock(const Problem& p)
+      : x(static_cast<size_t>((p.rows + kBlockPadding - 1) / kBlockPadding * kBlockPadding * p.in * 2)),
+        tile_stride(kBlockTileRows * p.in * 2) {
+    const auto rows = p.rowPointers();
+    for (int first = 0; first < p.rows; first += kBlockTileRows) {
+      const int count = std::min(kBlockTileRows, p.rows - first);
+      std::vector<const float*> tile(rows.begin() + first, rows.begin() + first + count);
+      tile.resize(static_cast<size_t>((count + kBlockPadding - 1) / kBlockPadding * kBlockPadding), rows.back());
+      kKernels.pack(tile.data(), static_cast<int>(tile.size()), p.in, x.data() + first / kBlockTileRows * tile_stride);
+    }
+  }
+};
+
+TEST(TileKernelsTest, ABlockHasTheBitsOfItsTiles) {
+  Values values;
+  struct Case {
+    int rows;
+    int64_t in, out;
+  };
+  // One section and several; complete and incomplete pairs of panels; last tiles of one register, of two, and full
+  // ones.
+  for (const Case& c : {Case{33, 32, 32},
+                        {40, 544, 40},
+                        {64, 1024, 16},
+                        {100, 320, 50},
+                        {129, 96, 65},
+                        {144, 608, 33},
+                        {256, 64, 96},
+                        {70, 2080, 48},
+                        {161, 4256, 17}}) {
+    const Problem p(values, c.rows, c.in, c.out);
+    const PackedBlock packed(p);
+    const int tiles = (c.rows + kBlockTileRows - 1) / kBlockTileRows;
+    const Guarded scratch(kKernels.block_scratch(tiles, c.in, (c.out + kPanelCols - 1) / kPanelCols));
+    const int64_t width = (c.out + kAround + 15) / 16 * 16;
+    for (const bool keep : {false, true}) {
+      std::vector<float> memory(static_cast<size_t>(c.rows * width + 16), -5.0f);
+      // Without `keep`, rows are aligned to cache lines, so that they are written with non-temporal stores.
+      float* y = memory.data();
+      while (reinterpret_cast<uintptr_t>(y) % 64 != (keep ? 4 : 0)) ++y;
+      std::vector<float*> rows;
+      for (int r = 0; r < c.rows; ++r) rows.push_back(y + r * width);
+      BlockArgs args{.x = packed.x.data(),
+                     .tile_stride = packed.tile_stride,
+                     .rows = c.rows,
+                     .inputs = c.in,
+                     .panels = p.panels.data(),
+                     .panel_stride = panelBytes(DType::kBFloat16, c.in),
+                     .y = rows.data(),
+                     .cols = c.out,
+                     .keep_y = keep,
+                     .scratch = scratch.data()};
+      kKernels.block(args);
+      for (int first = 0; first < c.rows; first += kBlockTileRows) {
+        Problem tile(values, std::min(kBlockTileRows, c.rows - first), c.in, 1);
+        tile.out = c.out;
+        tile.x.assign(p.x.begin() + first * c.in, p.x.begin() + (first + tile.rows) * c.in);
+        const auto expected =
+            product(tile, p.args(), std::vector<float>(static_cast<size_t>(tile.rows * (c.out + kAround)), -5.0f));
+        for (int r = 0; r < tile.rows; ++r) {
+          // The columns after the product keep their values.
+          kernel_test::expectSameBits(rows[static_cast<size_t>(first + r)], expected.data() + r * (c.out + kAround),
+                                      c.out + kAround,
+                                      fmt::format("row {} of {}, {} -> {}", first + r, c.rows, c.in, c.out));
+        }
+      }
+    }
+  }
+}
+
+// A block product with LoRA terms has the bits of a tile's product to which PanelKernels::run adds the terms. Two
+// groups share the second tile.
+TEST(TileKernelsTest, TermsOfABlockContinueItsSums) {
+  Values values;
+  constexpr int kRows = 70;
+  constexpr int64_t kIn = 96, kOut = 64;
+  const Problem base(values, kRows, kIn, kOut);
+  const PackedBlock packed(base);
+  struct Group {
+    int begin, end;
+    int64_t rank, col_begin, cols;
+  };
+  const Group groups[] = {{0, 45, 16, 0, 64}, {45, 70, 41, 16, 32}};
+  // The result of each group's rows alone: the base's product, then the term's.
+  std::vector<float> expected(static_cast<size_t>(kRows * kOut));
+  std::deque<Guarded> memory;
+  std::vector<std::vector<BlockTerm>> terms(3);
+  for (const Group& group : groups) {
+    const Problem term(values, group.end - group.begin, group.rank, group.cols);
+    memory.emplace_back(static_cast<size_t>(packedBytes(DType::kBFloat16, group.cols, group.rank)));
+    std::copy_n(term.panels.data(), packedBytes(DType::kBFloat16, group.cols, group.rank), memory.back().data());
+    const std::byte* b = memory.back().data();
+    for (int row = group.begin; row < group.end; ++row) {
+      const auto call = [&](const Problem& p, const float* x, const std::byte* panels, float* y, bool accumulate) {
+        std::vector<std::byte> tile(static_cast<size_t>(tileSize(1, p.in)) * 2);
+        kKernels.pack(&x, 1, p.in, tile.data());
+        PanelArgs args = p.args();
+        args.panels = panels;
+        args.x = tile.data();
+        args.y = &y;
+        args.accumulate = accumulate;
+        kKernels.run[1](args);
+      };
+      float* y = expected.data() + row * kOut;
+      call(base, base.x.data() + row * kIn, base.panels.data(), y, false);
+      call(term, term.x.data() + (row - group.begin) * group.rank, b, y + group.col_begin, true);
+    }
+    for (int tile = 0; tile < 3; ++tile) {
+      const int first = tile * kBlockTileRows, count = std::min(kBlockTileRows, kRows - first);
+      if (std::max(first, group.begin) >= std::min(first + count, group.end)) continue;
+      const int64_t padded = (group.rank + 31) / 32 * 32;
+      const int packed_rows = (count + kBlockPadding - 1) / kBlockPadding * kBlockPadding;
+      std::vector<float> t(static_cast<size_t>(packed_rows * padded), 0.0f);
+      std::vector<const float*> rows;
+      for (int r = 0; r < packed_rows; ++r) {
+        const int row = first + r;
+        if (r < count && row >= group.begin && row < group.end) {
+          std::copy_n(term.x.data() + (row - group.begin) * group.rank, group.rank, t.data() + r * padded);
+        }
+        rows.push_back(t.data() + r * padded);
+      }
+      memory.emplace_back(t.size() * 2);
+      kKernels.pack(rows.data(), packed_rows, padded, memory.back().data());
+      terms[static_cast<size_t>(tile)].push_back({memory.back().data(), group.rank, b, group.col_begin, group.cols});
+    }
+  }
+  const std::vector<std::span<const BlockTerm>> lists(terms.begin(), terms.end());
+  const Guarded scratch(kKernels.block_scratch(3, kIn, kOut / kPanelCols));
+  // All panels, and the second half of them alone.
+  for (const int64_t first_col : {0, 32}) {
+    std::vector<float> y(static_cast<size_t>(kRows * kOut));
+    std::vector<float*> rows;
+    for (int r = 0; r < kRows; ++r) rows.push_back(y.data() + r * kOut + first_col);
+    const int64_t panel_stride = panelBytes(DType::kBFloat16, kIn);
+    kKernels.block({.x = packed.x.data(),
+                    .tile_stride = packed.tile_stride,
+                    .rows = kRows,
+                    .inputs = kIn,
+                    .panels = base.panels.data() + first_col / kPanelCols * panel_stride,
+                    .panel_stride = panel_stride,
+                    .y = rows.data(),
+                    .cols = kOut - first_col,
+                    .terms = lists,
+                    .first_col = first_col,
+                    .keep_y = true,
+                    .scratch = scratch.data()});
+    for (int r = 0; r < kRows; ++r) {
+      kernel_test::expectSameBits(rows[static_cast<size_t>(r)], expected.data() + r * kOut + first_col,
+                                  kOut - first_col, fmt::format("row {}", r));
+    }
   }
 }
 

@@ -122,7 +122,7 @@ struct Block {
   HWY_INLINE void run(const std::byte*& next) const {
     // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
-    constexpr int64_t kAhead = 4096;
+    constexpr int64_t kAhead = 2048;
     const int64_t fixed_run = std::min(args.group, kFixedRun), step = productInputs(fixed_run);
     const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
     const int64_t stride = args.panel_stride;
@@ -192,29 +192,6 @@ void panelProduct(const PanelArgs& args) {
     col += now * kPanelCols;
     panels += now * args.panel_stride;
   }
-}
-
-template <class Unit, DType kType, int kRun, int... kRows>
-constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
-  PanelKernels kernels;
-  kernels.max_rows = kTileRows;
-  kernels.pack = &Unit::template packFixed<kType, kRun>;
-  kernels.element_bytes = 2;
-  kernels.unit_inputs = kFixedRun;
-  kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = kRun;
-  ((kernels.run[kRows + 1] = &panelProduct<Unit, kType, kRows + 1>), ...);
-  ((kernels.passes[kRows + 1] = kPanelsInTurn / panelsAtOnce(kRows + 1)), ...);
-  kernels.scale_columns = &Unit::scaleColumns;
-  return kernels;
-}
-
-template <class Unit, DType kType, int kRun>
-inline constexpr PanelKernels kKernels = makeKernels<Unit, kType, kRun>(std::make_integer_sequence<int, kTileRows>());
-
-template <class Unit, DType kType>
-const PanelKernels* kernelsOf(int64_t run) {
-  return run == 32 ? &kKernels<Unit, kType, 32> : run == 64 ? &kKernels<Unit, kType, 64> : &kKernels<Unit, kType, 128>;
 }
 
 }  // namespace chorus::tiles::quantised

@@ -2,12 +2,13 @@
 // must have the bits of plain integer arithmetic.
 #include <gtest/gtest.h>
 
+#include "base/aligned_buffer.h"
 #include "kernels/guarded_memory.h"
 #include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
-#include "kernels/linear/tile_quantised-inl.h"
+#include "kernels/linear/tile_quantised_block-inl.h"
 #include "kernels/test_util.h"
 
 namespace chorus {
@@ -17,17 +18,25 @@ using kernel_test::FixedRow;
 using kernel_test::Guarded;
 using kernel_test::Values;
 
-// TDPBSUD as Intel's manual defines it, and the other operations of a Unit in plain C++.
+// TDPBSUD and TDPBSSD as Intel's manual defines them, and the other operations of a Unit in plain C++.
 struct EmulatedQuantised : tiles::EmulatedTiles {
   template <int kSums, int kRows, int kWeights>
   static void multiplyInt8() {
+    multiply<kSums, kRows, kWeights, uint8_t>();
+  }
+  template <int kSums, int kRows, int kWeights>
+  static void multiplySigned() {
+    multiply<kSums, kRows, kWeights, int8_t>();
+  }
+  template <int kSums, int kRows, int kWeights, typename Weight>
+  static void multiply() {
     static_assert(kSums != kRows && kSums != kWeights && kRows != kWeights);
     Register& sums = used<kSums>();
     const Register &rows = used<kRows>(), &weights = used<kWeights>();
     const tiles::Palette& p = state().palette;
     require(p.rows[kSums] == p.rows[kRows] && p.row_bytes[kRows] / 4 == p.rows[kWeights] &&
                 p.row_bytes[kSums] == p.row_bytes[kWeights] && p.row_bytes[kRows] % 4 == 0,
-            "TDPBSUD: register shapes do not match");
+            "TDPBSUD, TDPBSSD: register shapes do not match");
     for (int m = 0; m < p.rows[kSums]; ++m) {
       for (int n = 0; n < p.row_bytes[kSums] / 4; ++n) {
         std::byte* at = sums.bytes + m * tiles::kRowBytes + n * 4;
@@ -35,7 +44,7 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
         std::memcpy(&sum, at, sizeof sum);
         for (int k = 0; k < p.row_bytes[kRows]; ++k) {
           const auto a = static_cast<int8_t>(rows.bytes[m * tiles::kRowBytes + k]);
-          const auto b = static_cast<uint8_t>(weights.bytes[k / 4 * tiles::kRowBytes + n * 4 + k % 4]);
+          const auto b = static_cast<Weight>(weights.bytes[k / 4 * tiles::kRowBytes + n * 4 + k % 4]);
           sum += a * b;
         }
         std::memcpy(at, &sum, sizeof sum);
@@ -46,6 +55,33 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
     for (int i = 0; i < 64; ++i) {
       even[i] = lanes[i] & std::byte{15};
       odd[i] = lanes[i] >> 4;
+    }
+  }
+  static void signedBytes(const std::byte* lanes, std::byte* to) {
+    for (int i = 0; i < 64; ++i) to[i] = lanes[i] ^ std::byte{128};
+  }
+  static void signedNibbles(const std::byte* lanes, std::byte* even, std::byte* odd) {
+    nibbles(lanes, even, odd);
+    for (int i = 0; i < 64; ++i) {
+      even[i] = static_cast<std::byte>(static_cast<int>(even[i]) - 8);
+      odd[i] = static_cast<std::byte>(static_cast<int>(odd[i]) - 8);
+    }
+  }
+  static void loadScales(const std::byte* scales, DType dtype, float* to) {
+    for (size_t c = 0; c < kPanelCols; ++c) to[c] = loadAsFloat(scales, dtype, c);
+  }
+  template <int kBegin, int kEnd>
+  static void addRuns(const std::byte* sums, const float* row_scales, const float* weight_scales, bool first,
+                      float* totals) {
+    constexpr int64_t kBytes = tiles::kRegisterRows * tiles::kRowBytes;
+    for (int64_t r = kBegin; r < kEnd; ++r) {
+      for (int64_t p = 0; p < 2; ++p) {
+        float* total = totals + (2 * r + p) * kPanelCols;
+        if (first) std::fill(total, total + kPanelCols, 0.0f);
+        const std::byte* high = sums + p * kBytes + r * tiles::kRowBytes;
+        addRun(high, high + 2 * kBytes, 0, row_scales[r * static_cast<int64_t>(sizeof(FixedRuns) / sizeof(float))],
+               reinterpret_cast<const std::byte*>(weight_scales + p * kPanelCols), DType::kFloat32, total);
+      }
     }
   }
   static void addRun(const std::byte* high, const std::byte* low, int32_t correction, float scale,
@@ -194,18 +230,102 @@ TEST_P(TileQuantisedTest, CallsOverMultiplesOfAScaleRunAreOneChain) {
   }
 }
 
+// Computes y with PanelKernels::run.
+void multiplyTile(const PanelKernels& kernels, const Problem& p, const float* const* rows, int count, float* const* y) {
+  std::vector<std::byte> tile(static_cast<size_t>(count * kernels.rowBytes(p.in)));
+  kernels.pack(rows, count, p.in, tile.data());
+  PanelArgs args;
+  args.x = tile.data();
+  args.inputs = p.in;
+  args.panels = p.panels.data();
+  args.panel_stride = panelBytes(p.format, p.in);
+  args.group = packedGroup(p.format);
+  args.scale_dtype = p.format.scale_dtype;
+  args.y = y;
+  args.cols = p.out;
+  kernels.run[count](args);
+}
+
+void expectBlockHasTheBitsOfTiles(const Problem& p, Values& values) {
+  const PanelKernels& kernels = emulated(p.format);
+  ASSERT_EQ(p.in % kernels.block_inputs, 0);
+  const int tiles = (p.rows + kBlockTileRows - 1) / kBlockTileRows;
+  const int in_last = p.rows - (tiles - 1) * kBlockTileRows;
+  const int padded = (in_last + kBlockPadding - 1) / kBlockPadding * kBlockPadding;
+  const int64_t tile_stride = kBlockTileRows * kernels.rowBytes(p.in);
+  Guarded x(static_cast<size_t>((tiles - 1) * tile_stride + padded * kernels.rowBytes(p.in)));
+  Guarded scratch(kernels.block_scratch(tiles, p.in, (p.out + kPanelCols - 1) / kPanelCols));
+  const int64_t stride = (p.out + kAround + 15) / 16 * 16;
+  const auto before = values.reals(p.rows * stride);
+  auto expected = before;
+  // Rows are aligned to cache lines, so that they may be written with non-temporal stores.
+  const AlignedBuffer memory(before.size() * sizeof(float));
+  const std::span<float> y(memory.as<float>(), before.size());
+  std::copy(before.begin(), before.end(), y.begin());
+  std::vector<float*> to, expected_to;
+  std::vector<const float*> rows;
+  for (int r = 0; r < p.rows; ++r) {
+    to.push_back(y.data() + r * stride);
+    expected_to.push_back(expected.data() + r * stride);
+    rows.push_back(p.x.data() + r * p.in);
+  }
+  for (int t = 0; t < tiles; ++t) {
+    const int count = std::min(kBlockTileRows, p.rows - t * kBlockTileRows);
+    multiplyTile(kernels, p, rows.data() + t * kBlockTileRows, count, expected_to.data() + t * kBlockTileRows);
+    std::vector<const float*> of_tile(rows.begin() + t * kBlockTileRows, rows.begin() + t * kBlockTileRows + count);
+    of_tile.resize(static_cast<size_t>(t + 1 < tiles ? kBlockTileRows : padded), rows[0]);
+    kernels.pack(of_tile.data(), static_cast<int>(of_tile.size()), p.in, x.data() + t * tile_stride);
+  }
+  BlockArgs args;
+  args.x = x.data();
+  args.tile_stride = tile_stride;
+  args.rows = p.rows;
+  args.inputs = p.in;
+  args.panels = p.panels.data();
+  args.panel_stride = panelBytes(p.format, p.in);
+  args.group = packedGroup(p.format);
+  args.scale_dtype = p.format.scale_dtype;
+  args.y = to.data();
+  args.cols = p.out;
+  args.keep_y = p.rows % 2 == 0;
+  args.next = p.rows % 3 == 0 ? p.panels.data() : nullptr;
+  args.scratch = scratch.data();
+  kernels.block(args);
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], expected[i]) << p.rows << " rows, " << p.in << " -> " << p.out << ", row "
+                                 << i / static_cast<size_t>(stride) << " column " << i % static_cast<size_t>(stride);
+  }
+}
+
+TEST_P(TileQuantisedTest, BlocksHaveTheBitsOfTiles) {
+  Values values;
+  const auto inputs = [&](int64_t most) { return values.integer(1, most / kFixedRun) * kFixedRun; };
+  for (const int rows : {1, 16, 17, 32, 33, 49, 64, 95, 130, 256}) {
+    const int64_t out = values.integer(1, 70);
+    expectBlockHasTheBitsOfTiles(Problem(values, GetParam(), rows, inputs(rows < 50 ? 1152 : 256), out), values);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(TileQuantisedTest, BlocksOfSeveralSectionsHaveTheBitsOfTiles) {
+  Values values;
+  expectBlockHasTheBitsOfTiles(Problem(values, GetParam(), 40, 2176, 35), values);
+}
+
 #if defined(__x86_64__)
-// The processor's kernels are the same templates.
+// The processor's kernels are the same templates, or those of VNNI.
 TEST_P(TileQuantisedTest, TheProcessorsKernelsAreOfTheSameShape) {
   const int64_t run = fixedRun(GetParam());
   const PanelKernels& processor = GetParam().dtype == DType::kInt8 ? *int8TileKernels(run) : *int4TileKernels(run);
+  const PanelKernels& vnni = GetParam().dtype == DType::kInt8 ? *int8VnniKernels(run) : *int4VnniKernels(run);
   const PanelKernels& ours = emulated(GetParam());
   EXPECT_EQ(processor.max_rows, ours.max_rows);
   EXPECT_EQ(processor.fixed_run, ours.fixed_run);
   EXPECT_EQ(processor.rowBytes(1000), ours.rowBytes(1000));
   for (int rows = 1; rows <= processor.max_rows; ++rows) {
     EXPECT_NE(processor.run[rows], nullptr);
-    EXPECT_EQ(processor.passes[rows], ours.passes[rows]);
+    const bool by_vnni = rows <= vnni.max_rows && processor.run[rows] == vnni.run[rows];
+    EXPECT_EQ(processor.passes[rows], by_vnni ? vnni.passes[rows] : ours.passes[rows]);
   }
 }
 #endif
@@ -216,6 +336,7 @@ std::vector<WeightFormat> formats() {
     for (const int64_t group : {0, 32, 64, 128}) {
       all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16});
     }
+    all.push_back({dtype, 256, DType::kFloat32});
   }
   return all;
 }
