@@ -28,6 +28,25 @@ AlignedBuffer memoryFor(size_t size) {
   return AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
 }
 
+// Bytes of a file that PartsReader reads at a time: a directory of a zip archive is read by a few calls.
+constexpr size_t kPieceBytes = size_t{32} << 10;
+
+// Returns the number of bytes read; fewer than asked for only at the file's end.
+size_t readAt(int descriptor, const std::string& path, size_t at, std::span<std::byte> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n =
+        ::pread(descriptor, out.data() + done, std::min(out.size() - done, BackgroundThrottle::kPieceBytes),
+                static_cast<off_t>(at + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+    chargeThrottle(static_cast<size_t>(n));
+  }
+  return done;
+}
+
 }  // namespace
 
 FileContents::~FileContents() {
@@ -45,41 +64,57 @@ std::shared_ptr<const FileContents> FileReader::read(const std::string& name, si
   return readHead(name, max_bytes, max_bytes).contents;
 }
 
-FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes) {
+FileReader::Opened FileReader::open(const std::string& name, size_t max_file_bytes) {
   const std::optional<FileStamp> stamp = see(name);
   if (stamp) {
     const int64_t settles_in = kFileClockTickNs - ageNs(*stamp);
     if (settles_in > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(settles_in, kFileClockTickNs)));
   }
-  const std::string path = directory_->pathOf(name).string();
-  const Descriptor fd = directory_->openFile(name);
+  Opened file{directory_->pathOf(name).string(), directory_->openFile(name)};
   struct stat status{};
-  if (::fstat(fd.get(), &status) != 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
-  if (stampOfStatus(status) != stamp) changed_ = true;
-  const auto file_size = static_cast<size_t>(status.st_size);
-  if (file_size > max_file_bytes) {
-    fail(ErrorCode::kCorrupt, "{}: the file has {} bytes; the limit is {}", path, file_size, max_file_bytes);
+  if (::fstat(file.descriptor.get(), &status) != 0) {
+    fail(errorCodeOfErrno(errno), "{}: {}", file.path, std::strerror(errno));
   }
-  const size_t size = std::min(file_size, bytes);
+  if (stampOfStatus(status) != stamp) changed_ = true;
+  file.size = static_cast<size_t>(status.st_size);
+  if (file.size > max_file_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: the file has {} bytes; the limit is {}", file.path, file.size, max_file_bytes);
+  }
+  return file;
+}
+
+FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes) {
+  const Opened file = open(name, max_file_bytes);
+  const size_t size = std::min(file.size, bytes);
   if (size > kMostKept) {
     const size_t available = availableMemory();
     if (size > available) {
-      fail(ErrorCode::kExhausted, "{}: reading the file needs {} bytes, but only {} bytes of memory are free", path,
-           size, available);
+      fail(ErrorCode::kExhausted, "{}: reading the file needs {} bytes, but only {} bytes of memory are free",
+           file.path, size, available);
     }
   }
   AlignedBuffer memory = memoryFor(size);
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t n =
-        ::read(fd.get(), memory.as<std::byte>() + done, std::min(size - done, BackgroundThrottle::kPieceBytes));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-    chargeThrottle(static_cast<size_t>(n));
+  const size_t done = readAt(file.descriptor.get(), file.path, 0, {memory.as<std::byte>(), size});
+  return {std::make_shared<const FileContents>(std::move(memory), done), file.size};
+}
+
+FileReader::PartsReader::PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes)
+    : file_(file), memory_(memory), max_bytes_(max_bytes), read_((file.size + kPieceBytes - 1) / kPieceBytes) {}
+
+void FileReader::PartsReader::need(size_t at, size_t size) {
+  if (size == 0) return;
+  for (size_t piece = at / kPieceBytes; piece <= (at + size - 1) / kPieceBytes; ++piece) {
+    if (read_[piece]) continue;
+    const size_t begin = piece * kPieceBytes;
+    const size_t bytes = std::min(kPieceBytes, file_.size - begin);
+    if (bytes > max_bytes_ - bytes_) {
+      fail(ErrorCode::kUnsupported, "{}: its header has more than {} bytes", file_.path, max_bytes_);
+    }
+    const size_t done = readAt(file_.descriptor.get(), file_.path, begin, {memory_.as<std::byte>() + begin, bytes});
+    if (done < bytes) fail(ErrorCode::kCorrupt, "{}: cut to {} bytes while it was read", file_.path, begin + done);
+    read_[piece] = true;
+    bytes_ += bytes;
   }
-  return {std::make_shared<const FileContents>(std::move(memory), done), file_size};
 }
 
 bool FileReader::unchanged() const {

@@ -17,6 +17,7 @@
 #include "base/directory.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/partial_bytes.h"
 
 namespace chorus {
 
@@ -51,6 +52,17 @@ class FileReader {
   };
   // Like read(), but reads only the first `bytes` bytes, or the whole file when it is smaller.
   Head readHead(const std::string& name, size_t bytes, size_t max_file_bytes);
+  // Calls parse(const PartialBytes&) on a file of which only the parts that it asks for are read, and returns its
+  // result. The bytes are valid during the call. Errors: those of read(), what `parse` throws, and kUnsupported when it
+  // asks for more than max_parts_bytes bytes in all.
+  template <typename Parse>
+  auto readParts(const std::string& name, size_t max_file_bytes, size_t max_parts_bytes, Parse&& parse) {
+    const Opened file = open(name, max_file_bytes);
+    const AlignedBuffer memory(file.size, AlignedBuffer::Pages::kSmall);
+    PartsReader parts(file, memory, max_parts_bytes);
+    return parse(
+        PartialBytes({memory.as<const std::byte>(), file.size}, [&](size_t at, size_t size) { parts.need(at, size); }));
+  }
   // Whether an entry has this name. A dangling link counts.
   bool exists(const std::string& name);
   // True when every recorded stamp is still current; all contents then belong to one state of the directory.
@@ -62,6 +74,25 @@ class FileReader {
   const Directory& directory() const { return *directory_; }
 
  private:
+  struct Opened {
+    std::string path;
+    Descriptor descriptor;
+    size_t size = 0;
+  };
+  // Reads pieces of an open file into `memory`, which has the file's size, each piece once.
+  class PartsReader {
+   public:
+    PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes);
+    void need(size_t at, size_t size);
+
+   private:
+    const Opened& file_;
+    const AlignedBuffer& memory_;
+    size_t max_bytes_;
+    size_t bytes_ = 0;        // read so far
+    std::vector<bool> read_;  // one for each piece
+  };
+  Opened open(const std::string& name, size_t max_file_bytes);
   using Seen = std::pair<std::string, std::optional<FileStamp>>;
   const std::optional<FileStamp>& see(const std::string& name);
   std::shared_ptr<const Directory> directory_;

@@ -50,6 +50,45 @@ TEST_F(FileReaderTest, AHeadIsTheFirstBytesAndTheSize) {
   EXPECT_NE(errorOf([&] { reader().readHead("a", 4, 9); }).find("the limit is"), std::string::npos);
 }
 
+TEST_F(FileReaderTest, OnlyThePartsThatAParserAsksForAreRead) {
+  constexpr size_t kSize = size_t{8} << 20;
+  std::string text(kSize, 'x');
+  text[kSize - 1] = 'z';
+  const fs::path path = write("a", text);
+  FileReader files = reader();
+  int calls = 0;
+  const auto parse = [&](const PartialBytes& bytes) {
+    EXPECT_EQ(bytes.size(), kSize);
+    EXPECT_EQ(bytes.read(kSize - 1, 1)[0], std::byte{'z'});
+    EXPECT_EQ(bytes.read(3, 2)[1], std::byte{'x'});
+    EXPECT_TRUE(bytes.read(kSize, 0).empty());
+    fs::resize_file(path, 100'000);
+    EXPECT_EQ(bytes.read(0, 10)[9], std::byte{'x'}) << "read before";
+    EXPECT_NE(errorOf([&] { bytes.read(kSize / 2, 1); }).find("while it was read"), std::string::npos);
+    return ++calls;
+  };
+  EXPECT_EQ(files.readParts("a", kSize, kSize, parse), 1);
+  EXPECT_FALSE(files.unchanged());
+  EXPECT_NE(errorOf([&] { reader().readParts("a", 10, 10, parse); }).find("the limit is 10"), std::string::npos);
+}
+
+TEST_F(FileReaderTest, PartsTogetherHaveALimit) {
+  constexpr size_t kSize = size_t{8} << 20, kMost = size_t{1} << 20;
+  fs::resize_file(write("a", "x"), kSize);
+  size_t read = 0;
+  const auto parse = [&](const PartialBytes& bytes) {
+    for (size_t at = 0; at < kSize; at += 100) read = at + bytes.read(at, 50).size();
+    return 0;
+  };
+  const std::string refusal = errorOf([&] { reader().readParts("a", kSize, kMost, parse); });
+  EXPECT_NE(refusal.find("its header has more than 1048576 bytes"), std::string::npos) << refusal;
+  EXPECT_LE(read, kMost);
+  EXPECT_GE(read, kMost / 2);
+  EXPECT_EQ(reader().readParts("a", kSize, kSize, parse), 0);
+  EXPECT_EQ(reader().readParts(write("empty", "").filename(), 0, 0, [](const auto& bytes) { return bytes.size(); }),
+            0u);
+}
+
 TEST_F(FileReaderTest, AFileThatExceedsTheFreeMemoryIsExhaustionAndNotCorruption) {
   const fs::path path = write("huge", "x");
   constexpr size_t kHuge = size_t{1} << 43;  // a hole, far beyond any machine's memory

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/zero_memory.h"
 
 namespace chorus {
 namespace {
@@ -263,15 +262,9 @@ Safetensors Safetensors::parseHeader(std::span<const std::byte> head, uint64_t f
     fail(ErrorCode::kCorrupt, "{}: cut to {} bytes while it was read", source, head.size());
   }
   const uint64_t data_bytes = file_bytes - header_bytes;
-  // Twice the data size, because half-precision tensors take that much as float32; one page more, because a file may
-  // have no data and zeros_ must not be empty.
-  constexpr uint64_t kPage = 4096;
-  const auto zeros =
-      std::make_shared<const ZeroMemory>(checkedAdd(checkedMul(data_bytes, 2, "the file"), kPage, "the file"));
   Safetensors result;
-  result.zeros_ = zeros->bytes();
-  result.keep(zeros);
-  result.read(textOf(head.first(header_bytes)), zeros->bytes().first(data_bytes), source);
+  result.replaceValues(data_bytes);
+  result.read(textOf(head.first(header_bytes)), result.zeros_.first(data_bytes), source);
   return result;
 }
 

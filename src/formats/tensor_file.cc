@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "base/zero_memory.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
 
@@ -35,6 +37,15 @@ void TensorFile::keep(std::shared_ptr<const void> owner) {
   memory_ = memory_ == nullptr ? std::move(owner) : std::make_shared<const Both>(std::move(owner), std::move(memory_));
 }
 
+void TensorFile::replaceValues(uint64_t data_bytes) {
+  // Twice the data's size, because half-precision tensors take that much as float32; one page more, because a file may
+  // have no data and zeros_ must not be empty.
+  constexpr uint64_t kPage = 4096;
+  auto zeros = std::make_shared<const ZeroMemory>(checkedAdd(checkedMul(data_bytes, 2, "the file"), kPage, "the file"));
+  zeros_ = zeros->bytes();
+  keep(std::move(zeros));
+}
+
 TensorFile openTensorFile(const std::filesystem::path& path) {
   if (path.extension() == ".safetensors") return asTensorFile(Safetensors::open(path));
   return asTensorFile(TorchFile::open(path));
@@ -43,6 +54,10 @@ TensorFile openTensorFile(const std::filesystem::path& path) {
 TensorFile parseSafetensorsHeader(std::span<const std::byte> head, uint64_t file_bytes,
                                   const std::filesystem::path& path) {
   return asTensorFile(Safetensors::parseHeader(head, file_bytes, path.string()));
+}
+
+TensorFile parseTorchHeader(const PartialBytes& bytes, const std::filesystem::path& path) {
+  return asTensorFile(TorchFile::parseHeader(bytes, path.string()));
 }
 
 TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesystem::path& path,

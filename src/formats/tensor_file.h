@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/partial_bytes.h"
 
 namespace chorus {
 
@@ -56,6 +57,8 @@ class TensorFile {
   TensorFile() = default;
   // The name must not exist yet.
   void add(std::string name, TensorView tensor);
+  // Provides zeros() in place of the values of a file that has at most data_bytes bytes of them.
+  void replaceValues(uint64_t data_bytes);
 
   std::string source_;
   std::shared_ptr<const void> memory_;  // owner of the viewed bytes; empty when the caller of parse() owns them
@@ -76,5 +79,7 @@ TensorFile parseTensorFile(std::span<const std::byte> bytes, const std::filesyst
 // Safetensors::parseHeader as a TensorFile.
 TensorFile parseSafetensorsHeader(std::span<const std::byte> head, uint64_t file_bytes,
                                   const std::filesystem::path& path);
+// TorchFile::parseHeader as a TensorFile.
+TensorFile parseTorchHeader(const PartialBytes& bytes, const std::filesystem::path& path);
 
 }  // namespace chorus

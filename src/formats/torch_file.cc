@@ -35,18 +35,21 @@ struct Contents {
 
 class ZipReader {
  public:
-  ZipReader(Bytes bytes, std::string_view source) : source_(source) {
-    const auto entries = readZipDirectory(bytes, source);
+  ZipReader(const PartialBytes& bytes, std::string_view source)
+      : source_(source), file_bytes_(bytes.size()), archive_(bytes, source) {
+    const auto& entries = archive_.entries();
     if (entries.empty()) corrupt("the archive is empty");
     const std::string_view prefix = entries[0].name.substr(0, entries[0].name.find('/') + 1);
     if (prefix.empty()) corrupt("its entries have no common folder");
     for (const ZipEntry& entry : entries) {
       if (!entry.name.starts_with(prefix)) corrupt("its entries have no common folder");
-      records_.emplace(entry.name.substr(prefix.size()), entry.bytes);
+      records_.emplace(entry.name.substr(prefix.size()), &entry);
     }
   }
 
-  Contents read() {
+  // zeros: memory of the file's size that is used as every storage, instead of its values; empty: the values are read.
+  Contents read(Bytes zeros) {
+    if (zeros.empty()) archive_.readAll();
     checkRecords();
     const auto data = find("data.pkl");
     if (!data) fail(ErrorCode::kCorrupt, "{}: a zip archive without data.pkl, not a file of torch.save", source_);
@@ -55,13 +58,15 @@ class ZipReader {
     if (pickle.size != data->size()) corrupt("bytes follow its pickle");
     std::vector<Bytes> storages;
     for (const TorchStorage& storage : objects.storages()) {
-      const auto bytes = find("data/" + storage.key);
-      if (!bytes) corrupt(fmt::format("storage '{}' is missing", storage.key));
-      if (bytes->size() != storage.bytes()) {
-        corrupt(fmt::format("storage '{}' has {} bytes, its tensors expect {}", storage.key, bytes->size(),
-                            storage.bytes()));
+      const auto it = records_.find("data/" + storage.key);
+      if (it == records_.end()) corrupt(fmt::format("storage '{}' is missing", storage.key));
+      const ZipEntry& entry = *it->second;
+      if (entry.size != storage.bytes()) {
+        corrupt(
+            fmt::format("storage '{}' has {} bytes, its tensors expect {}", storage.key, entry.size, storage.bytes()));
       }
-      storages.push_back(*bytes);
+      if (entry.size > file_bytes_) corrupt(fmt::format("storage '{}' is larger than the file", storage.key));
+      storages.push_back(zeros.empty() ? archive_.read(entry) : zeros.first(entry.size));
     }
     return {std::move(objects), std::move(pickle), std::move(storages)};
   }
@@ -72,7 +77,7 @@ class ZipReader {
   }
   std::optional<Bytes> find(const std::string& name) const {
     const auto it = records_.find(name);
-    return it == records_.end() ? std::nullopt : std::optional(it->second);
+    return it == records_.end() ? std::nullopt : std::optional(archive_.read(*it->second));
   }
 
   void checkRecords() const {
@@ -103,7 +108,9 @@ class ZipReader {
   }
 
   std::string source_;
-  std::map<std::string, Bytes, std::less<>> records_;
+  size_t file_bytes_;
+  ZipArchive archive_;
+  std::map<std::string, const ZipEntry*, std::less<>> records_;  // by name without the common folder
 };
 
 // --- Format before PyTorch 1.6: five pickles (a magic number, a version, a description of the machine, the object, the
@@ -190,8 +197,8 @@ class LegacyReader {
 
 Contents readContents(Bytes bytes, std::string_view source) {
   const std::string_view text = asText(bytes);
-  if (text.starts_with(kZipMagic)) return ZipReader(bytes, source).read();
-  if (text.substr(0, 1) == "\x80") return LegacyReader(bytes, source).read();
+  if (TorchFile::isArchive(bytes)) return ZipReader(PartialBytes(bytes), source).read({});
+  if (TorchFile::isPickle(bytes)) return LegacyReader(bytes, source).read();
   if (text.size() > kTarMagicAt && text.substr(kTarMagicAt).starts_with("ustar")) {
     fail(ErrorCode::kUnsupported, "{}: a tar file of PyTorch before 0.1.10; load it there and save it again", source);
   }
@@ -258,8 +265,8 @@ struct Parsed {
   std::vector<std::unique_ptr<std::byte[]>> copies;
 };
 
-Parsed parseTensors(Bytes bytes, std::string_view source) {
-  const Contents contents = readContents(bytes, source);
+// zeros: see ZipReader::read. Non-contiguous tensors are copied, together into at most file_bytes bytes.
+Parsed tensorsIn(const Contents& contents, uint64_t file_bytes, Bytes zeros, std::string_view source) {
   if (!contents.pickle.root.isDict()) {
     fail(ErrorCode::kUnsupported, "{}: expected a dictionary of tensors; save the model's state_dict", source);
   }
@@ -273,11 +280,15 @@ Parsed parseTensors(Bytes bytes, std::string_view source) {
                                                    storage.subspan(tensor->offset * dtypeSize(tensor->dtype), size)});
       continue;
     }
-    if (size > storage.size() || size > bytes.size() - copied) {
+    if (size > storage.size() || size > file_bytes - copied) {
       fail(ErrorCode::kUnsupported, "{}: tensor '{}' is a view that repeats its storage; save it with .contiguous()",
            source, name);
     }
     copied += size;
+    if (!zeros.empty()) {
+      parsed.tensors.emplace_back(name, TensorView{tensor->dtype, tensor->shape, zeros.first(size)});
+      continue;
+    }
     parsed.copies.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
     gather(*tensor, storage, parsed.copies.back().get());
     parsed.tensors.emplace_back(name, TensorView{tensor->dtype, tensor->shape, {parsed.copies.back().get(), size}});
@@ -287,11 +298,25 @@ Parsed parseTensors(Bytes bytes, std::string_view source) {
 }  // namespace
 
 TorchFile TorchFile::parse(std::span<const std::byte> bytes, std::string_view source) {
-  Parsed parsed = parseTensors(bytes, source);
+  Parsed parsed = tensorsIn(readContents(bytes, source), bytes.size(), {}, source);
   TorchFile file;
   file.source_ = source;
   file.file_ = bytes;
   file.memory_ = std::make_shared<const std::vector<std::unique_ptr<std::byte[]>>>(std::move(parsed.copies));
+  for (auto& [name, view] : parsed.tensors) file.add(std::move(name), std::move(view));
+  return file;
+}
+
+bool TorchFile::isArchive(std::span<const std::byte> first) { return asText(first).starts_with(kZipMagic); }
+
+bool TorchFile::isPickle(std::span<const std::byte> first) { return asText(first).starts_with('\x80'); }
+
+TorchFile TorchFile::parseHeader(const PartialBytes& archive, std::string_view source) {
+  TorchFile file;
+  file.source_ = source;
+  file.replaceValues(archive.size());
+  const Contents contents = ZipReader(archive, source).read(file.zeros_);
+  Parsed parsed = tensorsIn(contents, archive.size(), file.zeros_, source);
   for (auto& [name, view] : parsed.tensors) file.add(std::move(name), std::move(view));
   return file;
 }

@@ -80,6 +80,54 @@ TEST(TorchFileTest, ReadsWhatTorchReads) {
   }
 }
 
+// The result of parseHeader() on bytes of which only the needed ones are there.
+TorchFile parseHeader(const std::string& bytes, size_t* needed = nullptr) {
+  std::vector<std::byte> memory(bytes.size(), std::byte{0xee});
+  const auto need = [&](size_t at, size_t size) {
+    std::memcpy(memory.data() + at, bytes.data() + at, size);
+    if (needed != nullptr) *needed += size;
+  };
+  return TorchFile::parseHeader(PartialBytes(memory, need), "f");
+}
+
+TEST(TorchFileTest, AHeaderAloneHasNamesTypesAndShapes) {
+  for (const auto& entry : fs::directory_iterator(kSource / "tests/fuzz/torch_file_fuzz")) {
+    SCOPED_TRACE(entry.path());
+    const std::string bytes = readFile(entry.path(), size_t{1} << 24);
+    if (!TorchFile::isArchive(std::as_bytes(std::span(bytes)))) continue;
+    std::optional<TorchFile> whole;
+    try {
+      whole = parse(bytes);
+    } catch (const Error&) {
+      errorOf([&] { parseHeader(bytes); });  // may be refused or not, but ends
+      continue;
+    }
+    const TorchFile header = parseHeader(bytes);
+    EXPECT_FALSE(header.hasValues());
+    EXPECT_EQ(header.names(), whole->names());
+    for (const std::string& name : whole->names()) {
+      const TensorView& expected = *whole->find(name);
+      EXPECT_EQ(header.find(name)->dtype, expected.dtype);
+      EXPECT_EQ(header.find(name)->shape, expected.shape);
+      const auto zeros = header.find(name)->bytes;
+      EXPECT_EQ(zeros.size(), expected.bytes.size());
+      EXPECT_TRUE(std::ranges::all_of(zeros, [](std::byte b) { return b == std::byte{0}; }));
+    }
+  }
+}
+
+TEST(TorchFileTest, AHeaderIsReadWithoutTheStorages) {
+  constexpr int32_t kMany = 1 << 20;
+  TestZip zip = zipOf(dict({{"w", tensor(storage(kFloats, "0", kMany), 0, {kMany / 2, 2}, {2, 1})}}));
+  zip.entries[2].bytes.assign(kMany * sizeof(float), '\x7f');
+  size_t needed = 0;
+  EXPECT_THAT(parseHeader(zip.build(), &needed).find("w")->shape, ElementsAre(kMany / 2, 2));
+  EXPECT_LT(needed, 4096u);
+  // A size that only the directory states.
+  zip.entries[2].bytes.resize(100);
+  EXPECT_THAT(errorOf([&] { parseHeader(zip.build()); }), HasSubstr("has 100 bytes, its tensors expect 4194304"));
+}
+
 TEST(TorchFileTest, EveryTruncationIsRefused) {
   for (const char* name : {"views.bin", "legacy_views.bin", "protocol5.bin"}) {
     const std::string whole = readFile(kSource / "tests/fuzz/torch_file_fuzz" / name, 1 << 20);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,194 +22,187 @@ constexpr uint32_t kFolder = 0x10;  // a bit of the external attributes
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kIn64Bits = 0xffffffff;
 
-struct Directory {
+}  // namespace
+
+struct ZipArchive::Directory {
   uint64_t entries;
   uint64_t offset;
   uint64_t size;
 };
 
-struct CentralEntry {
-  std::string_view name;
-  uint64_t size;
-  uint64_t header;  // offset of the local header
-};
-
-class Archive {
- public:
-  Archive(std::span<const std::byte> bytes, std::string_view source) : bytes_(bytes), source_(source) {}
-
-  std::vector<ZipEntry> read() {
-    const Directory directory = findDirectory();
-    if (directory.entries > directory.size / kCentralBytes)
-      corrupt("its directory is shorter than its number of entries");
-    std::vector<ZipEntry> entries;
-    std::vector<std::pair<uint64_t, uint64_t>> places;
-    std::set<std::string> seen;
-    uint64_t at = directory.offset;
-    const uint64_t end = directory.offset + directory.size;
-    for (uint64_t i = 0; i < directory.entries; ++i) {
-      const CentralEntry entry = centralEntry(at, end);
-      std::string lower(entry.name);
-      std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-      if (!seen.insert(std::move(lower)).second) corrupt("two entries have one name");
-      const uint64_t begin = dataBegin(entry, directory.offset);
-      places.emplace_back(entry.header, begin + entry.size);
-      entries.push_back({entry.name, bytes_.subspan(begin, entry.size)});
-    }
-    if (at != end) corrupt("its directory has bytes beyond its entries");
-    std::sort(places.begin(), places.end());
-    for (size_t i = 1; i < places.size(); ++i) {
-      if (places[i].first < places[i - 1].second) corrupt("entries overlap");
-    }
-    return entries;
+ZipArchive::ZipArchive(PartialBytes bytes, std::string_view source) : bytes_(std::move(bytes)), source_(source) {
+  const Directory directory = findDirectory();
+  if (directory.entries > directory.size / kCentralBytes)
+    corrupt("its directory is shorter than its number of entries");
+  directory_begin_ = directory.offset;
+  std::set<std::string> seen;
+  uint64_t at = directory.offset;
+  const uint64_t end = directory.offset + directory.size;
+  for (uint64_t i = 0; i < directory.entries; ++i) {
+    const ZipEntry entry = centralEntry(at, end);
+    std::string lower(entry.name);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (!seen.insert(std::move(lower)).second) corrupt("two entries have one name");
+    entries_.push_back(entry);
   }
+  if (at != end) corrupt("its directory has bytes beyond its entries");
+}
 
- private:
-  [[noreturn]] void corrupt(std::string_view reason) const {
-    fail(ErrorCode::kCorrupt, "{}: not a whole zip archive: {}", source_, reason);
-  }
+std::span<const std::byte> ZipArchive::read(const ZipEntry& entry) const {
+  return bytes_.read(dataBegin(entry), entry.size);
+}
 
-  // Reads a little-endian number at an offset that the caller has checked.
-  template <typename T>
-  T get(uint64_t at) const {
-    T value = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(std::to_integer<T>(bytes_[at + i]) << (8 * i));
-    return value;
+std::vector<std::span<const std::byte>> ZipArchive::readAll() const {
+  std::vector<std::span<const std::byte>> bytes;
+  std::vector<std::pair<uint64_t, uint64_t>> places;
+  for (const ZipEntry& entry : entries_) {
+    const uint64_t begin = dataBegin(entry);
+    places.emplace_back(entry.header, begin + entry.size);
+    bytes.push_back(bytes_.read(begin, entry.size));
   }
-  bool has(uint64_t at, uint64_t size) const { return at <= bytes_.size() && size <= bytes_.size() - at; }
-  std::string_view text(uint64_t at, size_t size) const {
-    return {reinterpret_cast<const char*>(bytes_.data()) + at, size};
+  std::sort(places.begin(), places.end());
+  for (size_t i = 1; i < places.size(); ++i) {
+    if (places[i].first < places[i - 1].second) corrupt("entries overlap");
   }
+  return bytes;
+}
 
-  // Offset of the last end record. Its comment must reach the end of the file.
-  uint64_t findEnd() const {
-    if (bytes_.size() < kEndBytes) corrupt("too short");
-    const uint64_t last = bytes_.size() - kEndBytes;
-    const uint64_t first = last - std::min<uint64_t>(last, 0xffff);
-    for (uint64_t at = last + 1; at-- > first;) {
-      if (get<uint32_t>(at) != kEnd) continue;
-      if (at + kEndBytes + get<uint16_t>(at + 20) != bytes_.size()) corrupt("bytes follow its end");
-      return at;
-    }
-    corrupt("its end is missing; the file is truncated");
-  }
+void ZipArchive::corrupt(std::string_view reason) const {
+  fail(ErrorCode::kCorrupt, "{}: not a whole zip archive: {}", source_, reason);
+}
 
-  Directory findDirectory() const {
-    const uint64_t end = findEnd();
-    if (get<uint16_t>(end + 4) != 0 || get<uint16_t>(end + 6) != 0) {
-      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
-    }
-    Directory directory = {get<uint16_t>(end + 10), get<uint32_t>(end + 16), get<uint32_t>(end + 12)};
-    if (get<uint16_t>(end + 8) != directory.entries) corrupt("its counts of entries differ");
-    uint64_t directory_end = end;
-    if (end >= kZip64LocatorBytes && get<uint32_t>(end - kZip64LocatorBytes) == kZip64Locator) {
-      const uint64_t record = get<uint64_t>(end - kZip64LocatorBytes + 8);
-      directory = zip64Directory(record, end - kZip64LocatorBytes, directory);
-      directory_end = record;
-    }
-    if (directory.offset > directory_end || directory_end - directory.offset != directory.size) {
-      corrupt("its directory does not lie where its end says");
-    }
-    return directory;
-  }
+// Reads a little-endian number at an offset that the caller has checked.
+template <typename T>
+T ZipArchive::get(uint64_t at) const {
+  const auto bytes = bytes_.read(at, sizeof(T));
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(std::to_integer<T>(bytes[i]) << (8 * i));
+  return value;
+}
 
-  Directory zip64Directory(uint64_t record, uint64_t locator, const Directory& plain) const {
-    if (get<uint32_t>(locator + 4) != 0 || get<uint32_t>(locator + 16) != 1) {
-      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
-    }
-    if (!has(record, kZip64EndBytes) || record + kZip64EndBytes != locator || get<uint32_t>(record) != kZip64End ||
-        get<uint64_t>(record + 4) != kZip64EndBytes - 12 || get<uint32_t>(record + 16) != 0 ||
-        get<uint32_t>(record + 20) != 0) {
-      corrupt("its zip64 end record is damaged");
-    }
-    const Directory directory = {get<uint64_t>(record + 32), get<uint64_t>(record + 48), get<uint64_t>(record + 40)};
-    const auto agrees = [](uint64_t narrow, uint64_t limit, uint64_t wide) {
-      return narrow == limit || narrow == wide;
-    };
-    if (get<uint64_t>(record + 24) != directory.entries || !agrees(plain.entries, 0xffff, directory.entries) ||
-        !agrees(plain.offset, kIn64Bits, directory.offset) || !agrees(plain.size, kIn64Bits, directory.size)) {
-      corrupt("its two end records differ");
-    }
-    return directory;
-  }
+std::string_view ZipArchive::text(uint64_t at, size_t size) const {
+  return {reinterpret_cast<const char*>(bytes_.read(at, size).data()), size};
+}
 
-  // Reads the entry at offset `at` and advances `at` to the next entry.
-  CentralEntry centralEntry(uint64_t& at, uint64_t end) const {
-    if (end - at < kCentralBytes || get<uint32_t>(at) != kCentralHeader) corrupt("its directory is damaged");
-    const uint16_t name_size = get<uint16_t>(at + 28), extra_size = get<uint16_t>(at + 30);
-    const uint64_t total = kCentralBytes + uint64_t{name_size} + extra_size + get<uint16_t>(at + 32);
-    if (end - at < total) corrupt("its directory is damaged");
-    CentralEntry entry = {text(at + kCentralBytes, name_size), get<uint32_t>(at + 24), get<uint32_t>(at + 42)};
-    uint64_t stored = get<uint32_t>(at + 20);
-    if (name_size == 0 || entry.name.find('\0') != std::string_view::npos) corrupt("an entry has no proper name");
-    if ((get<uint16_t>(at + 8) & kEncrypted) != 0) {
-      fail(ErrorCode::kUnsupported, "{}: an encrypted zip archive", source_);
-    }
-    // Other readers do not treat these two as plain stored bytes, so they are refused.
-    if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
-      corrupt("an entry is a patch or a folder");
-    }
-    if (get<uint16_t>(at + 10) != 0) {
-      fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed; PyTorch stores its entries, save the file again",
-           source_, entry.name);
-    }
-    if (get<uint16_t>(at + 34) != 0)
-      fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
-    widen(at + kCentralBytes + name_size, extra_size, entry, stored);
-    if (stored != entry.size) corrupt("an entry's two sizes differ");
-    at += total;
-    return entry;
+// Offset of the last end record. Its comment must reach the end of the file.
+uint64_t ZipArchive::findEnd() const {
+  if (bytes_.size() < kEndBytes) corrupt("too short");
+  const uint64_t last = bytes_.size() - kEndBytes;
+  const uint64_t first = last - std::min<uint64_t>(last, 0xffff);
+  for (uint64_t at = last + 1; at-- > first;) {
+    if (get<uint32_t>(at) != kEnd) continue;
+    if (at + kEndBytes + get<uint16_t>(at + 20) != bytes_.size()) corrupt("bytes follow its end");
+    return at;
   }
+  corrupt("its end is missing; the file is truncated");
+}
 
-  // Replaces sizes and offsets that do not fit in 32 bits by the values in the zip64 extra field, which has them in the
-  // order of `fields`.
-  void widen(uint64_t at, uint64_t size, CentralEntry& entry, uint64_t& stored) const {
-    uint64_t* fields[] = {&entry.size, &stored, &entry.header};
-    bool found = false;
-    for (const uint64_t end = at + size; at < end;) {
-      if (end - at < 4) corrupt("an entry's extra field is damaged");
-      const uint16_t id = get<uint16_t>(at), length = get<uint16_t>(at + 2);
-      at += 4;
-      if (end - at < length) corrupt("an entry's extra field is damaged");
-      if (id == kZip64Extra) {
-        if (found) corrupt("an entry's extra field is damaged");
-        found = true;
-        uint64_t from = at;
-        for (uint64_t* field : fields) {
-          if (*field != kIn64Bits) continue;
-          if (at + length - from < 8) corrupt("an entry's extra field is damaged");
-          *field = get<uint64_t>(from);
-          from += 8;
-        }
+ZipArchive::Directory ZipArchive::findDirectory() const {
+  const uint64_t end = findEnd();
+  if (get<uint16_t>(end + 4) != 0 || get<uint16_t>(end + 6) != 0) {
+    fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
+  }
+  Directory directory = {get<uint16_t>(end + 10), get<uint32_t>(end + 16), get<uint32_t>(end + 12)};
+  if (get<uint16_t>(end + 8) != directory.entries) corrupt("its counts of entries differ");
+  uint64_t directory_end = end;
+  if (end >= kZip64LocatorBytes && get<uint32_t>(end - kZip64LocatorBytes) == kZip64Locator) {
+    const uint64_t record = get<uint64_t>(end - kZip64LocatorBytes + 8);
+    directory = zip64Directory(record, end - kZip64LocatorBytes, directory);
+    directory_end = record;
+  }
+  if (directory.offset > directory_end || directory_end - directory.offset != directory.size) {
+    corrupt("its directory does not lie where its end says");
+  }
+  return directory;
+}
+
+ZipArchive::Directory ZipArchive::zip64Directory(uint64_t record, uint64_t locator, const Directory& plain) const {
+  if (get<uint32_t>(locator + 4) != 0 || get<uint32_t>(locator + 16) != 1) {
+    fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
+  }
+  if (!has(record, kZip64EndBytes) || record + kZip64EndBytes != locator || get<uint32_t>(record) != kZip64End ||
+      get<uint64_t>(record + 4) != kZip64EndBytes - 12 || get<uint32_t>(record + 16) != 0 ||
+      get<uint32_t>(record + 20) != 0) {
+    corrupt("its zip64 end record is damaged");
+  }
+  const Directory directory = {get<uint64_t>(record + 32), get<uint64_t>(record + 48), get<uint64_t>(record + 40)};
+  const auto agrees = [](uint64_t narrow, uint64_t limit, uint64_t wide) { return narrow == limit || narrow == wide; };
+  if (get<uint64_t>(record + 24) != directory.entries || !agrees(plain.entries, 0xffff, directory.entries) ||
+      !agrees(plain.offset, kIn64Bits, directory.offset) || !agrees(plain.size, kIn64Bits, directory.size)) {
+    corrupt("its two end records differ");
+  }
+  return directory;
+}
+
+// Reads the entry at offset `at` and advances `at` to the next entry.
+ZipEntry ZipArchive::centralEntry(uint64_t& at, uint64_t end) const {
+  if (end - at < kCentralBytes || get<uint32_t>(at) != kCentralHeader) corrupt("its directory is damaged");
+  const uint16_t name_size = get<uint16_t>(at + 28), extra_size = get<uint16_t>(at + 30);
+  const uint64_t total = kCentralBytes + uint64_t{name_size} + extra_size + get<uint16_t>(at + 32);
+  if (end - at < total) corrupt("its directory is damaged");
+  ZipEntry entry = {text(at + kCentralBytes, name_size), get<uint32_t>(at + 24), get<uint32_t>(at + 42)};
+  uint64_t stored = get<uint32_t>(at + 20);
+  if (name_size == 0 || entry.name.find('\0') != std::string_view::npos) corrupt("an entry has no proper name");
+  if ((get<uint16_t>(at + 8) & kEncrypted) != 0) {
+    fail(ErrorCode::kUnsupported, "{}: an encrypted zip archive", source_);
+  }
+  // Other readers do not treat these two as plain stored bytes, so they are refused.
+  if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
+    corrupt("an entry is a patch or a folder");
+  }
+  if (get<uint16_t>(at + 10) != 0) {
+    fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed; PyTorch stores its entries, save the file again",
+         source_, entry.name);
+  }
+  if (get<uint16_t>(at + 34) != 0)
+    fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
+  widen(at + kCentralBytes + name_size, extra_size, entry, stored);
+  if (stored != entry.size) corrupt("an entry's two sizes differ");
+  at += total;
+  return entry;
+}
+
+// Replaces sizes and offsets that do not fit in 32 bits by the values in the zip64 extra field, which has them in the
+// order of `fields`.
+void ZipArchive::widen(uint64_t at, uint64_t size, ZipEntry& entry, uint64_t& stored) const {
+  uint64_t* fields[] = {&entry.size, &stored, &entry.header};
+  bool found = false;
+  for (const uint64_t end = at + size; at < end;) {
+    if (end - at < 4) corrupt("an entry's extra field is damaged");
+    const uint16_t id = get<uint16_t>(at), length = get<uint16_t>(at + 2);
+    at += 4;
+    if (end - at < length) corrupt("an entry's extra field is damaged");
+    if (id == kZip64Extra) {
+      if (found) corrupt("an entry's extra field is damaged");
+      found = true;
+      uint64_t from = at;
+      for (uint64_t* field : fields) {
+        if (*field != kIn64Bits) continue;
+        if (at + length - from < 8) corrupt("an entry's extra field is damaged");
+        *field = get<uint64_t>(from);
+        from += 8;
       }
-      at += length;
     }
-    for (const uint64_t* field : fields) {
-      if (!found && *field == kIn64Bits) corrupt("an entry's size is missing");
-    }
+    at += length;
   }
-
-  // Offset of the entry's first byte according to its local header, which must agree with the directory.
-  uint64_t dataBegin(const CentralEntry& entry, uint64_t limit) const {
-    if (entry.header > limit || limit - entry.header < kLocalBytes || get<uint32_t>(entry.header) != kLocalHeader) {
-      corrupt("an entry has no local header");
-    }
-    const uint16_t name_size = get<uint16_t>(entry.header + 26);
-    const uint64_t begin = entry.header + kLocalBytes + name_size + get<uint16_t>(entry.header + 28);
-    if (begin > limit || limit - begin < entry.size) corrupt("an entry reaches into the directory");
-    if (text(entry.header + kLocalBytes, name_size) != entry.name || get<uint16_t>(entry.header + 8) != 0) {
-      corrupt("a local header differs from the directory");
-    }
-    return begin;
+  for (const uint64_t* field : fields) {
+    if (!found && *field == kIn64Bits) corrupt("an entry's size is missing");
   }
+}
 
-  std::span<const std::byte> bytes_;
-  std::string_view source_;
-};
-}  // namespace
-
-std::vector<ZipEntry> readZipDirectory(std::span<const std::byte> archive, std::string_view source) {
-  return Archive(archive, source).read();
+// Offset of the entry's first byte according to its local header, which must agree with the directory.
+uint64_t ZipArchive::dataBegin(const ZipEntry& entry) const {
+  const uint64_t limit = directory_begin_;
+  if (entry.header > limit || limit - entry.header < kLocalBytes || get<uint32_t>(entry.header) != kLocalHeader) {
+    corrupt("an entry has no local header");
+  }
+  const uint16_t name_size = get<uint16_t>(entry.header + 26);
+  const uint64_t begin = entry.header + kLocalBytes + name_size + get<uint16_t>(entry.header + 28);
+  if (begin > limit || limit - begin < entry.size) corrupt("an entry reaches into the directory");
+  if (text(entry.header + kLocalBytes, name_size) != entry.name || get<uint16_t>(entry.header + 8) != 0) {
+    corrupt("a local header differs from the directory");
+  }
+  return begin;
 }
 
 }  // namespace chorus

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "formats/safetensors.h"
+#include "formats/torch_file.h"
 #include "lora/peft_config.h"
 
 namespace chorus {
@@ -13,40 +14,72 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct RawFiles {
-  std::shared_ptr<const FileContents> config, weights;
+// The configuration and the place of the weights.
+struct FoundFiles {
+  std::shared_ptr<const FileContents> config;
   fs::path config_path, weights_path;
-  std::vector<FileStamp> stamps;
-  size_t weights_bytes = 0;  // size of the whole file
 };
 
-// Most headers lie within the first kFirst bytes; a longer one takes a second read.
-FileReader::Head readHeader(FileReader& files, const char* name, size_t max_bytes) {
-  constexpr size_t kFirst = size_t{64} << 10;
-  auto head = files.readHead(name, kFirst, max_bytes);
-  if (head.contents->bytes().empty()) return head;
-  const std::string source = files.directory().pathOf(name).string();
-  const size_t needed = Safetensors::headerBytes(head.contents->bytes(), head.file_size, source);
-  return needed <= kFirst ? head : files.readHead(name, needed, max_bytes);
-}
-
-RawFiles readRaw(size_t max_bytes, bool headers_only, FileReader& files) {
-  RawFiles raw;
-  raw.config = files.read(kPeftConfigFile, kMaxPeftConfigBytes);
-  raw.config_path = files.directory().pathOf(kPeftConfigFile);
+FoundFiles find(FileReader& files) {
+  FoundFiles found;
+  found.config = files.read(kPeftConfigFile, kMaxPeftConfigBytes);
+  found.config_path = files.directory().pathOf(kPeftConfigFile);
   for (const char* name : kPeftWeightFiles) {
     if (!files.exists(name)) continue;
-    raw.weights_path = files.directory().pathOf(name);
-    const bool has_header = raw.weights_path.extension() == ".safetensors";
-    const auto head =
-        headers_only && has_header ? readHeader(files, name, max_bytes) : files.readHead(name, max_bytes, max_bytes);
-    raw.weights = head.contents;
-    raw.weights_bytes = head.file_size;
-    raw.stamps = files.stamps();
-    return raw;
+    found.weights_path = files.directory().pathOf(name);
+    return found;
   }
   fail(ErrorCode::kNotFound, "{}: has neither adapter_model.safetensors nor adapter_model.bin",
        files.directory().path().string());
+}
+
+PeftFiles readWhole(size_t max_bytes, FileReader& files) {
+  const FoundFiles found = find(files);
+  const auto weights = files.read(found.weights_path.filename(), max_bytes);
+  return {std::string(found.config->text()), found.config_path.string(),
+          parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
+}
+
+// Most headers lie within the first kFirst bytes; a longer one takes a second read.
+FileReader::Head readSafetensorsHeader(FileReader& files, const fs::path& path, size_t max_bytes) {
+  constexpr size_t kFirst = size_t{64} << 10;
+  auto head = files.readHead(path.filename(), kFirst, max_bytes);
+  if (head.contents->bytes().empty()) fail(ErrorCode::kCorrupt, "{}: the file is empty", path.string());
+  const size_t needed = Safetensors::headerBytes(head.contents->bytes(), head.file_size, path.string());
+  return needed <= kFirst ? head : files.readHead(path.filename(), needed, max_bytes);
+}
+
+void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) {
+  constexpr size_t kFirst = 512;  // enough to see what the file is
+  const fs::path& path = headers.weights_path;
+  const auto head = files.readHead(path.filename(), kFirst, max_bytes);
+  headers.weights_bytes = head.file_size;
+  if (TorchFile::isArchive(head.contents->bytes())) {
+    const auto parse = [&](const PartialBytes& bytes) { return parseTorchHeader(bytes, path); };
+    headers.parsed = files.readParts(path.filename(), max_bytes, Safetensors::kMaxHeaderBytes, parse);
+    return;
+  }
+  // Refuses files of other formats, before they are read whole.
+  if (!TorchFile::isPickle(head.contents->bytes())) parseTensorFile(head.contents->bytes(), path, nullptr);
+  const auto whole = files.read(path.filename(), max_bytes);
+  headers.parsed = parseTensorFile(whole->bytes(), path, whole);
+}
+
+PeftHeaders readHeaders(size_t max_bytes, FileReader& files) {
+  FoundFiles found = find(files);
+  PeftHeaders headers;
+  headers.config = found.config->text();
+  headers.config_source = found.config_path.string();
+  headers.weights_path = std::move(found.weights_path);
+  if (headers.weights_path.extension() == ".safetensors") {
+    const auto head = readSafetensorsHeader(files, headers.weights_path, max_bytes);
+    headers.header = head.contents;
+    headers.weights_bytes = head.file_size;
+  } else {
+    readTorchHeader(files, max_bytes, headers);
+  }
+  headers.stamps = files.stamps();
+  return headers;
 }
 
 }  // namespace
@@ -74,33 +107,26 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 }
 
 PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes) {
-  const RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, false, files); });
-  return {std::string(raw.config->text()), raw.config_path.string(),
-          parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights), raw.stamps};
+  return readUnchanged(open, [&](FileReader& files) { return readWhole(max_bytes, files); });
 }
 
-bool PeftHeaders::headerOnly() const { return weights_path.extension() == ".safetensors" && weights_bytes > 0; }
-
 std::string PeftHeaders::digest() const {
-  const size_t header = Safetensors::headerBytes(weights->bytes(), weights_bytes, weights_path.string());
+  if (header == nullptr) return {};
+  const size_t size = Safetensors::headerBytes(header->bytes(), weights_bytes, weights_path.string());
   Sha256 hash;
-  hash.update(fmt::format("{} {} {} ", config.size(), header, weights_bytes));
+  hash.update(fmt::format("{} {} {} ", config.size(), size, weights_bytes));
   hash.update(config);
-  hash.update(weights->bytes().first(std::min(header, weights->bytes().size())));
+  hash.update(header->bytes().first(std::min(size, header->bytes().size())));
   return hash.hex();
 }
 
 PeftFiles PeftHeaders::parse() const {
   return {config, config_source,
-          headerOnly() ? parseSafetensorsHeader(weights->bytes(), weights_bytes, weights_path)
-                       : parseTensorFile(weights->bytes(), weights_path, weights),
-          stamps};
+          parsed ? *parsed : parseSafetensorsHeader(header->bytes(), weights_bytes, weights_path), stamps};
 }
 
 PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes) {
-  RawFiles raw = readUnchanged(open, [&](FileReader& files) { return readRaw(max_bytes, true, files); });
-  return {std::string(raw.config->text()), raw.config_path.string(), std::move(raw.weights),
-          std::move(raw.weights_path),     raw.weights_bytes,        std::move(raw.stamps)};
+  return readUnchanged(open, [&](FileReader& files) { return readHeaders(max_bytes, files); });
 }
 
 int64_t newestPeftChangeNs(const OpenDirectory& open) {
@@ -111,9 +137,7 @@ int64_t newestPeftChangeNs(const OpenDirectory& open) {
 }
 
 TensorFile openPeftWeights(const fs::path& dir) {
-  const auto read = [&](FileReader& files) { return readRaw(availableMemory(), false, files); };
-  const RawFiles raw = readUnchanged(openerOf(dir), read);
-  return parseTensorFile(raw.weights->bytes(), raw.weights_path, raw.weights);
+  return readUnchanged(openerOf(dir), [](FileReader& files) { return readWhole(availableMemory(), files); }).weights;
 }
 
 }  // namespace chorus

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,21 +36,22 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 // when the directory keeps changing, and those of the formats.
 PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes);
 
-// Like PeftFiles, but of adapter_model.safetensors only the header is read. adapter_model.bin has no such header and is
-// read whole.
+// Like PeftFiles, but of the weights only names, types and shapes are read (parseSafetensorsHeader, parseTorchHeader);
+// an adapter_model.bin of PyTorch 1.5 or older is read whole.
 struct PeftHeaders {
   std::string config;
   std::string config_source;
-  std::shared_ptr<const FileContents> weights;  // the file's first bytes, at least its header; or the whole file
   std::filesystem::path weights_path;
   size_t weights_bytes = 0;  // size of the file
+  // adapter_model.safetensors: the file's first bytes, at least its header. Null for adapter_model.bin.
+  std::shared_ptr<const FileContents> header;
+  std::optional<TensorFile> parsed;  // adapter_model.bin
   std::vector<FileStamp> stamps;
 
-  // Whether only the header was read.
-  bool headerOnly() const;
   // SHA-256 of the configuration, the header and the file size: equal for adapters that differ only in their values.
+  // Empty for adapter_model.bin, whose header is not in one place.
   std::string digest() const;
-  // The tensors of a safetensors file have no values (TensorFile::hasValues). Throws the format's Errors.
+  // The tensors have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;
 };
 PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes);

@@ -124,8 +124,8 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const PeftHeaders& headers, cons
     const Adapter adapter = readPeftAdapter(headers.parse(), name, target);
     return Shapes{ranks_.preparedBytes(adapter), adapterElements(adapter), !adapter.weights.empty()};
   };
-  if (!headers.headerOnly()) return read();
   const std::string digest = headers.digest();
+  if (digest.empty()) return read();
   {
     const std::lock_guard lock(shapes_mutex_);
     if (const auto known = shapes_.find(digest); known != shapes_.end()) return known->second;

@@ -15,6 +15,7 @@
 #include "convert/huggingface.h"
 #include "engine/build.h"
 #include "formats/safetensors.h"
+#include "formats/torch_test_file.h"
 
 namespace chorus {
 namespace {
@@ -144,9 +145,36 @@ uint64_t bytesRead() {
   return 0;
 }
 
-TEST_F(EngineAdaptersTest, ADeferredRegistrationReadsConfigurationAndHeaderAlone) {
-  const fs::path dir = directory_ / "large";
-  const uint64_t bytes = fs::file_size(dir / "adapter_model.safetensors");
+// Copies an adapter; its weights become a file of torch.save.
+void writeAsTorchFile(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to);
+  fs::copy_file(from / "adapter_config.json", to / "adapter_config.json");
+  const Safetensors file = Safetensors::open(from / "adapter_model.safetensors");
+  TestZip zip;
+  std::vector<std::pair<std::string, std::string>> tensors;
+  for (const std::string& name : file.names()) {
+    const TensorView& view = *file.find(name);
+    const std::string key = std::to_string(zip.entries.size());
+    const auto storage = pickled::storage(pickled::global("torch", "FloatStorage"), key, view.elements());
+    const auto rows = static_cast<int32_t>(view.shape[0]), columns = static_cast<int32_t>(view.shape[1]);
+    tensors.emplace_back(name, pickled::tensor(storage, 0, {rows, columns}, {columns, 1}));
+    zip.entries.push_back({"a/data/" + key, {reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size()}});
+  }
+  zip.entries.push_back({"a/data.pkl", pickled::whole(pickled::dict(tensors))});
+  zip.entries.push_back({"a/version", "3\n"});
+  std::ofstream(to / "adapter_model.bin") << zip.build();
+}
+
+class DeferredRegistrationTest : public EngineAdaptersTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(DeferredRegistrationTest, ReadsConfigurationAndHeaderAlone) {
+  const fs::path weights = GetParam();
+  fs::path dir = directory_ / "large";
+  if (weights.extension() == ".bin") {
+    dir = directory_ / "torch";
+    writeAsTorchFile(directory_ / "large", dir);
+  }
+  const uint64_t bytes = fs::file_size(dir / weights);
   Recorder recorder;
   const EngineAdapters adapters(*ranks_, [&] { return recorder.clock(); });
   std::vector<std::string> told, refused;
@@ -180,6 +208,9 @@ TEST_F(EngineAdaptersTest, ADeferredRegistrationReadsConfigurationAndHeaderAlone
   EXPECT_EQ(told.size(), 1u);
   EXPECT_TRUE(refused.empty());
 }
+INSTANTIATE_TEST_SUITE_P(Weights, DeferredRegistrationTest,
+                         testing::Values("adapter_model.safetensors", "adapter_model.bin"),
+                         [](const auto& info) { return fs::path(info.param).extension().string().substr(1); });
 
 TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });

@@ -15,6 +15,7 @@
 #include "base/progress.h"
 #include "base/sha256.h"
 #include "lora/peft_files.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
 namespace {
@@ -34,6 +35,7 @@ struct Unchanged {};
 // from loads.
 struct AdapterDirectory::Registration {
   std::atomic<bool> done = false;
+  std::shared_ptr<const TextCodec> text;  // the text of the registered content; guarded by the adapter's mutex
 };
 
 // State of the files that an adapter may be read from. While it is the same, another attempt to register them would end
@@ -156,7 +158,23 @@ void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forge
   adapter.text.reset();
 }
 
-bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter) {
+void AdapterDirectory::addText(const std::string& name, Adapter& adapter) {
+  WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
+  adapter.text = load_text_(*roots_.open(name), meter);
+  adapter.registration->text = adapter.text;
+  put(name, adapter);
+}
+
+bool AdapterDirectory::endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code) {
+  constexpr int kTries = 5;
+  const bool is_final = code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument ||
+                        code == ErrorCode::kUnsupported || code == ErrorCode::kExhausted;
+  if (!is_final && ++adapter.text_failures < kTries) return false;
+  end(name, adapter, true);
+  return true;
+}
+
+bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter, bool defer_text) {
   const auto directory = roots_.open(name);
   const State state = stateOf(*directory);
   if (state.refusal) throw Error(*state.refusal);
@@ -166,7 +184,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
          directory->path().string());
   }
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
-  const auto text = load_text_(*directory, meter);
+  const auto text = defer_text && hasTokenizerFiles(*directory) ? nullptr : load_text_(*directory, meter);
   // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
@@ -177,6 +195,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   }
   std::string content_hash;
   const auto registration = std::make_shared<Registration>();
+  registration->text = text;
   executor::AdapterFiles files;
   files.path = directory->path();
   files.open = [this, name] { return roots_.open(name); };
@@ -187,8 +206,8 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   files.onRefused = [this, name, adapter, registration](const std::string& reason) {
     refusedAtLoad(name, adapter, registration, reason);
   };
-  files.onContent = [&, this, name, adapter, registration, text](const std::string& hash) {
-    if (registration->done.exchange(true)) return contentAtLoad(name, adapter, registration, text, hash);
+  files.onContent = [&, this, name, adapter, registration](const std::string& hash) {
+    if (registration->done.exchange(true)) return contentAtLoad(name, adapter, registration, hash);
     if (stateOf(*roots_.open(name)).digest != state.digest) {
       fail(ErrorCode::kConflict, "{}: its files change while they are read", roots_.pathOf(name).string());
     }
@@ -217,10 +236,11 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   return changed;
 }
 
-bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& warnings) {
+bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings) {
   const auto adapter = adapterOf(name);
   const std::lock_guard lock(adapter->mutex);
   const bool listed = adapter->listed;
+  const bool without_text = listed && adapter->text == nullptr;
   std::string refused;
   try {
     if (isGone(name, false)) {
@@ -241,15 +261,21 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     } catch (const Error& e) {
       state.digest = e.what();
     }
-    if (listed && adapter->state == state.digest) return true;
+    if (listed && adapter->state == state.digest) {
+      if (!without_text || defer_texts) return true;
+      refused = state.digest;
+      addText(name, *adapter);
+      return true;
+    }
     if (adapter->refused == state.digest) return true;
-    if (!adapter->state.empty() && quietIn(state.newest_change_ns).count() > 0) return false;
+    // An adapter without a text is taken at once, so that nobody can delay it by changing its files again and again.
+    if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return false;
     refused = std::move(state.digest);
     if (!isServableName(name)) {
       fail(ErrorCode::kInvalidArgument, "{}: this directory name cannot be a model name; rename the directory",
            roots_.pathOf(name).string());
     }
-    const bool changed = take(name, adapter);
+    const bool changed = take(name, adapter, defer_texts && !listed);
     if (!listed) {
       found.added.push_back(name);
     } else if (changed) {
@@ -257,15 +283,17 @@ bool AdapterDirectory::look(const std::string& name, Found& found, Warnings& war
     }
     adapter->refused.clear();
   } catch (const std::exception& e) {
-    warnings.add(listed ? "adapter is still served with its old content" : "adapter left out", e.what());
+    const auto* error = dynamic_cast<const Error*>(&e);
+    const ErrorCode code = error != nullptr ? error->code() : ErrorCode::kInternal;
+    if (without_text && !endWithoutText(name, *adapter, code)) return false;
+    warnings.add(adapter->listed ? "adapter is still served with its old content" : "adapter left out", e.what());
     adapter->refused = std::move(refused);
   }
   return true;
 }
 
 void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
-                                     const std::shared_ptr<Registration>& registration,
-                                     const std::shared_ptr<const TextCodec>& text, const std::string& hash) {
+                                     const std::shared_ptr<Registration>& registration, const std::string& hash) {
   const std::lock_guard lock(adapter->mutex);
   if (adapter->state != stateOf(*roots_.open(name)).digest) {
     take(name, adapter);
@@ -273,7 +301,7 @@ void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_
     adapter->content_hash = hash;
     if (adapter->listed) put(name, *adapter);
   }
-  if (adapter->text == text) return;
+  if (adapter->text == registration->text) return;
   fail(ErrorCode::kConflict, "adapter '{}' was replaced by one with another tokenizer; send the request again", name);
 }
 
@@ -335,7 +363,7 @@ void AdapterDirectory::forgetEnded() {
   });
 }
 
-AdapterDirectory::Found AdapterDirectory::scan(const std::function<bool()>& stop) {
+AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
   {
     const std::lock_guard lock(mutex_);
     for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
@@ -349,14 +377,38 @@ AdapterDirectory::Found AdapterDirectory::scan(const std::function<bool()>& stop
   for (int round = 0; round < kRounds && !left.empty(); ++round) {
     if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     std::erase_if(left, [&](const std::string& name) {
-      if (stop && stop()) return true;
-      const bool done = look(name, found, warnings);
+      if (how.stop && how.stop()) return true;
+      const bool done = look(name, how.defer_texts, found, warnings);
       if (done) progress.add(1);
       return done;
     });
   }
   forgetEnded();
   return found;
+}
+
+size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& stop) {
+  std::set<std::string> names;
+  for (const auto& model : catalog_.list()) {
+    if (model->text == nullptr) names.insert(model->name);
+  }
+  if (names.empty()) return 0;
+  Warnings warnings;
+  Progress progress("tokenizers of adapters", names.size(), Progress::Unit::kItems);
+  size_t unread = 0;
+  while (!names.empty() && !(stop && stop())) {
+    catalog_.endWaitsBefore(TextWaits::Clock::now() - kMaxTextWait);
+    const std::vector<std::string> awaited = catalog_.awaited();
+    const auto first = std::ranges::find_if(awaited, [&](const std::string& name) { return names.contains(name); });
+    const std::string name = first == awaited.end() ? *names.begin() : *first;
+    names.erase(name);
+    if (look(name, false, found, warnings)) {
+      progress.add(1);
+    } else {
+      ++unread;
+    }
+  }
+  return unread + names.size();
 }
 
 }  // namespace chorus::server

@@ -3,6 +3,7 @@
 // not trusted, so every file is opened by descriptor beneath its root (base/directory.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/directory.h"
+#include "base/error.h"
 #include "base/work_meter.h"
 #include "chorus/types.h"
 #include "server/model/adapter_roots.h"
@@ -26,6 +28,12 @@ struct AdapterDirectoryOptions {
   // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
   // same files is served without loading.
   bool sync = false;
+};
+
+struct AdapterScanOptions {
+  std::function<bool()> stop = nullptr;  // returns true to end the scan early
+  // True: the tokenizer files of new adapters are left to AdapterDirectory::readTexts() or the next scan.
+  bool defer_texts = false;
 };
 
 // Thread-safe. The engine's adapter loaders call this object, so the executor must be destroyed before it.
@@ -49,8 +57,7 @@ class AdapterDirectory {
   struct Found {
     std::vector<std::string> added, replaced, removed;
   };
-  // Registers and removes adapters so that the catalog matches the directories. One caller at a time. stop: returns
-  // true to end the scan early.
+  // Registers and removes adapters so that the catalog matches the directories. One caller at a time.
   // - A new adapter is registered. A known one is registered again when its content has changed and its files have been
   //   left alone for a second; its new tokenizer and templates apply to later requests.
   // - For an adapter that was never loaded, only adapter_config.json and the header of its weights are read. Its first
@@ -59,7 +66,15 @@ class AdapterDirectory {
   //   tries it again once something in it has changed.
   // - An adapter whose directory is missing twice, 0.6 s apart, is removed (AdapterDirectoryOptions::sync). One whose
   //   files a load finds missing is removed at once.
-  Found scan(const std::function<bool()>& stop = nullptr);
+  Found scan(const AdapterScanOptions& how = {});
+
+  // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
+  static constexpr std::chrono::seconds kMaxTextWait{10};
+  // Reads the texts that a scan deferred, those for which requests wait before all others, and ends waits of more than
+  // kMaxTextWait. An adapter whose text cannot be read is removed and logged in one line. An adapter whose files have
+  // changed is taken as it is now, and `found` has its name. Returns how many texts are left for another call, because
+  // of an error that may pass or because stop returned true. Not at the same time as a scan.
+  size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
  private:
   struct Registration;
@@ -69,7 +84,8 @@ class AdapterDirectory {
     std::string state;         // digest of the files that it was registered from; empty: the engine does not have it
     std::string content_hash;  // empty until the weights were loaded or read completely
     std::shared_ptr<Registration> registration;  // the latest one
-    std::shared_ptr<const TextCodec> text;
+    std::shared_ptr<const TextCodec> text;       // null: not read yet
+    int text_failures = 0;                       // how often reading it failed with an error that may pass
     executor::IdType id = 0;
     int64_t created = 0;
     bool listed = false;   // it is in the catalog
@@ -87,19 +103,23 @@ class AdapterDirectory {
   State stateOf(const Directory& directory) const;
   bool isGone(const std::string& name, bool with_files) const;
   // The caller of take(), put() and end() holds the adapter's mutex.
-  // take() serves the subdirectory's present content. Returns false if that is served already.
-  bool take(const std::string& name, const std::shared_ptr<Adapter>& adapter);
+  // take() serves the subdirectory's present content. Returns false if that is served already. defer_text: see
+  // AdapterScanOptions.
+  bool take(const std::string& name, const std::shared_ptr<Adapter>& adapter, bool defer_text = false);
+  // Gives a served adapter, whose files have not changed, its text. Later changes are noticed by its first load.
+  void addText(const std::string& name, Adapter& adapter);
+  // Ends an adapter whose text could not be read. Returns false if the error may pass: it stays and is tried again.
+  bool endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code);
   void put(const std::string& name, Adapter& adapter);
   void end(const std::string& name, Adapter& adapter, bool forget);
 
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
   // rewritten or its directory seems to be missing.
-  bool look(const std::string& name, Found& found, Warnings& warnings);
+  bool look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
   // Called when a loader reads content of another hash than is known: the first content of `registration`, or content
-  // that was written later. Throws Error(kConflict) if the adapter's text is not `text` any more.
+  // that was written later. Throws Error(kConflict) if the adapter's text is not the registration's any more.
   void contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
-                     const std::shared_ptr<Registration>& registration, const std::shared_ptr<const TextCodec>& text,
-                     const std::string& hash);
+                     const std::shared_ptr<Registration>& registration, const std::string& hash);
   // Called when the first load of a registration refuses its files.
   void refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                      const std::shared_ptr<Registration>& registration, const std::string& reason);

@@ -15,98 +15,12 @@
 #include "base/error_of.h"
 #include "base/file_reader.h"
 #include "base/log.h"
-#include "server/testing/fakes.h"
+#include "server/testing/adapter_directory_fixture.h"
 
 namespace chorus::server {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Fake engine that reads the weights of registered adapters as the real one does: when they are registered, or when
-// they are loaded. The weights' text serves as the hash of their content.
-class RegisteringEngine : public EngineClient {
- public:
-  executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
-  void cancel(executor::IdType) override {}
-  void registerAdapter(executor::IdType id, executor::AdapterFiles files) override {
-    if (files.path.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", files.path.string());
-    if (whileReading) std::exchange(whileReading, nullptr)();
-    const auto known = std::make_shared<std::string>();
-    if (!files.deferContent) {
-      *known = content(files.open());
-      files.onContent(*known);
-    }
-    registered[id] = files.path.filename().string();
-    loads[id] = [files, known, this] {
-      std::string found;
-      try {
-        found = content(files.open());
-        ++reads;
-        if (found.starts_with("NaN")) fail(ErrorCode::kCorrupt, "{}: not finite", files.path.string());
-      } catch (const Error& e) {
-        if (e.code() == ErrorCode::kNotFound) files.onGone();
-        if (e.code() == ErrorCode::kCorrupt && files.deferContent && known->empty()) files.onRefused(e.what());
-        throw;
-      }
-      if (found != *known) files.onContent(found);
-      if (known->empty()) *known = found;
-    };
-    ++registrations;
-  }
-  // Loads every registered adapter, as a first request to each does.
-  void loadAll() {
-    const auto now = loads;
-    for (const auto& [id, load] : now) load();
-  }
-  void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
-  int32_t maxInputLen() const override { return 200; }
-  int32_t maxSeqLen() const override { return 256; }
-  int32_t vocabSize() const override { return 258; }
-
-  static std::string content(const std::shared_ptr<const Directory>& directory) {
-    return std::string(FileReader(directory).read("adapter_model.safetensors", 1000)->text());
-  }
-
-  std::string broken = "none";
-  std::function<void()> whileReading;
-  std::map<executor::IdType, std::string> registered;
-  std::map<executor::IdType, std::function<void()>> loads;  // each does what a loader does
-  int registrations = 0;
-  int reads = 0;  // how often loads have read the weights
-};
-
-class AdapterDirectoryTest : public ::testing::Test {
- protected:
-  AdapterDirectoryTest() {
-    std::string pattern = (fs::temp_directory_path() / "chorus-adapters-XXXXXX").string();
-    root = mkdtemp(pattern.data());
-    fs::create_directories(root / "served");
-  }
-  ~AdapterDirectoryTest() override { fs::remove_all(root); }
-
-  fs::path adapter(const std::string& name, const fs::path& parent) {
-    fs::create_directories(parent / name);
-    std::ofstream(parent / name / "adapter_config.json") << "{}";
-    std::ofstream(parent / name / "adapter_model.safetensors") << "weights of " << name;
-    return parent / name;
-  }
-  void write(const std::string& name, const std::string& weights) {
-    std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
-  }
-  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {}) {
-    const auto load_text = [this](const Directory& directory, WorkMeter&) {
-      return directory.path().filename() == speaking ? own : catalog.base().text;
-    };
-    return std::make_unique<AdapterDirectory>(std::vector<AdapterPlace>{(root / "served").string()}, catalog, engine,
-                                              load_text, options);
-  }
-
-  fs::path root;
-  std::string speaking = "none";
-  std::shared_ptr<const TextCodec> own = std::make_shared<FakeCodec>();
-  ModelCatalog catalog{{.name = "base", .fingerprint = "fp", .text = std::make_shared<FakeCodec>()}};
-  RegisteringEngine engine;
-};
 
 TEST_F(AdapterDirectoryTest, ServesByDirectoryName) {
   adapter("b-adapter", root / "served");
@@ -556,7 +470,7 @@ TEST_F(AdapterDirectoryTest, AScanEndsEarly) {
   for (int i = 0; i < 10; ++i) adapter(std::to_string(i), root / "served");
   auto directory = open();
   int asked = 0;
-  EXPECT_EQ(directory->scan([&] { return ++asked > 3; }).added.size(), 3u);
+  EXPECT_EQ(directory->scan({.stop = [&] { return ++asked > 3; }}).added.size(), 3u);
 }
 
 // A tenant swaps its weights for a link to another tenant's while they are read.

@@ -69,6 +69,15 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
   return full.filename().string();
 }
 
+void logFound(const AdapterDirectory::Found& found) {
+  const auto list = [](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) log::info("{}: {}", what, listSome(names));
+  };
+  list("new adapters", found.added);
+  list("adapters with new content", found.replaced);
+  list("adapters removed", found.removed);
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
@@ -94,7 +103,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
                                       .sync = options.lora_refresh == "sync"};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
-    adapters_->scan();
+    adapters_->scan({.defer_texts = true});
   }
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
@@ -105,14 +114,19 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   }
 
   warmUp();
-  if (adapters_ && options.lora_refresh_seconds > 0) {
-    refresh_ = std::thread(
-        [this, interval = std::chrono::seconds(options.lora_refresh_seconds)] { refreshAdapters(interval); });
+  const auto adapters = models_->list();
+  const bool texts_left = std::ranges::any_of(adapters, [](const auto& model) { return model->text == nullptr; });
+  if (texts_left || (adapters_ && options.lora_refresh_seconds > 0)) {
+    std::packaged_task<void(std::chrono::seconds)> task(
+        [this](std::chrono::seconds interval) { refreshAdapters(interval); });
+    refresh_ended_ = task.get_future();
+    refresh_ = std::thread(std::move(task), std::chrono::seconds(options.lora_refresh_seconds));
   }
 }
 
 LoadedModel::~LoadedModel() {
   stop();
+  if (refresh_.joinable()) refresh_.join();
   executor_.reset();  // first, because its loaders call the adapter directory
 }
 
@@ -125,27 +139,27 @@ void LoadedModel::warmUp() {
 }
 
 void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kSoon{1};  // until texts that could not be read are tried again
+  const auto stopped = [this] { return stopping_.load(); };
+  auto scan_at = interval.count() > 0 ? Clock::now() + interval : Clock::time_point::max();
   while (true) {
-    {
-      std::unique_lock lock(stop_mutex_);
-      if (stop_came_.wait_for(lock, interval, [this] { return stopping_.load(); })) return;
-    }
+    bool texts_left = true;
     try {
-      refreshOnce();
+      AdapterDirectory::Found found;
+      const bool scan_is_due = Clock::now() >= scan_at;
+      if (scan_is_due) found = adapters_->scan({.stop = stopped});
+      if (scan_is_due) scan_at = Clock::now() + interval;
+      texts_left = adapters_->readTexts(found, stopped) > 0;
+      logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
     }
+    if (!texts_left && interval.count() == 0) return;
+    std::unique_lock lock(stop_mutex_);
+    const auto wake = texts_left ? std::min(scan_at, Clock::now() + kSoon) : scan_at;
+    if (stop_came_.wait_until(lock, wake, stopped)) return;
   }
-}
-
-void LoadedModel::refreshOnce() {
-  const auto found = adapters_->scan([this] { return stopping_.load(); });
-  const auto list = [](const char* what, const std::vector<std::string>& names) {
-    if (!names.empty()) log::info("{}: {}", what, listSome(names));
-  };
-  list("new adapters", found.added);
-  list("adapters with new content", found.replaced);
-  list("adapters removed", found.removed);
 }
 
 std::string LoadedModel::summary() const {
@@ -159,8 +173,8 @@ std::string LoadedModel::summary() const {
   text += executor_->getMemoryUse().table;
   if (!text.ends_with('\n')) text += '\n';
   if (texts_) {
-    text += fmt::format("  {:<12}{:>12.1f} MiB  tokenizers and templates of adapters, at most; {:.1f} taken\n", "text",
-                        mebibytes(texts_->limit()), mebibytes(texts_->used()));
+    text += fmt::format("  {:<12}{:>12.1f} MiB  tokenizers and templates of adapters, at most\n", "text",
+                        mebibytes(texts_->limit()));
   }
   return text +
          fmt::format("  {:<17}{:>7.1f} MiB  at most, of which one client {:.1f}: bodies, requests, unread answers",
@@ -175,9 +189,12 @@ bool LoadedModel::stop() {
   }
   stop_came_.notify_all();
   intake_.cancelAll();
+  models_->endWaits();
   executor_->shutdown();
   const bool ended = intake_.finish(kPatience) && delivery_.finish(kPatience);
-  if (refresh_.joinable()) refresh_.join();
+  if (!refresh_.joinable()) return ended;
+  if (refresh_ended_.wait_for(kPatience) != std::future_status::ready) return false;
+  refresh_.join();
   return ended;
 }
 

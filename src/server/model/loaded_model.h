@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,10 +35,10 @@ class LoadedModel {
 
  private:
   void warmUp();
-  // Scans for new, changed and removed adapters at each interval, until stop(). Runs on a thread of its own, so that no
-  // request and no signal waits for a tenant's files.
+  // Reads the adapters' tokenizer files that the start left out, then scans for new, changed and removed adapters at
+  // each interval (0: never), until stop(). Runs on a thread of its own, so that neither the start nor a signal waits
+  // for a tenant's files.
   void refreshAdapters(std::chrono::seconds interval);
-  void refreshOnce();
 
   std::unique_ptr<executor::Executor> executor_;
   std::unique_ptr<EngineClient> client_;
@@ -52,6 +53,7 @@ class LoadedModel {
   std::condition_variable stop_came_;
   std::atomic<bool> stopping_ = false;
   std::thread refresh_;
+  std::future<void> refresh_ended_;  // valid while refresh_ is joinable
 };
 
 }  // namespace chorus::server

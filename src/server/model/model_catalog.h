@@ -12,6 +12,7 @@
 
 #include "chorus/request.h"
 #include "server/model/text_codec.h"
+#include "server/model/text_waits.h"
 
 namespace chorus::server {
 
@@ -23,8 +24,8 @@ struct ServedModel {
   // system_fingerprint: changes with the weights. If an adapter is replaced while a request waits, the answer has the
   // fingerprint of the content it was generated with.
   std::string fingerprint;
-  int64_t created = 0;  // seconds since 1970
-  std::shared_ptr<const TextCodec> text;
+  int64_t created = 0;                    // seconds since 1970
+  std::shared_ptr<const TextCodec> text;  // null: the adapter's tokenizer files are not read yet
 };
 
 // Thread-safe. Entries are immutable; a request keeps the entry it began with.
@@ -42,10 +43,25 @@ class ModelCatalog {
   // Removes an adapter; requests that began with its entry keep it.
   void removeAdapter(std::string_view name);
 
+  // If the adapter is listed without a text, keeps `then` and returns the id of the wait. `then` runs once, on the
+  // thread that adds the text, removes the adapter or ends the wait; it must be quick, must not throw and must not call
+  // the adapter directory. Otherwise, and after endWaits(), returns nullopt and drops `then`.
+  std::optional<TextWaits::Id> waitForText(const std::string& name, TextWaits::Then then);
+  // Drops a wait without running its `then`.
+  void cancelWait(TextWaits::Id id);
+  // Ends the waits that began before `time`.
+  void endWaitsBefore(TextWaits::Clock::time_point time);
+  // Ends all waits, and begins no new ones: the server stops.
+  void endWaits();
+  // The adapters that are waited for, the one with the oldest wait first.
+  std::vector<std::string> awaited() const;
+
  private:
   std::shared_ptr<const ServedModel> base_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters_;
+  TextWaits waits_;
+  bool waits_ended_ = false;
 };
 
 }  // namespace chorus::server

@@ -87,9 +87,9 @@ void handleChat(const ApiContext& context, HttpRequest& request, const std::shar
                 WorkMeter& meter) {
   ClientCharge memory(request.client);
   ChatRequest parsed = parseChatRequest(request.body, meter, memory, context.max_choices);
-  request.body = std::string();
-  request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
+  request.body = std::string();  // not before: after TextPending the body is parsed again
+  request.memory.release();
   checkTemplate(context, *model, parsed.rendering);
 
   Generation::Job job{.model = model,

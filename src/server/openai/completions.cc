@@ -98,9 +98,9 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       WorkMeter& meter) {
   ClientCharge memory(request.client);
   CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.max_choices);
-  request.body = std::string();
-  request.memory.release();
   const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
+  request.body = std::string();  // not before: after TextPending the body is parsed again
+  request.memory.release();
 
   Generation::Job job{.model = model,
                       .options = parsed.options,

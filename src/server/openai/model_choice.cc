@@ -42,6 +42,7 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const
                                                const std::vector<AdapterTerm>& terms) {
   auto named = models.find(model);
   if (!named) throw ApiError::modelNotFound(model);
+  if (terms.empty() && named->text == nullptr) throw TextPending{model};
   if (terms.empty()) return named;
   if (named->adapter_id) {
     throw ApiError::invalid(
@@ -60,6 +61,7 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const
       throw ApiError::invalid(fmt::format("Invalid value for '{}': it is the base model, not an adapter.", field),
                               field, "invalid_value");
     }
+    if (adapter->text == nullptr) throw TextPending{adapter->name};
     composed->composition.push_back({*adapter->adapter_id, terms[i].weight});
     weights.update(fmt::format(" {} {}", adapter->fingerprint, terms[i].weight));
   }

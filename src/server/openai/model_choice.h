@@ -20,9 +20,16 @@ struct AdapterTerm {
 // field is absent. Throws ApiError with status 400 that names the field.
 std::vector<AdapterTerm> parseAdapterTerms(const FieldReader& fields);
 
+// Thrown for an adapter whose tokenizer files are not read yet: the request must be prepared again after
+// ModelCatalog::waitForText.
+struct TextPending {
+  std::string adapter;
+};
+
 // Without terms, returns the entry named `model`. With terms, `model` must be the base model; returns an entry whose
 // composition has the terms' adapters with their weights, in their order. Throws ApiError: 404 for an unknown name, 400
-// if `model` cannot be composed or a term is not an adapter.
+// if `model` cannot be composed or a term is not an adapter. Throws TextPending if an adapter's text is not read
+// yet.
 std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const std::string& model,
                                                const std::vector<AdapterTerm>& terms);
 

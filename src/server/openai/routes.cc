@@ -1,12 +1,18 @@
 #include "server/openai/routes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
 
 #include "base/log.h"
 #include "server/errors.h"
 #include "server/openai/chat.h"
 #include "server/openai/completions.h"
 #include "server/openai/generation_writer.h"
+#include "server/openai/model_choice.h"
 #include "server/openai/models.h"
 
 namespace chorus::server {
@@ -45,6 +51,89 @@ RequestWork workFor(std::string_view path) {
   return nullptr;
 }
 
+// A request on its way through the intake. If its adapter's tokenizer is not read yet, it waits outside the intake and
+// then passes once more.
+class Preparation : public std::enable_shared_from_this<Preparation> {
+ public:
+  Preparation(std::shared_ptr<const ApiContext> context, RequestWork work, HttpRequest request,
+              std::shared_ptr<HttpExchange> exchange)
+      : context_(std::move(context)), work_(work), request_(std::move(request)), exchange_(std::move(exchange)) {}
+
+  // Throws ApiError when too many requests wait.
+  void submit() {
+    Intake::Job job{.client = request_.client ? request_.client->id() : 0,
+                    .bytes = request_.body.size(),
+                    .work = [self = shared_from_this()](WorkMeter& meter) { self->run(meter); }};
+    if (context_->request_timeout) job.deadline = request_.received + *context_->request_timeout;
+    switch (context_->intake.submit(ticket_, std::move(job))) {
+      case FairQueue::Answer::kAdded:
+        return;
+      case FairQueue::Answer::kClientFull:
+        throw ApiError::overloaded("Too many requests of this client are waiting; try again soon.");
+      case FairQueue::Answer::kFull:
+        throw ApiError::unavailable("Too many requests wait; try again soon.");
+    }
+  }
+
+  // The client has disconnected.
+  void abandon() {
+    ticket_->cancel();
+    if (const TextWaits::Id wait = wait_; wait != 0) context_->models.cancelWait(wait);
+  }
+
+ private:
+  void run(WorkMeter& meter) {
+    try {
+      if (meter.cancelled()) throw ApiError::unavailable("The server is shutting down.");
+      try {
+        work_(*context_, request_, exchange_, meter);
+      } catch (const TextPending& pending) {
+        waitFor(pending.adapter);
+      }
+    } catch (...) {
+      refuse();
+    }
+  }
+
+  void waitFor(const std::string& adapter) {
+    if (std::exchange(waited_, true)) {
+      throw ApiError::unavailable(
+          fmt::format("The tokenizer of the adapter `{}` is still being read; try again soon.", adapter));
+    }
+    const auto wait = context_->models.waitForText(adapter, [self = shared_from_this()] { self->submitAgain(); });
+    if (!wait) return submitAgain();
+    wait_ = *wait;
+    if (ticket_->cancelled()) context_->models.cancelWait(*wait);
+  }
+
+  void submitAgain() noexcept {
+    try {
+      submit();
+    } catch (...) {
+      refuse();
+    }
+  }
+
+  // Answers with the exception that is being handled.
+  void refuse() noexcept {
+    try {
+      const ApiError error = currentApiError();
+      log::debug("{} answered {}: {}", request_.id, error.status(), error.message());
+      exchange_->respond(error.response());
+    } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
+      return;
+    }
+  }
+
+  const std::shared_ptr<const ApiContext> context_;
+  const RequestWork work_;
+  HttpRequest request_;
+  const std::shared_ptr<HttpExchange> exchange_;
+  const std::shared_ptr<Intake::Ticket> ticket_ = std::make_shared<Intake::Ticket>();
+  bool waited_ = false;
+  std::atomic<TextWaits::Id> wait_ = 0;  // 0: none began
+};
+
 bool isReadOnlyPath(std::string_view path) {
   return path == "/v1/models" || path.starts_with(kModelPrefix) || path == "/v1/health/live" ||
          path == "/v1/health/ready" || path == "/v1/version";
@@ -80,7 +169,11 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
     if (request.method != "POST") throw ApiError::methodNotAllowed(request.method, path, "POST");
     const auto context = readyContext();
     checkContentType(request);
-    return startIntake(context, work, std::move(request), exchange);
+    const auto preparation = std::make_shared<Preparation>(context, work, std::move(request), exchange);
+    exchange->onAbort([weak = std::weak_ptr(preparation)] {
+      if (const auto alive = weak.lock()) alive->abandon();
+    });
+    return preparation->submit();
   }
   if (!isReadOnlyPath(path)) throw ApiError::notFound(request.method, path);
   if (!reads) throw ApiError::methodNotAllowed(request.method, path, "GET, HEAD");
@@ -92,34 +185,6 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   if (path == "/v1/health/ready") return exchange->respond(health("Service is ready."));
   if (path == "/v1/models") return exchange->respond(listModels(context->models));
   exchange->respond(describeModel(context->models, std::string_view(path).substr(kModelPrefix.size())));
-}
-
-void Routes::startIntake(const std::shared_ptr<const ApiContext>& context, RequestWork work, HttpRequest request,
-                         const std::shared_ptr<HttpExchange>& exchange) {
-  Intake::Job job{.client = request.client ? request.client->id() : 0, .bytes = request.body.size()};
-  if (context->request_timeout) job.deadline = request.received + *context->request_timeout;
-  // Shared, because a task must be copyable.
-  auto shared = std::make_shared<HttpRequest>(std::move(request));
-  job.work = [context, work, shared, exchange](WorkMeter& meter) {
-    try {
-      if (meter.cancelled()) throw ApiError::unavailable("The server is shutting down.");
-      work(*context, *shared, exchange, meter);
-    } catch (...) {
-      const ApiError error = currentApiError();
-      log::debug("{} answered {}: {}", shared->id, error.status(), error.message());
-      exchange->respond(error.response());
-    }
-  };
-  const auto ticket = std::make_shared<Intake::Ticket>();
-  exchange->onAbort([ticket] { ticket->cancel(); });
-  switch (context->intake.submit(ticket, std::move(job))) {
-    case FairQueue::Answer::kAdded:
-      return;
-    case FairQueue::Answer::kClientFull:
-      throw ApiError::overloaded("Too many requests of this client are waiting; try again soon.");
-    case FairQueue::Answer::kFull:
-      throw ApiError::unavailable("Too many requests wait; try again soon.");
-  }
 }
 
 }  // namespace chorus::server

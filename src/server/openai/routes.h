@@ -11,7 +11,8 @@
 
 namespace chorus::server {
 
-// Prepares a request on an intake thread and starts to answer it. Throws ApiError only if nothing was sent yet.
+// Prepares a request on an intake thread and starts to answer it. Throws ApiError or TextPending only if nothing was
+// sent yet.
 using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
                              const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
 
@@ -28,8 +29,6 @@ class Routes {
 
  private:
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
-  static void startIntake(const std::shared_ptr<const ApiContext>& context, RequestWork work, HttpRequest request,
-                          const std::shared_ptr<HttpExchange>& exchange);
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 

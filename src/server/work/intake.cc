@@ -12,6 +12,11 @@ struct Intake::Running {
   bool cancelled = false;
 };
 
+bool Intake::Ticket::cancelled() {
+  std::lock_guard lock(mutex_);
+  return cancelled_;
+}
+
 void Intake::Ticket::cancel() {
   std::shared_ptr<WorkerPool> pool;
   std::optional<uint64_t> task;
@@ -54,7 +59,7 @@ void Intake::run(const std::shared_ptr<Ticket>& ticket, const std::shared_ptr<Ru
     ~Registration() {
       std::scoped_lock lock(running.mutex, ticket.mutex_);
       running.meters.erase(&meter);
-      ticket.meter_ = nullptr;
+      if (ticket.meter_ == &meter) ticket.meter_ = nullptr;  // else the ticket's next job is running
     }
     Registration(const Registration&) = delete;
     Registration& operator=(const Registration&) = delete;

@@ -42,9 +42,11 @@ class Intake {
     Work work;
   };
 
-  // Cancels one job, from any thread, also before submit().
+  // Cancels the jobs that were submitted with it, from any thread, also before submit(). A job may submit the next one
+  // with its own ticket.
   class Ticket {
    public:
+    bool cancelled();
     // Drops a job that has not begun, and cancels the meter of a running one.
     void cancel();
 

@@ -185,6 +185,11 @@ std::string TokenizerFileSet::digest() const {
   return hash.hex();
 }
 
+bool hasTokenizerFiles(const Directory& directory) {
+  return directory.hasName(kMoreTemplates) ||
+         std::ranges::any_of(kFiles, [&](const char* name) { return directory.hasName(name); });
+}
+
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits) {
   TokenizerFileSet set{directory.path().string(), {}};
   Reader reader(directory, limits);

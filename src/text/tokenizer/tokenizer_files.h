@@ -31,6 +31,8 @@ struct TokenizerFileLimits {
   size_t total_bytes = size_t{256} << 20;
 };
 
+// Whether the directory may have any of the files; none is read.
+bool hasTokenizerFiles(const Directory& directory);
 // Reads the files that exist. Throws Error if a file is larger than the limits, is not a regular file or lies behind a
 // link that the directory refuses, or if there are more than 64 additional templates.
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits = {});

@@ -1,0 +1,141 @@
+// Adapters whose tokenizer files are read after the server has started.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error_of.h"
+#include "server/testing/adapter_directory_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+using testing::ElementsAre;
+
+class DeferredTextTest : public AdapterDirectoryTest {
+ protected:
+  // An adapter that has tokenizer files.
+  void withText(const std::string& name) { std::ofstream(adapter(name, root / "served") / "tokenizer.json") << "{}"; }
+  size_t readTexts(AdapterDirectory& directory, const std::function<bool()>& stop = nullptr) {
+    return directory.readTexts(found, stop);
+  }
+  std::shared_ptr<const TextCodec> textOf(const std::string& name) { return catalog.find(name)->text; }
+
+  AdapterDirectory::Found found;
+};
+
+TEST_F(DeferredTextTest, AStartReadsNoTokenizerAndALaterPassReadsAll) {
+  adapter("plain", root / "served");
+  withText("speaking");
+  withText("other");
+  speaking = "speaking";
+  auto directory = open();
+  EXPECT_EQ(directory->scan({.defer_texts = true}).added.size(), 3u);
+  EXPECT_EQ(texts_read, 1);
+  EXPECT_EQ(textOf("plain"), catalog.base().text);
+  EXPECT_EQ(textOf("speaking"), nullptr);
+  const auto id = catalog.find("speaking")->adapter_id;
+
+  EXPECT_EQ(readTexts(*directory), 0u);
+  EXPECT_EQ(textOf("speaking"), own);
+  EXPECT_EQ(textOf("other"), catalog.base().text);
+  EXPECT_EQ(catalog.find("speaking")->adapter_id, id);
+  EXPECT_EQ(engine.registrations, 3);
+  EXPECT_EQ(texts_read, 3);
+  EXPECT_EQ(readTexts(*directory), 0u);
+  directory->scan();
+  EXPECT_EQ(texts_read, 3) << "nothing has changed";
+}
+
+TEST_F(DeferredTextTest, RequestsThatWaitAreServedFirst) {
+  for (const char* name : {"a", "b", "c", "d"}) withText(name);
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  std::vector<std::string> order;
+  const auto wait = [&](const std::string& name) {
+    return catalog.waitForText(name, [&, name] { order.push_back(name + (textOf(name) ? "" : " without")); });
+  };
+  EXPECT_TRUE(wait("d") && wait("c"));
+  const auto dropped = wait("c");
+  EXPECT_THAT(catalog.awaited(), ElementsAre("d", "c"));
+  catalog.cancelWait(*dropped);
+  EXPECT_EQ(readTexts(*directory, [&] { return texts_read == 2; }), 2u);
+  EXPECT_THAT(order, ElementsAre("d", "c"));
+  EXPECT_EQ(textOf("a"), nullptr);
+  EXPECT_FALSE(wait("c")) << "it has a text";
+  EXPECT_FALSE(wait("unknown"));
+  EXPECT_TRUE(wait("a"));
+  catalog.endWaitsBefore(TextWaits::Clock::now() + std::chrono::seconds(1));
+  EXPECT_EQ(order.back(), "a without");
+  EXPECT_TRUE(wait("b"));
+  catalog.endWaits();
+  EXPECT_EQ(order.back(), "b without");
+  EXPECT_FALSE(wait("b")) << "the server stops";
+}
+
+TEST_F(DeferredTextTest, ATextThatCannotBeReadEndsItsAdapter) {
+  withText("bad");
+  withText("good");
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  bool called = false;
+  EXPECT_TRUE(catalog.waitForText("bad", [&] { called = true; }));
+  refusing = "bad";
+  EXPECT_EQ(readTexts(*directory), 0u);
+  EXPECT_TRUE(called);
+  EXPECT_EQ(catalog.find("bad"), nullptr);
+  EXPECT_EQ(engine.registered.size(), 1u);
+  EXPECT_NE(textOf("good"), nullptr);
+  refusing = "none";
+  EXPECT_TRUE(directory->scan().added.empty()) << "unchanged files are not tried again";
+}
+
+TEST_F(DeferredTextTest, AnErrorThatMayPassIsTriedAgain) {
+  withText("a");
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  refusing = "a";
+  refusal = ErrorCode::kInternal;
+  EXPECT_EQ(readTexts(*directory), 1u);
+  EXPECT_EQ(textOf("a"), nullptr);
+  refusing = "none";
+  EXPECT_EQ(readTexts(*directory), 0u);
+  EXPECT_NE(textOf("a"), nullptr);
+
+  withText("b");
+  directory->scan({.defer_texts = true});
+  refusing = "b";
+  int tries = 0;
+  while (readTexts(*directory) > 0 && tries < 100) ++tries;
+  EXPECT_EQ(catalog.find("b"), nullptr);
+  EXPECT_LT(tries, 10);
+}
+
+// Otherwise a tenant that rewrites its files all the time would keep its requests waiting.
+TEST_F(DeferredTextTest, FilesThatChangeMeanwhileAreTakenAtOnce) {
+  withText("a");
+  withText("gone");
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  const auto first = catalog.find("a")->adapter_id;
+  std::ofstream(root / "served" / "a" / "tokenizer.json") << "{ }";
+  std::filesystem::remove_all(root / "served" / "gone");
+  EXPECT_EQ(readTexts(*directory), 1u) << "a missing directory is looked at twice";
+  EXPECT_EQ(readTexts(*directory), 0u);
+  EXPECT_THAT(found.replaced, ElementsAre("a"));
+  EXPECT_THAT(found.removed, ElementsAre("gone"));
+  EXPECT_NE(textOf("a"), nullptr);
+  EXPECT_NE(catalog.find("a")->adapter_id, first);
+}
+
+TEST_F(DeferredTextTest, FilesThatChangeAfterTheTextAreSeenByTheFirstLoad) {
+  withText("a");
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  readTexts(*directory);
+  speaking = "a";
+  std::ofstream(root / "served" / "a" / "tokenizer.json") << "{ }";
+  EXPECT_NE(errorOf([&] { engine.loadAll(); }).find("another tokenizer"), std::string::npos);
+  EXPECT_EQ(textOf("a"), own);
+}
+
+}  // namespace
+}  // namespace chorus::server
