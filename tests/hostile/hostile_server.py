@@ -31,8 +31,9 @@ def time_scale():
 class HostileServer:
     """`chorus serve` with one computing thread and a folder of adapters that tests may write to."""
 
-    def __init__(self, flags=(), small_stacks=False):
-        self.folder = Path(setting.scratch())
+    def __init__(self, flags=(), small_stacks=False, folder=None, present=None):
+        """present: adapters (name: edit) that are there when the server starts, beside those of the demo."""
+        self.folder = Path(folder or setting.scratch())
         self.adapters = self.folder / "adapters"
         self.outside = self.folder / "outside"
         self._stage = self.folder / "stage"
@@ -41,6 +42,8 @@ class HostileServer:
         shutil.copytree(setting.demo / "adapters", self.adapters)
         self.outside.mkdir(exist_ok=True)
         self._stage.mkdir(exist_ok=True)
+        for name, edit in (present or {}).items():
+            self.put_adapter(name, edit)
         own = {"--lora_dir": self.adapters, "--lora_refresh_interval": "1", "--threads": "1", "--kv_cache_max_tokens": "16384",
                "--max_cpu_loras": "8", "--adapter_text_memory": "128", "--drain_timeout": DRAIN_S,
                "--cache_dir": self.folder / "cache"}

@@ -1,11 +1,13 @@
 """Expensive adapter files: patterns in configurations, headers of weights, and names that are logged."""
 
+import io
 import json
 import os
 import random
 import re
 import struct
 import time
+import zipfile
 
 import setting
 import wire
@@ -167,6 +169,72 @@ def adapter_headers(stage):
     edits["hd-sparse"] = with_weights(declared_header(2_000_000_000, sparse=2_100_000_000))
     edits["hd-sparse-32"] = with_weights(declared_header((32 << 20) - 8, sparse=34 << 20))
     place_and_ask(stage, edits, within=40)
+
+
+# --- archives: adapter_model.bin --------------------------------------------------------------------------------------
+
+
+def with_archive(data):
+    """data: the bytes of adapter_model.bin, or a function that writes them to an open file."""
+    def edit(folder):
+        (folder / "adapter_model.safetensors").unlink()
+        with open(folder / "adapter_model.bin", "wb") as file:
+            if callable(data):
+                data(file)
+            else:
+                file.write(data)
+    return edit
+
+
+def archive(entries):
+    """A stored zip archive of (name, bytes)."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
+        for name, data in entries:
+            file.writestr(name, data)
+    return buffer.getvalue()
+
+
+def sparse_directory(entries, comment):
+    """An archive whose directory has long comments that are holes of the file, so that it takes little of the disk."""
+    def write(file):
+        local = b"PK\x03\x04" + b"\0" * 22 + struct.pack("<HH", 3, 0) + b"a/x"
+        file.write(local)
+        begin = file.tell()
+        for number in range(entries):
+            name = b"a/%06d" % number
+            file.write(b"PK\x01\x02" + b"\0" * 24 + struct.pack("<HHH", len(name), 0, comment) + b"\0" * 12 + name)
+            file.seek(comment, os.SEEK_CUR)
+        size = file.tell() - begin
+        file.write(b"PK\x05\x06" + b"\0" * 4 + struct.pack("<HHII", entries, entries, size, begin) + b"\0\0")
+    return write
+
+
+def pickle_of_many(count):
+    """A dictionary of tensors that all view one storage of 4 bytes."""
+    def text(value):
+        return b"X" + struct.pack("<I", len(value)) + value
+    storage = b"(" + text(b"storage") + b"ctorch\nFloatStorage\n" + text(b"0") + text(b"cpu") + b"J\1\0\0\0tQ"
+    tensor = (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"J\0\0\0\0(J\1\0\0\0t(J\1\0\0\0t\x89"
+              b"ccollections\nOrderedDict\n)RtR")
+    return b"\x80\x02}(" + b"".join(text(b"%d" % number) + tensor for number in range(count)) + b"u."
+
+
+@scenario("adapter-archives", quick=True)
+def adapter_archives(stage):
+    """PyTorch files with huge directories and pickles, and other files under their name."""
+    version = ("a/version", b"3\n")
+    place_and_ask(stage, {
+        "ar-sparse": with_archive(sparse_directory(1900, 32_000)),
+        "ar-entries": with_archive(archive([(f"a/{number}", b"") for number in range(60_000)])),
+        "ar-nested": with_archive(archive([("a/data.pkl", b"\x80\x02" + b"(" * 20_000_000), version])),
+        "ar-pickle": with_archive(archive([("a/data.pkl", b"\x80\x02" + b"N0" * 25_000_000 + b"."), version])),
+        "ar-tensors": with_archive(archive([("a/data.pkl", pickle_of_many(100_000)), version, ("a/data/0", b"\0" * 4)])),
+        "ar-legacy": with_archive(b"\x80\x02" + b"(" * 40_000_000),
+        "ar-other": with_archive(b"x" * 40_000_000),
+        "ar-empty": with_archive(b""),
+        "ar-cut": with_archive(archive([("a/data.pkl", pickle_of_many(3)), version, ("a/data/0", b"\0" * 4)])[:-30]),
+    }, within=40)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

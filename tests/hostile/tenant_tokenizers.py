@@ -9,6 +9,7 @@ import time
 
 import setting
 import wire
+from hostile_server import HostileServer, time_scale
 from stage import scenario
 
 COMPLETIONS = "/v1/completions"
@@ -182,6 +183,33 @@ def tokenizer_patterns(stage):
     for answers in stage.attack_all([(ask_all, requests[:half]), (ask_all, requests[half:])], timeout=90):
         stage.check_answers(answers, ENDED, within=15)
     remove(stage, adapters)
+
+
+# --- tokenizers that are there when the server starts -----------------------------------------------------------------
+
+
+@scenario("tokenizers-at-start", quick=True, neighbour=False)
+def tokenizers_at_start(stage):
+    """Slow and broken tokenizers delay neither the start nor other adapters' requests nor the end."""
+    present = {f"aa-{name.replace(' ', '-')}": with_tokenizer(split_by(pattern)) for name, pattern in PATTERNS.items()}
+    present |= {f"ab-{name}": with_tokenizer(tokenizer) for name, tokenizer in hostile_charsmaps().items()}
+    present["zz-own"] = with_tokenizer(base_tokenizer())
+    folder = setting.scratch() / "at-start"
+    folder.mkdir(exist_ok=True)
+    (folder / "cache").unlink(missing_ok=True)
+    (folder / "cache").symlink_to(stage.server.folder / "cache")
+    for end_at_once in (False, True):
+        begun = time.monotonic()
+        server = HostileServer(folder=folder, present=present)
+        stage.note(f"ready after {time.monotonic() - begun:.1f} s")
+        if not end_at_once:
+            # The tokenizer of zz-own is the last by name, but a request for it waits only for the one being read.
+            answers = ask_all(server.address, [("shout", "a"), ("zz-own", "a")])
+            stage.check_answers(answers, {200}, within=6)
+            stage.check_answers(ask_all(server.address, [(name, "a") for name in present]), ENDED | {503}, within=15)
+        code, seconds = server.end()
+        stage.check(code == 0 and seconds < 8 * time_scale(), f"SIGTERM: status {code} after {seconds:.1f} s")
+        stage.faults += server.log_faults()
 
 
 # --- texts that grow --------------------------------------------------------------------------------------------------
