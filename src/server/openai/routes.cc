@@ -18,8 +18,6 @@
 namespace chorus::server {
 namespace {
 
-constexpr std::string_view kModelPrefix = "/v1/models/";
-
 HttpResponse health(std::string_view message) {
   return {.body = toText(OrderedJson{{"object", "health.response"}, {"message", message}})};
 }
@@ -43,12 +41,6 @@ void checkContentType(const HttpRequest& request) {
   const bool plain = type.find_first_of(", \t") == std::string::npos;
   if (type == "application/json" || (plain && type.starts_with("application/") && type.ends_with("+json"))) return;
   throw unsupportedType("Content-Type must be application/json.");
-}
-
-RequestWork workFor(std::string_view path) {
-  if (path == "/v1/completions") return &handleCompletion;
-  if (path == "/v1/chat/completions") return &handleChat;
-  return nullptr;
 }
 
 // A request on its way through the intake. If its adapter's tokenizer is not read yet, it waits outside the intake and
@@ -134,9 +126,44 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   std::atomic<TextWaits::Id> wait_ = 0;  // 0: none began
 };
 
-bool isReadOnlyPath(std::string_view path) {
-  return path == "/v1/models" || path.starts_with(kModelPrefix) || path == "/v1/health/live" ||
-         path == "/v1/health/ready" || path == "/v1/version";
+HttpResponse live(const ApiContext*, std::string_view) { return health("Service is live."); }
+HttpResponse ready(const ApiContext*, std::string_view) { return health("Service is ready."); }
+HttpResponse version(const ApiContext*, std::string_view) {
+  return {.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})};
+}
+HttpResponse models(const ApiContext* context, std::string_view) { return listModels(context->models); }
+HttpResponse model(const ApiContext* context, std::string_view name) { return describeModel(context->models, name); }
+
+struct Route {
+  std::string_view path;   // one that ends in '/' is followed by a name
+  bool needs_model;        // refused with 503 while the model loads and while the server drains
+  std::string_view allow;  // the methods, as in the header Allow
+  // One of these two is set. answer: the answer to GET and HEAD; context is null unless needs_model, name is what
+  // follows `path`. work: prepares a POST in the intake.
+  HttpResponse (*answer)(const ApiContext* context, std::string_view name);
+  RequestWork work;
+};
+
+constexpr std::string_view kRead = "GET, HEAD";
+constexpr Route kRoutes[] = {
+    {"/v1/health/live", false, kRead, live, nullptr},
+    {"/v1/health/ready", true, kRead, ready, nullptr},
+    {"/v1/version", false, kRead, version, nullptr},
+    {"/v1/models", true, kRead, models, nullptr},
+    {"/v1/models/", true, kRead, model, nullptr},
+    {"/v1/completions", true, "POST", nullptr, handleCompletion},
+    {"/v1/chat/completions", true, "POST", nullptr, handleChat},
+};
+
+const Route* findRoute(std::string_view path) {
+  const auto* const found = std::ranges::find_if(kRoutes, [&](const Route& route) {
+    return route.path.ends_with('/') ? path.starts_with(route.path) : path == route.path;
+  });
+  return found == std::end(kRoutes) ? nullptr : found;
+}
+
+bool allows(const Route& route, std::string_view method) {
+  return route.work != nullptr ? method == "POST" : method == "GET" || method == "HEAD";
 }
 
 }  // namespace
@@ -163,28 +190,20 @@ void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
 }
 
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
-  const std::string& path = request.path;
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (const RequestWork work = workFor(path)) {
-    if (request.method != "POST") throw ApiError::methodNotAllowed(request.method, path, "POST");
-    const auto context = readyContext();
-    checkContentType(request);
-    const auto preparation = std::make_shared<Preparation>(context, work, std::move(request), exchange);
-    exchange->onAbort([weak = std::weak_ptr(preparation)] {
-      if (const auto alive = weak.lock()) alive->abandon();
-    });
-    return preparation->submit();
+  const Route* route = findRoute(request.path);
+  if (route == nullptr) throw ApiError::notFound(request.method, request.path);
+  if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
+  const auto context = route->needs_model ? readyContext() : nullptr;
+  if (route->answer != nullptr) {
+    const std::string_view name = std::string_view(request.path).substr(route->path.size());
+    return exchange->respond(route->answer(context.get(), name));
   }
-  if (!isReadOnlyPath(path)) throw ApiError::notFound(request.method, path);
-  if (!reads) throw ApiError::methodNotAllowed(request.method, path, "GET, HEAD");
-  if (path == "/v1/health/live") return exchange->respond(health("Service is live."));
-  if (path == "/v1/version") {
-    return exchange->respond({.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})});
-  }
-  const auto context = readyContext();
-  if (path == "/v1/health/ready") return exchange->respond(health("Service is ready."));
-  if (path == "/v1/models") return exchange->respond(listModels(context->models));
-  exchange->respond(describeModel(context->models, std::string_view(path).substr(kModelPrefix.size())));
+  checkContentType(request);
+  const auto preparation = std::make_shared<Preparation>(context, route->work, std::move(request), exchange);
+  exchange->onAbort([weak = std::weak_ptr(preparation)] {
+    if (const auto alive = weak.lock()) alive->abandon();
+  });
+  preparation->submit();
 }
 
 }  // namespace chorus::server
