@@ -104,6 +104,11 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
                                       .sync = options.lora_refresh == "sync"};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});
+    // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
+    constexpr std::chrono::milliseconds kTextsAtStart{500};
+    const auto ready_at = std::chrono::steady_clock::now() + kTextsAtStart;
+    AdapterDirectory::Found found;
+    adapters_->readTexts(found, [&] { return std::chrono::steady_clock::now() >= ready_at; });
   }
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
