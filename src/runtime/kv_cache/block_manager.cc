@@ -1,5 +1,6 @@
 #include "runtime/kv_cache/block_manager.h"
 
+#include <algorithm>
 #include <cassert>
 #include <numeric>
 #include <utility>
@@ -103,6 +104,33 @@ void BlockManager::commitBlocks(int32_t slot, uint64_t cache_namespace, std::spa
       mine = same;
     }
   }
+}
+
+void BlockManager::fork(int32_t parent, int32_t slot, int32_t tokens) {
+  int32_t& length = lengths_[static_cast<size_t>(slot)];
+  const int32_t shared = blocksFor(tokens);
+  assert(length == 0 && parent != slot && shared <= lengths_[static_cast<size_t>(parent)]);
+  for (; length < shared; ++length) {
+    reference(row(parent)[length]);
+    row(slot)[length] = row(parent)[length];
+  }
+  complete_[static_cast<size_t>(slot)] = std::min(complete_[static_cast<size_t>(parent)], tokens / tokens_per_block_);
+  cached_.use(scopes_[static_cast<size_t>(slot)], shared);
+}
+
+bool BlockManager::isShared(int32_t slot, int32_t position) const {
+  const int32_t block = table(slot)[static_cast<size_t>(position / tokens_per_block_)];
+  return references(block) > 1 || tree_.contains(block);
+}
+
+BlockCopy BlockManager::copyOnWrite(int32_t slot, int32_t position) {
+  assert(isShared(slot, position) && freeBlocks() > 0);
+  int32_t& entry = row(slot)[position / tokens_per_block_];
+  const BlockCopy copy{entry, takeFree(scopes_[static_cast<size_t>(slot)])};
+  count(copy.to) = 1;
+  entry = copy.to;
+  dereference(copy.from);
+  return copy;
 }
 
 void BlockManager::release(int32_t slot) {

@@ -8,6 +8,9 @@
 // Cached and empty blocks are free. Empty blocks are taken first, then cached ones in the order of EvictionOrder, in
 // which a block belongs to the scope of the sequence that wrote it, even after others reused it.
 //
+// fork() lets a second sequence continue a first one: both tables reference the same blocks. A sequence that is about
+// to write into a block that is not its own first replaces it by a copy (copy-on-write).
+//
 // A table references a chain of blocks from its start and releases it from its end. Within a chain the last block is
 // thus the oldest and is evicted first. No block is evicted before those that follow it: if the order of scopes would
 // do so, the block moves to the scope of a follower instead.
@@ -28,6 +31,12 @@ struct PrefixMatch {
   int32_t blocks = 0;       // blocks from its start whose content is in the cache
   int32_t cached = 0;       // of these, blocks that no table references: reusing them takes free blocks
   uint64_t next_block = 0;  // number of the first missing block's content, equal for equal contents; 0: not complete
+};
+
+// The backend copies the keys and values of block `from` to block `to` in all layers.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t to = 0;
 };
 
 // Counters of the numbers that blocks in the prefix tree refer to, one reference per block; nullptr: not counted.
@@ -73,6 +82,16 @@ class BlockManager {
   // Commits blocks: the keys and values of the sequence's first `tokens` are written, so its complete blocks can be
   // reused from now on. If an equal block is in the cache already, it replaces this slot's own.
   void commitBlocks(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens);
+  // Makes the empty table of `slot` reference the blocks that hold the first `tokens` tokens of `parent`'s sequence,
+  // which are written. The sequences must have the same cache namespace. Takes no free blocks.
+  void fork(int32_t parent, int32_t slot, int32_t tokens);
+  // Whether the slot may not write at `position`, because another table references the block of that position or the
+  // prefix cache may give the block to others. Always false for a sequence that no fork() involved.
+  bool isShared(int32_t slot, int32_t position) const;
+  // Replaces the block of `position` by a new one, which only this table references and which takes one free block. The
+  // caller must carry out the copy before the next step reads or writes the new block, and before the next extend() or
+  // copyOnWrite() of any slot, which may take the old block. Preconditions: isShared(), freeBlocks() > 0.
+  BlockCopy copyOnWrite(int32_t slot, int32_t position);
   // Drops the slot's references. A block without references is free.
   void release(int32_t slot);
 
