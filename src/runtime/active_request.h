@@ -12,10 +12,10 @@
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/deadline.h"
+#include "runtime/decoding/sampler.h"
+#include "runtime/decoding/sampling_state.h"
 #include "runtime/logits_post_processors.h"
 #include "runtime/return_sequences.h"
-#include "runtime/sampling/sampler.h"
-#include "runtime/sampling/sampling_state.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_builder.h"
 

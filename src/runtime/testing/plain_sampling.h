@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/sampling/sampler.h"
+#include "runtime/decoding/sampler.h"
 
 namespace chorus::testing {
 

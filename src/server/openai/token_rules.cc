@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "runtime/sampling/sampling_params.h"
+#include "runtime/decoding/sampling_params.h"
 #include "server/errors.h"
 
 namespace chorus::server {

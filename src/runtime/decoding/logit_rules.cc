@@ -1,11 +1,11 @@
-#include "runtime/sampling/logit_rules.h"
+#include "runtime/decoding/logit_rules.h"
 
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <limits>
 
-#include "runtime/sampling/numerics.h"
+#include "runtime/decoding/numerics.h"
 
 namespace chorus {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/sampling/ngram_index.h"
+#include "runtime/decoding/ngram_index.h"
 
 #include <algorithm>
 #include <bit>
 #include <random>
 
-#include "runtime/sampling/numerics.h"
+#include "runtime/decoding/numerics.h"
 
 namespace chorus {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "runtime/sampling/ngram_index.h"
-#include "runtime/sampling/sampling_params.h"
-#include "runtime/sampling/word_matches.h"
+#include "runtime/decoding/ngram_index.h"
+#include "runtime/decoding/sampling_params.h"
+#include "runtime/decoding/word_matches.h"
 
 namespace chorus {
 

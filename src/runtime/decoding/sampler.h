@@ -14,9 +14,9 @@
 
 #include "base/thread_pool.h"
 #include "chorus/types.h"
-#include "runtime/sampling/candidates.h"
-#include "runtime/sampling/logit_rules.h"
-#include "runtime/sampling/sampling_params.h"
+#include "runtime/decoding/candidates.h"
+#include "runtime/decoding/logit_rules.h"
+#include "runtime/decoding/sampling_params.h"
 
 namespace chorus {
 

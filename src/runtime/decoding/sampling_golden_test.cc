@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/json.h"
-#include "runtime/sampling/candidates.h"
-#include "runtime/sampling/sampling_state.h"
+#include "runtime/decoding/candidates.h"
+#include "runtime/decoding/sampling_state.h"
 
 namespace chorus {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/sampling/logit_rules.h"
+#include "runtime/decoding/logit_rules.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "runtime/sampling/candidates.h"
-#include "runtime/sampling/sampling_state.h"
+#include "runtime/decoding/candidates.h"
+#include "runtime/decoding/sampling_state.h"
 #include "runtime/testing/plain_sampling.h"
 
 namespace chorus {

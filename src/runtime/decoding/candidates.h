@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/sampling/sampling_params.h"
+#include "runtime/decoding/sampling_params.h"
 
 namespace chorus {
 

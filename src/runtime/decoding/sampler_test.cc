@@ -1,4 +1,4 @@
-#include "runtime/sampling/sampler.h"
+#include "runtime/decoding/sampler.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/sampling/sampling_params.h"
+#include "runtime/decoding/sampling_params.h"
 
 #include <algorithm>
 

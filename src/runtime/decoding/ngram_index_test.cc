@@ -1,4 +1,4 @@
-#include "runtime/sampling/ngram_index.h"
+#include "runtime/decoding/ngram_index.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "runtime/sampling/word_matches.h"
+#include "runtime/decoding/word_matches.h"
 
 namespace chorus {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/sampling/sampler.h"
+#include "runtime/decoding/sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <new>
 
-#include "runtime/sampling/numerics.h"
+#include "runtime/decoding/numerics.h"
 
 namespace chorus {
 namespace {

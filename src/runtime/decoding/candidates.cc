@@ -1,11 +1,11 @@
-#include "runtime/sampling/candidates.h"
+#include "runtime/decoding/candidates.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 
-#include "runtime/sampling/numerics.h"
+#include "runtime/decoding/numerics.h"
 
 namespace chorus {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "runtime/sampling/logit_rules.h"
+#include "runtime/decoding/logit_rules.h"
 
 namespace chorus {
 
