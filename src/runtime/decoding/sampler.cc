@@ -51,7 +51,7 @@ double uniformAt(uint64_t seed, uint64_t position) {
 
 // One thread's buffers.
 struct Sampler::Scratch {
-  std::vector<float> edited;      // the row with its edits
+  std::vector<float> edited;      // the row with its edits and mask
   size_t blocks = 0;              // in the row
   std::vector<float> block_most;  // largest logit of each block before edits
   std::vector<uint8_t> touched;   // 1: the block holds edits
@@ -82,7 +82,11 @@ struct Sampler::Scratch {
       const bool rules = input.rules != nullptr && input.rules->active(input.num_generated);
       edits.begin(input.logits);
       if (rules) input.rules->apply(input.num_generated, edits);
-      const Candidate best = edits.all().empty() ? firstOf(input.logits, raw_most) : bestEdited(input.logits);
+      const bool masked = !input.mask.allowsAll();
+      if (masked) mask(input);
+      const Candidate best = masked                ? bestMasked(input.logits.size())
+                             : edits.all().empty() ? firstOf(input.logits, raw_most)
+                                                   : bestEdited(input.logits);
       if (best.value == -kInfinity) {
         output.fault = SampleOutput::Fault::kNothingLeft;
         return;
@@ -138,13 +142,27 @@ struct Sampler::Scratch {
     return best;
   }
 
+  // Writes the row with its edits into `edited`, with minus infinity for the tokens that the mask does not allow.
+  void mask(const SampleInput& input) {
+    for (size_t i = 0; i < input.logits.size(); ++i) edited[i] = input.mask.allows(i) ? input.logits[i] : -kInfinity;
+    for (const auto& [token, value] : edits.all()) {
+      if (input.mask.allows(static_cast<size_t>(token))) edited[static_cast<size_t>(token)] = value;
+    }
+  }
+  Candidate bestMasked(size_t vocab) const {
+    const float most = largestOf(0, vocab, [&](size_t i) { return edited[i]; });
+    const auto first = std::find(edited.begin(), edited.begin() + static_cast<ptrdiff_t>(vocab), most);
+    return {most, static_cast<int32_t>(first - edited.begin())};
+  }
+
+  // Precondition: if there is a mask, mask() was called.
   int32_t draw(const SampleInput& input, float most) {
     std::span<const float> logits = input.logits;
-    if (!edits.all().empty()) {
+    if (input.mask.allowsAll() && !edits.all().empty()) {
       std::copy(logits.begin(), logits.end(), edited.begin());
       for (const auto& [token, value] : edits.all()) edited[static_cast<size_t>(token)] = value;
-      logits = std::span<const float>(edited).first(logits.size());
     }
+    if (!input.mask.allowsAll() || !edits.all().empty()) logits = std::span<const float>(edited).first(logits.size());
     const std::span<const Candidate> kept = filter.keep(logits, most, *input.params);
     double total = 0;
     for (const auto& candidate : kept) total += candidate.value;

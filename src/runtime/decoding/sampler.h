@@ -1,7 +1,8 @@
 // From a row of logits to the next token.
 //
 // A row without rules is read once for the likeliest token. The order is TensorRT-LLM's, see chorus/sampling_config.h:
-// bias, temperature, penalties and bans (LogitRules), min-p, top-k, top-p (CandidateFilter), then one draw.
+// bias, temperature, penalties and bans (LogitRules), then the token mask, min-p, top-k, top-p (CandidateFilter), then
+// one draw.
 //
 // The draw depends only on (seed, position). So a token depends on its own logits, rules, history, seed and position,
 // and never on other requests of the batch, on pauses or on threads.
@@ -17,6 +18,7 @@
 #include "runtime/decoding/candidates.h"
 #include "runtime/decoding/logit_rules.h"
 #include "runtime/decoding/sampling_params.h"
+#include "runtime/decoding/token_mask.h"
 
 namespace chorus {
 
@@ -26,16 +28,17 @@ struct SampleInput {
   uint64_t position = 0;              // of the next token, counted from the start of the prompt
   const LogitRules* rules = nullptr;  // null: none
   int32_t num_generated = 0;
+  TokenMask mask = {};  // may be set until sample() is called
   bool want_log_prob = false;
   int32_t top_log_probs = 0;  // how many of the likeliest tokens to report as well
-  int32_t given = -1;         // if not negative, this token is taken, and params and rules are ignored
+  int32_t given = -1;         // if not negative, this token is taken, and params, rules and mask are ignored
 };
 
 struct SampleOutput {
   enum class Fault {
     kNone,
     kNotFinite,    // the row holds a NaN or plus infinity, or only minus infinities
-    kNothingLeft,  // every token is banned
+    kNothingLeft,  // every token is banned or masked
     kNoMemory,     // an allocation failed
   };
   Fault fault = Fault::kNone;

@@ -204,6 +204,50 @@ TEST(Sampler, EqualsThePlainDefinition) {
   }
 }
 
+// In the plain definition a masked token has a bias of minus infinity.
+TEST(Sampler, AMaskLeavesTheAllowedTokens) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937 random(seed);
+    const auto pick = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    const auto vocab = static_cast<size_t>(pick(0, 4) == 0 ? pick(5000, 20000) : pick(2, 300));
+    const auto logits = randomLogits(random, vocab, 2.0f, pick(0, 3) == 0);
+    testing::PlainRequest plain;
+    plain.params.greedy = pick(0, 2) == 0;
+    plain.params.top_k = pick(0, 1) == 0 ? 0 : pick(1, 80);
+    plain.params.top_p = pick(0, 1) == 0 ? 1.0f : static_cast<float>(pick(1, 99)) / 100;
+    plain.params.seed = random();
+    plain.prompt.resize(3);
+    const std::vector<int32_t> banned = {pick(0, 1), pick(0, static_cast<int>(vocab) - 1)};
+    for (const int32_t token : banned) plain.bad_words.push_back({token});
+    const LogitRules rules = banning(banned);
+    // One allowed token in 1 to 40; sometimes the mask has fewer words than the vocabulary needs.
+    const int rare = pick(1, 40);
+    std::vector<uint64_t> words(static_cast<size_t>(pick(1, static_cast<int>((vocab + 63) / 64))), 0);
+    plain.bias.assign(vocab, -kInfinity);
+    for (size_t i = 0; i < std::min(vocab, 64 * words.size()); ++i) {
+      if (pick(1, rare) > 1) continue;
+      words[i / 64] |= uint64_t{1} << (i % 64);
+      plain.bias[i] = 0;
+    }
+    SampleInput input{logits, &plain.params, 3, &rules};
+    input.mask = TokenMask(words);
+    input.want_log_prob = true;
+    Sampler sampler(static_cast<int64_t>(vocab), 1);
+    const SampleOutput output = sampleOne(sampler, input);
+    ASSERT_EQ(output.token, testing::plainToken(logits, plain));
+    if (output.token < 0) {
+      ASSERT_EQ(output.fault, SampleOutput::Fault::kNothingLeft);
+      continue;
+    }
+    input.given = output.token;
+    input.mask = TokenMask();
+    ASSERT_EQ(output.log_prob, sampleOne(sampler, input).log_prob) << "log probabilities are of the raw logits";
+  }
+}
+
 TEST(Sampler, FrequenciesFollowTheDistribution) {
   Sampler sampler(4, 1);
   const std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.3f), std::log(0.4f)};
