@@ -7,7 +7,16 @@
 namespace chorus {
 namespace {
 
-using namespace executor;
+using executor::CommunicationMode;
+using executor::DebugConfig;
+using executor::DecodingConfig;
+using executor::DecodingMode;
+using executor::ExecutorConfig;
+using executor::KvCacheConfig;
+using executor::ModelType;
+using executor::ParallelConfig;
+using executor::SchedulerConfig;
+using executor::SizeType32;
 
 void refuse(bool asked, const char* field, const char* why) {
   if (asked) fail(ErrorCode::kUnsupported, "{} is not supported: {}", field, why);

@@ -1,9 +1,10 @@
-// Statistics of ExecutorCore, per step and per request.
-#include <algorithm>
+#include "runtime/executor_statistics.h"
+
 #include <ctime>
+#include <new>
+#include <utility>
 
 #include "base/cpu_features.h"
-#include "runtime/executor_core.h"
 
 namespace chorus {
 namespace {
@@ -22,93 +23,68 @@ std::string timestampNow() {
 
 }  // namespace
 
-void ExecutorCore::joinStep(Clock::time_point begin) {
-  step_stats_ = {};
-  step_stats_.iter = iterations_++;
-  for (const auto& planned : plan_.sequences) {
-    ActiveRequest& request = *candidates_[static_cast<size_t>(planned.request_index)];
-    if (!request.stepped(begin, step_stats_.iter)) continue;
-    ++step_stats_.numNewActiveRequests;
-    step_stats_.newActiveRequestsQueueLatencyMS += request.queueLatencyMs();
+std::deque<executor::IterationStats> ExecutorStatistics::takeSteps() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(steps_, {});
+}
+
+std::deque<executor::RequestStatsPerIteration> ExecutorStatistics::takeRequests() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(requests_, {});
+}
+
+executor::KvCacheStats ExecutorStatistics::kvCache() const {
+  const std::lock_guard lock(mutex_);
+  return kv_cache_;
+}
+
+executor::AdapterCacheStats ExecutorStatistics::adapterCache() const {
+  const std::lock_guard lock(mutex_);
+  return adapter_cache_;
+}
+
+void ExecutorStatistics::publish(const executor::KvCacheStats& kv_cache, const executor::AdapterCacheStats& adapters) {
+  const std::lock_guard lock(mutex_);
+  kv_cache_ = kv_cache;
+  adapter_cache_ = adapters;
+}
+
+void ExecutorStatistics::ended(const Sequence& sequence, executor::IterationType step) noexcept {
+  if (options_.request_stats_max <= 0) return;
+  try {
+    ended_.push_back(sequence.request.stats(sequence, step));
+    ended_.back().stage = executor::RequestStage::kGENERATION_COMPLETE;
+  } catch (const std::bad_alloc&) {
+    // The statistics lack this sequence.
   }
 }
 
-void ExecutorCore::beginStats() {
-  executor::IterationStats& stats = step_stats_;
-  stats.numActiveRequests = static_cast<int32_t>(running_.size());
-  stats.numQueuedRequests = static_cast<int32_t>(waiting_.numWaiting());
-  stats.maxNumActiveRequests = stats.maxBatchSizeStatic = stats.maxBatchSizeRuntime = options_.scheduler.max_batch_size;
-  stats.maxNumTokensStatic = stats.maxNumTokensRuntime = options_.scheduler.max_num_tokens;
-  std::vector<uint64_t>& adapters = step_adapters_;
-  adapters.clear();
-  for (const auto& planned : plan_.sequences) {
-    (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
-    if (planned.context) stats.numCtxTokens += planned.num_tokens;
-    for (const AdapterUse& use : views_[static_cast<size_t>(planned.request_index)].adapters) {
-      adapters.push_back(use.number);
-    }
-  }
-  std::sort(adapters.begin(), adapters.end());
-  stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
-  const auto scheduled = static_cast<int32_t>(plan_.sequences.size());
-  if (options_.static_batching) {
-    stats.staticBatchingStats = {scheduled, stats.numContextRequests, stats.numCtxTokens, stats.numGenRequests,
-                                 options_.scheduler.max_batch_size - stats.numGenRequests};
-  } else {
-    stats.inflightBatchingStats = {scheduled,
-                                   stats.numContextRequests,
-                                   stats.numGenRequests,
-                                   static_cast<int32_t>(plan_.paused.size()),
-                                   stats.numCtxTokens,
-                                   0,
-                                   stats.numGenRequests > 0 ? 1.0f : 0.0f};
-  }
-  countBlocks();
-  publishStats();
-  stats.kvCacheStats = kv_stats_;
-}
-
-void ExecutorCore::publishStats() {
-  const auto adapters = adapters_->stats();
-  const std::lock_guard lock(stats_mutex_);
-  published_kv_stats_ = kv_stats_;
-  published_adapter_stats_ = adapters;
-}
-
-void ExecutorCore::endStats(Clock::time_point begin) {
-  step_stats_.numCompletedRequests = std::exchange(completed_, 0);
-  step_stats_.iterLatencyMS = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  if (options_.request_stats_max > 0) keepRequestStats();
+void ExecutorStatistics::endStep(executor::IterationStats step, Clock::time_point begin,
+                                 std::span<Sequence* const> running, const FairQueue& waiting) {
+  step.iterLatencyMS = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  if (options_.request_stats_max > 0) keepRequests(step.iter, running, waiting);
   if (options_.iter_stats_max <= 0) return;
-  step_stats_.timestamp = timestampNow();
-  step_stats_.cpuMemUsage = residentMemory();
-  const std::lock_guard lock(stats_mutex_);
-  stats_.push_back(step_stats_);
-  while (stats_.size() > static_cast<size_t>(options_.iter_stats_max)) stats_.pop_front();
+  step.timestamp = timestampNow();
+  step.cpuMemUsage = residentMemory();
+  const std::lock_guard lock(mutex_);
+  steps_.push_back(std::move(step));
+  while (steps_.size() > static_cast<size_t>(options_.iter_stats_max)) steps_.pop_front();
 }
 
-void ExecutorCore::keepRequestStats() {
-  executor::RequestStatsPerIteration step;
-  step.iter = step_stats_.iter;
-  for (const ActiveRequest* request : running_) step.requestStats.push_back(request->stats(step.iter));
-  step.requestStats.insert(step.requestStats.end(), ended_.begin(), ended_.end());
-  waiting_.forEachWaiting([&](const QueueEntry& entry) {
-    step.requestStats.push_back(static_cast<const ActiveRequest&>(entry).stats(step.iter));
+void ExecutorStatistics::keepRequests(executor::IterationType step, std::span<Sequence* const> running,
+                                      const FairQueue& waiting) {
+  executor::RequestStatsPerIteration stats;
+  stats.iter = step;
+  for (const Sequence* sequence : running) stats.requestStats.push_back(sequence->request.stats(*sequence, step));
+  stats.requestStats.insert(stats.requestStats.end(), ended_.begin(), ended_.end());
+  waiting.forEachWaiting([&](const QueueEntry& entry) {
+    const auto& sequence = static_cast<const Sequence&>(entry);
+    stats.requestStats.push_back(sequence.request.stats(sequence, step));
   });
   ended_.clear();
-  const std::lock_guard lock(stats_mutex_);
-  request_stats_.push_back(std::move(step));
-  while (request_stats_.size() > static_cast<size_t>(options_.request_stats_max)) request_stats_.pop_front();
-}
-
-std::deque<executor::IterationStats> ExecutorCore::takeStats() {
-  const std::lock_guard lock(stats_mutex_);
-  return std::exchange(stats_, {});
-}
-
-std::deque<executor::RequestStatsPerIteration> ExecutorCore::takeRequestStats() {
-  const std::lock_guard lock(stats_mutex_);
-  return std::exchange(request_stats_, {});
+  const std::lock_guard lock(mutex_);
+  requests_.push_back(std::move(stats));
+  while (requests_.size() > static_cast<size_t>(options_.request_stats_max)) requests_.pop_front();
 }
 
 }  // namespace chorus

@@ -9,7 +9,6 @@ namespace {
 
 using executor::DataType;
 using executor::LogitsPostProcessor;
-using executor::Request;
 using executor::Tensor;
 
 constexpr const char* kFailed = "Encountered an error in the logits post-processor: ";
@@ -61,30 +60,30 @@ LogitsPostProcessors::LogitsPostProcessors(const std::optional<executor::LogitsP
   if (config->getProcessorBatched()) batched_ = *config->getProcessorBatched();
 }
 
-void LogitsPostProcessors::check(const Request& request) const {
+void LogitsPostProcessors::check(const executor::Request& request) const {
   const auto& name = request.getLogitsPostProcessorName();
   const auto& function = request.getLogitsPostProcessor();
   if (function && *function == nullptr) fail(ErrorCode::kInvalidArgument, "logitsPostProcessor is an empty function");
   if (!name) return;
   if (function)
     fail(ErrorCode::kInvalidArgument, "a request has a logitsPostProcessor or a logitsPostProcessorName, not both");
-  if (*name != Request::kBatchedPostProcessorName && !named_.contains(*name))
+  if (*name != executor::Request::kBatchedPostProcessorName && !named_.contains(*name))
     fail(ErrorCode::kInvalidArgument, "LogitsPostProcessor {} not found.", *name);
 }
 
-std::optional<Error> LogitsPostProcessors::refusalOf(const Request& request) const {
-  if (request.getLogitsPostProcessorName() != Request::kBatchedPostProcessorName || batched_ != nullptr)
+std::optional<Error> LogitsPostProcessors::refusalOf(const executor::Request& request) const {
+  if (request.getLogitsPostProcessorName() != executor::Request::kBatchedPostProcessorName || batched_ != nullptr)
     return std::nullopt;
   return Error(ErrorCode::kInvalidArgument,
                "Encountered an error when fetching new request: Batched logits post processor is not defined.");
 }
 
-PostProcessing LogitsPostProcessors::of(const Request& request) const {
+PostProcessing LogitsPostProcessors::of(const executor::Request& request) const {
   PostProcessing processing;
   if (const auto& function = request.getLogitsPostProcessor()) {
     processing.function = std::make_shared<const LogitsPostProcessor>(*function);
   } else if (const auto& name = request.getLogitsPostProcessorName()) {
-    processing.batched = *name == Request::kBatchedPostProcessorName;
+    processing.batched = *name == executor::Request::kBatchedPostProcessorName;
     if (!processing.batched) processing.function = named_.at(*name);
   }
   return processing;

@@ -8,16 +8,11 @@ int32_t numSequences(const executor::Request& request) {
   return config.getBeamWidth() > 1 || asked > kMostReturnSequences ? 1 : asked;
 }
 
-executor::Request requestOfSequence(const executor::Request& request, int32_t index) {
-  executor::Request own = request;
-  executor::SamplingConfig sampling = request.getSamplingConfig();
-  sampling.setSeed(sampling.getSeed().value_or(0) + static_cast<uint64_t>(index));
-  own.setSamplingConfig(sampling);
+executor::OutputConfig outputOfSequence(const executor::Request& request, int32_t index) {
   executor::OutputConfig output = request.getOutputConfig();
   if (index > 0) output.returnContextLogits = output.returnPromptLogProbs = false;
   if (!output.returnLogProbs && !output.returnPromptLogProbs) output.topLogProbs = 0;
-  own.setOutputConfig(output);
-  return own;
+  return output;
 }
 
 }  // namespace chorus

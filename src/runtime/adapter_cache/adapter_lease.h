@@ -42,6 +42,13 @@ struct AdapterLease {
 
   bool used() const { return !members.empty(); }
   bool ready() const { return members.empty() || parts != nullptr; }
+  // A lease on the same content that has claimed nothing yet.
+  AdapterLease unclaimed() const {
+    AdapterLease lease = *this;
+    lease.claimed = lease.on_device = lease.no_room = false;
+    lease.parts = nullptr;
+    return lease;
+  }
 };
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// The sampling state of a request, updated token by token. It depends on the known tokens alone, so it is the same for
+// The sampling state of a sequence, updated token by token. It depends on the known tokens alone, so it is the same for
 // any batch, chunks and pauses.
 #pragma once
 
@@ -11,11 +11,14 @@ namespace chorus {
 
 class SamplingState {
  public:
-  // The arguments are the same as for LogitRules.
-  SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most)
+  // end_ids and tokens_at_most are the same as for LogitRules. seed_offset is added to the request's seed.
+  SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most,
+                uint64_t seed_offset = 0)
       : params_(SamplingParams::from(request.getSamplingConfig())),
         initial_top_p_(params_.top_p),
-        rules_(params_, request, end_ids, tokens_at_most) {}
+        rules_(params_, request, end_ids, tokens_at_most) {
+    params_.seed += seed_offset;
+  }
 
   // For the next token: top_p is the value after decay.
   const SamplingParams& params() const { return params_; }

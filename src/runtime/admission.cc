@@ -1,0 +1,337 @@
+#include "runtime/admission.h"
+
+#include <algorithm>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/adapter_cache/tensor_source.h"
+#include "runtime/return_sequences.h"
+
+namespace chorus {
+
+using executor::FinishReason;
+using executor::IdType;
+
+Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
+                     LoadAdapter load)
+    : options_(options),
+      post_processors_(post_processors),
+      requests_(requests),
+      shares_(options.max_queue_size),
+      adapters_(AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
+                options.adapter_workers, [this] { wake(); }) {
+  adapters_.cache().observe(options.adapter_observer);
+}
+
+std::unique_ptr<Request> Admission::make(IdType id, const executor::Request& asked,
+                                         std::shared_ptr<const Callback> callback) const {
+  auto request =
+      std::make_unique<Request>(id, asked, std::move(callback), options_.requests.max_seq_len, options_.make_strategy);
+  auto refusal = refusalOf(asked, options_.requests);
+  if (!refusal) refusal = post_processors_.refusalOf(asked);
+  if (!refusal) {
+    const int32_t vocab = options_.requests.vocab_size;
+    auto unknown = unknownTokenRefusal(asked, vocab, vocab, vocab);
+    if (unknown && asked.getLoraConfig() && options_.requests.added_tokens > 0) {
+      request->unknown_tokens = std::make_shared<const executor::Request>(asked);
+    } else {
+      refusal = std::move(unknown);
+    }
+  }
+  if (refusal) {
+    request->refusal.emplace(*refusal);
+    return request;
+  }
+  if (asked.getLoraConfig())
+    request->lora_source = tensorSource(*asked.getLoraConfig(), options_.adapter_element_bytes);
+  for (const auto& sequence : request->sequences()) {
+    sequence->post_processing = post_processors_.of(asked);
+    if (options_.token_masks) sequence->masks = options_.token_masks(asked);
+  }
+  return request;
+}
+
+std::vector<IdType> Admission::enqueue(std::span<const executor::Request> requests, const Callback& callback,
+                                       ResponseQueue& responses) {
+  for (const auto& request : requests) post_processors_.check(request);
+  std::vector<IdType> ids;
+  ids.reserve(requests.size());
+  size_t entered = 0;
+  // Requires mutex_.
+  const auto leave = [&]() noexcept {
+    while (entered > 0) {
+      const auto& request = requests[--entered];
+      shares_.leave(request.getClientId(), numSequences(request));
+    }
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
+    try {
+      for (const auto& request : requests) {
+        shares_.enter(request.getClientId(), numSequences(request));
+        ++entered;
+      }
+    } catch (...) {
+      leave();
+      throw;
+    }
+    for (const auto& request : requests) {
+      ids.push_back(next_id_);
+      next_id_ += static_cast<IdType>(numSequences(request));
+    }
+  }
+  // Checking prompts and hashing adapter tensors takes long, so it runs without the lock.
+  size_t opened = 0;
+  try {
+    std::shared_ptr<const Callback> shared;
+    if (callback != nullptr) shared = std::make_shared<const Callback>(callback);
+    RequestTable::Requests made;
+    for (size_t i = 0; i < requests.size(); ++i) made.emplace(ids[i], make(ids[i], requests[i], shared));
+    const std::lock_guard lock(mutex_);
+    if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
+    inbox_.reserve(inbox_.size() + made.size());
+    for (; callback == nullptr && opened < ids.size(); ++opened) responses.open(ids[opened]);
+    while (!made.empty()) inbox_.emplace_back(made.extract(made.begin()));
+    woken_ = true;
+    wake_.notify_one();
+  } catch (...) {
+    while (opened > 0) responses.forget(ids[--opened]);
+    const std::lock_guard lock(mutex_);
+    leave();
+    throw;
+  }
+  return ids;
+}
+
+void Admission::post(Command command) {
+  const std::lock_guard lock(mutex_);
+  inbox_.push_back(std::move(command));
+  woken_ = true;
+  wake_.notify_one();
+}
+
+void Admission::wake() {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  wake_.notify_one();
+}
+
+// Retries on std::bad_alloc, because a caller may cancel for the very reason that memory is short.
+void Admission::cancel(IdType id) {
+  constexpr int kTries = 100;
+  for (int i = 1;; ++i) {
+    try {
+      return post(Cancel{id});
+    } catch (const std::bad_alloc&) {
+      if (i == kTries) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+void Admission::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSource> source) {
+  post(SetAdapter{task_id, std::move(source)});
+}
+
+void Admission::unregisterAdapter(IdType task_id) { post(SetAdapter{task_id, nullptr}); }
+
+bool Admission::acceptsRequests() const {
+  const std::lock_guard lock(mutex_);
+  return !shutdown_ && !shares_.full();
+}
+
+void Admission::shutdown() {
+  const std::lock_guard lock(mutex_);
+  shutdown_ = true;
+  wake_.notify_one();
+}
+
+bool Admission::waitForWork(bool idle) {
+  std::unique_lock lock(mutex_);
+  const auto awake = [this] { return woken_ || shutdown_; };
+  if (idle && with_deadline_ > 0) {
+    wake_.wait_until(lock, std::min(first_deadline_, Clock::now() + std::chrono::hours(24)), awake);
+  } else if (idle) {
+    wake_.wait(lock, awake);
+  }
+  woken_ = false;
+  taken_.swap(inbox_);
+  return !shutdown_;
+}
+
+void Admission::takeInbox() noexcept {
+  for (auto& command : taken_) {
+    if (auto* request = std::get_if<Node>(&command)) {
+      admit(std::move(*request));
+    } else if (const auto* cancelled = std::get_if<Cancel>(&command)) {
+      if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
+    } else {
+      setAdapter(std::get<SetAdapter>(command));
+    }
+  }
+  taken_.clear();
+}
+
+void Admission::setAdapter(const SetAdapter& adapter) noexcept {
+  claims_changed_ = true;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    try {
+      if (adapter.source != nullptr)
+        adapters_.registerSource(adapter.task_id, adapter.source);
+      else
+        adapters_.unregister(adapter.task_id);
+      return;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } catch (...) {
+      return;
+    }
+  }
+}
+
+void Admission::admit(Node node) noexcept {
+  Request& request = requests_.add(std::move(node));
+  if (request.deadline) {
+    ++with_deadline_;
+    first_deadline_ = std::min(first_deadline_, *request.deadline);
+  }
+  // The strategy may begin with fewer sequences than were asked for.
+  const int32_t later = request.maxSequences() - static_cast<int32_t>(request.sequences().size());
+  if (later > 0) leaveShares(request, later);
+  try {
+    if (request.refusal) throw Error(*request.refusal);
+    for (const auto& sequence : request.sequences()) {
+      if (request.hasAdapters()) {
+        sequence->adapter =
+            request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
+        claims_changed_ = true;
+      }
+      queue_.add(*sequence, request.client_id);
+      sequence->queue();
+    }
+    request.lora_source = nullptr;
+  } catch (const std::exception& error) {
+    requests_.decide(request, error);
+  }
+}
+
+void Admission::takeLoadedAdapters() {
+  while (const auto load = adapters_.takeLoaded()) {
+    claims_changed_ = true;
+    if (load->parts == nullptr) log::warn("{}", load->error);
+    queue_.forEachWaiting([&](QueueEntry& entry) {
+      auto& sequence = static_cast<Sequence&>(entry);
+      try {
+        adapters_.give(*load, sequence.adapter);
+      } catch (const std::exception& error) {
+        requests_.decide(sequence.request, error);
+        adapters_.release(sequence.adapter);  // now, because the next load may be of another adapter of it
+      }
+    });
+  }
+}
+
+void Admission::endOverdue() {
+  if (with_deadline_ == 0) return;
+  const auto now = Clock::now();
+  if (now < first_deadline_) return;
+  first_deadline_ = Clock::time_point::max();
+  for (const auto& [_, request] : requests_.all()) {
+    if (!request->deadline) continue;
+    if (*request->deadline <= now)
+      requests_.decide(*request, FinishReason::kTIMED_OUT);
+    else
+      first_deadline_ = std::min(first_deadline_, *request->deadline);
+  }
+}
+
+void Admission::claimAdapters() {
+  if (!claims_changed_) return;
+  claims_changed_ = false;
+  adapters_.beginClaims();
+  ++claim_rounds_;
+  size_t seen = 0;
+  beginTurns();
+  Sequence* next = nextTurn();
+  for (; next != nullptr && seen < kLookahead; next = nextTurn(), ++seen) {
+    if (std::exchange(next->request.claim_round, claim_rounds_) == claim_rounds_) continue;
+    try {
+      claimOf(*next);
+    } catch (const std::exception& error) {
+      requests_.decide(next->request, error);
+    }
+  }
+  claims_cut_ = next != nullptr;
+}
+
+// Claims the adapters of `first` and of the sequences of its request that wait behind it together, so that all run with
+// the same content.
+void Admission::claimOf(Sequence& first) {
+  claiming_.clear();
+  const auto forEachSibling = [&](auto visit) {
+    for (QueueEntry* at = &first; at != nullptr; at = FairQueue::nextOfClient(*at)) {
+      auto& sequence = static_cast<Sequence&>(*at);
+      if (&sequence.request != &first.request) break;
+      visit(sequence);
+    }
+  };
+  forEachSibling([&](Sequence& sequence) { claiming_.push_back(&sequence.adapter); });
+  adapters_.claim(claiming_, first.times_bypassed, options_.scheduler.max_bypasses);
+  forEachSibling([&](Sequence& sequence) { checkTokens(sequence); });
+}
+
+// Checks tokens outside the model's vocabulary against the adapter's vocabulary, once it is loaded. Throws Error.
+void Admission::checkTokens(const Sequence& sequence) const {
+  Request& request = sequence.request;
+  if (request.unknown_tokens == nullptr || !sequence.adapter.ready()) return;
+  const int32_t model = options_.requests.vocab_size;
+  const auto own = [&](int64_t vocab) { return std::max(model, static_cast<int32_t>(vocab)); };
+  const PreparedAdapter& adapter = *sequence.adapter.parts;
+  const auto refusal =
+      unknownTokenRefusal(*request.unknown_tokens, own(adapter.vocabSize()), own(adapter.inputVocabSize()), model);
+  if (refusal) fail(refusal->code(), "{}", refusal->what());
+  request.unknown_tokens = nullptr;
+}
+
+void Admission::leaveShares(const Request& request, int32_t sequences) noexcept {
+  const std::lock_guard lock(mutex_);
+  shares_.leave(request.client_id, sequences);
+}
+
+void Admission::started(Sequence& sequence) noexcept {
+  if (sequence.isNew()) leaveShares(sequence.request, 1);
+  queue_.start(sequence);
+  // One that was beyond kLookahead may claim now.
+  if (claims_cut_) claims_changed_ = true;
+}
+
+void Admission::paused(Sequence& sequence) noexcept {
+  adapters_.leave(sequence.adapter);
+  queue_.pause(sequence);
+}
+
+void Admission::enterFork(Sequence& sequence) {
+  queue_.add(sequence, sequence.request.client_id);
+  sequence.queue();
+  claims_changed_ = true;
+}
+
+void Admission::release(Sequence& sequence) noexcept {
+  if (sequence.isNew()) leaveShares(sequence.request, 1);
+  if (sequence.queued()) queue_.remove(sequence, sequence.runs());
+  if (claims_cut_) claims_changed_ = true;
+  if (sequence.adapter.number == 0) return;
+  adapters_.release(sequence.adapter);
+  claims_changed_ = true;
+}
+
+void Admission::ended(const Request& request) noexcept {
+  if (request.deadline) --with_deadline_;
+}
+
+}  // namespace chorus

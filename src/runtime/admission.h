@@ -1,0 +1,127 @@
+// The executor's first part: from the callers' threads into the queue.
+//
+// Callers put commands into an inbox. Between two steps the step thread takes the inbox, leases the requests' adapters
+// and queues their sequences, and claims adapters for those at the front of the queue. Loader workers pass loaded
+// adapters to the AdapterLoader and wake the step thread.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/core_options.h"
+#include "runtime/fair_queue.h"
+#include "runtime/queue_shares.h"
+#include "runtime/request_table.h"
+#include "runtime/response_queue.h"
+
+namespace chorus {
+
+class Admission {
+ public:
+  using Clock = Request::Clock;
+  using Callback = Request::Callback;
+  // In a round, only this many waiting sequences at the front of the queue claim adapters and are candidates to start.
+  static constexpr size_t kLookahead = 1024;
+
+  // load is called on loader threads until the destructor returns. The references must outlive this object.
+  Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
+            LoadAdapter load);
+
+  // Thread-safe. They implement the methods of executor::Executor (chorus/executor.h). responses: where the responses
+  // are awaited if there is no callback.
+  std::vector<executor::IdType> enqueue(std::span<const executor::Request> requests, const Callback& callback,
+                                        ResponseQueue& responses);
+  void cancel(executor::IdType id);
+  void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
+  void unregisterAdapter(executor::IdType task_id);
+  bool acceptsRequests() const;
+  // Refuses later requests and ends waitForWork().
+  void shutdown();
+
+  // The step thread alone uses what follows.
+
+  // If `idle`, blocks until there is a command, a loaded adapter or a deadline. Then takes over the inbox. Returns
+  // false after shutdown().
+  bool waitForWork(bool idle);
+  // Carries out the commands that waitForWork() took over.
+  void takeInbox() noexcept;
+  void takeLoadedAdapters();
+  // Decides on requests whose deadline has passed.
+  void endOverdue();
+  // Claims adapters for waiting sequences, in the order of the queue.
+  void claimAdapters();
+  // Whether claimAdapters() has work.
+  bool claimsPending() const { return claims_changed_; }
+
+  const FairQueue& queue() const { return queue_; }
+  // Iterates over the waiting sequences in order of turns, see FairQueue.
+  void beginTurns() { queue_.beginTurns(); }
+  Sequence* nextTurn() { return static_cast<Sequence*>(queue_.nextTurn()); }
+  const AdapterStore& adapters() const { return adapters_; }
+
+  // Puts the adapters of a sequence that is about to start on the device. If it throws, nothing has changed.
+  void prepareStart(Sequence& sequence) { adapters_.ensure(sequence.adapter); }
+  // Call started() for a sequence that left the queue to run, while its state still says that it waits, and paused()
+  // for one that waits again.
+  void started(Sequence& sequence) noexcept;
+  void paused(Sequence& sequence) noexcept;
+  // Queues a sequence that continues another one of its request. If it throws, nothing has changed.
+  void enterFork(Sequence& sequence);
+  // Takes back all that the sequence has here: its place in the queue and its adapters. Its slot is released already or
+  // follows.
+  void release(Sequence& sequence) noexcept;
+  // The request has no sequences any more.
+  void ended(const Request& request) noexcept;
+
+ private:
+  struct Cancel {
+    executor::IdType id;
+  };
+  struct SetAdapter {
+    executor::IdType task_id;
+    std::shared_ptr<const AdapterSource> source;  // null: unregister
+  };
+  using Node = RequestTable::Requests::node_type;
+  using Command = std::variant<Node, Cancel, SetAdapter>;
+
+  std::unique_ptr<Request> make(executor::IdType id, const executor::Request& asked,
+                                std::shared_ptr<const Callback> callback) const;
+  void post(Command command);
+  void wake();
+  void setAdapter(const SetAdapter& adapter) noexcept;
+  void admit(Node node) noexcept;
+  void claimOf(Sequence& first);
+  void checkTokens(const Sequence& sequence) const;
+  void leaveShares(const Request& request, int32_t sequences) noexcept;
+
+  const CoreOptions& options_;
+  const LogitsPostProcessors& post_processors_;
+  RequestTable& requests_;
+
+  mutable std::mutex mutex_;
+  // These members are protected by the mutex.
+  std::condition_variable wake_;
+  std::vector<Command> inbox_;
+  bool woken_ = false;
+  bool shutdown_ = false;
+  executor::IdType next_id_ = 1;
+  QueueShares shares_;  // sequences that were enqueued and have not started
+
+  // These members belong to the step thread.
+  std::vector<Command> taken_;
+  FairQueue queue_;
+  int32_t with_deadline_ = 0;
+  Clock::time_point first_deadline_ = Clock::time_point::max();  // no deadline is earlier
+  bool claims_changed_ = false;                                  // a claim that failed may succeed now
+  bool claims_cut_ = false;                                      // more than kLookahead sequences wait
+  uint64_t claim_rounds_ = 0;
+  std::vector<AdapterLease*> claiming_;
+  AdapterStore adapters_;  // last, because its workers call wake()
+};
+
+}  // namespace chorus

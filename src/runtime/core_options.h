@@ -1,0 +1,41 @@
+// Settings of ExecutorCore. The executor derives them from its configuration, the engine and the free memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "chorus/executor_config.h"
+#include "chorus/request.h"
+#include "runtime/adapter_cache/adapter_cache.h"
+#include "runtime/decoding/decoding_strategy.h"
+#include "runtime/decoding/token_mask.h"
+#include "runtime/request_checks.h"
+#include "runtime/scheduler.h"
+
+namespace chorus {
+
+struct CoreOptions {
+  RequestLimits requests;
+  SchedulerLimits scheduler;
+  std::optional<int32_t> max_queue_size;  // sequences that wait for their first step
+  int32_t iter_stats_max = 1000;
+  int32_t request_stats_max = 0;
+  bool static_batching = false;  // fills staticBatchingStats instead of inflightBatchingStats
+  std::optional<executor::LogitsPostProcessorConfig> logits_post_processors;
+  MakeStrategy make_strategy = makeStrategy;  // called on the threads that enqueue requests
+  // Makes the source of one sequence's token masks, or null for none. Called on the threads that enqueue requests, once
+  // for each sequence. Empty: no request has masks.
+  std::function<std::unique_ptr<TokenMaskSource>(const executor::Request&)> token_masks;
+  int sampler_threads = 1;
+  AdapterSize adapter_host_capacity;  // the device level's capacity is scheduler.adapter_budget
+  int64_t adapter_element_bytes = 2;  // bytes per packed weight, to size adapters that are sent as tensors
+  int adapter_workers = 1;
+  std::function<void(const AdapterCacheEvent&)> adapter_observer;  // called on the step thread; may be empty
+  bool block_reuse = true;                                         // between requests
+  executor::KvReuseScope reuse_scope = executor::KvReuseScope::kALL;
+  int64_t kv_block_bytes = 0;  // bytes of one block over all layers, for statistics
+};
+
+}  // namespace chorus

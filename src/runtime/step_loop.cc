@@ -1,0 +1,223 @@
+#include "runtime/step_loop.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "models/adapter_groups.h"
+
+namespace chorus {
+
+StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
+                   Admission& admission, std::unique_ptr<StepRunner> runner)
+    : options_(options),
+      post_processors_(post_processors),
+      requests_(requests),
+      admission_(admission),
+      runner_(std::move(runner)),
+      blocks_(options),
+      builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
+      sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads) {
+  const auto slots = static_cast<size_t>(options.scheduler.max_batch_size);
+  candidates_.reserve(slots + Admission::kLookahead);
+  views_.reserve(candidates_.capacity());
+  plan_.reserve(views_.capacity(), slots);
+  running_.reserve(slots);
+}
+
+RequestView StepLoop::viewOf(Sequence& sequence) {
+  RequestView view;
+  view.num_tokens = sequence.numTokens();
+  view.final_cached = sequence.maxTokens() - 1;
+  view.running = sequence.runs();
+  view.generating = sequence.generates();
+  view.was_paused = sequence.wasPaused();
+  view.adapter = sequence.adapter.number;
+  view.adapters = sequence.adapter.uses;
+  view.adapter_ready = sequence.adapter.ready();
+  view.times_bypassed = sequence.times_bypassed;
+  view.client = FairQueue::clientOf(sequence);
+  view.priority = sequence.position.priority;
+  if (view.running) view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt());
+  blocks_.view(sequence, view);
+  return view;
+}
+
+bool StepLoop::plan() {
+  candidates_.clear();
+  views_.clear();
+  const auto add = [this](Sequence& sequence) {
+    candidates_.push_back(&sequence);
+    views_.push_back(viewOf(sequence));
+  };
+  int32_t most_running = 0;  // maximum over clients of running sequences
+  for (Sequence* sequence : running_) {
+    add(*sequence);
+    most_running = std::max(most_running, FairQueue::runningOf(*sequence));
+  }
+  // Adds enough waiting sequences for the free slots, and a few newcomers for which another client's sequence may be
+  // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache.
+  constexpr size_t kMostNewcomers = 8;
+  const FairQueue& queue = admission_.queue();
+  const bool several_clients = queue.numClients() > 1;
+  const size_t free = blocks_.freeSlots();
+  size_t ready = 0;
+  admission_.beginTurns();
+  while (candidates_.size() < running_.size() + Admission::kLookahead) {
+    const bool newcomer = several_clients && queue.runningOfNext() < most_running;
+    if (ready >= free + (newcomer ? kMostNewcomers : 0)) break;
+    Sequence* sequence = admission_.nextTurn();
+    if (sequence == nullptr) break;
+    add(*sequence);
+    if (sequence->adapter.ready()) ++ready;
+  }
+  // A sequence may be paused for another client, or under kMAX_UTILIZATION.
+  blocks_.countFreed(running_, several_clients && candidates_.size() > running_.size(), views_);
+  const auto now = Clock::now();
+  if (several_clients) step_times_.shared(now);
+  const StepRoom room{
+      .free_blocks = blocks_.freeBlocks(), .turn = steps_, .context_tokens = step_times_.contextTokens(now)};
+  schedule(options_.scheduler, room, views_, plan_);
+  applyPlan();
+  return !plan_.sequences.empty();
+}
+
+void StepLoop::applyPlan() {
+  const auto at = [this](int32_t i) { return candidates_[static_cast<size_t>(i)]; };
+  const size_t num_running = running_.size();
+  for (const int32_t i : plan_.paused) pause(*at(i));
+  for (const int32_t i : plan_.bypassed) ++at(i)->times_bypassed;
+  if (plan_.started.empty()) return;
+  for (size_t i = num_running; i < static_cast<size_t>(plan_.started.back()); ++i) {
+    if (!candidates_[i]->adapter.no_room) continue;
+    candidates_[i]->times_bypassed +=
+        static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
+          return static_cast<size_t>(started) > i && at(started)->adapter.used();
+        }));
+  }
+  for (const int32_t i : plan_.started) start(*at(i));
+}
+
+// If it throws, the sequences that started before take part in the next plan.
+void StepLoop::start(Sequence& sequence) {
+  try {
+    sequence.request.strategy().prepare(sequence);
+    blocks_.prepare(sequence);
+    admission_.prepareStart(sequence);
+  } catch (const std::exception& error) {
+    requests_.decide(sequence.request, error);
+    throw;
+  }
+  admission_.started(sequence);
+  blocks_.start(sequence, steps_);
+  running_.push_back(&sequence);
+}
+
+void StepLoop::pause(Sequence& sequence) noexcept {
+  admission_.paused(sequence);
+  blocks_.release(sequence);
+  std::erase(running_, &sequence);
+  sequence.request.strategy().forget(sequence);
+  sequence.request.answerOf(sequence).countPause(steps_);
+  sequence.pause();
+}
+
+void StepLoop::release(Sequence& sequence) noexcept {
+  if (sequence.runs()) {
+    std::erase(running_, &sequence);
+    blocks_.release(sequence);
+  }
+  blocks_.leaveCacheNamespace(sequence);
+}
+
+void StepLoop::begin(Clock::time_point now) {
+  step_stats_ = {};
+  step_stats_.iter = steps_++;
+  for (const auto& planned : plan_.sequences) {
+    const Sequence& sequence = plannedAt(planned);
+    Answer& answer = sequence.request.answerOf(sequence);
+    if (!answer.step(now, step_stats_.iter)) continue;
+    ++step_stats_.numNewActiveRequests;
+    step_stats_.newActiveRequestsQueueLatencyMS += answer.queueLatencyMs();
+  }
+  step_sequences_.clear();
+  for (const auto& planned : plan_.sequences) {
+    Sequence& sequence = plannedAt(planned);
+    blocks_.extend(sequence);
+    const int32_t first = sequence.numCached(), count = planned.num_tokens;
+    const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;
+    step_sequences_.push_back(
+        {sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,
+         blocks_.table(sequence, first + count), sequence.adapter.parts.get(),
+         several_rows ? LogitsWanted::kAllRows
+                      : sequence.request.answerOf(sequence).logitsOfNext(sequence, count, planned.samples)});
+  }
+  countStep();
+}
+
+void StepLoop::countStep() {
+  executor::IterationStats& stats = step_stats_;
+  stats.numActiveRequests = static_cast<int32_t>(running_.size());
+  stats.numQueuedRequests = static_cast<int32_t>(admission_.queue().numWaiting());
+  stats.maxNumActiveRequests = stats.maxBatchSizeStatic = stats.maxBatchSizeRuntime = options_.scheduler.max_batch_size;
+  stats.maxNumTokensStatic = stats.maxNumTokensRuntime = options_.scheduler.max_num_tokens;
+  std::vector<uint64_t>& adapters = step_adapters_;
+  adapters.clear();
+  for (const auto& planned : plan_.sequences) {
+    (planned.context ? stats.numContextRequests : stats.numGenRequests) += 1;
+    if (planned.context) stats.numCtxTokens += planned.num_tokens;
+    for (const AdapterUse& use : plannedAt(planned).adapter.uses) adapters.push_back(use.number);
+  }
+  std::sort(adapters.begin(), adapters.end());
+  stats.numAdapters = static_cast<int32_t>(std::unique(adapters.begin(), adapters.end()) - adapters.begin());
+  const auto scheduled = static_cast<int32_t>(plan_.sequences.size());
+  if (options_.static_batching) {
+    stats.staticBatchingStats = {scheduled, stats.numContextRequests, stats.numCtxTokens, stats.numGenRequests,
+                                 options_.scheduler.max_batch_size - stats.numGenRequests};
+  } else {
+    stats.inflightBatchingStats = {scheduled,
+                                   stats.numContextRequests,
+                                   stats.numGenRequests,
+                                   static_cast<int32_t>(plan_.paused.size()),
+                                   stats.numCtxTokens,
+                                   0,
+                                   stats.numGenRequests > 0 ? 1.0f : 0.0f};
+  }
+  stats.kvCacheStats = blocks_.count();
+}
+
+void StepLoop::run() {
+  changes_.clear();
+  const StepInput& input = builder_.build(step_sequences_);
+  beginMasks();
+  const auto begin = Clock::now();
+  const auto logits = runner_->run(input);
+  step_times_.ran(step_stats_.numCtxTokens, Clock::now() - begin);
+  const int64_t width = logitsWidth(input, options_.requests.vocab_size);
+  if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
+    fail(ErrorCode::kInternal, "the network returned {} logits for {} rows", logits.size(), input.logits_rows.size());
+  }
+  collectInputs(logits, width);
+  postProcess();
+  finishMasks();
+  sample_outputs_.resize(sample_inputs_.size());
+  sampler_.sample(sample_inputs_, sample_outputs_);
+  keepPromptScores();
+  advance();
+}
+
+void StepLoop::failRunning(const std::exception& error) noexcept {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  try {
+    const std::string message = std::string("Encountered an error in forwardAsync function: ") + error.what();
+    log::error("{}", message);
+    const Error failure(no_memory ? ErrorCode::kExhausted : ErrorCode::kInternal, message);
+    for (const Sequence* sequence : running_) requests_.decide(sequence->request, failure);
+  } catch (const std::exception&) {
+    for (const Sequence* sequence : running_) requests_.decide(sequence->request, error);
+  }
+}
+
+}  // namespace chorus
