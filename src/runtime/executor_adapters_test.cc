@@ -298,5 +298,35 @@ TEST_F(ExecutorAdaptersTest, CancellingWhileLoading) {
   EXPECT_EQ(loads, 1);
 }
 
+// A load that is in progress when the executor is destroyed may still use the network.
+TEST_F(ExecutorAdaptersTest, TheNetworkOutlivesLoads) {
+  Gate gate;
+  gate.close();
+  auto owned_by_network = std::make_shared<int>();
+  const std::weak_ptr<int> network = owned_by_network;
+  before_step = [owned_by_network](int, const StepInput&) {};
+  std::atomic<bool> outlived = false;
+  load = [&, plain = load](const AdapterSource& source) {
+    gate.pass();
+    outlived = !network.expired();
+    return plain(source);
+  };
+  start();
+  before_step = nullptr;
+  owned_by_network = nullptr;
+  core->registerAdapter(1, fakeSource("red"));
+  executor::Request adapted = request({1}, 1);
+  adapted.setLoraConfig(executor::LoraConfig(1));
+  enqueue(adapted);
+  gate.awaitArrivals(1);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  core.reset();
+  opener.join();
+  EXPECT_TRUE(outlived);
+}
+
 }  // namespace
 }  // namespace chorus

@@ -13,8 +13,9 @@ using executor::FinishReason;
 ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunner> runner, LoadAdapter load)
     : options_(options),
       post_processors_(options.logits_post_processors),
+      runner_(std::move(runner)),
       admission_(options_, post_processors_, requests_, std::move(load)),
-      steps_(options_, post_processors_, requests_, admission_, std::move(runner)),
+      steps_(options_, post_processors_, requests_, admission_, *runner_),
       statistics_(options_) {
   publish();
   thread_ = std::thread([this] { loop(); });

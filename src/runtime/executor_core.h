@@ -77,6 +77,7 @@ class ExecutorCore {
   const CoreOptions options_;
   const LogitsPostProcessors post_processors_;
   // The step thread owns the requests and the parts, whose thread-safe functions are marked.
+  const std::unique_ptr<StepRunner> runner_;  // before admission_, because loading adapters may use the network
   RequestTable requests_;
   Admission admission_;
   StepLoop steps_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,12 +10,12 @@
 namespace chorus {
 
 StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
-                   Admission& admission, std::unique_ptr<StepRunner> runner)
+                   Admission& admission, StepRunner& runner)
     : options_(options),
       post_processors_(post_processors),
       requests_(requests),
       admission_(admission),
-      runner_(std::move(runner)),
+      runner_(runner),
       blocks_(options),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads) {
@@ -193,7 +192,7 @@ void StepLoop::run() {
   const StepInput& input = builder_.build(step_sequences_);
   beginMasks();
   const auto begin = Clock::now();
-  const auto logits = runner_->run(input);
+  const auto logits = runner_.run(input);
   step_times_.ran(step_stats_.numCtxTokens, Clock::now() - begin);
   const int64_t width = logitsWidth(input, options_.requests.vocab_size);
   if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {

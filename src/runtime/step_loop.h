@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +29,7 @@ class StepLoop {
 
   // The references must outlive this object.
   StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
-           Admission& admission, std::unique_ptr<StepRunner> runner);
+           Admission& admission, StepRunner& runner);
 
   // Decides what the next step computes, and pauses and starts sequences accordingly. Returns false if there is nothing
   // to compute. If it throws, the next call plans again.
@@ -82,7 +81,7 @@ class StepLoop {
   const LogitsPostProcessors& post_processors_;
   RequestTable& requests_;
   Admission& admission_;
-  std::unique_ptr<StepRunner> runner_;
+  StepRunner& runner_;
   SequenceBlocks blocks_;
   StepBuilder builder_;
   StepTimes step_times_;
