@@ -318,7 +318,7 @@ void Admission::paused(Sequence& sequence) noexcept {
 void Admission::enterFork(Sequence& sequence) {
   queue_.add(sequence, sequence.request.client_id);
   sequence.queue();
-  claims_changed_ = true;
+  if (sequence.request.hasAdapters()) claims_changed_ = true;
 }
 
 void Admission::release(Sequence& sequence) noexcept {

@@ -66,14 +66,13 @@ class Admission {
 
   // Puts the adapters of a sequence that is about to start on the device. If it throws, nothing has changed.
   void prepareStart(Sequence& sequence) { adapters_.ensure(sequence.adapter); }
-  // Call started() for a sequence that left the queue to run, while its state still says that it waits, and paused()
-  // for one that waits again.
+  // started() moves a waiting sequence to the running ones of the queue; call it before Sequence::start(). paused()
+  // moves it back; call it before Sequence::pause().
   void started(Sequence& sequence) noexcept;
   void paused(Sequence& sequence) noexcept;
   // Queues a sequence that continues another one of its request. If it throws, nothing has changed.
   void enterFork(Sequence& sequence);
-  // Takes back all that the sequence has here: its place in the queue and its adapters. Its slot is released already or
-  // follows.
+  // Takes back the sequence's place in the queue and its adapters. May be called before or after StepLoop::release().
   void release(Sequence& sequence) noexcept;
   // The request has no sequences any more.
   void ended(const Request& request) noexcept;

@@ -115,6 +115,13 @@ executor::Result Answer::next(const Sequence& sequence, FinishReason reason) {
   return result;
 }
 
+void Answer::release() noexcept {
+  std::vector<float>().swap(log_probs_);
+  std::vector<std::vector<executor::TokenLogProb>>().swap(top_log_probs_);
+  std::vector<float>().swap(generation_logits_);
+  context_logits_ = executor::Tensor();
+}
+
 void Answer::addLogProbs(executor::Result& result, int32_t first_generated) const {
   if (!wantsLogProbs()) return;
   result.logProbs.emplace().emplace_back(log_probs_.begin() + first_generated, log_probs_.end());

@@ -58,6 +58,9 @@ class Answer {
   // sequence's last. A call that throws changes nothing.
   executor::Result next(const Sequence& sequence, executor::FinishReason reason);
 
+  // Frees what only further responses would need, because the sequence has had its last.
+  void release() noexcept;
+
   // The sequence takes part in step `step`, which began at `now`. Returns true for its first step.
   bool step(Clock::time_point now, executor::IterationType step);
   double queueLatencyMs() const;  // from arrival to its first step

@@ -105,6 +105,11 @@ void ExecutorCore::step() {
   } catch (const std::exception& error) {
     steps_.failRunning(error);
   }
+  try {
+    endDecided();  // before the statistics, so that requests that failed in this step count as completed in it
+  } catch (const std::exception& error) {  // out of memory: the round ends them
+    log::debug("requests that failed end later: {}", error.what());
+  }
   executor::IterationStats stats = steps_.stepStats();
   stats.numCompletedRequests = delivery_.takeCompleted();
   statistics_.endStep(std::move(stats), begin, steps_.running(), admission_.queue());
@@ -149,6 +154,7 @@ void ExecutorCore::remove(Sequence& sequence) noexcept {
   if (sequence.runs()) statistics_.ended(sequence, steps_.latestStep());
   admission_.release(sequence);
   steps_.release(sequence);
+  sequence.request.answerOf(sequence).release();
   sequence.request.strategy().end(sequence);
 }
 

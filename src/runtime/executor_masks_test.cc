@@ -181,5 +181,38 @@ TEST_F(ExecutorMasksTest, AFailedStepDropsTheMask) {
   EXPECT_THAT(answer(request({9, 1}, 2)), ElementsAre(1, 1));
 }
 
+// Reads the tokens as late as the contract allows: when it is destroyed.
+class LateReader : public TokenMaskSource {
+ public:
+  explicit LateReader(std::atomic<int64_t>& sum) : sum_(sum) {}
+  ~LateReader() override {
+    for (const int32_t token : tokens_) sum_ += token;
+  }
+  void begin(std::span<const int32_t> tokens) override { tokens_ = tokens; }
+  TokenMask finish() override { return {}; }
+  std::unique_ptr<TokenMaskSource> fork() const override { return std::make_unique<LateReader>(sum_); }
+
+ private:
+  std::atomic<int64_t>& sum_;
+  std::span<const int32_t> tokens_;
+};
+
+TEST_F(ExecutorMasksTest, TokensOutliveTheSourceThatReadsThem) {
+  std::atomic<int64_t> sum = 0;
+  options.token_masks = [&](const executor::Request&) { return std::make_unique<LateReader>(sum); };
+  before_step = [](int, const StepInput&) { throw std::runtime_error("no power"); };
+  start();
+  EXPECT_THAT(errorOf(enqueue(request({9, 4, 7}, 8))), HasSubstr("no power"));
+  while (sum == 0) std::this_thread::yield();
+  EXPECT_EQ(sum, 20);
+}
+
+TEST_F(ExecutorMasksTest, AnyExceptionFailsTheRequestAlone) {
+  startWith([](const std::vector<int32_t>&) -> Words { throw 7; });  // NOLINT(hicpp-exception-baseclass)
+  const auto masked = enqueue(request({9}, 4));
+  EXPECT_EQ(answer(request({1, 2}, 4)), expectedTokens({1, 2}, 4, kVocab));
+  EXPECT_THAT(errorOf(masked), HasSubstr("unknown exception"));
+}
+
 }  // namespace
 }  // namespace chorus

@@ -71,7 +71,7 @@ class Sequence : public QueueEntry {
   bool generates() const { return state_ == SequenceState::kGeneration; }
   // It neither ran before nor continues one that did.
   bool isNew() const { return state_ == SequenceState::kArrived || state_ == SequenceState::kWaiting; }
-  // It continues what has run before, and its context is not complete again.
+  // It is paused, or computes its context again after a pause.
   bool wasPaused() const { return state_ == SequenceState::kPaused || state_ == SequenceState::kResuming; }
 
   // It entered the queue.
@@ -116,7 +116,6 @@ class Sequence : public QueueEntry {
 
   // What changes its logits between the network and the sampler.
   PostProcessing post_processing;
-  std::unique_ptr<TokenMaskSource> masks;  // null: none
 
  private:
   std::vector<int32_t> tokens_;
@@ -127,6 +126,10 @@ class Sequence : public QueueEntry {
   int32_t num_cached_ = 0;
   int32_t blocks_held_ = 0;
   uint64_t started_at_ = 0;
+
+ public:
+  // Null: none. The last member, so that it is destroyed before the tokens, which it may still be reading.
+  std::unique_ptr<TokenMaskSource> masks;
 };
 
 }  // namespace chorus

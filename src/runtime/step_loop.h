@@ -1,6 +1,6 @@
 // The executor's second part: plans a step, runs it on the network, and chooses the next tokens.
 //
-// Everything that changes the state of a sequence between waiting and running is here: start, pause, release.
+// Sequences start and pause here.
 #pragma once
 
 #include <chrono>
@@ -69,6 +69,7 @@ class StepLoop {
   void start(Sequence& sequence);
   void pause(Sequence& sequence) noexcept;
   void countStep();
+  void failMask(Request& request);
   void beginMasks();
   void collectInputs(std::span<const float> logits, int64_t width);
   void postProcess();

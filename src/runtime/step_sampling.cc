@@ -19,6 +19,17 @@ void StepLoop::failWith(Request& request, const std::string& message) {
   requests_.decide(request, Error(ErrorCode::kInternal, message));
 }
 
+// Fails the request with the exception that is being handled, which may be of any type.
+void StepLoop::failMask(Request& request) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    failWith(request, fmt::format("Encountered an error in the token mask: {}", error.what()));
+  } catch (...) {
+    failWith(request, "Encountered an error in the token mask: unknown exception");
+  }
+}
+
 // The masks are computed while the network runs.
 void StepLoop::beginMasks() {
   for (const auto& planned : plan_.sequences) {
@@ -26,8 +37,8 @@ void StepLoop::beginMasks() {
     if (!planned.samples || sequence.masks == nullptr) continue;
     try {
       sequence.masks->begin(sequence.tokens());
-    } catch (const std::exception& error) {
-      failWith(sequence.request, fmt::format("Encountered an error in the token mask: {}", error.what()));
+    } catch (...) {
+      failMask(sequence.request);
     }
   }
 }
@@ -39,8 +50,8 @@ void StepLoop::finishMasks() {
     assert(sampling.end - sampling.begin == 1);  // a mask is for the next token alone
     try {
       sample_inputs_[sampling.begin].mask = sequence.masks->finish();
-    } catch (const std::exception& error) {
-      failWith(sequence.request, fmt::format("Encountered an error in the token mask: {}", error.what()));
+    } catch (...) {
+      failMask(sequence.request);
     }
   }
 }
@@ -116,9 +127,11 @@ void StepLoop::advance() {
   for (const auto& [sequence, begin, end] : sampling_) {
     sampled_.push_back({sequence, std::span(sample_outputs_).subspan(begin, end - begin)});
   }
-  const auto place = [](const SampledSequence& s) { return std::pair(s.sequence->request.id, s.sequence->index); };
-  std::sort(sampled_.begin(), sampled_.end(),
-            [&](const SampledSequence& a, const SampledSequence& b) { return place(a) < place(b); });
+  if (std::any_of(sampled_.begin(), sampled_.end(), [](const auto& s) { return s.sequence->request.several(); })) {
+    const auto place = [](const SampledSequence& s) { return std::pair(s.sequence->request.id, s.sequence->index); };
+    std::sort(sampled_.begin(), sampled_.end(),
+              [&](const SampledSequence& a, const SampledSequence& b) { return place(a) < place(b); });
+  }
   for (auto begin = sampled_.begin(); begin != sampled_.end();) {
     Request& request = begin->sequence->request;
     const auto end =

@@ -32,8 +32,8 @@ class TokenMaskSource {
   virtual ~TokenMaskSource() = default;
   // Called before the forward pass that yields the token after `tokens`, the prompt and the generated tokens so far. It
   // should return at once and leave the work to another thread. `tokens` stays valid until finish() returns or the
-  // source is destroyed. If the step fails or the sequence is paused, finish() is not called; the next call is then
-  // begin() again, or the destructor.
+  // source is destroyed. If the step or the request fails, finish() is not called; the next call is then begin()
+  // again, or the destructor.
   virtual void begin(std::span<const int32_t> tokens) = 0;
   // Waits until the mask of the last begin() is complete. The mask stays valid until the next begin().
   virtual TokenMask finish() = 0;

@@ -33,7 +33,7 @@ struct PrefixMatch {
   uint64_t next_block = 0;  // number of the first missing block's content, equal for equal contents; 0: not complete
 };
 
-// The backend copies the keys and values of block `from` to block `to` in all layers.
+// A copy that is to be made: the keys and values of block `from` to block `to`, in all layers.
 struct BlockCopy {
   int32_t from = 0;
   int32_t to = 0;
@@ -83,10 +83,12 @@ class BlockManager {
   // reused from now on. If an equal block is in the cache already, it replaces this slot's own.
   void commitBlocks(int32_t slot, uint64_t cache_namespace, std::span<const int32_t> tokens);
   // Makes the empty table of `slot` reference the blocks that hold the first `tokens` tokens of `parent`'s sequence,
-  // which are written. The sequences must have the same cache namespace. Takes no free blocks.
+  // which are written. The sequences must have the same cache namespace, and occupy() comes before. Takes no free
+  // blocks. The executor does not call it yet: its forked sequences find complete blocks in the prefix cache.
   void fork(int32_t parent, int32_t slot, int32_t tokens);
   // Whether the slot may not write at `position`, because another table references the block of that position or the
-  // prefix cache may give the block to others. Always false for a sequence that no fork() involved.
+  // prefix cache may give the block to others. Always false for the next position to be written of a sequence that no
+  // fork() involved. Precondition: the table has a block for `position`.
   bool isShared(int32_t slot, int32_t position) const;
   // Replaces the block of `position` by a new one, which only this table references and which takes one free block. The
   // caller must carry out the copy before the next step reads or writes the new block, and before the next extend() or
