@@ -66,15 +66,15 @@ class Admission {
 
   // Puts the adapters of a sequence that is about to start on the device. If it throws, nothing has changed.
   void prepareStart(Sequence& sequence) { adapters_.ensure(sequence.adapter); }
-  // started() moves a waiting sequence to the running ones of the queue; call it before Sequence::start(). paused()
-  // moves it back; call it before Sequence::pause().
+  // started() counts a waiting sequence as running; call it before Sequence::start(). paused() puts a running sequence
+  // back into the queue and takes its adapters off the device.
   void started(Sequence& sequence) noexcept;
   void paused(Sequence& sequence) noexcept;
   // Queues a sequence that continues another one of its request. If it throws, nothing has changed.
   void enterFork(Sequence& sequence);
-  // Takes back the sequence's place in the queue and its adapters. May be called before or after StepLoop::release().
+  // Removes a sequence that ends from the queue and releases its adapters. StepLoop::release() releases its blocks.
   void release(Sequence& sequence) noexcept;
-  // The request has no sequences any more.
+  // Call it for a request without sequences before it is removed.
   void ended(const Request& request) noexcept;
 
  private:

@@ -76,7 +76,7 @@ class ExecutorCore {
 
   const CoreOptions options_;
   const LogitsPostProcessors post_processors_;
-  // The step thread owns the requests and the parts, whose thread-safe functions are marked.
+  // Used by the step thread, except for the functions of the parts that are marked as thread-safe.
   const std::unique_ptr<StepRunner> runner_;  // before admission_, because loading adapters may use the network
   RequestTable requests_;
   Admission admission_;

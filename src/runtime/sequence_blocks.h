@@ -32,8 +32,9 @@ class SequenceBlocks {
 
   // Must be called before start(). If it throws, nothing has changed.
   void prepare(const Sequence& sequence) { blocks_.prepare(sequence.cache_scope); }
-  // Gives the sequence a slot and the blocks that it reuses. Runs for all starting sequences before the first extend(),
-  // because new blocks may evict cached blocks that a starting sequence reuses. Precondition: freeSlots() > 0.
+  // Assigns a slot and the cached blocks that the sequence reuses. Call it for all starting sequences before the first
+  // extend(), because new blocks may evict cached blocks that a starting sequence reuses. Precondition: freeSlots() >
+  // 0.
   void start(Sequence& sequence, uint64_t step) noexcept;
   // Takes blocks for all known tokens of the sequence. The scheduler plans so that there are enough.
   void extend(Sequence& sequence);
@@ -41,7 +42,7 @@ class SequenceBlocks {
   std::span<const int32_t> table(const Sequence& sequence, int32_t tokens) const;
   // Enters the complete blocks of the computed tokens into the prefix cache.
   void commit(Sequence& sequence);
-  // Takes back slot and blocks of a running sequence. It keeps its cache namespace.
+  // Releases slot and blocks of a running sequence, which keeps its cache namespace.
   void release(const Sequence& sequence) noexcept;
   // Drops the sequence's cache namespace and scope, which it no longer needs.
   void leaveCacheNamespace(Sequence& sequence) noexcept;

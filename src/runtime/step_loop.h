@@ -50,7 +50,7 @@ class StepLoop {
   const executor::IterationStats& stepStats() const { return step_stats_; }
   const executor::KvCacheStats& countBlocks() { return blocks_.count(); }
 
-  // Takes back slot, blocks and cache namespace of a sequence that ends.
+  // Releases slot, blocks and cache namespace of a sequence that ends.
   void release(Sequence& sequence) noexcept;
 
  private:
