@@ -1,11 +1,15 @@
 #include "golden_case.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 
 #include "base/json.h"
 #include "formats/safetensors.h"
+#include "hashed_weights.h"
+#include "models/architecture.h"
+#include "test_engines.h"
 
 namespace chorus::test {
 namespace {
@@ -25,6 +29,41 @@ const std::map<std::string, std::filesystem::path>& goldens() {
   }();
   return kGoldens;
 }
+
+// The directory with all of a golden's files. A golden whose weights are described is completed in a directory that
+// lives as long as the process.
+std::filesystem::path completed(const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path stored = goldens().at(name);
+  if (!fs::exists(stored / "weights.json")) return stored;
+  static const TempDir kDirectory;
+  const fs::path made = kDirectory.path() / name;
+  if (!fs::exists(made)) {
+    fs::copy(stored, made, fs::copy_options::recursive);
+    writeHashedWeights(stored, made);
+  }
+  return made;
+}
+
+ModelConfig configOf(const GoldenCase& golden) {
+  const Json json = readJsonFile(golden.directory / "config.json");
+  const Architecture& architecture = findArchitecture(json.at("architectures").at(0).get<std::string>());
+  return architecture.configFromHuggingFace(json, golden.name);
+}
+
+std::vector<float> floatsOf(const TensorView& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.elements()));
+  convertElements(tensor.bytes.data(), tensor.dtype, values.data(), DType::kFloat32, values.size());
+  return values;
+}
+
+// Element i of an int8 or int16 tensor.
+float integerAt(const TensorView& tensor, size_t i) {
+  if (tensor.dtype == DType::kInt8) return static_cast<float>(static_cast<int8_t>(tensor.bytes[i]));
+  int16_t value = 0;
+  std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
+  return static_cast<float>(value);
+}
 }  // namespace
 
 std::vector<int32_t> GoldenRow::fed() const {
@@ -43,8 +82,8 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
   GoldenCase golden;
   golden.name = name;
   golden.dtype = dtype;
-  golden.directory = goldens().at(name);
-  golden.vocab_size = readJsonFile(golden.directory / "config.json").at("vocab_size").get<int64_t>();
+  golden.directory = completed(name);
+  golden.vocab_size = configOf(golden).vocab_size;
   const Json json = readJsonFile(golden.directory / "case.json");
   golden.adapters = json.at("adapters").get<std::vector<std::string>>();
   const Safetensors expected = Safetensors::open(golden.directory / "expected.safetensors");
@@ -56,26 +95,39 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
       row.adapter = static_cast<size_t>(at - golden.adapters.begin());
     }
     row.prompt = from.at("prompt").get<std::vector<int32_t>>();
-    row.tokens = from.at("expected").at(dtype_name).at("tokens").get<std::vector<int32_t>>();
+    const Json& answer = from.at("expected").at(dtype_name);
+    row.tokens = answer.at("tokens").get<std::vector<int32_t>>();
     row.first_position = from.at("first_logits_position").get<int64_t>();
-    const TensorView* logits = expected.find(dtype_name + "." + std::to_string(golden.rows.size()));
-    row.logits.resize(static_cast<size_t>(logits->elements()));
-    convertElements(logits->bytes.data(), logits->dtype, row.logits.data(), DType::kFloat32, row.logits.size());
+    const std::string number = std::to_string(golden.rows.size());
+    if (answer.contains("logits_step")) {
+      const TensorView& steps = *expected.find(dtype_name + "." + number);
+      row.logits = floatsOf(*expected.find("float32." + number));
+      const auto step = answer.at("logits_step").get<float>();
+      for (size_t i = 0; i < row.logits.size(); ++i) {
+        row.logits[i] += step * integerAt(steps, i);
+      }
+    } else {
+      row.logits = floatsOf(*expected.find(dtype_name + "." + number));
+    }
     golden.rows.push_back(std::move(row));
   }
   return golden;
 }
 
 std::string cutRefusal(const GoldenCase& golden, int32_t tp_size) {
-  const Json config = readJsonFile(golden.directory / "config.json");
+  const ModelConfig config = configOf(golden);
   const std::string over = "tp_size " + std::to_string(tp_size);
-  const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
-  const auto named = [&](const char* key) { return key + (" " + std::to_string(size(key))); };
-  if (size("num_attention_heads") % tp_size != 0) return named("num_attention_heads") + " is not a multiple of " + over;
-  if (size("num_key_value_heads") % tp_size != 0 && tp_size % size("num_key_value_heads") != 0) {
-    return named("num_key_value_heads") + " and " + over + ": one must be a multiple of the other";
+  const auto named = [](const char* field, int64_t size) { return field + (" " + std::to_string(size)); };
+  if (config.num_attention_heads % tp_size != 0) {
+    return named("num_attention_heads", config.num_attention_heads) + " is not a multiple of " + over;
   }
-  if (size("intermediate_size") % tp_size != 0) return named("intermediate_size") + " is not a multiple of " + over;
+  if (config.num_key_value_heads % tp_size != 0 && tp_size % config.num_key_value_heads != 0) {
+    return named("num_key_value_heads", config.num_key_value_heads) + " and " + over +
+           ": one must be a multiple of the other";
+  }
+  if (config.intermediate_size % tp_size != 0) {
+    return named("intermediate_size", config.intermediate_size) + " is not a multiple of " + over;
+  }
   return "";
 }
 

@@ -234,6 +234,19 @@ def make_variant(name, variant, index, root):
     write_rows(name, path, models, variant["adapters"], variant["config"]["vocab_size"], lengths, generator)
 
 
+DIFFERENCE_DTYPES = {"bfloat16": torch.int8, "float16": torch.int16}
+
+
+def as_difference(values, base, dtype):
+    """A step, and the difference of values from base as integer multiples of it. The error, half a step, is a few
+    hundredths of the tolerance: a bfloat16 engine's logits differ by more than a float16 engine's.
+    """
+    difference = values - base
+    integers = DIFFERENCE_DTYPES[dtype]
+    step = max(float(f"{float(difference.abs().max()) / (torch.iinfo(integers).max * 0.99):.4g}"), 1e-9)
+    return step, (difference / step).round().to(integers)
+
+
 def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
     """Writes case.json, with `keys` added, and expected.safetensors. models: dtype -> oracle. One prompt of each length
     is chosen.
@@ -250,8 +263,10 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
         for dtype, oracle in models.items():
             tokens, margin, values = expect(oracle, adapter, prompt, all_positions)
             row["expected"][dtype] = dict(tokens=tokens, min_margin=margin)
-            # float16 is far more precise than the effect of bfloat16 weights on logits, and takes half the space.
-            logits[f"{dtype}.{i}"] = values.half() if dtype == "bfloat16" else values
+            logits[f"{dtype}.{i}"] = values
+            if dtype != "float32" and tokens == row["expected"]["float32"]["tokens"]:
+                step, logits[f"{dtype}.{i}"] = as_difference(values, logits[f"float32.{i}"], dtype)
+                row["expected"][dtype]["logits_step"] = step
         case["rows"].append(row)
         print(f"{name} row {i} {adapter} length {length}: logits deviation {float(values.std()):.2f}, margins",
               [row["expected"][dtype]["min_margin"] for dtype in DTYPES], flush=True)
