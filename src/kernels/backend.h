@@ -12,12 +12,16 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "kernels/activation/activation.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/kv_write/kv_write.h"
+#include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
+#include "kernels/position_embedding/position_embedding.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/scale/scale.h"
 #include "kernels/step_batch.h"
 #include "kernels/variant.h"
 

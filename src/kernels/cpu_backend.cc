@@ -1,5 +1,6 @@
 #include "kernels/cpu_backend.h"
 
+#include "kernels/activation/cpu.h"
 #include "kernels/attention/cpu.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/default_isa.h"
@@ -7,8 +8,11 @@
 #include "kernels/gated_activation/cpu.h"
 #include "kernels/host_backend.h"
 #include "kernels/kv_write/cpu.h"
+#include "kernels/layer_norm/cpu.h"
 #include "kernels/linear/cpu.h"
+#include "kernels/position_embedding/cpu.h"
 #include "kernels/rms_norm/cpu.h"
+#include "kernels/scale/cpu.h"
 
 namespace chorus {
 namespace {
@@ -34,8 +38,13 @@ class CpuBackend final : public HostBackend {
   }
 
   void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
+  void positionEmbedding(const PositionEmbeddingArgs& args, StepContext& context, Stream) override {
+    positionEmbeddingCpu(args, own(context).batch, workspace_);
+  }
+  void scale(const ScaleArgs& args, StepContext&, Stream) override { scaleCpu(args, workspace_); }
   void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { gatherRowsCpu(args, workspace_); }
   void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
+  void layerNorm(const LayerNormArgs& args, StepContext&, Stream) override { layerNormCpu(args, workspace_); }
   void linear(const LinearArgs& args, StepContext&, Stream) override { linearCpu(args, workspace_, linear_plan_); }
   void kvWrite(const KvWriteArgs& args, StepContext& context, Stream) override {
     kvWriteCpu(args, own(context).batch, workspace_);
@@ -43,6 +52,7 @@ class CpuBackend final : public HostBackend {
   void attention(const AttentionArgs& args, StepContext& context, Stream) override {
     attentionCpu(args, own(context).batch, workspace_, own(context).attention);
   }
+  void activation(const ActivationArgs& args, StepContext&, Stream) override { activationCpu(args, workspace_); }
   void gatedActivation(const GatedActivationArgs& args, StepContext&, Stream) override {
     gatedActivationCpu(args, workspace_);
   }

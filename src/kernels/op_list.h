@@ -9,13 +9,17 @@ namespace chorus {
 
 // X(Name, function, "name") defines Backend::function(const NameArgs&, ...) and Op::kName; "name" is the op's name in
 // output for people.
-#define CHORUS_OPS(X)                      \
-  X(Embedding, embedding, "embedding")     \
-  X(GatherRows, gatherRows, "gather_rows") \
-  X(RmsNorm, rmsNorm, "rms_norm")          \
-  X(Linear, linear, "linear")              \
-  X(KvWrite, kvWrite, "kv_write")          \
-  X(Attention, attention, "attention")     \
+#define CHORUS_OPS(X)                                           \
+  X(Embedding, embedding, "embedding")                          \
+  X(PositionEmbedding, positionEmbedding, "position_embedding") \
+  X(Scale, scale, "scale")                                      \
+  X(GatherRows, gatherRows, "gather_rows")                      \
+  X(RmsNorm, rmsNorm, "rms_norm")                               \
+  X(LayerNorm, layerNorm, "layer_norm")                         \
+  X(Linear, linear, "linear")                                   \
+  X(KvWrite, kvWrite, "kv_write")                               \
+  X(Attention, attention, "attention")                          \
+  X(Activation, activation, "activation")                       \
   X(GatedActivation, gatedActivation, "gated_activation")
 
 enum class Op {

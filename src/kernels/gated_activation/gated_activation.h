@@ -1,11 +1,10 @@
 // The gated MLP's product: out = act(fc + fc_bias) * (gate + gate_bias).
 #pragma once
 
+#include "kernels/activation/activation_kind.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
-
-enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu };
 
 // out = act(first half of fc_gate + its bias) * (second half of fc_gate + its bias).
 //   - fc_gate: [rows, 2 * cols] float32. Columns [0, cols) are the half that is activated (TensorRT-LLM's mlp.fc,

@@ -2,8 +2,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/kv_write/cpu.cc"
 #include <hwy/foreach_target.h>
-#include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/row_sums-inl.h"
 #include "kernels/kv_write/cpu.h"
+
+#include <cmath>
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {
@@ -12,6 +14,22 @@ namespace {
 
 void addBias(const float* bias, float* row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] += bias[i];
+}
+
+// The heads' RMS norm, with the arithmetic of the op rms_norm.
+void normaliseHeads(const float* weight, float epsilon, int64_t heads, int64_t size, float* head) {
+  const Floats d;
+  for (int64_t h = 0; h < heads; ++h, head += size) {
+    const float sum = sumOfColumns(size, [=](int64_t c, FloatVec squares) HWY_ATTR {
+      const FloatVec x = loadColumns(head, c, size);
+      return hn::MulAdd(x, x, squares);
+    });
+    const FloatVec scale = hn::Set(d, 1.0f / std::sqrt(sum / static_cast<float>(size) + epsilon));
+    for (int64_t c = 0; c < size; c += kFloatLanes) {
+      const FloatVec x = loadColumns(head, c, size);
+      storeColumns(hn::Mul(hn::Mul(x, scale), loadColumns(weight, c, size)), head, c, size);
+    }
+  }
 }
 
 void rotateHalves(const float* cos, const float* sin, int64_t half, float* head) {
@@ -64,6 +82,14 @@ void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t 
     const int64_t position = sequence.first_position + i;
     float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
     if (args.bias != nullptr) addBias(args.bias, row, (rotated_heads + kv.num_kv_heads) * head_size);
+    if (args.norms.query != nullptr) {
+      const HeadNorms& norms = args.norms;
+      const int64_t at = sequence.row_begin + i;
+      normaliseHeads(normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight, norms.epsilon, args.num_heads,
+                     head_size, row);
+      normaliseHeads(normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight, norms.epsilon, kv.num_kv_heads,
+                     head_size, row + args.num_heads * head_size);
+    }
     const float* cos = args.rope.cos + position * half;
     const float* sin = args.rope.sin + position * half;
     const auto rotate = args.rope.interleaved ? &rotatePairs : &rotateHalves;

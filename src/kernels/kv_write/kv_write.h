@@ -1,9 +1,12 @@
-// The op after the qkv product: adds its bias, applies RoPE to q and k, and writes k and v to the KV cache.
+// The op after the qkv product: adds its bias, normalises the heads of q and k, applies RoPE to them, and writes k and
+// v to the KV cache.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/attention/kv_layout.h"
+#include "kernels/norm_groups.h"
 #include "kernels/step_batch.h"
 #include "kernels/tensor.h"
 
@@ -17,7 +20,18 @@ struct RopeTable {
   bool interleaved = false;  // false: halves are rotated (GPT-NeoX); true: adjacent pairs (GPT-J)
 };
 
-// qkv += bias; then q and k are rotated in place, and k and v are written to the cache, rounded to its dtype.
+// RMS norms of each head of q and k (rms_norm.h), with weights of head_size elements. Rows of a group use the group's
+// weight.
+struct HeadNorms {
+  const float* query = nullptr;  // null: heads are not normalised
+  const float* key = nullptr;
+  float epsilon = 0;
+  std::span<const NormGroup> query_groups;
+  std::span<const NormGroup> key_groups;
+};
+
+// qkv += bias; then the heads of q and k are normalised and rotated in place, and k and v are written to the cache,
+// rounded to its dtype.
 //   - qkv: [rows, (num_heads + 2 * num_kv_heads) * head_size] float32; a row holds its q heads, then k, then v.
 //   - bias: [(num_heads + 2 * num_kv_heads) * head_size] float32, or null.
 //   - Positions are those of the step's sequences.
@@ -25,6 +39,7 @@ struct KvWriteArgs {
   Matrix qkv;
   const float* bias = nullptr;
   int32_t num_heads = 0;
+  HeadNorms norms;
   RopeTable rope;
   KvLayer kv;
 };

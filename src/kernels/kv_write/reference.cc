@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/kv_write/kv_write.h"
 
 namespace chorus::reference {
@@ -15,6 +17,13 @@ void rotate(const RopeTable& rope, int64_t position, float* head) {
     a = rotated;
   }
 }
+
+void normalise(const float* weight, float epsilon, int64_t size, float* head) {
+  float sum = 0;
+  for (int64_t d = 0; d < size; ++d) sum += head[d] * head[d];
+  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(size) + epsilon);
+  for (int64_t d = 0; d < size; ++d) head[d] = head[d] * scale * weight[d];
+}
 }  // namespace
 
 void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
@@ -26,7 +35,12 @@ void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
       const int64_t position = int64_t{sequence.first_position} + i;
       float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
       for (int64_t c = 0; args.bias != nullptr && c < heads * head_size; ++c) row[c] += args.bias[c];
+      const HeadNorms& norms = args.norms;
+      const float* query = normOfRow(norms.query_groups, sequence.row_begin + i, {norms.query, nullptr}).weight;
+      const float* key = normOfRow(norms.key_groups, sequence.row_begin + i, {norms.key, nullptr}).weight;
       for (int64_t head = 0; head < args.num_heads + kv.num_kv_heads; ++head) {
+        const float* weight = head < args.num_heads ? query : key;
+        if (weight != nullptr) normalise(weight, norms.epsilon, head_size, row + head * head_size);
         rotate(args.rope, position, row + head * head_size);
       }
       std::byte* block = kvBlock(kv, sequence.block_table, position);

@@ -61,6 +61,7 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   backend.kvWrite({kernel_test::view(result.qkv, std::ssize(in.tokens), in.width),
                    c.with_bias ? in.bias.data() : nullptr,
                    c.num_heads,
+                   {},
                    {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
                    kv},
                   *context, {});
@@ -130,6 +131,50 @@ TEST_P(KvWriteTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
         }
       }
     }
+  }
+}
+
+// With norms, the op has the bits of rms_norm over the rows' heads, followed by the op without norms.
+TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
+  Backend& backend = newBackend(2);
+  for (const Case& c : kCases) {
+    Values values(kernel_test::kSeed + 1);
+    const Input in = makeInput(values, c);
+    const auto rows = std::ssize(in.tokens);
+    const int64_t size = c.head_size;
+    const auto query = values.reals(size), key = values.reals(size), own = values.reals(size);
+    const RowRange ranges[] = {{0, 3}, {20, 21}};
+    const NormGroup groups[] = {{ranges, own.data()}};
+    const auto context = backend.createContext();
+    backend.prepare({in.tokens, in.spans, {}}, *context);
+    const auto write = [&](std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
+      std::vector<std::byte> cache(in.cache_bytes);
+      KvLayer kv = in.kv;
+      kv.base = cache.data();
+      backend.kvWrite({kernel_test::view(qkv, rows, in.width),
+                       bias,
+                       c.num_heads,
+                       norms,
+                       {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
+                       kv},
+                      *context, {});
+      return cache;
+    };
+    std::vector<float> together = in.qkv, apart = in.qkv;
+    const auto cache = write(together, in.bias.data(), {query.data(), key.data(), 1e-5f, groups, {}});
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = apart.data() + r * in.width;
+      for (int64_t i = 0; i < in.width; ++i) row[i] += in.bias[static_cast<size_t>(i)];
+      const bool in_group = r < 3 || r == 20;
+      const auto normalise = [&](int64_t first, int64_t heads, const float* weight) {
+        const Matrix x = {row + first * size, heads, size, size};
+        backend.rmsNorm({.residual = x, .weight = weight, .epsilon = 1e-5f, .y = x}, *context, {});
+      };
+      normalise(0, c.num_heads, in_group ? own.data() : query.data());
+      normalise(c.num_heads, c.num_kv_heads, key.data());
+    }
+    EXPECT_EQ(cache, write(apart, nullptr, {}));
+    kernel_test::expectSameBits(together.data(), apart.data(), std::ssize(apart), fmt::format("head size {}", size));
   }
 }
 

@@ -10,14 +10,15 @@ void rmsNorm(const RmsNormArgs& args) {
     float* residual = args.residual.data + r * args.residual.stride;
     const float* delta = args.delta.data != nullptr ? args.delta.data + r * args.delta.stride : nullptr;
     for (int64_t c = 0; c < cols; ++c) {
-      if (delta != nullptr) residual[c] += args.bias != nullptr ? delta[c] + args.bias[c] : delta[c];
-      if (delta == nullptr && args.bias != nullptr) residual[c] += args.bias[c];
+      if (delta == nullptr && args.bias == nullptr) break;
+      const float bias = args.bias != nullptr ? args.bias[c] : 0.0f;
+      residual[c] += args.delta_scale * (delta == nullptr ? bias : args.bias == nullptr ? delta[c] : delta[c] + bias);
     }
     if (args.y.data == nullptr) continue;
     float sum = 0;
     for (int64_t c = 0; c < cols; ++c) sum += residual[c] * residual[c];
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    const float* weight = normWeight(args, r);
+    const float* weight = normOfRow(args.groups, r, {args.weight, nullptr}).weight;
     for (int64_t c = 0; c < cols; ++c) args.y.data[r * args.y.stride + c] = residual[c] * scale * weight[c];
   }
 }

@@ -11,6 +11,7 @@ using RmsNormTest = kernel_test::EveryVariant;
 struct Call {
   int64_t rows, cols;
   std::vector<float> residual, delta, bias, weight, y;
+  float delta_scale = 1.0f;
 
   Call(Values& values, int64_t r, int64_t c)
       : rows(r),
@@ -25,6 +26,7 @@ struct Call {
     a.residual = kernel_test::view(residual, rows, cols);
     if (with_delta) a.delta = kernel_test::view(delta, rows, cols);
     if (with_bias) a.bias = bias.data();
+    a.delta_scale = delta_scale;
     a.weight = weight.data();
     if (with_y) a.y = kernel_test::view(y, rows, cols);
     return a;
@@ -39,9 +41,9 @@ void exactly(RmsNormArgs args) {
     for (int64_t c = 0; c < args.residual.cols; ++c) {
       if (args.delta.data != nullptr) {
         const float delta = args.delta.data[r * args.delta.stride + c];
-        residual[c] += args.bias == nullptr ? delta : delta + args.bias[c];
+        residual[c] += args.delta_scale * (args.bias == nullptr ? delta : delta + args.bias[c]);
       } else if (args.bias != nullptr) {
-        residual[c] += args.bias[c];
+        residual[c] += args.delta_scale * args.bias[c];
       }
       sum += double{residual[c]} * residual[c];
     }
@@ -58,8 +60,9 @@ TEST_P(RmsNormTest, MatchesDoublePrecision) {
   const auto context = backend.createContext();
   for (const int64_t rows : {0, 1, 2, 5, 33}) {
     for (const int64_t cols : {1, 3, 15, 16, 17, 64, 65, 100, 2048}) {
-      for (int form = 0; form < 8; ++form) {
+      for (int form = 0; form < 16; ++form) {
         Call call(values, rows, cols);
+        if (form & 8) call.delta_scale = 0.22f;
         Call expected = call;
         backend.rmsNorm(call.args(form & 1, form & 2, form & 4), *context, {});
         exactly(expected.args(form & 1, form & 2, form & 4));

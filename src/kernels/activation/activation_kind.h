@@ -1,0 +1,13 @@
+// The activations that kernels compute.
+#pragma once
+
+namespace chorus {
+
+// silu(x) = x / (1 + e^-x); gelu(x) = x (1 + erf(x / sqrt(2))) / 2; kGeluTanh approximates it with tanh.
+enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu };
+
+namespace reference {
+float activate(ActivationKind kind, float x);
+}
+
+}  // namespace chorus

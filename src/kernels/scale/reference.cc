@@ -1,0 +1,12 @@
+#include "kernels/scale/scale.h"
+
+namespace chorus::reference {
+
+void scale(const ScaleArgs& args) {
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    float* row = args.x.data + r * args.x.stride;
+    for (int64_t c = 0; c < args.x.cols; ++c) row[c] *= args.factor;
+  }
+}
+
+}  // namespace chorus::reference
