@@ -68,7 +68,7 @@ function(chorus_package)
   chorus_archive(libchorus_program LAYERS ${ARG_PROGRAM} OBJECTS chorus_main)
   add_dependencies(chorus libchorus libchorus_program)
   # The headers that an architecture outside src/ includes, see "Adding an architecture" in CONTRIBUTING.md.
-  chorus_install_headers(models/architecture.h models/source_config.h models/weight_rows.h lora/module_ids.h
+  chorus_install_headers(models/architecture.h models/source_config.h models/weight_rows.h models/decoder_rows.h lora/module_ids.h
                          base/error.h)
 
   set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/chorus)

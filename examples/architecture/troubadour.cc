@@ -100,12 +100,10 @@ WeightTable weightTable(const ModelConfig& c) {
 }
 
 // 3. The structure.
-ModelSpec modelSpec(const ModelConfig& config) {
-  const LayerSpec layer = {.residual = ResidualForm::kSandwich,
-                           .norm = NormKind::kRms,
-                           .mlp = MlpKind::kGated,
-                           .activation = activationNamed(config.hidden_act)};
-  return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
+ModelSpec structure(const ModelConfig& config) {
+  LayerSpec layer = layerSpec(config);
+  layer.residual = ResidualForm::kSandwich;
+  return modelSpec(config, layer);
 }
 }  // namespace
 
@@ -114,7 +112,7 @@ Architecture troubadourArchitecture() {
       .name = "TroubadourForCausalLM",
       .configFromHuggingFace = readConfig,
       .weightTable = weightTable,
-      .modelSpec = modelSpec,
+      .modelSpec = structure,
       .ignored_sources = {"lm_head.weight"},
       .fields = {{"position_embedding_type", {"rope_gptj"}}, {"hidden_act", activationNames()}, {"attn_bias", {true}}}};
 }

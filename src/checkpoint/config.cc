@@ -42,7 +42,8 @@ constexpr std::string_view kQuantAlgos[] = {"W8A16",
 constexpr std::string_view kKvCacheAlgos[] = {"FP8", "INT8", "NVFP4"};
 
 // Keys that fromJson reads but toJson does not always write: some are alternative spellings, others are optional.
-constexpr std::string_view kSpellings[] = {"rotary_dim", "rotary_pct", "share_embedding_table", "weight_layout"};
+constexpr std::string_view kSpellings[] = {"rotary_dim", "rotary_pct", "share_embedding_table", "embedding_size",
+                                           "weight_layout"};
 
 template <size_t N>
 bool contains(const std::string_view (&list)[N], std::string_view item) {
@@ -248,6 +249,7 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.logits_dtype = floatType(json, "logits_dtype", "float32", source);
   config.vocab_size = jsonGet<int64_t>(json, "vocab_size", source);
   config.hidden_size = jsonGet<int64_t>(json, "hidden_size", source);
+  config.embedding_size = optionalSize(json, "embedding_size", source);
   config.num_hidden_layers = jsonGet<int32_t>(json, "num_hidden_layers", source);
   config.num_attention_heads = jsonGet<int32_t>(json, "num_attention_heads", source);
   config.num_key_value_heads = static_cast<int32_t>(optionalSize(json, "num_key_value_heads", source));
@@ -291,6 +293,8 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
 void ModelConfig::finalize(std::string_view source) {
   checkSize(source, "vocab_size", vocab_size);
   checkSize(source, "hidden_size", hidden_size);
+  if (embedding_size == 0) embedding_size = hidden_size;
+  checkSize(source, "embedding_size", embedding_size);
   checkSize(source, "num_hidden_layers", num_hidden_layers, kMaxLayers);
   checkSize(source, "num_attention_heads", num_attention_heads, 1 << 16);
   if (num_key_value_heads == 0) num_key_value_heads = num_attention_heads;
@@ -340,7 +344,8 @@ void ModelConfig::finalize(std::string_view source) {
     fail(ErrorCode::kInvalidArgument, "{}: embedding_sharding_dim must be 0 or 1", source);
   }
   if (use_parallel_embedding && embedding_sharding_dim == 1) {
-    checkDivides(source, "hidden_size", hidden_size, "tp_size", tp);
+    const char* field = embedding_size == hidden_size ? "hidden_size" : "embedding_size";
+    checkDivides(source, field, embedding_size, "tp_size", tp);
   }
 }
 
@@ -382,6 +387,7 @@ Json ModelConfig::toJson() const {
                           {"has_zero_point", quantization.has_zero_point},
                           {"pre_quant_scale", quantization.pre_quant_scale},
                           {"exclude_modules", orNull(quantization.exclude_modules)}};
+  if (embedding_size != hidden_size) json["embedding_size"] = embedding_size;
   if (weight_layout) json["weight_layout"] = *weight_layout;
   return json;
 }

@@ -40,6 +40,8 @@ struct RopeScaling {
   double low_freq_factor = 1.0;                 // llama3 only
   double high_freq_factor = 4.0;                // llama3 only
   double original_max_position_embeddings = 0;  // llama3 only
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct QuantConfig {
@@ -60,6 +62,9 @@ struct ModelConfig {
   DType logits_dtype = DType::kFloat32;  // logits are rounded to this type
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
+  // Width of the token embedding and of the output head's inputs. It is hidden_size unless the model projects between
+  // them (OPT-350m).
+  int64_t embedding_size = 0;
   int32_t num_hidden_layers = 0;
   int32_t num_attention_heads = 0;
   int32_t num_key_value_heads = 0;
@@ -92,9 +97,9 @@ struct ModelConfig {
   static ModelConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;  // all fields in TensorRT-LLM's spelling, and `extra`; position_embedding_type as a name
 
-  // Derives the fields that are 0 (num_key_value_heads, head_size, intermediate_size, rotary_embedding_dim) from other
-  // fields. Then checks the range of all sizes and their divisibility by each other and by the mapping. Throws
-  // Error(kInvalidArgument) that names source and field.
+  // Derives the fields that are 0 (embedding_size, num_key_value_heads, head_size, intermediate_size,
+  // rotary_embedding_dim) from other fields. Then checks the range of all sizes and their divisibility by each other
+  // and by the mapping. Throws Error(kInvalidArgument) that names source and field.
   void finalize(std::string_view source);
 };
 

@@ -26,6 +26,7 @@ std::vector<ConfigField> makeFields() {
                         "logits_dtype",
                         "vocab_size",
                         "hidden_size",
+                        "embedding_size",
                         "num_hidden_layers",
                         "num_attention_heads",
                         "num_key_value_heads",
@@ -80,6 +81,7 @@ std::vector<ConfigField> makeFields() {
   structural("do_layer_norm_before", off);
   structural("parallel_attention", off);
   structural("new_decoder_architecture", off);
+  structural("num_ln_in_parallel_attn", Json::array({2}));
   structural("use_logn_attn", off);
   structural("query_pre_attn_scalar", none);
   structural("attn_logit_softcapping", none);

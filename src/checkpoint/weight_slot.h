@@ -15,25 +15,32 @@ enum class LinearId {
   kFc,     // the MLP's input projection; in a gated MLP, the activated half, then the other half
   kProj,   // the MLP's output projection
   kHead,   // the output head, outside layers
+  // Outside layers, if the embedding and the hidden size differ: between the embedding and the first layer, and between
+  // the last norm and the output head.
+  kProjectIn,
+  kProjectOut,
 };
-inline constexpr int kNumLinears = 5;
+inline constexpr int kNumLinears = 7;
 
-// Norms before and after the blocks of a decoder layer, and norms outside layers. ResidualForm (models/layer_spec.h)
-// determines which of them a layer has.
+// Norms before and after the blocks of a decoder layer, norms inside attention, and norms outside layers. ResidualForm
+// (models/model_spec.h) determines which of them a layer has.
 enum class NormId {
   kAttentionIn,
   kAttentionOut,
   kMlpIn,
   kMlpOut,
   kFinal,  // before the output head, outside layers
+  kQuery,  // of each query head, [head size]
+  kKey,    // of each key head
 };
-inline constexpr int kNumNorms = 5;
+inline constexpr int kNumNorms = 7;
 
 // Tables of which a step reads single rows. All of them are outside layers.
 enum class TableId {
-  kTokens,  // the token embedding
+  kTokens,     // the token embedding
+  kPositions,  // learned positions
 };
-inline constexpr int kNumTables = 1;
+inline constexpr int kNumTables = 2;
 
 // The layer id of weights outside layers.
 inline constexpr int32_t kOutsideLayers = -1;

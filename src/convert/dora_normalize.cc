@@ -58,6 +58,7 @@ class BaseWeights {
     const size_t dot = module.find('.');
     if (dot != std::string::npos) found.push_back(module.substr(dot + 1) + ".weight");
     found.push_back("model." + module + ".weight");
+    found.push_back("transformer." + module + ".weight");
     if (module == "lm_head") found.emplace_back("model.embed_tokens.weight");
     return found;
   }

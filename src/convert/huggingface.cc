@@ -17,6 +17,7 @@
 #include "checkpoint/writer.h"
 #include "convert/quantise.h"
 #include "convert/tensor_copy.h"
+#include "lora/peft_keys.h"
 #include "models/architecture.h"
 
 namespace chorus {
@@ -48,6 +49,22 @@ DType targetDType(const Json& json, const Architecture& architecture, const Mode
       tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
   const bool half = first != nullptr && (first->dtype == DType::kFloat16 || first->dtype == DType::kBFloat16);
   return half ? first->dtype : DType::kFloat32;
+}
+
+// Files that were saved without the class of the output head, such as GPT-2's, lack the model's own name ("model.",
+// "transformer.") before the names of all its tensors. Removes it from the sources if the files lack it.
+void removeOwnName(const TensorSource& tensors, WeightTable& table) {
+  const std::string layers = layersName(table);
+  const std::string own = layers.substr(0, layers.find('.') + 1);
+  const std::string& first = sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name;
+  if (!first.starts_with(own) || tensors.find(first) != nullptr || tensors.find(first.substr(own.size())) == nullptr) {
+    return;
+  }
+  for (WeightRow& row : table) {
+    for (WeightSource& source : row.sources) {
+      if (source.name.starts_with(own)) source.name.erase(0, own.size());
+    }
+  }
 }
 
 // Checks that every source tensor of the table is present with the right shape, and that there are no other tensors
@@ -198,6 +215,7 @@ HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const C
   model.config = configOfHuggingFace(model_dir, model.tensors, options);
   const Architecture& architecture = findArchitecture(model.config.architecture);
   model.table = architecture.weightTable(model.config);
+  removeOwnName(model.tensors, model.table);
   checkSources(model.table, model.config, model.tensors, architecture.ignored_sources, model_dir);
   return model;
 }

@@ -75,6 +75,23 @@ class HuggingFaceTest : public testing::Test {
   fs::path dir_, model_;
 };
 
+// The names of a model that was saved without its output head's class, as GPT-2's files have them.
+TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
+  convertHuggingFace(model_, dir_ / "with", {});
+  rewrite([](auto& tensors) {
+    for (auto it = tensors.begin(); it != tensors.end();) {
+      const std::string name = it->first;
+      ++it;
+      if (!name.starts_with("model.")) continue;
+      auto moved = tensors.extract(name);
+      moved.key() = name.substr(6);
+      tensors.insert(std::move(moved));
+    }
+  });
+  convertHuggingFace(model_, dir_ / "without", {});
+  EXPECT_EQ(readFile(dir_ / "without/rank0.safetensors", 1 << 24), readFile(dir_ / "with/rank0.safetensors", 1 << 24));
+}
+
 TEST_F(HuggingFaceTest, RankFilesEqualTheIndependentSplitter) {
   const Json expected = readJsonFile(kGoldens / "expected.json");
   ASSERT_GT(expected.size(), 10u);

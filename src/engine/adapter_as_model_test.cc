@@ -100,8 +100,9 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
         parts->addWeight(i, LinearId::kFc, upload(engine.linear(layer + "mlp.fc_gate", 2 * mlp, hidden)));
         parts->addWeight(i, LinearId::kProj, upload(engine.linear(layer + "mlp.proj", hidden, mlp)));
         parts->addNorm(i, NormId::kAttentionIn,
-                       upload.vector(engine.vector(layer + "input_layernorm", hidden), hidden));
-        parts->addNorm(i, NormId::kMlpIn, upload.vector(engine.vector(layer + "post_layernorm", hidden), hidden));
+                       {.weight = upload.vector(engine.vector(layer + "input_layernorm", hidden), hidden)});
+        parts->addNorm(i, NormId::kMlpIn,
+                       {.weight = upload.vector(engine.vector(layer + "post_layernorm", hidden), hidden)});
       }
       if (mapping.ppRank(rank) == 0) {
         const bool rows = config.use_parallel_embedding && config.embedding_sharding_dim == 0;
@@ -116,7 +117,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
       }
       if (mapping.ppRank(rank) + 1 == mapping.pp_size) {
         parts->addNorm(kOutsideLayers, NormId::kFinal,
-                       upload.vector(engine.vector("transformer.ln_f", hidden), hidden));
+                       {.weight = upload.vector(engine.vector("transformer.ln_f", hidden), hidden)});
         std::vector<std::byte> memory;
         const int64_t share = vocabularyShare(base.engine().config());
         parts->addWeight(kOutsideLayers, LinearId::kHead, upload(headOf(other, share, mapping.tpRank(rank), memory)));

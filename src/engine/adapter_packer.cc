@@ -228,7 +228,10 @@ class AdapterPacker::Writer {
   void addNorm(const AdapterWeight& weight) {
     std::vector<float> values(static_cast<size_t>(weight.rows));
     convertElements(weight.data, weight.dtype, values.data(), DType::kFloat32, values.size());
-    parts_.addNorm(packer_.localLayer(weight.layer), weight.slot.norm(), copyFloats(values));
+    const float* copy = copyFloats(values);
+    NormWeights norm = {.size = weight.rows};
+    (weight.slot.isBias() ? norm.bias : norm.weight) = copy;
+    parts_.addNorm(packer_.localLayer(weight.layer), weight.slot.norm(), norm);
   }
 
   void addHead(const LoraTerm& part) { parts_.add(kOutsideLayers, LinearId::kHead, part); }
@@ -247,7 +250,7 @@ class AdapterPacker::Writer {
   // addHeadTokens() adds the rows of these tokens.
   void addHeadWithRoom() {
     const int64_t out = vocabularyShare(config_) + part_.vocab_size - config_.vocab_size;
-    const int64_t in = config_.hidden_size;
+    const int64_t in = config_.embedding_size;
     const DType dtype = weightQuantisation(config_) ? DType::kFloat32 : dtype_;
     addHeadWeight(pack(dtype, out, in, [&] {
       const PackedWeight& base = base_->outside[LinearId::kHead].weight;
@@ -261,7 +264,7 @@ class AdapterPacker::Writer {
   // second adds the product with the new rows: they are its A, and its B is the identity.
   void addHeadTokens() {
     const AdapterTokens& tokens = part_.head_tokens;
-    const int64_t hidden = config_.hidden_size;
+    const int64_t hidden = config_.embedding_size;
     for (const auto& [first, count] : runsOf(tokens.tokens)) {
       const auto rows = static_cast<int64_t>(count);
       const int64_t out_begin = tokens.tokens[first];

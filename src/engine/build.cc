@@ -21,6 +21,10 @@
 namespace chorus {
 namespace {
 
+bool hasLearnedPositions(const ModelConfig& model) {
+  return findArchitecture(model.architecture).modelSpec(model).embedding.positions;
+}
+
 // Derives limits from the model. Errors name the flag.
 void resolveLimits(BuildConfig& config, const ModelConfig& model) {
   const int64_t positions = model.max_position_embeddings;
@@ -29,6 +33,9 @@ void resolveLimits(BuildConfig& config, const ModelConfig& model) {
       fail(ErrorCode::kInvalidArgument, "--max_seq_len: the checkpoint has no max_position_embeddings, so give it");
     }
     config.max_seq_len = static_cast<int32_t>(std::min<int64_t>(positions, 1 << 28));
+  } else if (config.max_seq_len > positions && hasLearnedPositions(model)) {
+    fail(ErrorCode::kInvalidArgument, "--max_seq_len {}: the model has learned embeddings of {} positions",
+         config.max_seq_len, positions);
   } else if (positions > 0 && config.max_seq_len > positions) {
     log::warn("--max_seq_len {}: the model was made for {} positions", config.max_seq_len, positions);
   }

@@ -41,7 +41,7 @@ void addTiedHead(const RankTensor& embedding, const ModelConfig& config, int32_t
                             .kind = EngineTensorKind::kLinear,
                             .dtype = embedding.dtype,
                             .rows = vocabularyShare(config),
-                            .cols = config.hidden_size});
+                            .cols = config.embedding_size});
   layout.places.push_back({kOutsideLayers, slotOf(LinearId::kHead), embedding.row});
 }
 

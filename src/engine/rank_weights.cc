@@ -34,6 +34,7 @@ void load(const Engine& engine, const EngineTensor& tensor, const EngineLayout::
         slots[slot.norm()].bias = values;
       } else {
         slots[slot.norm()].weight = values;
+        slots[slot.norm()].size = tensor.cols;
       }
     }
   }

@@ -1,5 +1,6 @@
 #include "engine/rope_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -19,28 +20,28 @@ float llama3Frequency(float frequency, const RopeScaling& scaling) {
   return static_cast<float>((1.0 - smooth) * frequency / scaling.factor + smooth * frequency);
 }
 
-float inverseFrequency(const ModelConfig& config, int64_t i) {
-  const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.rotary_embedding_dim);
-  const float frequency = 1.0f / std::pow(static_cast<float>(config.rotary_base), exponent);
-  switch (config.rotary_scaling.type) {
+float inverseFrequency(const RopeSpec& spec, int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.dims);
+  const float frequency = 1.0f / std::pow(static_cast<float>(spec.base), exponent);
+  switch (spec.scaling.type) {
     case RopeScalingType::kNone:
       return frequency;
     case RopeScalingType::kLinear:
-      return frequency / static_cast<float>(config.rotary_scaling.factor);
+      return frequency / static_cast<float>(spec.scaling.factor);
     case RopeScalingType::kLlama3:
-      return llama3Frequency(frequency, config.rotary_scaling);
+      return llama3Frequency(frequency, spec.scaling);
   }
   return frequency;
 }
 }  // namespace
 
-HostRopeTable makeRopeTable(const ModelConfig& config, int64_t positions) {
-  const int64_t half = config.rotary_embedding_dim / 2;
+HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions) {
+  const int64_t half = spec.kind == RopeKind::kNone ? 0 : spec.dims / 2;
   HostRopeTable table;
   table.cos.resize(static_cast<size_t>(positions * half));
   table.sin.resize(static_cast<size_t>(positions * half));
   for (int64_t i = 0; i < half; ++i) {
-    const float frequency = inverseFrequency(config, i);
+    const float frequency = inverseFrequency(spec, i);
     for (int64_t p = 0; p < positions; ++p) {
       const float angle = static_cast<float>(p) * frequency;
       table.cos[static_cast<size_t>(p * half + i)] = std::cos(angle);
@@ -48,6 +49,20 @@ HostRopeTable makeRopeTable(const ModelConfig& config, int64_t positions) {
     }
   }
   return table;
+}
+
+int64_t ropeTableBytes(const RopeSpec& spec, int64_t positions) {
+  return spec.kind == RopeKind::kNone ? 0 : 2 * positions * (spec.dims / 2) * static_cast<int64_t>(sizeof(float));
+}
+
+std::vector<RopeSpec> ropeSpecs(const ModelSpec& spec) {
+  std::vector<RopeSpec> specs;
+  for (const LayerSpec& layer : spec.layers) {
+    if (std::find(specs.begin(), specs.end(), layer.attention.rope) == specs.end()) {
+      specs.push_back(layer.attention.rope);
+    }
+  }
+  return specs;
 }
 
 }  // namespace chorus

@@ -3,17 +3,22 @@
 
 #include <vector>
 
-#include "checkpoint/config.h"
+#include "models/model_spec.h"
 
 namespace chorus {
 
-// cos and sin of position * inverse frequency, each [positions, rotary_dim / 2]. Computed in float32 throughout,
+// cos and sin of position * inverse frequency, each [positions, dims / 2]. Computed in float32 throughout,
 // because models were trained with the rounding of these angles (transformers' LlamaRotaryEmbedding and
 // modeling_rope_utils).
 struct HostRopeTable {
   std::vector<float> cos;
   std::vector<float> sin;
 };
-HostRopeTable makeRopeTable(const ModelConfig& config, int64_t positions);
+// Empty for a spec without rotation.
+HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions);
+// Bytes of both tables in device memory.
+int64_t ropeTableBytes(const RopeSpec& spec, int64_t positions);
+// The different specs among those of the layers, in order of their first layer.
+std::vector<RopeSpec> ropeSpecs(const ModelSpec& spec);
 
 }  // namespace chorus

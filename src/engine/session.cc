@@ -1,41 +1,46 @@
 #include "engine/session.h"
 
-#include <cmath>
+#include <algorithm>
 #include <functional>
 
 #include "base/error.h"
 #include "engine/engine_layout.h"
 #include "engine/rank_weights.h"
 #include "engine/rope_table.h"
+#include "models/architecture.h"
 #include "models/decoder.h"
 
 namespace chorus {
 namespace {
 
-// Sizes of one tensor-parallel rank. added_tokens: maximum number of tokens that an adapter adds.
-DecoderShape rankShape(const ModelConfig& config, int64_t added_tokens = 0) {
-  const int32_t tp = config.mapping.tp_size;
-  return {.vocab_size = config.vocab_size,
-          .head_rows = vocabularyShare(config),
-          .added_tokens = added_tokens,
-          .hidden_size = config.hidden_size,
-          .num_heads = config.num_attention_heads / tp,
-          .num_kv_heads = std::max(1, config.num_key_value_heads / tp),
-          .head_size = config.head_size,
-          .intermediate_size = config.intermediate_size / tp,
-          .norm_epsilon = static_cast<float>(config.norm_epsilon),
-          .attention_scale =
-              1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(config.head_size)))};
+ModelSpec rankSpecOf(const Architecture& architecture, const ModelConfig& config, int32_t rank) {
+  return rankSpec(architecture.modelSpec(config), config.mapping, rank);
 }
 
-DType kvDType(const ModelConfig& config) { return config.dtype; }
+// added_tokens: maximum number of tokens that an adapter adds.
+VocabularyShape vocabularyOf(const ModelConfig& config, int64_t added_tokens) {
+  return {.size = config.vocab_size, .head_rows = vocabularyShare(config), .added_tokens = added_tokens};
+}
 
-KvLayer kvLayer(const ModelConfig& config, int32_t tokens_per_block) {
-  const DecoderShape shape = rankShape(config);
-  return {.dtype = kvDType(config),
-          .num_kv_heads = shape.num_kv_heads,
-          .head_size = static_cast<int32_t>(shape.head_size),
-          .tokens_per_block = tokens_per_block};
+// The cache of each layer, without memory.
+std::vector<KvLayer> kvLayers(const ModelSpec& spec, const ModelConfig& config, int32_t tokens_per_block) {
+  std::vector<KvLayer> layers;
+  for (const LayerSpec& layer : spec.layers) {
+    KvLayer kv = {.dtype = config.dtype,
+                  .num_kv_heads = layer.attention.heads.kv,
+                  .head_size = static_cast<int32_t>(layer.attention.heads.size),
+                  .tokens_per_block = tokens_per_block};
+    kv.block_stride = ::chorus::kvBlockBytes(kv);
+    layers.push_back(kv);
+  }
+  return layers;
+}
+
+// Bytes of one block of all layers.
+int64_t blockBytes(const std::vector<KvLayer>& layers) {
+  int64_t bytes = 0;
+  for (const KvLayer& layer : layers) bytes += layer.block_stride;
+  return bytes;
 }
 
 // Whether this rank copies a step's logits to host memory. Only the first rank of the last stage does.
@@ -63,47 +68,56 @@ SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
 
 struct Session::State {
   State(const Engine& engine, Backend& backend, const SessionOptions& options, const RankLinks& links)
-      : shape(rankShape(engine.config(), options.max_added_tokens)),
-        activations(backend, shape, links, options.max_num_tokens, options.max_batch_size),
-        context(backend.createContext()) {
+      : spec(rankSpecOf(engine.architecture(), engine.config(), engine.rank())),
+        vocabulary(vocabularyOf(engine.config(), options.max_added_tokens)),
+        activations(backend, spec, vocabulary, links, options.max_num_tokens, options.max_batch_size),
+        context(backend.createContext()),
+        kv(kvLayers(spec, engine.config(), options.tokens_per_block)) {
     const ModelConfig& config = engine.config();
-    const LayerRange layers = engine.layers();
-    const auto upload = [&](const std::vector<float>& host) {
-      DeviceBuffer buffer = backend.allocate(host.size() * sizeof(float));
-      backend.upload(buffer.data(), host.data(), buffer.size(), stream);
-      return buffer;
-    };
-    const HostRopeTable rope = makeRopeTable(config, engine.buildConfig().max_seq_len);
-    rope_cos = upload(rope.cos);
-    rope_sin = upload(rope.sin);
-    backend.synchronize(stream);
-
-    KvLayer layer = kvLayer(config, options.tokens_per_block);
-    layer.block_stride = ::chorus::kvBlockBytes(layer);
-    const int64_t layer_bytes = layer.block_stride * options.kv_blocks;
-    kv_pool = backend.allocate(static_cast<size_t>(layer_bytes * layers.count()));
-    for (int32_t i = 0; i < layers.count(); ++i) {
-      layer.base = kv_pool.as<std::byte>() + layer_bytes * i;
-      kv.push_back(layer);
+    kv_pool = backend.allocate(static_cast<size_t>(blockBytes(kv) * options.kv_blocks));
+    std::byte* base = kv_pool.as<std::byte>();
+    for (KvLayer& layer : kv) {
+      layer.base = base;
+      base += layer.block_stride * options.kv_blocks;
     }
     host_weights = loadWeights(engine);
-    std::vector<LayerSpec> specs = engine.architecture().modelSpec(config).layers;
-    decoder = std::make_unique<Decoder>(
-        std::vector<LayerSpec>(specs.begin() + layers.begin, specs.begin() + layers.end), shape,
-        importWeights(host_weights, engine, backend),
-        RopeTable{rope_cos.as<float>(), rope_sin.as<float>(), static_cast<int32_t>(config.rotary_embedding_dim),
-                  config.position_embedding_type == PositionEmbedding::kRopeGptj},
-        links);
+    decoder = std::make_unique<Decoder>(spec, vocabulary, importWeights(host_weights, engine, backend),
+                                        uploadRopes(backend, engine.buildConfig().max_seq_len), links);
     if (holdsLogits(config, engine.rank())) {
       host_logits.resize(static_cast<size_t>(options.max_batch_size * (config.vocab_size + options.max_added_tokens)));
     }
   }
 
-  DecoderShape shape;
+  // The table of each layer.
+  std::vector<RopeTable> uploadRopes(Backend& backend, int64_t positions) {
+    const auto upload = [&](const std::vector<float>& host) {
+      rope_tables.push_back(backend.allocate(host.size() * sizeof(float)));
+      if (!host.empty()) backend.upload(rope_tables.back().data(), host.data(), rope_tables.back().size(), stream);
+      return rope_tables.back().as<float>();
+    };
+    const std::vector<RopeSpec> specs = ropeSpecs(spec);
+    std::vector<RopeTable> tables;
+    for (const RopeSpec& rope : specs) {
+      const HostRopeTable host = makeRopeTable(rope, positions);
+      const int64_t dims = rope.kind == RopeKind::kNone ? 0 : rope.dims;
+      tables.push_back({upload(host.cos), upload(host.sin), static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
+      backend.synchronize(stream);
+    }
+    std::vector<RopeTable> of_layers;
+    for (const LayerSpec& layer : spec.layers) {
+      of_layers.push_back(
+          tables[static_cast<size_t>(std::find(specs.begin(), specs.end(), layer.attention.rope) - specs.begin())]);
+    }
+    return of_layers;
+  }
+
+  ModelSpec spec;
+  VocabularyShape vocabulary;
   Stream stream;
   DecoderActivations activations;
   std::unique_ptr<StepContext> context;
-  DeviceBuffer rope_cos, rope_sin, kv_pool;
+  std::vector<DeviceBuffer> rope_tables;
+  DeviceBuffer kv_pool;
   std::vector<KvLayer> kv;
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
@@ -126,7 +140,12 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
 Session::~Session() = default;
 
 int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block) {
-  return ::chorus::kvBlockBytes(kvLayer(config, tokens_per_block)) * config.num_hidden_layers * config.mapping.tp_size;
+  const Architecture& architecture = findArchitecture(config.architecture);
+  int64_t bytes = 0;
+  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
+    bytes += blockBytes(kvLayers(rankSpecOf(architecture, config, rank), config, tokens_per_block));
+  }
+  return bytes;
 }
 
 SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& options) {
@@ -137,16 +156,16 @@ SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& o
 SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
                                    int64_t weight_bytes, const SessionOptions& given) {
   const SessionOptions options = resolved(build, given);
-  const int32_t stage = config.mapping.ppRank(rank);
-  const bool last_stage = stage + 1 == config.mapping.pp_size;
-  const int64_t layers = stageLayers(config.num_hidden_layers, config.mapping, stage).count();
+  const bool last_stage = config.mapping.ppRank(rank) + 1 == config.mapping.pp_size;
+  const ModelSpec spec = rankSpecOf(findArchitecture(config.architecture), config, rank);
+  constexpr int64_t kFloat = sizeof(float);
   SessionMemory memory;
   memory.weights = weight_bytes;
-  memory.kv_cache = ::chorus::kvBlockBytes(kvLayer(config, options.tokens_per_block)) * layers * options.kv_blocks;
-  constexpr int64_t kFloat = sizeof(float);
-  memory.activations = DecoderActivations::bytes(rankShape(config, options.max_added_tokens), config.mapping.tp_size,
-                                                 last_stage, options.max_num_tokens, options.max_batch_size);
-  memory.activations += 2 * build.max_seq_len * (config.rotary_embedding_dim / 2) * kFloat;
+  memory.kv_cache = blockBytes(kvLayers(spec, config, options.tokens_per_block)) * options.kv_blocks;
+  memory.activations =
+      DecoderActivations::bytes(spec, vocabularyOf(config, options.max_added_tokens), config.mapping.tp_size,
+                                last_stage, options.max_num_tokens, options.max_batch_size);
+  for (const RopeSpec& rope : ropeSpecs(spec)) memory.activations += ropeTableBytes(rope, build.max_seq_len);
   if (holdsLogits(config, rank)) {
     memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;
   }

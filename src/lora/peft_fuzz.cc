@@ -55,7 +55,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     if (head > input || head < model.config.vocab_size) std::abort();
     for (const auto& [tokens, vocabulary] :
          {std::pair(&adapter.embedding_tokens, input), {&adapter.head_tokens, head}}) {
-      if (tokens->rows.size() != tokens->tokens.size() * static_cast<size_t>(model.config.hidden_size)) std::abort();
+      if (tokens->rows.size() != tokens->tokens.size() * static_cast<size_t>(model.config.embedding_size)) std::abort();
       if (!std::is_sorted(tokens->tokens.begin(), tokens->tokens.end())) std::abort();
       if (!tokens->empty() && (tokens->tokens.front() < 0 || tokens->tokens.back() >= vocabulary)) std::abort();
     }

@@ -80,12 +80,20 @@ std::optional<PeftKey> parsePeftKey(std::string_view name) {
   return key;
 }
 
-std::optional<LayerModule> layerModule(std::string_view module) {
-  constexpr std::string_view kModel = "model.";
-  constexpr std::string_view kLayers = "layers.";
-  if (module.starts_with(kModel)) module.remove_prefix(kModel.size());
-  if (!module.starts_with(kLayers)) return std::nullopt;
-  module.remove_prefix(kLayers.size());
+std::string layersName(const WeightTable& table) {
+  for (const WeightRow& row : table) {
+    for (const WeightSource* source : sourcesOf(row, SourceFormat::kHuggingFace)) {
+      const size_t at = source->name.find("{layer}");
+      if (at != std::string::npos) return source->name.substr(0, at);
+    }
+  }
+  return {};
+}
+
+std::optional<LayerModule> layerModule(std::string_view module, std::string_view layers) {
+  if (!module.starts_with(layers)) layers = layers.substr(layers.find('.') + 1);
+  if (layers.empty() || !module.starts_with(layers)) return std::nullopt;
+  module.remove_prefix(layers.size());
   LayerModule found;
   const auto [end, error] = std::from_chars(module.data(), module.data() + module.size(), found.layer);
   if (error != std::errc() || end == module.data() + module.size() || *end != '.' || found.layer < 0) {
@@ -94,6 +102,14 @@ std::optional<LayerModule> layerModule(std::string_view module) {
   module.remove_prefix(static_cast<size_t>(end - module.data()) + 1);
   found.name = module;
   return found;
+}
+
+bool hasName(std::string_view module, std::string_view name) {
+  if (module == name) return true;
+  for (const std::string_view own : {"model.", "transformer."}) {
+    if (name.starts_with(own) && module == name.substr(own.size())) return true;
+  }
+  return false;
 }
 
 }  // namespace chorus

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/weight_table.h"
+
 namespace chorus {
 
 enum class PeftPart {
@@ -33,12 +35,19 @@ struct PeftKey {
 // file has.
 std::optional<PeftKey> parsePeftKey(std::string_view name);
 
-// Splits "model.layers.3.mlp.up_proj", with or without "model.", into layer 3 and "mlp.up_proj". nullopt outside
-// layers.
+// The name of the layers in Hugging Face's files: "model.layers." if the sources of the table are named
+// "model.layers.{layer}.mlp.up_proj.weight" and so on.
+std::string layersName(const WeightTable& table);
+
+// Splits "model.layers.3.mlp.up_proj" into layer 3 and "mlp.up_proj". layers: layersName(); the module may lack its
+// first component, the model's own name. nullopt outside layers.
 struct LayerModule {
   int32_t layer = 0;
   std::string name;
 };
-std::optional<LayerModule> layerModule(std::string_view module);
+std::optional<LayerModule> layerModule(std::string_view module, std::string_view layers);
+
+// Whether a module or tensor has this name, with or without the model's own name ("model.", "transformer.") before it.
+bool hasName(std::string_view module, std::string_view name);
 
 }  // namespace chorus

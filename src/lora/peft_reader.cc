@@ -51,6 +51,7 @@ class PeftReader {
         config_source_(config_source),
         target_(target),
         names_(target.config, target.table),
+        layers_(layersName(target.table)),
         replacements_(config, weights, config_source, target) {}
 
   void read(AdapterBuilder& builder) {
@@ -98,7 +99,7 @@ class PeftReader {
     if (embedding || head) {
       found.name = embedding ? names_.embedding : names_.head;
     } else {
-      const auto place = layerModule(key.module);
+      const auto place = layerModule(key.module, layers_);
       if (!place || findModules(target_.table, place->name).empty()) refuseUnknown(name);
       if (place->layer >= target_.config.num_hidden_layers) {
         refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
@@ -206,7 +207,7 @@ class PeftReader {
       addLayerModule(tensors, std::move(module), builder);
     } else if (names_.isHead(tensors.name)) {
       module.module_id = kOutputHead;
-      module.in = target_.config.hidden_size;
+      module.in = target_.config.embedding_size;
       module.out = replacements_.headVocabulary();
       readVectors(tensors, module);
       addMatrices(tensors, std::move(module), builder);
@@ -219,7 +220,7 @@ class PeftReader {
     const int64_t rank = module.rank;
     module.module_id = kTokenEmbedding;
     module.in = replacements_.inputVocabulary();
-    module.out = target_.config.hidden_size;
+    module.out = target_.config.embedding_size;
     if (!tensors.by_parameter) {
       readVectors(tensors, module);
       addMatrices(tensors, std::move(module), builder);
@@ -298,6 +299,7 @@ class PeftReader {
   std::string_view config_source_;
   const AdapterTarget& target_;
   BaseNames names_;
+  std::string layers_;  // layersName()
   PeftReplacements replacements_;
   std::map<std::string, ModuleTensors> modules_;
   std::set<std::pair<int32_t, int32_t>> placed_;  // layer and module id

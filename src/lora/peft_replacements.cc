@@ -13,19 +13,15 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-bool isModule(std::string_view module, std::string_view name) {
-  constexpr std::string_view kModel = "model.";
-  return module == name || (name.starts_with(kModel) && module == name.substr(kModel.size()));
-}
-
 bool endsWithName(std::string_view module, std::string_view end) { return !end.empty() && module.ends_with(end); }
 
 // The sources in Hugging Face's format, because PEFT uses the names of Hugging Face's files.
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return sourcesOf(row, SourceFormat::kHuggingFace); }
 
-// Whether the row is the embedding or the output head, which may have more rows in the adapter than in the base.
-bool isVocabulary(const WeightRow& row) {
-  return row.slot == slotOf(TableId::kTokens) || row.slot == slotOf(LinearId::kHead);
+// Whether readRows() reads the row's values from an adapter. The embedding and the output head may have more rows in
+// the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables.
+bool isReplaceable(const WeightRow& row) {
+  return row.slot.kind != SlotKind::kTable && row.slot != slotOf(LinearId::kHead);
 }
 }  // namespace
 
@@ -46,8 +42,8 @@ BaseNames::BaseNames(const ModelConfig& config, const WeightTable& table) {
   }
 }
 
-bool BaseNames::isEmbedding(std::string_view module) const { return !embedding.empty() && isModule(module, embedding); }
-bool BaseNames::isHead(std::string_view module) const { return !head.empty() && isModule(module, head); }
+bool BaseNames::isEmbedding(std::string_view module) const { return !embedding.empty() && hasName(module, embedding); }
+bool BaseNames::isHead(std::string_view module) const { return !head.empty() && hasName(module, head); }
 
 const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
                                 std::string_view hint) {
@@ -127,6 +123,7 @@ PeftReplacements::PeftReplacements(const PeftConfig& config, const TensorFile& w
       config_source_(config_source),
       target_(target),
       names_(target.config, target.table),
+      layers_(layersName(target.table)),
       input_vocabulary_(target.config.vocab_size),
       head_vocabulary_(target.config.vocab_size) {}
 
@@ -140,15 +137,15 @@ void PeftReplacements::refuseConfig(std::string_view field, std::string_view rea
 
 std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::string& source_name) const {
   std::vector<Place> places;
-  const auto in_layer = layerModule(source_name);
+  const auto in_layer = layerModule(source_name, layers_);
   for (const WeightRow& row : target_.table) {
-    if (isVocabulary(row)) continue;
+    if (!isReplaceable(row)) continue;
     for (const WeightSource* source : sourcesOf(row)) {
       if (row.stage == Stage::kEveryLayer) {
         const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
-                           isModule(source_name, layerName(source->name, in_layer->layer));
+                           hasName(source_name, layerName(source->name, in_layer->layer));
         if (found) places.push_back({&row, source, in_layer->layer});
-      } else if (isModule(source_name, source->name)) {
+      } else if (hasName(source_name, source->name)) {
         places.push_back({&row, source, kOutsideLayers});
       }
     }
@@ -195,7 +192,7 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
 
 void PeftReplacements::checkSavedAreThere() const {
   for (const WeightRow& row : target_.table) {
-    if (isVocabulary(row)) continue;
+    if (!isReplaceable(row)) continue;
     const int32_t layers = row.stage == Stage::kEveryLayer ? target_.config.num_hidden_layers : 1;
     for (const WeightSource* source : sourcesOf(row)) {
       for (int32_t layer = 0; layer < layers; ++layer) {
@@ -243,7 +240,7 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
   const auto read = [&](const std::string& tensor, const WeightSlot& slot, const SourceTransform& transform,
                         int64_t& vocabulary) {
     if (tensor.empty()) return;
-    const int64_t hidden = target_.config.hidden_size;
+    const int64_t hidden = target_.config.embedding_size;
     const TensorView& found = *weights_.find(tensor);
     const int64_t model = target_.config.vocab_size;
     const int64_t rows = found.shape.size() == 2 ? found.shape[0] : model;
@@ -262,7 +259,7 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
 
 AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary,
                                           const SourceTransform& transform) const {
-  const int64_t hidden = target_.config.hidden_size;
+  const int64_t hidden = target_.config.embedding_size;
   const int64_t count = std::ssize(tokens.tokens);
   const TensorView& values =
       checkedTensor(weights_, tensor, {count, hidden}, "it is of other tokens than trainable_token_indices");

@@ -95,6 +95,7 @@ class PeftReplacements {
   std::string_view config_source_;
   const AdapterTarget& target_;
   BaseNames names_;
+  std::string layers_;                         // layersName()
   std::map<std::string, std::string> rows_;    // source name -> tensor
   std::string embedding_, head_;               // names of tensors; empty: the base's values are used
   std::map<std::string, std::string> tokens_;  // BaseNames -> tensor

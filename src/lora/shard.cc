@@ -159,7 +159,9 @@ class Cut {
       cutRows(weight, headRuns(weight.rows), part_);
     } else {
       const WeightRow& row = *findRow(table_, weight.slot);
-      const bool here = row.stage == Stage::kEveryLayer ? holds(weight.layer) : lastStage();
+      const bool here = row.stage == Stage::kEveryLayer ? holds(weight.layer)
+                        : row.stage == Stage::kFirst    ? firstStage()
+                                                        : lastStage();
       if (!here) return;
       if (row.shard.axis == ShardRule::Axis::kRows) {
         const auto runs = sliceRowsForRank(row, weight.row_begin, weight.rows, tp_size_, tp_rank_);
@@ -182,7 +184,7 @@ class Cut {
   bool cutsHidden() const {
     return tp_size_ > 1 && config_.use_parallel_embedding && config_.embedding_sharding_dim == 1;
   }
-  int64_t hiddenShare() const { return config_.hidden_size / tp_size_; }
+  int64_t hiddenShare() const { return config_.embedding_size / tp_size_; }
   int64_t hiddenBegin() const { return tp_rank_ * hiddenShare(); }
   bool hasOwnTable() const {
     return std::any_of(whole_.weights.begin(), whole_.weights.end(),
@@ -202,7 +204,7 @@ class Cut {
 
   void addEmbeddingTokens() {
     const AdapterTokens& all = whole_.embedding_tokens;
-    const int64_t hidden = config_.hidden_size;
+    const int64_t hidden = config_.embedding_size;
     // When the vocabulary is cut, each replaced row goes to the rank that holds its token. Tokens beyond the base's
     // table, which have rows only in embedding_tokens, go to the last rank.
     const int64_t table = hasOwnTable() ? inputVocabulary() : config_.vocab_size;
@@ -239,8 +241,8 @@ class Cut {
       const bool is_added = token >= config_.vocab_size;
       if (!is_added && (token < share.begin || token >= share.begin + share.count)) continue;
       part_.head_tokens.tokens.push_back(static_cast<int32_t>(is_added ? token + added : token - share.begin));
-      const auto row = all.rows.begin() + static_cast<int64_t>(i) * config_.hidden_size;
-      part_.head_tokens.rows.insert(part_.head_tokens.rows.end(), row, row + config_.hidden_size);
+      const auto row = all.rows.begin() + static_cast<int64_t>(i) * config_.embedding_size;
+      part_.head_tokens.rows.insert(part_.head_tokens.rows.end(), row, row + config_.embedding_size);
     }
   }
 

@@ -14,7 +14,7 @@ struct TestModel {
   TestModel() {
     config.architecture = "LlamaForCausalLM";
     config.vocab_size = 8;
-    config.hidden_size = 4;
+    config.hidden_size = config.embedding_size = 4;
     config.num_hidden_layers = 2;
     config.num_attention_heads = 2;
     config.num_key_value_heads = 1;

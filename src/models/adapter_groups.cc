@@ -61,30 +61,42 @@ std::span<const RowGroup> AdapterGroups::linear(int32_t layer, LinearId id, RowR
   return linear_;
 }
 
+void AdapterGroups::appendNorms(int32_t layer, NormId id, std::vector<NormGroup>& groups) const {
+  for (const AdapterRows& adapter : input_->adapters) {
+    const NormWeights& own = partsOf(adapter).norm(layer, id);
+    if (!own.empty()) groups.push_back({adapter.ranges, own.weight, own.bias});
+  }
+}
+
 std::span<const NormGroup> AdapterGroups::norm(int32_t layer, NormId id) {
   clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const float* own = partsOf(adapter).norm(layer, id);
-    if (own != nullptr) norm_.push_back({adapter.ranges, own});
-  }
+  appendNorms(layer, id, norm_);
   return norm_;
+}
+
+AdapterGroups::HeadNormGroups AdapterGroups::headNorms(int32_t layer) {
+  clear();
+  key_norm_.clear();
+  appendNorms(layer, NormId::kQuery, norm_);
+  appendNorms(layer, NormId::kKey, key_norm_);
+  return {norm_, key_norm_};
 }
 
 std::span<const NormGroup> AdapterGroups::finalNorm() {
   clear();
   for (const AdapterRows& adapter : input_->adapters) {
-    const float* own = partsOf(adapter).norm(kOutsideLayers, NormId::kFinal);
-    if (own == nullptr) continue;
+    const NormWeights& own = partsOf(adapter).norm(kOutsideLayers, NormId::kFinal);
+    if (own.empty()) continue;
     const auto ranges = logitsRangesIn(adapter, {0, static_cast<int32_t>(input_->logits_rows.size())});
-    if (!ranges.empty()) norm_.push_back({ranges, own});
+    if (!ranges.empty()) norm_.push_back({ranges, own.weight, own.bias});
   }
   return norm_;
 }
 
-std::span<const RowGroup> AdapterGroups::head(RowRange logits_rows) {
+std::span<const RowGroup> AdapterGroups::linearOfLogits(LinearId id, RowRange logits_rows) {
   clear();
   for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterLinear& own = partsOf(adapter).at(kOutsideLayers, LinearId::kHead);
+    const AdapterLinear& own = partsOf(adapter).at(kOutsideLayers, id);
     if (own.empty()) continue;
     const auto ranges = logitsRangesIn(adapter, logits_rows);
     if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});

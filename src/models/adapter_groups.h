@@ -19,10 +19,15 @@ class AdapterGroups {
   // rows: the rows of the step that the op processes. Ranges of the groups are relative to rows.begin.
   std::span<const RowGroup> linear(int32_t layer, LinearId id, RowRange rows);
   std::span<const NormGroup> norm(int32_t layer, NormId id);
-  // Groups of the rows that need logits. Their ranges are indices into StepInput::logits_rows. head() takes a range of
-  // these indices; ranges of its groups are relative to logits_rows.begin.
+  // The norms of query and key heads; the two results are valid together.
+  struct HeadNormGroups {
+    std::span<const NormGroup> query, key;
+  };
+  HeadNormGroups headNorms(int32_t layer);
+  // Groups of the rows that need logits. Their ranges are indices into StepInput::logits_rows. linearOfLogits() takes a
+  // linear outside layers and a range of these indices; ranges of its groups are relative to logits_rows.begin.
   std::span<const NormGroup> finalNorm();
-  std::span<const RowGroup> head(RowRange logits_rows);
+  std::span<const RowGroup> linearOfLogits(LinearId id, RowRange logits_rows);
 
  private:
   const AdapterParts& partsOf(const AdapterRows& adapter) const {
@@ -32,6 +37,7 @@ class AdapterGroups {
     return rows.begin == 0 && rows.end == static_cast<int32_t>(input_->tokens.size());
   }
   void clear();
+  void appendNorms(int32_t layer, NormId id, std::vector<NormGroup>& groups) const;
   // The adapter's ranges within `rows`, relative to rows.begin.
   std::span<const RowRange> rangesIn(const AdapterRows& adapter, RowRange rows);
   // Like rangesIn(), but `rows` is a range of indices into StepInput::logits_rows.
@@ -41,7 +47,7 @@ class AdapterGroups {
   int32_t rank_ = 0;
   std::vector<RowRange> ranges_;
   std::vector<RowGroup> linear_;
-  std::vector<NormGroup> norm_;
+  std::vector<NormGroup> norm_, key_norm_;
   std::vector<EmbeddingGroup> embedding_;
 };
 

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
+#include "models/model_weights.h"
 
 namespace chorus {
 
@@ -58,8 +59,8 @@ class AdapterParts {
   const AdapterLinear& at(int32_t layer, LinearId linear) const {
     return slots_.at(indexOf(layer)).linears[static_cast<size_t>(linear)];
   }
-  // The norm weight, [hidden] float32; null if the adapter uses the base's.
-  const float* norm(int32_t layer, NormId norm) const {
+  // The norm's weight and bias; null where the adapter uses the base's.
+  const NormWeights& norm(int32_t layer, NormId norm) const {
     return slots_.at(indexOf(layer)).norms[static_cast<size_t>(norm)];
   }
   // Used on the first stage only.
@@ -73,8 +74,12 @@ class AdapterParts {
   void addWeight(int32_t layer, LinearId linear, const PackedWeight& weight) {
     mutableAt(layer, linear).weight = weight;
   }
-  void addNorm(int32_t layer, NormId norm, const float* weight) {
-    slots_[indexOf(layer)].norms[static_cast<size_t>(norm)] = weight;
+  // Sets the weight and the bias that are not null.
+  void addNorm(int32_t layer, NormId norm, const NormWeights& added) {
+    NormWeights& own = slots_[indexOf(layer)].norms[static_cast<size_t>(norm)];
+    own.size = added.size;
+    if (added.weight != nullptr) own.weight = added.weight;
+    if (added.bias != nullptr) own.bias = added.bias;
   }
   void addEmbedding(const AdapterEmbedding& embedding) { embedding_ = embedding; }
   void addVocabulary(int64_t logits, int64_t input) {
@@ -99,7 +104,7 @@ class AdapterParts {
  private:
   struct Slots {
     std::array<AdapterLinear, kNumLinears> linears;
-    std::array<const float*, kNumNorms> norms{};
+    std::array<NormWeights, kNumNorms> norms;
   };
   struct Owned {
     DeviceBuffer memory;

@@ -22,14 +22,19 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
   const auto own = std::find_if(architecture.fields.begin(), architecture.fields.end(),
                                 [&](const FieldValues& entry) { return entry.field == field.name; });
   const std::vector<Json> computed = own == architecture.fields.end() ? std::vector<Json>() : own->values;
+  const bool any_number = own != architecture.fields.end() && own->any_number;
   if (value.is_null() || holds(field.neutral, value) || holds(computed, value)) return;
+  if (any_number && value.is_number()) return;
   std::string supported;
   const auto list = [&](const Json& item) { supported.append(supported.empty() ? "" : ", ").append(item.dump()); };
   std::for_each(field.neutral.begin(), field.neutral.end(), list);
   std::for_each(computed.begin(), computed.end(), list);
   fail(ErrorCode::kUnsupported, "{}: {} {}{} is not supported by {}; supported: {}", source, field.name,
        printable(value.dump(), kShownValue), value == field.absent ? " (also when the field is absent)" : "",
-       architecture.name, supported.empty() ? "only a config without it" : supported);
+       architecture.name,
+       any_number          ? "any number"
+       : supported.empty() ? "only a config without it"
+                           : supported);
 }
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/config.h"
 #include "checkpoint/weight_table.h"
-#include "models/layer_spec.h"
+#include "models/model_spec.h"
 
 namespace chorus {
 
@@ -17,6 +17,7 @@ namespace chorus {
 struct FieldValues {
   std::string_view field;
   std::vector<Json> values;  // in addition to ConfigField::neutral
+  bool any_number = false;   // every number is supported too
 };
 
 struct Architecture {

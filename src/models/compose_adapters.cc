@@ -37,7 +37,7 @@ const char* foreignTo(const AdapterParts& parts) {
   for (int32_t layer = kOutsideLayers; layer < parts.layers(); ++layer) {
     for (int i = 0; i < kNumLinears; ++i) look(foreignTo(parts.at(layer, static_cast<LinearId>(i))));
     for (int i = 0; i < kNumNorms; ++i) {
-      if (parts.norm(layer, static_cast<NormId>(i)) != nullptr) look("has weights of its own (modules_to_save)");
+      if (!parts.norm(layer, static_cast<NormId>(i)).empty()) look("has weights of its own (modules_to_save)");
     }
   }
   return found;

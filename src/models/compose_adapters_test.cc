@@ -96,8 +96,8 @@ TEST(ComposeAdapters, WhatIsNoSumOfLowRankPartsIsRefused) {
   EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.add(kOutsideLayers, LinearId::kHead, {.bias = &value}); }), bias);
   EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(1, LinearId::kFc, weight); }), saved);
   EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addWeight(kOutsideLayers, LinearId::kHead, weight); }), saved);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(1, NormId::kMlpIn, &value); }), saved);
-  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(kOutsideLayers, NormId::kFinal, &value); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(1, NormId::kMlpIn, {.weight = &value}); }), saved);
+  EXPECT_EQ(refusalWith([&](AdapterParts& p) { p.addNorm(kOutsideLayers, NormId::kFinal, {.bias = &value}); }), saved);
   EXPECT_EQ(refusalWith(embeddingWith({.table = {.data = &value}})), saved);
   EXPECT_EQ(refusalWith(embeddingWith({.replaced_tokens = &token, .replaced_rows = &value, .replaced = 1})), rows);
 }

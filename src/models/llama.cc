@@ -37,7 +37,7 @@ ModelConfig mistralConfig(const Json& json, std::string_view source) {
 }
 
 WeightTable tableWithBiases(const ModelConfig& c) {
-  return llamaTable(c, {.qkv = c.attn_bias, .dense = c.attn_bias, .mlp = c.mlp_bias});
+  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .mlp_bias = c.mlp_bias});
 }
 
 std::vector<FieldValues> fieldsWithBiases() {

@@ -1,57 +1,46 @@
 #include "models/llama_blocks.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "lora/module_ids.h"
-#include "models/weight_rows.h"
+#include "models/decoder_rows.h"
 
 namespace chorus {
 namespace {
 
-using Axis = ShardRule::Axis;
+// transformers' values for a config without these keys.
+constexpr int32_t kDefaultMaxWindowLayers = 28;
+constexpr int64_t kDefaultWindow = 4096;
+constexpr size_t kShownType = 100;  // bytes
 
-void addAttention(const ModelConfig& c, const LlamaBiases& biases, WeightTable& table) {
-  const int64_t d = c.head_size;
-  const int64_t q = c.num_attention_heads * d;
-  const int64_t kv = c.num_key_value_heads * d;
-  const int64_t all = q + 2 * kv;
-  const WeightRow qkv = linearRow(slotOf(LinearId::kQkv), "transformer.layers.{layer}.attention.qkv.weight", all,
-                                  c.hidden_size, {.axis = Axis::kRows, .parts = {q, kv, kv}, .head_rows = {0, d, d}},
-                                  {{"model.layers.{layer}.self_attn.q_proj.weight", 0, q},
-                                   {"model.layers.{layer}.self_attn.k_proj.weight", q, kv},
-                                   {"model.layers.{layer}.self_attn.v_proj.weight", q + kv, kv}},
-                                  {{kAttnQkv, "self_attn.qkv_proj", 0, all},
-                                   {kAttnQ, "self_attn.q_proj", 0, q},
-                                   {kAttnK, "self_attn.k_proj", q, kv},
-                                   {kAttnV, "self_attn.v_proj", q + kv, kv}});
-  const WeightRow dense =
-      linearRow(slotOf(LinearId::kDense), "transformer.layers.{layer}.attention.dense.weight", c.hidden_size, q,
-                {.axis = Axis::kColumns}, {{"model.layers.{layer}.self_attn.o_proj.weight", 0, c.hidden_size}},
-                {{kAttnDense, "self_attn.o_proj", 0, c.hidden_size}});
-  table.push_back(qkv);
-  if (biases.qkv) table.push_back(biasOf(qkv));
-  table.push_back(dense);
-  if (biases.dense) table.push_back(biasOf(dense));
+// The name of a tensor or module of every layer in the source.
+std::string sourceInLayer(const std::string& name) { return "model.layers.{layer}." + name; }
+
+void addAttention(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows) {
+  const QkvRows qkv(c);
+  const std::string modules[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+  std::vector<LoraTarget> targets = {{kAttnQkv, "self_attn.qkv_proj", 0, qkv.all}};
+  for (LoraTarget& target : separateQkvTargets(c, modules)) targets.push_back(std::move(target));
+  rows.qkv(form.fused_sources ? std::vector<WeightSource>{{sourceInLayer("self_attn.qkv_proj.weight"), 0, qkv.all}}
+                              : separateQkvSources(c, sourceInLayer(""), modules),
+           std::move(targets), form.qkv_bias);
+  if (form.qk_norm) rows.qkNorms(sourceInLayer("self_attn.q_norm.weight"), sourceInLayer("self_attn.k_norm.weight"));
+  rows.dense({sourceInLayer("self_attn.o_proj.weight"), 0, c.hidden_size}, "self_attn.o_proj", form.dense_bias);
 }
 
-void addMlp(const ModelConfig& c, bool biases, WeightTable& table) {
-  const int64_t h = c.hidden_size;
+void addMlp(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows) {
   const int64_t f = c.intermediate_size;
-  // An adapter on both at once has the rows of gate_proj first.
+  // A tensor or adapter of both halves has the rows of gate_proj first.
+  const std::string fused = "mlp.gate_up_proj";
   const SourceRows first = {.total = 2 * f, .begin = 0};
   const SourceRows second = {.total = 2 * f, .begin = f};
-  const WeightRow rows[] = {
-      linearRow(slotOf(LinearId::kFc), "transformer.layers.{layer}.mlp.fc.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{layer}.mlp.gate_proj.weight", 0, f}},
-                {{kMlpHTo4H, "mlp.gate_proj", 0, f}, {kMlpHTo4H, "mlp.gate_up_proj", 0, f, first}}),
-      linearRow(slotOf(LinearId::kFc, f), "transformer.layers.{layer}.mlp.gate.weight", f, h, {.axis = Axis::kRows},
-                {{"model.layers.{layer}.mlp.up_proj.weight", 0, f}},
-                {{kMlpGate, "mlp.up_proj", 0, f}, {kMlpGate, "mlp.gate_up_proj", 0, f, second}}),
-      linearRow(slotOf(LinearId::kProj), "transformer.layers.{layer}.mlp.proj.weight", h, f, {.axis = Axis::kColumns},
-                {{"model.layers.{layer}.mlp.down_proj.weight", 0, h}}, {{kMlp4HToH, "mlp.down_proj", 0, h}})};
-  for (const WeightRow& row : rows) {
-    table.push_back(row);
-    if (biases) table.push_back(biasOf(row));
-  }
+  const auto half = [&](int32_t id, const std::string& module, const SourceRows& in_fused) -> DecoderRows::Half {
+    const WeightSource source = form.fused_sources ? WeightSource{sourceInLayer(fused + ".weight"), 0, f, in_fused}
+                                                   : WeightSource{sourceInLayer(module + ".weight"), 0, f};
+    return {{source}, {{id, module, 0, f}, {id, fused, 0, f, in_fused}}};
+  };
+  rows.gatedFc(half(kMlpHTo4H, "mlp.gate_proj", first), half(kMlpGate, "mlp.up_proj", second), form.mlp_bias);
+  rows.proj({sourceInLayer("mlp.down_proj.weight"), 0, c.hidden_size}, "mlp.down_proj", form.mlp_bias);
 }
 }  // namespace
 
@@ -72,28 +61,38 @@ void refuseSlidingWindow(int64_t window, const ModelConfig& config, std::string_
        window, config.max_position_embeddings);
 }
 
-WeightTable llamaTable(const ModelConfig& c, const LlamaBiases& biases) {
-  const int64_t h = c.hidden_size;
-  WeightTable table;
-  table.push_back(embeddingRow(c, "model.embed_tokens.weight"));
-  table.push_back(normRow(NormId::kAttentionIn, "transformer.layers.{layer}.input_layernorm.weight", h,
-                          Stage::kEveryLayer, "model.layers.{layer}.input_layernorm.weight"));
-  addAttention(c, biases, table);
-  table.push_back(normRow(NormId::kMlpIn, "transformer.layers.{layer}.post_layernorm.weight", h, Stage::kEveryLayer,
-                          "model.layers.{layer}.post_attention_layernorm.weight"));
-  addMlp(c, biases.mlp, table);
-  table.push_back(normRow(NormId::kFinal, "transformer.ln_f.weight", h, Stage::kLast, "model.norm.weight"));
-  if (!sharesEmbedding(c)) table.push_back(headRow(c, "lm_head.weight", "model.embed_tokens.weight"));
-  return table;
+// layer_types names the attention of each layer. Without it, a layer has a window if use_sliding_window is true and at
+// least max_window_layers layers are before it. sliding_window is the window's size, and null means no window.
+void refuseWindowedLayers(const Json& json, const ModelConfig& config, std::string_view source) {
+  const auto windowed = jsonGetOr(json, "use_sliding_window", false, source);
+  const auto full_layers = jsonGetOr<int32_t>(json, "max_window_layers", kDefaultMaxWindowLayers, source);
+  const auto window = json.find("sliding_window");
+  const auto types = json.find("layer_types");
+  if (types != json.end() && !types->is_null()) {
+    if (!types->is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'layer_types' must be a list", source);
+    for (const Json& type : *types) {
+      if (type == "full_attention") continue;
+      fail(ErrorCode::kUnsupported, "{}: 'layer_types' has {}; only \"full_attention\" is supported", source,
+           printable(type.dump(), kShownType));
+    }
+  } else if (windowed && full_layers < config.num_hidden_layers && (window == json.end() || !window->is_null())) {
+    refuseSlidingWindow(jsonGetOr(json, "sliding_window", kDefaultWindow, source), config, source);
+  }
 }
 
-ModelSpec llamaSpec(const ModelConfig& config) {
-  const LayerSpec layer = {.residual = ResidualForm::kPre,
-                           .norm = NormKind::kRms,
-                           .mlp = MlpKind::kGated,
-                           .activation = activationNamed(config.hidden_act)};
-  return {.layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
+WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {
+  DecoderRows rows(c);
+  rows.embedding("model.embed_tokens.weight");
+  rows.norm(NormId::kAttentionIn, "input_layernorm", sourceInLayer("input_layernorm"));
+  addAttention(c, form, rows);
+  rows.norm(NormId::kMlpIn, "post_layernorm", sourceInLayer("post_attention_layernorm"));
+  addMlp(c, form, rows);
+  rows.norm(NormId::kFinal, "ln_f", "model.norm");
+  rows.head("lm_head.weight");
+  return rows.take();
 }
+
+ModelSpec llamaSpec(const ModelConfig& config) { return modelSpec(config, layerSpec(config)); }
 
 std::vector<std::string> llamaIgnoredSources() { return {"*.rotary_emb.inv_freq", "lm_head.weight"}; }
 

@@ -19,14 +19,19 @@ ModelConfig readLlamaConfig(const Json& json, std::string_view source);
 // Throws Error(kUnsupported) that names 'sliding_window' if the window is below max_position_embeddings, so that some
 // query would not see all of its context.
 void refuseSlidingWindow(int64_t window, const ModelConfig& config, std::string_view source);
+// The same for the keys of Qwen2 and Qwen3, which say which layers have a window: layer_types, or use_sliding_window
+// and max_window_layers.
+void refuseWindowedLayers(const Json& json, const ModelConfig& config, std::string_view source);
 
-// Which linears of a layer have a bias.
-struct LlamaBiases {
-  bool qkv = false;
-  bool dense = false;
-  bool mlp = false;  // all linears of the MLP
+// What distinguishes the tables of Llama's relatives.
+struct LlamaForm {
+  bool qkv_bias = false;
+  bool dense_bias = false;
+  bool mlp_bias = false;       // of all linears of the MLP
+  bool qk_norm = false;        // norms of each query and key head: q_norm and k_norm
+  bool fused_sources = false;  // one source tensor for q, k and v (qkv_proj), another for gate and up (gate_up_proj)
 };
-WeightTable llamaTable(const ModelConfig& config, const LlamaBiases& biases);
+WeightTable llamaTable(const ModelConfig& config, const LlamaForm& form);
 ModelSpec llamaSpec(const ModelConfig& config);
 
 // Source tensors without weights: rotary frequencies in old files, which follow from the config, and lm_head.weight,

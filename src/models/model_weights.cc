@@ -1,5 +1,6 @@
 #include "models/model_weights.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -7,53 +8,59 @@
 namespace chorus {
 namespace {
 
-class SlotCheck {
- public:
-  SlotCheck(const SlotWeights& slots, std::string where) : slots_(slots), where_(std::move(where)) {}
-
-  void needs(LinearId id, int64_t out, int64_t in) const {
-    const PackedWeight& weight = slots_[id].weight;
-    if (weight.data != nullptr && weight.out == out && weight.in == in) return;
-    fail(ErrorCode::kInternal, "the weight table gives linear {} {} [{}, {}], the structure asks for [{}, {}]",
-         static_cast<int>(id), where_, weight.out, weight.in, out, in);
-  }
-  void hasNorm(NormId id, bool expected) const {
-    const NormWeights& norm = slots_[id];
-    if ((norm.weight != nullptr) == expected && norm.bias == nullptr) return;
-    fail(ErrorCode::kInternal, "the weight table has {} norm {} {}, the structure asks for {}",
-         norm.weight == nullptr ? "no"
-         : norm.bias == nullptr ? "a"
-                                : "a biased",
-         static_cast<int>(id), where_, expected ? "one without a bias" : "none");
-  }
-
- private:
-  const SlotWeights& slots_;
-  std::string where_;
+// What the weight table has for a slot.
+struct Found {
+  bool is_there = false;
+  int64_t rows = 0;
+  int64_t cols = 0;
 };
 
-void checkLayer(const SlotCheck& layer, const LayerSpec& spec, const DecoderShape& shape) {
-  layer.needs(LinearId::kQkv, shape.qkvWidth(), shape.hidden_size);
-  layer.needs(LinearId::kDense, shape.hidden_size, shape.headsWidth());
-  layer.needs(LinearId::kFc, 2 * shape.intermediate_size, shape.hidden_size);
-  layer.needs(LinearId::kProj, shape.hidden_size, shape.intermediate_size);
-  for (const NormId id : {NormId::kAttentionIn, NormId::kMlpIn}) layer.hasNorm(id, normBefore(spec.residual));
-  for (const NormId id : {NormId::kAttentionOut, NormId::kMlpOut}) layer.hasNorm(id, normAfter(spec.residual));
+Found foundAt(const SlotWeights& weights, const WeightSlot& slot) {
+  if (slot.kind == SlotKind::kLinear) {
+    const LinearWeights& linear = weights[slot.linear()];
+    if (slot.isBias()) return {linear.bias != nullptr, linear.weight.out, 0};
+    return {linear.weight.data != nullptr, linear.weight.out, linear.weight.in};
+  }
+  if (slot.kind == SlotKind::kNorm) {
+    const NormWeights& norm = weights[slot.norm()];
+    return {(slot.isBias() ? norm.bias : norm.weight) != nullptr, norm.size, 0};
+  }
+  const TableWeights& table = weights[slot.table()];
+  return {table.table.data != nullptr, table.table.vocab, table.cols};
+}
+
+std::string text(const WeightSlot& slot) {
+  const char* kind = slot.kind == SlotKind::kLinear ? "linear" : slot.kind == SlotKind::kNorm ? "norm" : "table";
+  return fmt::format("{}{} {}", slot.isBias() ? "bias of " : "", kind, slot.id);
+}
+
+void checkNeed(const SlotWeights& weights, const SlotNeed& need, std::string_view where) {
+  const Found found = foundAt(weights, need.slot);
+  const auto fits = [](int64_t size, int64_t needed) { return needed == kAnySize || size == needed; };
+  if (!found.is_there) {
+    fail(ErrorCode::kInternal, "the weight table has no {} {}, which the structure needs", text(need.slot), where);
+  }
+  if (fits(found.rows, need.rows) && fits(found.cols, need.cols)) return;
+  fail(ErrorCode::kInternal, "the weight table gives {} {} [{}, {}], the structure asks for [{}, {}]", text(need.slot),
+       where, found.rows, found.cols, need.rows, need.cols);
+}
+
+void refuseOthers(const SlotWeights& weights, const WeightSlot& slot, std::span<const SlotNeed> needs,
+                  std::string_view where) {
+  const auto is_same = [&](const SlotNeed& need) { return need.slot == slot; };
+  if (!foundAt(weights, slot).is_there || std::any_of(needs.begin(), needs.end(), is_same)) return;
+  fail(ErrorCode::kInternal, "the weight table has {} {}, which the structure does not use", text(slot), where);
 }
 }  // namespace
 
-void checkWeights(const ModelWeights& weights, std::span<const LayerSpec> layers, const DecoderShape& shape,
-                  bool first_stage, bool last_stage) {
-  for (size_t i = 0; i < layers.size(); ++i) {
-    checkLayer({weights.layers.at(i), fmt::format("of layer {}", i)}, layers[i], shape);
+void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std::string_view where) {
+  for (const SlotNeed& need : needs) checkNeed(weights, need, where);
+  for (int id = 0; id < kNumLinears; ++id) refuseOthers(weights, slotOf(static_cast<LinearId>(id)), needs, where);
+  for (int id = 0; id < kNumNorms; ++id) {
+    refuseOthers(weights, slotOf(static_cast<NormId>(id)), needs, where);
+    refuseOthers(weights, slotOf(static_cast<NormId>(id)).bias(), needs, where);
   }
-  const SlotCheck outside(weights.outside, "outside layers");
-  if (first_stage && weights.outside[TableId::kTokens].table.data == nullptr) {
-    fail(ErrorCode::kInternal, "the weight table has no token embedding");
-  }
-  if (!last_stage) return;
-  outside.hasNorm(NormId::kFinal, true);
-  outside.needs(LinearId::kHead, shape.head_rows, shape.hidden_size);
+  for (int id = 0; id < kNumTables; ++id) refuseOthers(weights, slotOf(static_cast<TableId>(id)), needs, where);
 }
 
 }  // namespace chorus

@@ -4,12 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/weight_slot.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/tensor.h"
-#include "models/layer_spec.h"
+#include "models/model_spec.h"
 
 namespace chorus {
 
@@ -19,8 +20,10 @@ struct LinearWeights {
   const float* bias = nullptr;  // [weight.out]
 };
 struct NormWeights {
-  const float* weight = nullptr;  // [hidden]
-  const float* bias = nullptr;    // [hidden]
+  const float* weight = nullptr;  // [size]
+  const float* bias = nullptr;    // [size]
+  int64_t size = 0;
+  bool empty() const { return weight == nullptr && bias == nullptr; }
 };
 struct TableWeights {
   EmbeddingTable table;
@@ -71,26 +74,17 @@ struct ModelWeights {
   }
 };
 
-// Sizes of one tensor-parallel rank's network.
-struct DecoderShape {
-  int64_t vocab_size = 0;    // of the model
-  int64_t head_rows = 0;     // rows of the output head on this rank
-  int64_t added_tokens = 0;  // maximum number of tokens that an adapter adds to the model's
-  int64_t hidden_size = 0;
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;
-  int64_t head_size = 0;
-  int64_t intermediate_size = 0;
-  float norm_epsilon = 0;
-  float attention_scale = 0;  // of the products of queries and keys
-
-  int64_t headsWidth() const { return num_heads * head_size; }
-  int64_t qkvWidth() const { return headsWidth() + 2 * num_kv_heads * head_size; }
+// A slot that a block reads, and the size of its weight on this rank. A linear may also have a bias.
+struct SlotNeed {
+  WeightSlot slot;
+  int64_t rows = 0;  // of a linear or table; elements of a norm. kAnySize: checked elsewhere
+  int64_t cols = 0;  // of a linear or table
 };
+inline constexpr int64_t kAnySize = -1;
 
-// Checks that the architecture's weight table fits its structure. Throws Error(kInternal) for a slot that a layer needs
-// and the table lacks, a norm that the layer does not use, and a linear of another shape.
-void checkWeights(const ModelWeights& weights, std::span<const LayerSpec> layers, const DecoderShape& shape,
-                  bool first_stage, bool last_stage);
+// Checks that the slots of a layer, or those outside layers, are exactly the needed ones. where: ends the sentence
+// about a slot, for example "of layer 3". Throws Error(kInternal) for a slot that is needed and missing or has another
+// size, and for one that nothing needs.
+void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std::string_view where);
 
 }  // namespace chorus

@@ -44,7 +44,7 @@ WeightRow embeddingRow(const ModelConfig& config, std::string source) {
     shard.pad_rows = config.embedding_sharding_dim == 0;
   }
   return {.name = std::string(kEmbeddingTensor),
-          .shape = {config.vocab_size, config.hidden_size},
+          .shape = {config.vocab_size, config.embedding_size},
           .slot = slotOf(TableId::kTokens),
           .stage = Stage::kFirst,
           .shard = shard,
@@ -54,7 +54,7 @@ WeightRow embeddingRow(const ModelConfig& config, std::string source) {
 WeightRow headRow(const ModelConfig& config, std::string source, std::string embedding_source) {
   return {
       .name = std::string(kHeadTensor),
-      .shape = {config.vocab_size, config.hidden_size},
+      .shape = {config.vocab_size, config.embedding_size},
       .slot = slotOf(LinearId::kHead),
       .stage = Stage::kLast,
       .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},

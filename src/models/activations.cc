@@ -1,0 +1,60 @@
+#include "models/activations.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace chorus {
+namespace {
+
+// Rows that the MLP computes at a time, because its rows are by far the widest of a step. This many rows at a time are
+// as fast as all rows at once: reading the MLP's weights once more takes a thousandth of the time of the products.
+constexpr int64_t kMlpRows = 1024;
+
+int64_t intermediateWidth(const MlpSpec& mlp) { return (mlp.kind == MlpKind::kGated ? 2 : 1) * mlp.intermediate_size; }
+
+// Floats of each buffer.
+struct ActivationSizes {
+  int64_t residual, hidden, delta, wide, logits, logits_part;
+
+  ActivationSizes(const ModelSpec& spec, const VocabularyShape& vocabulary, bool several_ranks, bool last_stage,
+                  int64_t max_rows, int64_t logits_rows) {
+    const int64_t widest = std::max(spec.hidden_size, spec.embedding.width);
+    int64_t heads = 0, qkv = 0, mlp = 0;
+    for (const LayerSpec& layer : spec.layers) {
+      heads = std::max(heads, layer.attention.heads.width());
+      qkv = std::max(qkv, layer.attention.heads.qkvWidth());
+      mlp = std::max(mlp, intermediateWidth(layer.mlp));
+    }
+    residual = max_rows * spec.hidden_size;
+    delta = max_rows * widest;
+    hidden = max_rows * std::max(widest, heads);
+    wide = std::max(max_rows * std::max(qkv, widest), std::min(max_rows, kMlpRows) * mlp);
+    logits = last_stage ? logits_rows * (vocabulary.size + vocabulary.added_tokens) : 0;
+    logits_part = last_stage && several_ranks ? logits_rows * (vocabulary.head_rows + vocabulary.added_tokens) : 0;
+  }
+};
+}  // namespace
+
+DecoderActivations::DecoderActivations(Backend& backend, const ModelSpec& spec, const VocabularyShape& vocabulary,
+                                       const RankLinks& links, int64_t max_rows, int64_t logits_rows)
+    : hidden_size_(spec.hidden_size), mlp_rows_(std::min(max_rows, kMlpRows)), logits_rows_(logits_rows) {
+  const ActivationSizes sizes(spec, vocabulary, links.tensor != nullptr, links.lastStage(), max_rows, logits_rows);
+  const auto floats = [&](int64_t count) { return backend.allocate(static_cast<size_t>(count) * sizeof(float)); };
+  residual_ = floats(sizes.residual);
+  hidden_ = floats(sizes.hidden);
+  delta_ = floats(sizes.delta);
+  wide_ = floats(sizes.wide);
+  logits_ = floats(sizes.logits);
+  logits_part_ = floats(sizes.logits_part);
+  each_row_.resize(static_cast<size_t>(logits_rows));
+  std::iota(each_row_.begin(), each_row_.end(), 0);
+}
+
+int64_t DecoderActivations::bytes(const ModelSpec& spec, const VocabularyShape& vocabulary, int32_t tp_size,
+                                  bool last_stage, int64_t max_rows, int64_t logits_rows) {
+  const ActivationSizes sizes(spec, vocabulary, tp_size > 1, last_stage, max_rows, logits_rows);
+  return (sizes.residual + sizes.hidden + sizes.delta + sizes.wide + sizes.logits + sizes.logits_part) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace chorus

@@ -1,0 +1,22 @@
+// Self-attention of one layer.
+#pragma once
+
+#include <vector>
+
+#include "models/blocks/layer_context.h"
+#include "models/model_spec.h"
+
+namespace chorus {
+
+std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_size);
+
+// out = the output projection, without its bias, of attention over x and the keys and values in the cache. Writes the
+// keys and values of x to the cache. With several tensor-parallel ranks, out is this rank's part of a sum.
+//   - x, out: [rows, hidden]. x may be in activations.hidden; out must not be in hidden or wide, except that it may
+//     begin at the start of wide.
+//   - norm: the model's, whose epsilon the norms of heads have.
+//   - rope: the table of spec.rope.
+void runAttention(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm, const RopeTable& rope,
+                  const KvLayer& kv, const ConstMatrix& x, const Matrix& out);
+
+}  // namespace chorus

@@ -1,0 +1,19 @@
+// The first op of the network: from token ids to the residual.
+#pragma once
+
+#include <vector>
+
+#include "models/blocks/layer_context.h"
+#include "models/model_spec.h"
+#include "models/step_input.h"
+
+namespace chorus {
+
+std::vector<SlotNeed> embeddingNeeds(const EmbeddingSpec& spec, int64_t hidden_size);
+
+// residual = the embeddings of the step's tokens, [rows, hidden]. vocab: number of the model's tokens. Uses
+// activations.delta and wide.
+void runEmbedding(const LayerContext& context, const EmbeddingSpec& spec, const StepInput& input, int64_t vocab,
+                  const Matrix& residual);
+
+}  // namespace chorus

@@ -1,0 +1,127 @@
+#include "models/decoder_rows.h"
+
+#include "lora/module_ids.h"
+#include "models/weight_rows.h"
+
+namespace chorus {
+namespace {
+
+using Axis = ShardRule::Axis;
+
+std::string checkpointInLayer(const std::string& name) { return "transformer.layers.{layer}." + name; }
+
+// A linear outside layers that every tensor-parallel rank holds whole.
+WeightRow projection(LinearId id, std::string name, int64_t out, int64_t in, Stage stage, std::string source) {
+  WeightRow row = linearRow(slotOf(id), std::move(name), out, in, {}, {{std::move(source), 0, out}}, {});
+  row.stage = stage;
+  row.quantisable = false;
+  return row;
+}
+}  // namespace
+
+void DecoderRows::add(const WeightRow& row, bool bias) {
+  table_.push_back(row);
+  if (bias) table_.push_back(biasOf(row));
+}
+
+void DecoderRows::embedding(std::string source) {
+  embedding_source_ = source;
+  table_.push_back(embeddingRow(config_, std::move(source)));
+}
+
+void DecoderRows::positions(WeightSource source) {
+  table_.push_back({.name = "transformer.position_embedding.weight",
+                    .shape = {config_.max_position_embeddings, config_.hidden_size},
+                    .slot = slotOf(TableId::kPositions),
+                    .stage = Stage::kFirst,
+                    .sources = {std::move(source)}});
+}
+
+void DecoderRows::projectIn(std::string source) {
+  table_.push_back(projection(LinearId::kProjectIn, "transformer.project_in.weight", config_.hidden_size,
+                              config_.embedding_size, Stage::kFirst, std::move(source)));
+}
+
+void DecoderRows::projectOut(std::string source) {
+  table_.push_back(projection(LinearId::kProjectOut, "transformer.project_out.weight", config_.embedding_size,
+                              config_.hidden_size, Stage::kLast, std::move(source)));
+}
+
+void DecoderRows::norm(NormId id, const std::string& name, const std::string& source) {
+  const bool outside = id == NormId::kFinal;
+  table_.push_back(normRow(id, outside ? "transformer." + name + ".weight" : checkpointInLayer(name + ".weight"),
+                           config_.hidden_size, outside ? Stage::kLast : Stage::kEveryLayer, source + ".weight"));
+}
+
+void DecoderRows::layerNorm(NormId id, const std::string& name, const std::string& source) {
+  norm(id, name, source);
+  table_.push_back(biasOf(table_.back()));
+}
+
+void DecoderRows::qkNorms(std::string query_source, std::string key_source) {
+  table_.push_back(normRow(NormId::kQuery, checkpointInLayer("attention.q_layernorm.weight"), config_.head_size,
+                           Stage::kEveryLayer, std::move(query_source)));
+  table_.push_back(normRow(NormId::kKey, checkpointInLayer("attention.k_layernorm.weight"), config_.head_size,
+                           Stage::kEveryLayer, std::move(key_source)));
+}
+
+void DecoderRows::qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias) {
+  const QkvRows rows(config_);
+  const int64_t d = config_.head_size;
+  add(linearRow(slotOf(LinearId::kQkv), checkpointInLayer("attention.qkv.weight"), rows.all, config_.hidden_size,
+                {.axis = Axis::kRows, .parts = {rows.q, rows.kv, rows.kv}, .head_rows = {0, d, d}}, std::move(sources),
+                std::move(targets)),
+      bias);
+}
+
+void DecoderRows::dense(WeightSource source, std::string module, bool bias) {
+  const int64_t h = config_.hidden_size;
+  add(linearRow(slotOf(LinearId::kDense), checkpointInLayer("attention.dense.weight"), h, QkvRows(config_).q,
+                {.axis = Axis::kColumns}, {std::move(source)}, {{kAttnDense, std::move(module), 0, h}}),
+      bias);
+}
+
+void DecoderRows::fc(WeightSource source, std::string module, bool bias) {
+  const int64_t f = config_.intermediate_size;
+  add(linearRow(slotOf(LinearId::kFc), checkpointInLayer("mlp.fc.weight"), f, config_.hidden_size,
+                {.axis = Axis::kRows}, {std::move(source)}, {{kMlpHTo4H, std::move(module), 0, f}}),
+      bias);
+}
+
+void DecoderRows::gatedFc(Half fc, Half gate, bool bias) {
+  const int64_t f = config_.intermediate_size, h = config_.hidden_size;
+  add(linearRow(slotOf(LinearId::kFc), checkpointInLayer("mlp.fc.weight"), f, h, {.axis = Axis::kRows},
+                std::move(fc.sources), std::move(fc.targets)),
+      bias);
+  add(linearRow(slotOf(LinearId::kFc, f), checkpointInLayer("mlp.gate.weight"), f, h, {.axis = Axis::kRows},
+                std::move(gate.sources), std::move(gate.targets)),
+      bias);
+}
+
+void DecoderRows::proj(WeightSource source, std::string module, bool bias) {
+  const int64_t h = config_.hidden_size;
+  add(linearRow(slotOf(LinearId::kProj), checkpointInLayer("mlp.proj.weight"), h, config_.intermediate_size,
+                {.axis = Axis::kColumns}, {std::move(source)}, {{kMlp4HToH, std::move(module), 0, h}}),
+      bias);
+}
+
+void DecoderRows::head(std::string source) {
+  if (!sharesEmbedding(config_)) table_.push_back(headRow(config_, std::move(source), embedding_source_));
+}
+
+std::vector<WeightSource> separateQkvSources(const ModelConfig& config, const std::string& source_prefix,
+                                             const std::string (&modules)[3]) {
+  const QkvRows rows(config);
+  return {{source_prefix + modules[0] + ".weight", 0, rows.q},
+          {source_prefix + modules[1] + ".weight", rows.q, rows.kv},
+          {source_prefix + modules[2] + ".weight", rows.q + rows.kv, rows.kv}};
+}
+
+std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3]) {
+  const QkvRows rows(config);
+  return {{kAttnQ, modules[0], 0, rows.q},
+          {kAttnK, modules[1], rows.q, rows.kv},
+          {kAttnV, modules[2], rows.q + rows.kv, rows.kv}};
+}
+
+}  // namespace chorus

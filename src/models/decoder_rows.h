@@ -1,0 +1,71 @@
+// Builds the weight table of a decoder row by row, with TensorRT-LLM's names, shapes and shard rules.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/weight_table.h"
+
+namespace chorus {
+
+// The functions append rows in the order of their calls. Sources name tensors of Hugging Face's files; "{layer}" stands
+// for the layer id. A bias has the source of its weight, with ".bias" for ".weight". `config` must outlive the object.
+class DecoderRows {
+ public:
+  explicit DecoderRows(const ModelConfig& config) : config_(config) {}
+
+  void embedding(std::string source);
+  // Learned positions, [max_position_embeddings, hidden]; row p belongs to position p.
+  void positions(WeightSource source);
+  // The linears between an embedding of embedding_size and the hidden size.
+  void projectIn(std::string source);
+  void projectOut(std::string source);
+
+  // A norm of every layer, or kFinal. name: in the checkpoint, below its layer; source: the tensor's name without
+  // ".weight". layerNorm() adds a bias.
+  void norm(NormId id, const std::string& name, const std::string& source);
+  void layerNorm(NormId id, const std::string& name, const std::string& source);
+  // Norms of each query and key head, [head_size].
+  void qkNorms(std::string query_source, std::string key_source);
+
+  // q, k and v are fused in this order. sources, targets: of the fused rows.
+  void qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias);
+  // The other linears have one source, of all rows, and one module that adapters target: its name after the layer's.
+  void dense(WeightSource source, std::string module, bool bias);
+  void fc(WeightSource source, std::string module, bool bias);  // of an MLP without a gate
+  void proj(WeightSource source, std::string module, bool bias);
+  // The two halves of a gated MLP's input projection: the activated one, then the other.
+  struct Half {
+    std::vector<WeightSource> sources;
+    std::vector<LoraTarget> targets;
+  };
+  void gatedFc(Half fc, Half gate, bool bias);
+
+  // The output head, unless the model shares it with its embedding, which must come before.
+  void head(std::string source);
+
+  WeightTable take() { return std::move(table_); }
+
+ private:
+  void add(const WeightRow& row, bool bias);
+
+  const ModelConfig& config_;
+  std::string embedding_source_;
+  WeightTable table_;
+};
+
+// The rows of q, k and v in the fused tensor.
+struct QkvRows {
+  explicit QkvRows(const ModelConfig& c)
+      : q(c.num_attention_heads * c.head_size), kv(c.num_key_value_heads * c.head_size), all(q + 2 * kv) {}
+  int64_t q, kv, all;
+};
+
+// Sources and targets of q, k and v as three modules, such as "self_attn.q_proj" and so on: source_prefix + module +
+// ".weight" is the source of a module.
+std::vector<WeightSource> separateQkvSources(const ModelConfig& config, const std::string& source_prefix,
+                                             const std::string (&modules)[3]);
+std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3]);
+
+}  // namespace chorus

@@ -1,0 +1,119 @@
+// The structure of a network as plain structs. The decoder builds and checks everything from it; weights come from the
+// weight table.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/config.h"
+
+namespace chorus {
+
+enum class NormKind { kRms, kLayerNorm };
+struct NormSpec {
+  NormKind kind = NormKind::kRms;
+  bool bias = false;  // LayerNorm only
+  float epsilon = 1e-5f;
+};
+
+enum class RopeKind { kNone, kNeox, kGptj };  // rotates halves of a head, or adjacent pairs
+// Layers with equal specs share one table of angles.
+struct RopeSpec {
+  RopeKind kind = RopeKind::kNone;
+  int64_t dims = 0;  // even; the first dims dimensions of a head are rotated
+  double base = 10000.0;
+  RopeScaling scaling;
+
+  bool operator==(const RopeSpec&) const = default;
+};
+
+struct Heads {
+  int32_t queries = 0;
+  int32_t kv = 0;  // divides queries
+  int64_t size = 0;
+
+  int64_t width() const { return queries * size; }
+  int64_t qkvWidth() const { return (queries + 2 * int64_t{kv}) * size; }
+};
+
+enum class QkNorm {
+  kNone,
+  kPerHead,  // RMS norm of each query and key head before RoPE: slots kQuery and kKey, [head size]
+};
+struct AttentionSpec {
+  Heads heads;
+  RopeSpec rope;
+  float scale = 1.0f;  // scores are scale * q . k
+  QkNorm qk_norm = QkNorm::kNone;
+};
+
+enum class MlpKind {
+  kPlain,  // activation(fc)
+  kGated,  // activation(fc) * gate; kFc holds the rows of fc, then those of gate
+};
+enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };
+struct MlpSpec {
+  MlpKind kind = MlpKind::kGated;
+  Activation activation = Activation::kSilu;
+  int64_t intermediate_size = 0;
+};
+
+// How a layer adds its blocks (attention and the MLP) to the residual x, and which norms it has:
+//   kPre             x + block(norm(x))          Llama, GPT-2    kAttentionIn, kMlpIn
+//   kSandwich        x + norm(block(norm(x)))    Gemma 2, GLM-4  kAttentionIn, kAttentionOut, kMlpIn, kMlpOut
+//   kPost            x + norm(block(x))          OLMo 2          kAttentionOut, kMlpOut
+//   kNormedSum       norm(x + block(x))          OPT-350m        kAttentionOut, kMlpOut
+//   kParallel        x + attention(norm(x)) + mlp(other_norm(x))  GPT-NeoX, Falcon-40b   kAttentionIn, kMlpIn
+//   kParallelShared  x + attention(norm(x)) + mlp(norm(x))        Falcon-7b              kAttentionIn
+enum class ResidualForm { kPre, kSandwich, kPost, kNormedSum, kParallel, kParallelShared };
+inline bool isParallel(ResidualForm form) {
+  return form == ResidualForm::kParallel || form == ResidualForm::kParallelShared;
+}
+
+struct LayerSpec {
+  AttentionSpec attention;
+  MlpSpec mlp;
+  ResidualForm residual = ResidualForm::kPre;
+  float residual_scale = 1.0f;  // of every block's output
+};
+
+struct EmbeddingSpec {
+  // Length of the rows of the token table and number of inputs of the output head. If it differs from the hidden size,
+  // the model has the linears kProjectIn [hidden, width] and kProjectOut [width, hidden].
+  int64_t width = 0;
+  float scale = 1.0f;      // of the rows of tokens
+  bool positions = false;  // adds row p of the table kPositions [positions, hidden] to the token at position p
+};
+
+struct HeadSpec {
+  bool norm = true;    // kFinal, before the output head
+  float scale = 1.0f;  // of the logits
+};
+
+struct ModelSpec {
+  int64_t hidden_size = 0;
+  EmbeddingSpec embedding;
+  NormSpec norm;  // of every norm except qk_norm, which is an RMS norm with the same epsilon
+  std::vector<LayerSpec> layers;
+  HeadSpec head;
+};
+
+// The activation for a config's hidden_act, in Hugging Face's names: "gelu" is exact; "gelu_pytorch_tanh", "gelu_new"
+// and "gelu_fast" are its approximation by tanh. Throws Error(kUnsupported) for a name that no kernel computes.
+Activation activationNamed(std::string_view hidden_act);
+// All names that activationNamed() accepts, for Architecture::fields.
+std::vector<Json> activationNames();
+
+// The layer that the fields of most configs describe: kPre, a gated MLP, scores divided by q_scaling * sqrt(head size),
+// RoPE as position_embedding_type says. An architecture changes what differs.
+LayerSpec layerSpec(const ModelConfig& config);
+// A model of num_hidden_layers equal layers, with RMS norms of norm_epsilon.
+ModelSpec modelSpec(const ModelConfig& config, const LayerSpec& layer);
+
+// The spec of one rank: the layers of its pipeline stage, with its share of the heads and of the MLP. Fewer KV heads
+// than ranks are repeated.
+ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank);
+
+}  // namespace chorus
