@@ -7,6 +7,7 @@
 #include "checkpoint/config_fields.h"
 #include "models/llama.h"
 #include "models/qwen2.h"
+#include "models/qwen3.h"
 
 namespace chorus {
 namespace {
@@ -39,7 +40,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

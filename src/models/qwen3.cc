@@ -1,0 +1,50 @@
+#include "models/qwen3.h"
+
+#include "models/llama_blocks.h"
+
+namespace chorus {
+namespace {
+
+ModelConfig qwen3Config(const Json& json, std::string_view source) {
+  SourceKeys keys = llamaKeys();
+  keys.used.insert(keys.used.end(),
+                   {"attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"});
+  checkSourceKeys(json, keys, source);
+  ModelConfig config = readLlamaConfig(json, source);
+  config.architecture = "Qwen3ForCausalLM";
+  if (config.head_size == 0) config.head_size = 128;  // transformers' value for a config without head_dim
+  config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
+  config.qk_layernorm = true;
+  refuseWindowedLayers(json, config, source);
+  config.finalize(source);
+  return config;
+}
+
+WeightTable qwen3Table(const ModelConfig& c) {
+  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .qk_norm = true});
+}
+
+ModelSpec qwen3Spec(const ModelConfig& config) {
+  LayerSpec layer = layerSpec(config);
+  layer.attention.qk_norm = QkNorm::kPerHead;
+  return modelSpec(config, layer);
+}
+
+std::vector<FieldValues> qwen3Fields() {
+  std::vector<FieldValues> fields = llamaFields();
+  fields.push_back({"attn_bias", {true}});
+  fields.push_back({"qk_layernorm", {true}});
+  return fields;
+}
+}  // namespace
+
+Architecture qwen3Architecture() {
+  return {.name = "Qwen3ForCausalLM",
+          .configFromHuggingFace = qwen3Config,
+          .weightTable = qwen3Table,
+          .modelSpec = qwen3Spec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = qwen3Fields()};
+}
+
+}  // namespace chorus
