@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
+#include "models/granite.h"
 #include "models/llama.h"
 #include "models/qwen2.h"
 #include "models/qwen3.h"
@@ -40,7 +41,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), graniteArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

@@ -1,0 +1,72 @@
+#include "models/granite.h"
+
+#include "base/error.h"
+#include "models/llama_blocks.h"
+
+namespace chorus {
+namespace {
+
+// A checkpoint has TensorRT-LLM's fields, which are these keys except that it multiplies logits by
+// output_multiplier_scale and Hugging Face divides them by logits_scaling.
+constexpr const char* kMultipliers[] = {"embedding_multiplier", "attention_multiplier", "residual_multiplier"};
+constexpr const char* kLogitsMultiplier = "output_multiplier_scale";
+
+// The multiplier, which is also a number as float32 and as a divisor.
+double multiplierIn(const Json& json, const char* key, std::string_view source) {
+  const auto value = jsonGetOr<double>(json, key, 1.0, source);
+  if (value >= 1e-30 && value <= 1e30) return value;
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' must be from 1e-30 to 1e30", source, key);
+}
+
+ModelConfig graniteConfig(const Json& json, std::string_view source) {
+  SourceKeys keys = llamaKeys();
+  keys.used.insert(keys.used.end(), {"attention_bias", "mlp_bias", "logits_scaling"});
+  keys.used.insert(keys.used.end(), std::begin(kMultipliers), std::end(kMultipliers));
+  checkSourceKeys(json, keys, source);
+  ModelConfig config = readLlamaConfig(json, source);
+  config.architecture = "GraniteForCausalLM";
+  config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
+  config.mlp_bias = jsonGetOr(json, "mlp_bias", false, source);
+  for (const char* key : kMultipliers) config.extra[key] = multiplierIn(json, key, source);
+  config.extra[kLogitsMultiplier] = 1.0 / multiplierIn(json, "logits_scaling", source);
+  config.finalize(source);
+  return config;
+}
+
+WeightTable graniteTable(const ModelConfig& c) {
+  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .mlp_bias = c.mlp_bias});
+}
+
+ModelSpec graniteSpec(const ModelConfig& config) {
+  const auto multiplier = [&](const char* field) {
+    return static_cast<float>(jsonGetOr<double>(config.extra, field, 1.0, "config.json"));
+  };
+  LayerSpec layer = layerSpec(config);
+  layer.attention.scale = multiplier("attention_multiplier");
+  layer.residual_scale = multiplier("residual_multiplier");
+  ModelSpec spec = modelSpec(config, layer);
+  spec.embedding.scale = multiplier("embedding_multiplier");
+  spec.head.scale = multiplier(kLogitsMultiplier);
+  return spec;
+}
+
+std::vector<FieldValues> graniteFields() {
+  std::vector<FieldValues> fields = llamaFields();
+  fields.push_back({"attn_bias", {true}});
+  fields.push_back({"mlp_bias", {true}});
+  for (const char* key : kMultipliers) fields.push_back({key, {}, true});
+  fields.push_back({kLogitsMultiplier, {}, true});
+  return fields;
+}
+}  // namespace
+
+Architecture graniteArchitecture() {
+  return {.name = "GraniteForCausalLM",
+          .configFromHuggingFace = graniteConfig,
+          .weightTable = graniteTable,
+          .modelSpec = graniteSpec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = graniteFields()};
+}
+
+}  // namespace chorus
