@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
+#include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
 #include "models/qwen2.h"
@@ -41,7 +42,8 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), graniteArchitecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(),
+          qwen3Architecture(), graniteArchitecture(), gpt2Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {
