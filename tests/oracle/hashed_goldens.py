@@ -25,18 +25,17 @@ ADAPTERS = {
 }
 FILE_DTYPES = {"f32": "F32", "bf16": "BF16", "f16": "F16"}
 MODEL_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-BIAS_DEVIATION = 0.3
 
 
 class Rules:
     """Center and deviation of every tensor of a variant.
 
     gains: module name -> gain of a linear, whose weights have the deviation gain / sqrt(inputs). transposed: modules
-    whose weights are [inputs, outputs]. tables: module name -> deviation of an embedding.
+    whose weights are [inputs, outputs]. tables: module name -> deviation of an embedding. bias: deviation of biases.
     """
 
-    def __init__(self, gains, tables, transposed=()):
-        self.gains, self.tables, self.transposed = gains, tables, transposed
+    def __init__(self, gains, tables, transposed=(), bias=0.3):
+        self.gains, self.tables, self.transposed, self.bias = gains, tables, transposed, bias
 
     def of_model(self, name, shape):
         module, kind = name.split(".")[-2:]
@@ -44,9 +43,9 @@ class Rules:
             return 0.0, self.tables[module]
         if module in self.gains:
             inputs = shape[0] if module in self.transposed else shape[-1]
-            return 0.0, BIAS_DEVIATION if kind == "bias" else self.gains[module] / inputs**0.5
+            return 0.0, self.bias if kind == "bias" else self.gains[module] / inputs**0.5
         # What remains are norms.
-        return (0.0, BIAS_DEVIATION) if kind == "bias" else (1.0, 0.2)
+        return (0.0, self.bias) if kind == "bias" else (1.0, 0.2)
 
     def of_adapter(self, config):
         scaling = config["lora_alpha"] / (config["r"] ** 0.5 if config["use_rslora"] else config["r"])

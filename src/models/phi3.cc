@@ -1,0 +1,37 @@
+#include "models/phi3.h"
+
+#include "models/llama_blocks.h"
+
+namespace chorus {
+namespace {
+
+ModelConfig phi3Config(const Json& json, std::string_view source) {
+  SourceKeys keys = {.used = decoderKeys(),
+                     .inert = {"embd_pdrop", "full_attn_mod", "interpolate_factor"},
+                     .only_at_default = {{"attention_bias", false}, {"mlp_bias", false}, {"lm_head_bias", false}}};
+  keys.used.insert(keys.used.end(), {"sliding_window", "partial_rotary_factor"});
+  checkSourceKeys(json, keys, source);
+  ModelConfig config = readDecoderConfig(json, source);
+  config.architecture = "Phi3ForCausalLM";
+  config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
+  readRotary(json, source, PartialRotary::kRead, config);
+  if (const int64_t window = optionalSize(json, "sliding_window", source); window > 0) {
+    refuseSlidingWindow(window, config, source);
+  }
+  config.finalize(source);
+  return config;
+}
+
+WeightTable phi3Table(const ModelConfig& config) { return llamaTable(config, {.fused_sources = true}); }
+}  // namespace
+
+Architecture phi3Architecture() {
+  return {.name = "Phi3ForCausalLM",
+          .configFromHuggingFace = phi3Config,
+          .weightTable = phi3Table,
+          .modelSpec = llamaSpec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = llamaFields()};
+}
+
+}  // namespace chorus
