@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
+#include "models/falcon.h"
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
@@ -44,7 +45,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 
 std::vector<Architecture> builtInArchitectures() {
   return {llamaArchitecture(),   mistralArchitecture(), qwen2Architecture(), qwen3Architecture(),
-          graniteArchitecture(), gpt2Architecture(),    phi3Architecture()};
+          graniteArchitecture(), gpt2Architecture(),    phi3Architecture(),  falconArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {
