@@ -1,6 +1,7 @@
 // Reads arbitrary bytes as a Hugging Face config.json. They are either refused with an Error or give a model that has a
 // weight table and a structure, and whose config a checkpoint can hold.
-// parses: src/models/source_config.cc src/models/llama.cc src/models/llama_blocks.cc src/models/qwen2.cc src/models/qwen3.cc src/models/granite.cc src/models/gpt2.cc src/models/phi3.cc src/models/falcon.cc
+// parses: src/models/source_config.cc src/models/llama.cc src/models/llama_blocks.cc src/models/qwen2.cc
+// parses: src/models/qwen3.cc src/models/granite.cc src/models/gpt2.cc src/models/phi3.cc src/models/falcon.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
