@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "formats/safetensors.h"
 #include "hashed_weights.h"
@@ -34,7 +35,7 @@ const std::map<std::string, std::filesystem::path>& goldens() {
 // lives as long as the process.
 std::filesystem::path completed(const std::string& name) {
   namespace fs = std::filesystem;
-  const fs::path stored = goldens().at(name);
+  fs::path stored = goldens().at(name);
   if (!fs::exists(stored / "weights.json")) return stored;
   static const TempDir kDirectory;
   const fs::path made = kDirectory.path() / name;
@@ -60,6 +61,7 @@ std::vector<float> floatsOf(const TensorView& tensor) {
 // Element i of an int8 or int16 tensor.
 float integerAt(const TensorView& tensor, size_t i) {
   if (tensor.dtype == DType::kInt8) return static_cast<float>(static_cast<int8_t>(tensor.bytes[i]));
+  if (tensor.dtype != DType::kInt16) fail(ErrorCode::kCorrupt, "differences must be int8 or int16");
   int16_t value = 0;
   std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
   return static_cast<float>(value);
@@ -98,16 +100,19 @@ GoldenCase loadGolden(const std::string& name, DType dtype) {
     const Json& answer = from.at("expected").at(dtype_name);
     row.tokens = answer.at("tokens").get<std::vector<int32_t>>();
     row.first_position = from.at("first_logits_position").get<int64_t>();
-    const std::string number = std::to_string(golden.rows.size());
+    const std::string number = std::to_string(golden.rows.size()), own = fmt::format("{}.{}", dtype_name, number);
     if (answer.contains("logits_step")) {
-      const TensorView& steps = *expected.find(dtype_name + "." + number);
+      const TensorView& steps = *expected.find(own);
       row.logits = floatsOf(*expected.find("float32." + number));
       const auto step = answer.at("logits_step").get<float>();
+      if (static_cast<size_t>(steps.elements()) != row.logits.size()) {
+        fail(ErrorCode::kCorrupt, "row {}: {} differences for {} logits", number, steps.elements(), row.logits.size());
+      }
       for (size_t i = 0; i < row.logits.size(); ++i) {
         row.logits[i] += step * integerAt(steps, i);
       }
     } else {
-      row.logits = floatsOf(*expected.find(dtype_name + "." + number));
+      row.logits = floatsOf(*expected.find(own));
     }
     golden.rows.push_back(std::move(row));
   }

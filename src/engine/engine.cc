@@ -40,6 +40,11 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
   engine->build_ = std::move(config.build);
   engine->config_ = std::move(config.model);
   engine->architecture_ = &architectureOf(engine->config_, source + ": pretrained_config");
+  if (const int64_t positions = engine->config_.max_position_embeddings;
+      engine->build_.max_seq_len > positions && engine->architecture_->modelSpec(engine->config_).embedding.positions) {
+    fail(ErrorCode::kCorrupt, "{}: max_seq_len {} is more than the model's {} learned positions", source,
+         engine->build_.max_seq_len, positions);
+  }
   if (rank < 0 || rank >= engine->config_.mapping.worldSize()) {
     fail(ErrorCode::kInvalidArgument, "{}: rank {} of an engine with {} ranks", source, rank,
          engine->config_.mapping.worldSize());

@@ -55,7 +55,7 @@ constexpr PeftField kFields[] = {
     {"velora_config", kInert, "null", "training: the backward pass"},
     {"qalora_group_size", kInert, "16", "acts with `use_qalora`"},
     {"runtime_config", kInert, "null", "where PEFT keeps weights; not saved"},
-    {"fan_in_fan_out", kInert, "false", "PEFT sets it to false for linear layers; others do not use it"},
+    {"fan_in_fan_out", kInert, "false", "it says how the base stores its weights, which the model determines"},
 
     {"megatron_config", kDefaultOnly, "null", "adapters of Megatron's parallel layers"},
     {"alora_invocation_tokens", kDefaultOnly, "null", "the adapter would begin to act in mid-prompt"},

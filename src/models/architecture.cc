@@ -27,9 +27,9 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
   const auto own = std::find_if(architecture.fields.begin(), architecture.fields.end(),
                                 [&](const FieldValues& entry) { return entry.field == field.name; });
   const std::vector<Json> computed = own == architecture.fields.end() ? std::vector<Json>() : own->values;
-  const bool any_number = own != architecture.fields.end() && own->any_number;
+  const bool any_factor = own != architecture.fields.end() && own->any_factor;
   if (value.is_null() || holds(field.neutral, value) || holds(computed, value)) return;
-  if (any_number && value.is_number()) return;
+  if (any_factor && value.is_number() && isFactor(value.get<double>())) return;
   std::string supported;
   const auto list = [&](const Json& item) { supported.append(supported.empty() ? "" : ", ").append(item.dump()); };
   std::for_each(field.neutral.begin(), field.neutral.end(), list);
@@ -37,7 +37,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
   fail(ErrorCode::kUnsupported, "{}: {} {}{} is not supported by {}; supported: {}", source, field.name,
        printable(value.dump(), kShownValue), value == field.absent ? " (also when the field is absent)" : "",
        architecture.name,
-       any_number          ? "any number"
+       any_factor          ? fmt::format("a number from {:g} to {:g}", kLeastFactor, kGreatestFactor)
        : supported.empty() ? "only a config without it"
                            : supported);
 }
@@ -63,6 +63,12 @@ const Architecture& findArchitecture(std::string_view name) {
 const Architecture& architectureOf(const ModelConfig& config, std::string_view source) {
   const Architecture& architecture = findArchitecture(config.architecture);
   const Json json = config.toJson();
+  const bool sizes_an_embedding = std::ranges::any_of(
+      architecture.fields, [](const FieldValues& entry) { return entry.field == "embedding_size"; });
+  if (config.embedding_size != config.hidden_size && !sizes_an_embedding) {
+    fail(ErrorCode::kUnsupported, "{}: embedding_size {} is not supported by {}; it must be hidden_size, {}", source,
+         config.embedding_size, architecture.name, config.hidden_size);
+  }
   for (const ConfigField& field : configFields()) {
     if (field.use == FieldUse::kStructural) checkField(field, configValue(json, field.name), architecture, source);
   }

@@ -16,9 +16,12 @@ namespace chorus {
 // Values of one structural field of the config (checkpoint/config_fields.h) that an architecture supports.
 struct FieldValues {
   std::string_view field;
-  std::vector<Json> values;  // in addition to ConfigField::neutral
-  bool any_number = false;   // every number is supported too
+  std::vector<Json> values = {};  // in addition to ConfigField::neutral
+  bool any_factor = false;        // numbers from kLeastFactor to kGreatestFactor are supported too
 };
+// A factor in this range and its reciprocal are finite in float32.
+inline constexpr double kLeastFactor = 1e-30, kGreatestFactor = 1e30;
+inline bool isFactor(double value) { return value >= kLeastFactor && value <= kGreatestFactor; }
 
 struct Architecture {
   std::string name;  // Hugging Face's class name

@@ -38,7 +38,7 @@ WeightSource transposed(std::string name, int64_t rows) {
 }
 
 WeightTable gpt2Table(const ModelConfig& c) {
-  const int64_t h = c.hidden_size, f = c.intermediate_size, all = 3 * h;
+  const int64_t h = c.hidden_size, f = c.intermediate_size, all = QkvRows(c).all;
   const std::string layer = "transformer.h.{layer}.";
   DecoderRows rows(c);
   rows.embedding("transformer.wte.weight");

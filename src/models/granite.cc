@@ -1,21 +1,24 @@
 #include "models/granite.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "models/llama_blocks.h"
 
 namespace chorus {
 namespace {
 
-// A checkpoint has TensorRT-LLM's fields, which are these keys except that it multiplies logits by
-// output_multiplier_scale and Hugging Face divides them by logits_scaling.
-constexpr const char* kMultipliers[] = {"embedding_multiplier", "attention_multiplier", "residual_multiplier"};
+// A checkpoint has TensorRT-LLM's fields of these names. Two of them differ from Hugging Face's keys:
+//   attention_multiplier     Hugging Face's times sqrt(head_size): 1 is the usual scale of scores, 1 / sqrt(head_size)
+//   output_multiplier_scale  1 / logits_scaling
+constexpr const char* kAttentionMultiplier = "attention_multiplier";
+constexpr const char* kMultipliers[] = {"embedding_multiplier", kAttentionMultiplier, "residual_multiplier"};
 constexpr const char* kLogitsMultiplier = "output_multiplier_scale";
 
-// The multiplier, which is also a number as float32 and as a divisor.
 double multiplierIn(const Json& json, const char* key, std::string_view source) {
   const auto value = jsonGetOr<double>(json, key, 1.0, source);
-  if (value >= 1e-30 && value <= 1e30) return value;
-  fail(ErrorCode::kInvalidArgument, "{}: '{}' must be from 1e-30 to 1e30", source, key);
+  if (isFactor(value)) return value;
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' must be from {:g} to {:g}", source, key, kLeastFactor, kGreatestFactor);
 }
 
 ModelConfig graniteConfig(const Json& json, std::string_view source) {
@@ -30,6 +33,8 @@ ModelConfig graniteConfig(const Json& json, std::string_view source) {
   for (const char* key : kMultipliers) config.extra[key] = multiplierIn(json, key, source);
   config.extra[kLogitsMultiplier] = 1.0 / multiplierIn(json, "logits_scaling", source);
   config.finalize(source);
+  config.extra[kAttentionMultiplier] =
+      multiplierIn(json, kAttentionMultiplier, source) * std::sqrt(static_cast<double>(config.head_size));
   return config;
 }
 
@@ -42,7 +47,7 @@ ModelSpec graniteSpec(const ModelConfig& config) {
     return static_cast<float>(jsonGetOr<double>(config.extra, field, 1.0, "config.json"));
   };
   LayerSpec layer = layerSpec(config);
-  layer.attention.scale = multiplier("attention_multiplier");
+  layer.attention.scale *= multiplier(kAttentionMultiplier);
   layer.residual_scale = multiplier("residual_multiplier");
   ModelSpec spec = modelSpec(config, layer);
   spec.embedding.scale = multiplier("embedding_multiplier");
@@ -54,8 +59,8 @@ std::vector<FieldValues> graniteFields() {
   std::vector<FieldValues> fields = llamaFields();
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"mlp_bias", {true}});
-  for (const char* key : kMultipliers) fields.push_back({key, {}, true});
-  fields.push_back({kLogitsMultiplier, {}, true});
+  for (const char* key : kMultipliers) fields.push_back({.field = key, .any_factor = true});
+  fields.push_back({.field = kLogitsMultiplier, .any_factor = true});
   return fields;
 }
 }  // namespace

@@ -29,8 +29,17 @@ TEST(GraniteTest, MultipliersAreFieldsOfTheStructure) {
   const ModelSpec spec = graniteArchitecture().modelSpec(written);
   EXPECT_EQ(spec.embedding.scale, 12.0f);
   EXPECT_EQ(spec.layers.at(39).attention.scale, 0.015625f);
+  EXPECT_EQ(written.extra.at("attention_multiplier"), 0.125) << "TensorRT-LLM's field: times sqrt(64)";
   EXPECT_EQ(spec.layers.at(39).residual_scale, 0.22f);
   EXPECT_EQ(spec.head.scale, 0.125f);
+}
+
+TEST(GraniteTest, ACheckpointWithoutMultipliersHasTheUsualScaleOfScores) {
+  Json json = kGranite.read().toJson();
+  json.erase("attention_multiplier");
+  json["q_scaling"] = 2.0;
+  const ModelSpec spec = graniteArchitecture().modelSpec(ModelConfig::fromJson(json, "c"));
+  EXPECT_EQ(spec.layers.at(0).attention.scale, 1.0f / 16);
 }
 
 TEST(GraniteTest, AbsentMultipliersAreOne) {
@@ -51,6 +60,11 @@ TEST(GraniteTest, RefusesMultipliersThatAreNoFactors) {
   json["embedding_multiplier"] = true;
   EXPECT_THAT(errorOf([&] { architectureOf(ModelConfig::fromJson(json, "c"), "c"); }),
               HasSubstr("embedding_multiplier true is not supported by GraniteForCausalLM"));
+  for (const double value : {0.0, -1.0, 1e300}) {
+    json["embedding_multiplier"] = value;
+    EXPECT_THAT(errorOf([&] { architectureOf(ModelConfig::fromJson(json, "c"), "c"); }),
+                HasSubstr("supported: a number from 1e-30 to 1e+30"));
+  }
 }
 
 }  // namespace

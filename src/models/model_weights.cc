@@ -45,6 +45,17 @@ void checkNeed(const SlotWeights& weights, const SlotNeed& need, std::string_vie
        where, found.rows, found.cols, need.rows, need.cols);
 }
 
+// Nothing adds a bias to the products outside layers.
+bool mayHaveBias(LinearId id) {
+  return id != LinearId::kHead && id != LinearId::kProjectIn && id != LinearId::kProjectOut;
+}
+
+void refuseBias(const SlotWeights& weights, LinearId id, std::string_view where) {
+  if (weights[id].bias == nullptr || mayHaveBias(id)) return;
+  fail(ErrorCode::kInternal, "the weight table has a bias of {} {}, which the structure does not use", text(slotOf(id)),
+       where);
+}
+
 void refuseOthers(const SlotWeights& weights, const WeightSlot& slot, std::span<const SlotNeed> needs,
                   std::string_view where) {
   const auto is_same = [&](const SlotNeed& need) { return need.slot == slot; };
@@ -55,7 +66,10 @@ void refuseOthers(const SlotWeights& weights, const WeightSlot& slot, std::span<
 
 void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std::string_view where) {
   for (const SlotNeed& need : needs) checkNeed(weights, need, where);
-  for (int id = 0; id < kNumLinears; ++id) refuseOthers(weights, slotOf(static_cast<LinearId>(id)), needs, where);
+  for (int id = 0; id < kNumLinears; ++id) {
+    refuseOthers(weights, slotOf(static_cast<LinearId>(id)), needs, where);
+    refuseBias(weights, static_cast<LinearId>(id), where);
+  }
   for (int id = 0; id < kNumNorms; ++id) {
     refuseOthers(weights, slotOf(static_cast<NormId>(id)), needs, where);
     refuseOthers(weights, slotOf(static_cast<NormId>(id)).bias(), needs, where);

@@ -45,7 +45,7 @@ struct SlotWeights {
 };
 
 // Sizes are this rank's: the layers of its pipeline stage, and its shard of what is cut over tensor-parallel ranks. The
-// token table is set on the first stage, the final norm and the output head on the last one.
+// embedding's slots are set on the first stage, those of the final norm and the output head on the last one.
 struct ModelWeights {
   std::vector<SlotWeights> layers;
   SlotWeights outside;  // slots that belong to no layer
@@ -82,9 +82,9 @@ struct SlotNeed {
 };
 inline constexpr int64_t kAnySize = -1;
 
-// Checks that the slots of a layer, or those outside layers, are exactly the needed ones. where: ends the sentence
-// about a slot, for example "of layer 3". Throws Error(kInternal) for a slot that is needed and missing or has another
-// size, and for one that nothing needs.
+// Checks that the slots of a layer, or those outside layers, are exactly the needed ones; linears of layers may also
+// have a bias. where: ends the sentence about a slot, for example "of layer 3". Throws Error(kInternal) for a slot that
+// is needed and missing or has another size, and for one that nothing needs.
 void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std::string_view where);
 
 }  // namespace chorus

@@ -13,6 +13,9 @@ ModelConfig phi3Config(const Json& json, std::string_view source) {
   checkSourceKeys(json, keys, source);
   ModelConfig config = readDecoderConfig(json, source);
   config.architecture = "Phi3ForCausalLM";
+  // transformers' values for a config without these keys.
+  config.norm_epsilon = jsonGetOr(json, "rms_norm_eps", 1e-5, source);
+  config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 4096, source);
   config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
   readRotary(json, source, PartialRotary::kRead, config);
   if (const int64_t window = optionalSize(json, "sliding_window", source); window > 0) {

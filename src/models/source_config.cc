@@ -147,6 +147,10 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
                                                                : 0;
     // transformers computes int(head_dim * factor).
     config.rotary_embedding_dim = static_cast<int64_t>(static_cast<double>(head_size) * factor);
+    if (head_size > 0 && config.rotary_embedding_dim < 2) {
+      fail(ErrorCode::kUnsupported, "{}: 'partial_rotary_factor' {} leaves no pair of a head's {} elements to rotate",
+           source, factor, head_size);
+    }
   }
   if (scaling.is_null()) return;
   if (!scaling.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);

@@ -35,7 +35,9 @@ class Forking : public DecodingStrategy {
   void forget(const Sequence&) noexcept override {}
   int32_t numRows(const Sequence&) const override { return 3; }
   void addInputs(const Sequence& sequence, const LogitsRows& rows, std::vector<SampleInput>& inputs) override {
-    if (sequence.generates()) EXPECT_EQ(rows.rows, 1);
+    if (sequence.generates()) {
+      EXPECT_EQ(rows.rows, 1);
+    }
     most_rows = std::max(most_rows.load(), rows.rows);
     SampleInput input;
     input.params = &greedy_;
@@ -133,6 +135,7 @@ TEST_F(ExecutorStrategiesTest, ForksContinueAndShareBlocks) {
   const VecTokens prompt = {4, 8, 15, 16, 23, 42, 7};
   for (const bool reuse : {true, false}) {
     options.block_reuse = reuse;
+    Forking::most_rows = 0;
     start();
     expectForks(enqueue(forking(prompt)), prompt);
     int32_t context = 0;

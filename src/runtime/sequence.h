@@ -46,11 +46,11 @@ class Sequence : public QueueEntry {
         index(index_in),
         adapter(parent.adapter.unclaimed()),
         post_processing(parent.post_processing),
-        masks(parent.masks != nullptr ? parent.masks->fork() : nullptr),
         tokens_(parent.tokens_),
         prompt_length_(parent.prompt_length_),
         max_tokens_(parent.max_tokens_),
-        state_(SequenceState::kForked) {}
+        state_(SequenceState::kForked),
+        masks(parent.masks != nullptr ? parent.masks->fork() : nullptr) {}
 
   Request& request;     // outlives the sequence
   const int32_t index;  // among the sequences of its request

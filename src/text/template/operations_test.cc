@@ -344,7 +344,7 @@ TEST(TemplateOperations, TimeGrowsAsTheCost) {
 
 // A byte of work takes about 1 ns; the most expensive operations take a few.
 TEST(TemplateOperations, NoneIsFarDearerThanItsCost) {
-  constexpr double kMostNanoseconds = 10;
+  constexpr double kMostNanoseconds = 20;  // of a byte; the dearest takes 5 to 10, by processor
   if (Arena::kOwnBlocks) return;
   keepMemory();
   const ChatTemplateInput input = makeInput(size_t{512} << 10);
