@@ -228,6 +228,7 @@ Value capitalized(Runtime& rt, std::string_view text) {
 }
 
 Value titled(Runtime& rt, std::string_view text) {
+  rt.charge(text.size());  // each character is looked up in both cases
   TextBuffer out(rt);
   out.reserve(text.size());
   bool in_word = false;
