@@ -1,6 +1,7 @@
 // The bytes of a file, of which only those that a parser asks for need to be read.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -20,6 +21,7 @@ class PartialBytes {
   size_t size() const { return memory_.size(); }
   // Returns the bytes [at, at + size), which must lie within the file.
   std::span<const std::byte> read(size_t at, size_t size) const {
+    assert(at <= memory_.size() && size <= memory_.size() - at);
     if (need_) need_(at, size);
     return memory_.subspan(at, size);
   }
