@@ -30,7 +30,7 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   if (each.threads * size() > availableCores()) each.spin_us = 0;
   const int spin_us = size() > availableCores() || each.spin_us == 0 ? 0 : kSpinMicroseconds;
 
-  const int64_t longest_row = std::max(config.vocab_size, config.hidden_size);
+  const int64_t longest_row = std::max({config.vocab_size, config.hidden_size, config.embedding_size});
   if (mapping.tp_size > 1) {
     for (int32_t stage = 0; stage < mapping.pp_size; ++stage) {
       groups_.push_back(std::make_unique<LocalGroup>(mapping.tp_size, longest_row, spin_us));
