@@ -9,6 +9,7 @@
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
+#include "models/opt.h"
 #include "models/phi3.h"
 #include "models/qwen2.h"
 #include "models/qwen3.h"
@@ -44,8 +45,8 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(),   mistralArchitecture(), qwen2Architecture(), qwen3Architecture(),
-          graniteArchitecture(), gpt2Architecture(),    phi3Architecture(),  falconArchitecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(),  qwen3Architecture(), graniteArchitecture(),
+          gpt2Architecture(),  phi3Architecture(),    falconArchitecture(), optArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {
