@@ -21,7 +21,11 @@ inline constexpr uint32_t kSeed = 20240607;
 class Values {
  public:
   explicit Values(uint32_t seed = kSeed) : engine_(seed) {}
-  float real(float low = -1.0f, float high = 1.0f) { return std::uniform_real_distribution<float>(low, high)(engine_); }
+  // From `low` up to `high`. The standard library's distribution takes a logarithm for each number, and the tests spent
+  // a fifth of their time in it.
+  float real(float low = -1.0f, float high = 1.0f) {
+    return low + (high - low) * (static_cast<float>(engine_() >> 8) * 0x1p-24f);
+  }
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
   std::vector<float> reals(int64_t count, float low = -1.0f, float high = 1.0f) {
     std::vector<float> values(static_cast<size_t>(count));
