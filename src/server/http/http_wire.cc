@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
+
+#include "base/random_bits.h"
 
 namespace chorus::server {
 
@@ -94,14 +95,7 @@ std::string sseEvent(std::string_view payload) {
 }
 
 std::string randomId(std::string_view prefix) {
-  thread_local std::mt19937_64 rng = [] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device(), device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }();
-  const uint64_t high = rng();
-  const uint64_t low = rng();
-  return fmt::format("{}{:016x}{:016x}", prefix, high, low);
+  return fmt::format("{}{:016x}{:016x}", prefix, randomBits(), randomBits());
 }
 
 bool isWellFormedRequestId(std::string_view id) {

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <random>
 
+#include "base/random_bits.h"
 #include "base/sha256.h"
 
 namespace chorus::server {
 
 CacheSalts::CacheSalts() {
-  std::random_device random;
-  for (int i = 0; i < 8; ++i) key_ += fmt::format("{:08x}", static_cast<uint32_t>(random()));
+  for (int i = 0; i < 4; ++i) key_ += fmt::format("{:016x}", randomBits());
 }
 
 uint64_t CacheSalts::idOf(std::string_view salt) const {

@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
+#include "base/random_bits.h"
 #include "runtime/decoding/sampling_params.h"
 #include "server/errors.h"
 
 namespace chorus::server {
 namespace {
-
-uint64_t randomSeed() {
-  thread_local std::mt19937_64 rng(std::random_device{}());
-  return rng();
-}
 
 // Bans a word at the beginning of a text and after a space, because its tokens differ there. The second form is banned
 // only if the space is part of the word's first token; otherwise it would also ban other words that begin alike.
@@ -70,7 +65,7 @@ executor::SamplingConfig samplingConfigOf(const SamplingFields& fields, const Ge
     config.setTopK(fields.top_k.value_or(defaults.top_k));
     const double min_p = fields.min_p.value_or(defaults.min_p);
     if (min_p > 0) config.setMinP(static_cast<float>(min_p));
-    config.setSeed(fields.seed ? *fields.seed + static_cast<uint64_t>(index) : randomSeed());
+    config.setSeed(fields.seed ? *fields.seed + static_cast<uint64_t>(index) : randomBits());
   }
   // The engine subtracts penalties after it has divided by the temperature, so they are divided here.
   const double scale = greedy ? 1.0 : static_cast<double>(std::max(temperature, kLowestTemperature));
