@@ -1,16 +1,22 @@
-"""`chorus bench serve` against a real server."""
+"""`chorus bench serve` against a real server, and `bench/plot_load.py` on its reports."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
-import xml.etree.ElementTree
+from pathlib import Path
+from xml.etree import ElementTree
 
 import setting
 from server_process import TIME_SCALE, ServerProcess
+
+PLOT = Path(__file__).resolve().parents[2] / "bench/plot_load.py"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def bench(url, *options, json_file=None):
@@ -22,12 +28,45 @@ def bench(url, *options, json_file=None):
     return done.returncode, done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
 
 
+def plot(report, svg, *options):
+    return subprocess.run([sys.executable, PLOT, report, svg, *options], capture_output=True, text=True,
+                          timeout=60 * TIME_SCALE)
+
+
+class Picture:
+    """The plot of a report, after checks that every plot must pass."""
+
+    def __init__(self, test, report, *options):
+        svg = setting.scratch() / "load.svg"
+        done = plot(report, svg, *options)
+        test.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        root = ElementTree.parse(svg).getroot()
+        test.assertEqual((root.tag, root.get("viewBox")), (SVG + "svg", "0 0 760 420"))
+        self.texts = [element.text for element in root.iter(SVG + "text")]
+        self.title = root.find(SVG + "title").text
+        test.assertEqual(self.title, self.texts[0])
+        for element in root.iter():
+            for limit, names in ((760, ("x", "x1", "x2", "width")), (420, ("y", "y1", "y2", "height"))):
+                for name in set(names) & set(element.keys()):
+                    test.assertTrue(0 <= float(element.get(name)) <= limit, ElementTree.tostring(element))
+        self.curves = []  # the points of each
+        for path in root.iterfind(f"{SVG}path[@class='line']"):
+            test.assertRegex(path.get("d"), r"^M[\d.]+ [\d.]+(L[\d.]+ [\d.]+)*$")
+            points = [tuple(map(float, point.split())) for point in re.split("[ML]", path.get("d"))[1:]]
+            for x, y in points:
+                test.assertTrue(64 <= x <= 736 and 72 <= y <= 364, points)
+            for (x, y), (next_x, next_y) in zip(points, points[1:]):
+                test.assertTrue(x <= next_x and y > next_y, "curves go right and up")
+            test.assertEqual(points[-1][1], 72, "a curve ends at 100 %")
+            self.curves.append(points)
+
+
 class Load(unittest.TestCase):
     def test_mixed_adapters(self):
-        report, plot = setting.scratch() / "load.json", setting.scratch() / "load.svg"
+        report = setting.scratch() / "load.json"
         code, table, _ = bench(setting.shared_server().url, "--model", "base", "--adapters", "all", "--rate", 60,
                                "--requests", 60, "--prompt", "4:40", "--output", "3:9", "--zipf", 0.7, "--churn", 0.3,
-                               "--slo_ttft_ms", 1e-3, "--slo_itl_ms", 1e6, "--svg", plot, json_file=report)
+                               "--slo_ttft_ms", 1e-3, "--slo_itl_ms", 1e6, json_file=report)
         self.assertEqual(code, 0)
         self.assertIn("60 requests sent, 60 answered in full, 0 failed", table)
         figures = json.loads(report.read_text())
@@ -43,7 +82,23 @@ class Load(unittest.TestCase):
         # By the server's count every request generates at least three tokens.
         self.assertGreaterEqual(figures["output_tokens_per_s"] * figures["seconds"], 3 * 60 - 1)
         self.assertGreaterEqual(figures["prompt_tokens_per_s"] * figures["seconds"], 4 * 60 - 1)
-        xml.etree.ElementTree.parse(plot)
+        self.check_plot(report, figures)
+
+    def check_plot(self, report, figures):
+        picture = Picture(self, report)
+        self.assertEqual(picture.title, f"60 requests/s, {1 + len(setting.adapter_names())} models, 60 answered")
+        for text in ("milliseconds", "share of all, %", "100", "between tokens", "time to first token", "whole request"):
+            self.assertIn(text, picture.texts)
+        keys = ("inter_token_ms", "time_to_first_token_ms", "latency_ms")
+        curves = [figures["quantiles"][key] for key in keys]
+        self.assertEqual([len(points) for points in picture.curves], [len(curve) for curve in curves])
+        for key, curve in zip(keys, curves):
+            self.assertEqual(len(curve), min(400, figures[key]["count"]))
+            self.assertAlmostEqual(curve[-1], figures[key]["max"])
+            middle = len(curve) // 2
+            self.assertLessEqual(curve[middle - 1], figures[key]["p50"])
+            self.assertLessEqual(figures[key]["p50"], curve[middle])
+        self.assertEqual(max(points[-1][0] for points in picture.curves), 736, "the longest latency ends the axis")
 
     def test_a_seed_is_one_load(self):
         reports = []
@@ -79,6 +134,48 @@ class Load(unittest.TestCase):
         self.assertEqual(json.loads(report.read_text())["errors"]["timeout"]["count"], 20)
         self.assertEqual(len(arrived), 20)
         self.assertAlmostEqual(arrived[-1] - arrived[0], 19 / 20, delta=0.5)
+
+
+class Plots(unittest.TestCase):
+    def report(self, gaps, first=(), whole=()):
+        """Writes a report with these milliseconds."""
+        file = setting.scratch() / "figures.json"
+        file.write_text(json.dumps({
+            "complete": 3, "load": {"rate": 0.5, "models": 1},
+            "quantiles": {"inter_token_ms": gaps, "time_to_first_token_ms": first, "latency_ms": whole}}))
+        return file
+
+    def test_any_range(self):
+        for gaps in ([], [5], [0, 0], [0, 1e-6, 1e9], [41.1, 41.2], [1e-300, 1e300]):
+            with self.subTest(gaps):
+                picture = Picture(self, self.report(gaps))
+                self.assertEqual(picture.title, "0.5 requests/s, 1 model, 3 answered")
+                self.assertEqual([len(points) for points in picture.curves], [len(gaps)] if gaps else [])
+                self.assertEqual("between tokens (none)" in picture.texts, not gaps)
+                self.assertIn("whole request (none)", picture.texts)
+
+    def test_axes_are_logarithmic_and_linear(self):
+        picture = Picture(self, self.report([1, 10, 100], [10], [0, 100]))
+        self.assertEqual(picture.curves, [[(64, 266.7), (400, 169.3), (736, 72)], [(400, 72)], [(64, 218), (736, 72)]])
+        for text in ("1", "2", "5", "10", "20", "50", "100"):
+            self.assertIn(text, picture.texts)
+
+    def test_a_title_is_text(self):
+        picture = Picture(self, self.report([1]), "--title", "a<b>&\"c\"'\n\x1b\ufffe\U0001d11e")
+        self.assertEqual(picture.title, "a<b>&\"c\"'   \U0001d11e")
+
+    def test_files_that_are_no_report(self):
+        file, svg = setting.scratch() / "other.json", setting.scratch() / "other.svg"
+        for text in ("", "[]", "{}", '{"quantiles": {"inter_token_ms": [1]}}', '{"quantiles": [1]}'):
+            file.write_text(text)
+            done = plot(file, svg)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, f"plot_load.py: {file} is not a report of chorus bench serve --json\n"), text)
+        file.unlink()
+        done = plot(file, svg)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+        self.assertIn(str(file), done.stderr)
+        self.assertFalse(svg.exists())
 
 
 class Failures(unittest.TestCase):

@@ -17,7 +17,7 @@ namespace chorus {
 namespace {
 
 struct BenchServeArgs {
-  std::string url, arrival = "poisson", prompt = "128", output = "32", api_key_env, json, svg, title;
+  std::string url, arrival = "poisson", prompt = "128", output = "32", api_key_env, json;
   std::vector<std::string> models, adapters;
   double rate = 1.0, duration = 0, skew = 0, churn = 0, timeout = 600, slo_first_ms = 0, slo_gap_ms = 0,
          temperature = 0;
@@ -111,13 +111,6 @@ void runBenchServe(const BenchServeArgs& args) {
     document["load"] = loadJson(args, load.plan);
     writeFileAtomically(args.json, document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
-  if (!args.svg.empty()) {
-    const std::string title =
-        args.title.empty() ? fmt::format("{:g} requests/s, {} model{}, {} answered", args.rate, load.models.size(),
-                                         load.models.size() == 1 ? "" : "s", summary.complete)
-                           : args.title;
-    writeFileAtomically(args.svg, serveSvg(result, title));
-  }
   if (summary.complete == 0 && !result.stopped) fail(ErrorCode::kConflict, "no request was answered in full");
 }
 
@@ -170,9 +163,7 @@ void addBenchServe(CLI::App& bench) {
   serve->add_option("--slo_itl_ms", args->slo_gap_ms, "... and whose later tokens took this each on average")
       ->check(inRange(1e-3, 1e9));
   serve->add_option("--api_key_env", args->api_key_env, "Environment variable that holds the API key");
-  serve->add_option("--json", args->json, "Write the figures here");
-  serve->add_option("--svg", args->svg, "Plot the latencies' cumulative curves here");
-  serve->add_option("--title", args->title, "The plot's title");
+  serve->add_option("--json", args->json, "Write the figures here; bench/plot_load.py plots the latencies");
   serve->callback([args] { runBenchServe(*args); });
 }
 

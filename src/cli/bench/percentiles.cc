@@ -17,6 +17,17 @@ double medianOf(std::vector<double> values) {
   return percentileOf(values, 50);
 }
 
+std::vector<double> quantilesOf(std::vector<double> values, size_t points) {
+  std::sort(values.begin(), values.end());
+  const size_t count = values.size(), n = std::min(points, count);
+  std::vector<double> quantiles;
+  for (size_t i = 1; i <= n; ++i) {
+    const size_t rank = (i * count + n - 1) / n;  // the smallest number of values that is i / n of all or more
+    quantiles.push_back(values[rank - 1]);
+  }
+  return quantiles;
+}
+
 Distribution distributionOf(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());

@@ -24,6 +24,23 @@ TEST(PercentilesTest, MediansOfOddAndEvenCounts) {
   EXPECT_DOUBLE_EQ(medianOf({9, 1, 5, 6}), 5.5);
 }
 
+TEST(PercentilesTest, QuantilesAreAtEqualShares) {
+  EXPECT_EQ(quantilesOf({4, 1, 2, 3}, 400), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(quantilesOf({4, 1, 2, 3}, 2), (std::vector<double>{2, 4}));
+  EXPECT_EQ(quantilesOf({5, 1, 4, 2, 3}, 2), (std::vector<double>{3, 5}));  // two of five are less than a half
+  EXPECT_EQ(quantilesOf({7}, 400), std::vector<double>{7});
+  EXPECT_TRUE(quantilesOf({}, 400).empty());
+  std::vector<double> many(100'001);
+  std::iota(many.rbegin(), many.rend(), 0.0);
+  const std::vector<double> few = quantilesOf(many, 400);
+  ASSERT_EQ(few.size(), 400u);
+  for (size_t i = 0; i < few.size(); ++i) {
+    const double share = static_cast<double>(i + 1) / 400;
+    EXPECT_GE((few[i] + 1) / 100'001, share);
+    EXPECT_LT(few[i] / 100'001, share);
+  }
+}
+
 TEST(PercentilesTest, DistributionOfUnsortedValues) {
   std::vector<double> values(101);
   std::iota(values.rbegin(), values.rend(), 0.0);

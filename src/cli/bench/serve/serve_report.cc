@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "cli/bench/svg_plot.h"
-
 namespace chorus {
 namespace {
 
@@ -45,6 +43,13 @@ std::string row(const char* name, const Distribution& d) {
   if (d.count == 0) return fmt::format("{:<22} {:>9}\n", name, "none");
   return fmt::format("{:<22} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", name, d.mean * 1e3, d.p50 * 1e3,
                      d.p90 * 1e3, d.p99 * 1e3, d.max * 1e3);
+}
+
+constexpr size_t kCurvePoints = 400;  // more than the height of a plot in pixels
+
+std::vector<double> quantilesMs(std::vector<double> seconds) {
+  for (double& value : seconds) value *= 1e3;
+  return quantilesOf(std::move(seconds), kCurvePoints);
 }
 
 Json optionalMs(const std::optional<double>& seconds) { return seconds ? Json(*seconds * 1e3) : Json(nullptr); }
@@ -125,6 +130,7 @@ Json serveJson(const LoadResult& result, const ServeSummary& s, const ServeTarge
                         {"time_to_first_token_ms", distributionJson(distributionOf(std::move(latencies.first)), 1e3)},
                         {"inter_token_ms", distributionJson(distributionOf(std::move(latencies.gap)), 1e3)}});
   }
+  Latencies all = latenciesOf(result.records);
   return {{"sent", s.sent},
           {"complete", s.complete},
           {"unfinished", s.unfinished},
@@ -144,16 +150,11 @@ Json serveJson(const LoadResult& result, const ServeSummary& s, const ServeTarge
           {"time_per_output_token_ms", distributionJson(s.per_token, 1e3)},
           {"latency_ms", distributionJson(s.latency, 1e3)},
           {"generator_lateness_ms", distributionJson(s.lateness, 1e3)},
+          {"quantiles",
+           {{"time_to_first_token_ms", quantilesMs(std::move(all.first))},
+            {"inter_token_ms", quantilesMs(std::move(all.gap))},
+            {"latency_ms", quantilesMs(std::move(all.latency))}}},
           {"models", by_model}};
-}
-
-std::string serveSvg(const LoadResult& result, const std::string& title) {
-  const Latencies all = latenciesOf(result.records);
-  Plot plot{.title = title, .x_label = "milliseconds", .y_label = "share of all, %", .log_x = true};
-  plot.series = {{"between tokens", cumulativeCurve(all.gap, 1e3)},
-                 {"time to first token", cumulativeCurve(all.first, 1e3)},
-                 {"whole request", cumulativeCurve(all.latency, 1e3)}};
-  return svgOf(plot);
 }
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Reports the results of a load as a table, JSON and a plot.
+// Reports the results of a load as a table and JSON.
 #pragma once
 
 #include <map>
@@ -32,10 +32,9 @@ struct ServeSummary {
 
 ServeSummary summarizeLoad(const LoadResult& result, const ServeTargets& targets);
 std::string serveTable(const ServeSummary& summary, const ServeTargets& targets);
-// Latencies are in milliseconds. Has one row for each model that was requested.
+// Latencies are in milliseconds. "models" has one row for each model that was requested. "quantiles" has the curves
+// that bench/plot_load.py draws: up to 400 values of quantilesOf() for each kind of latency.
 Json serveJson(const LoadResult& result, const ServeSummary& summary, const ServeTargets& targets,
                const std::vector<std::string>& models);
-// Cumulative curves of time to first token, gaps and whole-request latency.
-std::string serveSvg(const LoadResult& result, const std::string& title);
 
 }  // namespace chorus

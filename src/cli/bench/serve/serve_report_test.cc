@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace chorus {
 namespace {
 
+using testing::DoubleNear;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Pointwise;
 
 RequestRecord answered(size_t model, double planned, double first, int tokens, double gap) {
   RequestRecord record{.model = model, .prompt_tokens = 10, .planned = planned, .sent = planned};
@@ -93,11 +97,22 @@ TEST(ServeReportTest, JsonHasARowForEachModelAsked) {
   EXPECT_NEAR(json["time_to_first_token_ms"]["p50"].get<double>(), 100.0, 1e-6);
 }
 
+TEST(ServeReportTest, JsonHasTheCurvesOfAPlot) {
+  const LoadResult result = load();
+  const Json quantiles = serveJson(result, summarizeLoad(result, {}), {}, {"base", "a"})["quantiles"];
+  EXPECT_THAT(quantiles["time_to_first_token_ms"].get<std::vector<double>>(),
+              Pointwise(DoubleNear(1e-6), {100.0, 100.0, 300.0}));
+  EXPECT_THAT(quantiles["latency_ms"].get<std::vector<double>>(), Pointwise(DoubleNear(1e-6), {180.0, 340.0, 380.0}));
+  std::vector<double> gaps(12, 20.0);
+  std::fill(gaps.begin() + 8, gaps.end(), 60.0);
+  EXPECT_THAT(quantiles["inter_token_ms"].get<std::vector<double>>(), Pointwise(DoubleNear(1e-6), gaps));
+}
+
 TEST(ServeReportTest, NothingAnsweredIsStillAReport) {
   LoadResult result;
   EXPECT_THAT(serveTable(summarizeLoad(result, {}), {}), HasSubstr("0 requests sent"));
   EXPECT_TRUE(serveJson(result, summarizeLoad(result, {}), {}, {"base"})["latency_ms"].is_null());
-  EXPECT_THAT(serveSvg(result, "empty"), HasSubstr("(none)"));
+  EXPECT_EQ(serveJson(result, summarizeLoad(result, {}), {}, {"base"})["quantiles"]["latency_ms"], Json::array());
 }
 
 }  // namespace
