@@ -171,8 +171,8 @@ class Cut {
       } else if (row.shard.axis == ShardRule::Axis::kColumns) {
         const TensorSlice slice = sliceForRank(row, tp_size_, tp_rank_);
         cutColumns(weight, slice.col_begin, slice.cols, part_);
-      } else if (row.slot.isBias() && tp_rank_ != 0) {
-        return;
+      } else if (row.slot.kind == SlotKind::kLinear && row.slot.isBias() && tp_rank_ != 0) {
+        return;  // it is added before the ranks are summed up
       }
     }
     part_.weights.push_back(std::move(weight));

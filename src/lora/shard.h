@@ -20,7 +20,7 @@ TokenRange tokenShare(int64_t vocab, int32_t tp_size, int32_t tp_rank);
 // to shard for. Modules keep global layer ids; their `in` and `out` are the rank's. Magnitudes and biases follow B's
 // rows; the bias of a linear that is cut along its inputs goes to rank 0. A module is left out when all its outputs are
 // on other ranks. With one rank the result shares the adapter's memory.
-//   weights         row_begin counts in the rank's tensor
+//   weights         row_begin counts in the rank's tensor; norms' weights and biases are whole on every rank
 //   embedding       on the first stage: whole; or, when the table is cut along the vocabulary, the rank's share of the
 //                   tokens that the adapter takes, with row_begin its first token; or the rank's columns
 //   output head     on the last stage: the rank's share of the model's tokens, padded with zeros, then all tokens that
