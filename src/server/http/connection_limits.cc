@@ -35,8 +35,11 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
     if (own_limit && one.client != client) continue;
     const bool arriving = isArriving(one.phase);
     const size_t of_client = held[one.client];
-    if (arriving && !own_limit && of_client <= own + 1) continue;
-    if (own_limit && one.phase == ConnectionPhase::kBody) continue;
+    if (own_limit) {
+      if (one.phase == ConnectionPhase::kBody) continue;
+    } else if (arriving ? of_client <= own + 1 : one.client != client && of_client <= own) {
+      continue;
+    }
     const Rank rank{open.size() - of_client, arriving, one.phase, one.since};
     if (best && best_rank <= rank) continue;
     best = i;

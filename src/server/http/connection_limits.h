@@ -38,8 +38,10 @@ struct Placement {
 // Decides how a new connection of `client` is placed.
 // - Below both limits it is accepted.
 // - At the client's own limit, one of the client's own connections in a phase before kBody is evicted.
-// - At the server's limit, a connection of the client that holds most is evicted, never one in kBusy. A connection
-//   whose request is arriving (kHead, kBody) is evicted only if its client holds more than `client` with the new one.
+// - At the server's limit, a connection of the client that holds most is evicted, never one in kBusy. It belongs to
+//   `client` or to a client that holds more than `client` does; if a request is arriving on it (kHead, kBody), to a
+//   client that holds more than `client` with the new one. So a client with many connections never costs one with few
+//   the connection that it keeps between its requests.
 // - Among the candidates of one client, those without an arriving request are first, then the lowest phase, then the
 //   oldest.
 // - Without a candidate, the new connection takes a reserved slot. If all are occupied, the oldest reserved one is

@@ -49,6 +49,16 @@ TEST(ConnectionLimits, BeyondTheServersLimitTheGreediestGiveWay) {
   EXPECT_FALSE(equal.evicted);
 }
 
+// Half-sent requests of many clients once cost another client the connection that it had between two requests.
+TEST(ConnectionLimits, AnIdleConnectionGivesWayOnlyToWhoHoldsFewer) {
+  const std::vector<ConnectionView> open = {{1, Phase::kHead, 9}, {1, Phase::kHead, 8}, {2, Phase::kHead, 7},
+                                            {2, Phase::kHead, 6}, {3, Phase::kIdle, 1}, {3, Phase::kBusy, 1}};
+  EXPECT_TRUE(place(open, 1).reserved);
+  EXPECT_FALSE(place(open, 1).evicted);
+  EXPECT_EQ(place(open, 3).evicted, 4u) << "a client's own idle connection gives way to its next one";
+  EXPECT_EQ(place(open, 4).evicted, 4u) << "a client without connections gets the first";
+}
+
 TEST(ConnectionLimits, TheReserveIsForTheRest) {
   std::vector<ConnectionView> open(6, {1, Phase::kBusy, 5});
   EXPECT_TRUE(place(open, 2).reserved);
