@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -131,35 +132,39 @@ class FakeNetwork : public StepRunner {
   std::vector<float> logits_;
 };
 
-// Blocks threads in pass() while it is closed.
+// Blocks threads in pass() while it is closed. It may end as soon as it is open, while a thread still leaves pass().
 class Gate {
  public:
   void close() {
-    const std::lock_guard lock(mutex_);
-    open_ = false;
+    const std::lock_guard lock(state_->mutex);
+    state_->open = false;
   }
   void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
+    const std::lock_guard lock(state_->mutex);
+    state_->open = true;
+    state_->changed.notify_all();
   }
   void pass() {
-    std::unique_lock lock(mutex_);
-    ++arrived_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return open_; });
+    const std::shared_ptr<State> state = state_;
+    std::unique_lock lock(state->mutex);
+    ++state->arrived;
+    state->changed.notify_all();
+    state->changed.wait(lock, [&] { return state->open; });
   }
   // Waits until pass() was called at least n times.
   void awaitArrivals(int n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return arrived_ >= n; });
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->arrived >= n; });
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = true;
-  int arrived_ = 0;
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = true;
+    int arrived = 0;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace chorus::testing
