@@ -24,7 +24,7 @@ function(chorus_layer name)
   add_library(chorus_${name} STATIC ${sources})
   chorus_check_flags(${name} ${sources})
   chorus_precompiled(chorus_${name} chorus_headers)
-  chorus_unity(${name})
+  chorus_unity(${name} ${sources})
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -64,9 +64,16 @@ function(chorus_precompiled target headers)
 endfunction()
 
 # A unity build instantiates the templates of fmt, JSON and the standard library once for several sources of a layer. The
-# kernels are left out because their sources have compile options and instruction sets of their own.
+# kernels are left out because their sources have compile options and instruction sets of their own, and architectures
+# because the names in a new one's file must not depend on those in its neighbours.
 function(chorus_unity name)
   if(CHORUS_UNITY AND NOT name STREQUAL kernels)
+    foreach(source ${ARGN})
+      file(STRINGS ${source} architecture REGEX "^Architecture [A-Za-z0-9]+\\(\\) {")
+      if(architecture)
+        set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
     set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
       # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for

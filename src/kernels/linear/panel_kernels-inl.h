@@ -37,9 +37,12 @@ constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 constexpr int kTileRows = 4;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #else
-constexpr int kTileRows = 6;
-constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+constexpr int kTileRows = 2;
+constexpr int panelsAtOnce(int) { return 1; }
 #endif
+// Copies of a loop over the rows or the vectors of a tile. Vectors of one lane stay in a loop, because unrolled they
+// would only be more code to compile.
+constexpr int kUnroll = kLanes == 1 ? 1 : 16;
 
 // A format struct loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel; loadLast
 // loads only input i.
@@ -134,10 +137,10 @@ struct Accumulators {
 
 template <int kRows, int kWidth>
 HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
-#pragma GCC unroll 16
+#pragma GCC unroll kUnroll
   for (int r = 0; r < kRows; ++r) {
     const VF xr = hn::Set(F32(), x[4 * r]);
-#pragma GCC unroll 16
+#pragma GCC unroll kUnroll
     for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::MulAdd(xr, w[v], sum[r][v]);
   }
 }
@@ -155,7 +158,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
     for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
 #pragma GCC unroll 2
     for (int pair = 0; pair < 4; pair += 2) {
-#pragma GCC unroll 16
+#pragma GCC unroll kUnroll
       for (int v = 0; v < kWidth; ++v) {
         const std::byte* panel = panels + v / kVectors * args.panel_stride;
         if (ahead != 0 && v % kVectors == 0) Format::prefetch(panel + ahead, stride, i + pair);

@@ -21,6 +21,8 @@ using VU = hn::Vec<U32>;
 // Panels multiplied at once: besides the accumulators, each panel needs registers for its packed integers.
 #if HWY_TARGET == HWY_AVX3
 constexpr int quantisedPanelsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
+#elif HWY_TARGET == HWY_SCALAR
+constexpr int quantisedPanelsAtOnce(int) { return 1; }
 #else
 constexpr int quantisedPanelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 #endif
@@ -80,7 +82,7 @@ HWY_INLINE void multiplyLanes(const float* x, int64_t count, VU (&lanes)[kWidth]
   const auto input = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR __attribute__((always_inline)) {
     if (!kWhole && kAt >= count) return;
     VF w[kWidth];
-#pragma GCC unroll 16
+#pragma GCC unroll kUnroll
     for (int v = 0; v < kWidth; ++v) w[v] = Lanes::template unpack<kAt>(lanes[v]);
     multiplyAdd<kRows, kWidth>(x + kAt / 4 * 4 * kRows + kAt % 4, w, sum);
   };
@@ -126,7 +128,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
     }
     VU lanes[kWidth];
     const auto load = [&]() HWY_ATTR __attribute__((always_inline)) {
-#pragma GCC unroll 16
+#pragma GCC unroll kUnroll
       for (int v = 0; v < kWidth; ++v) {
         const auto* panel = reinterpret_cast<const uint32_t*>(at + v / kVectors * args.panel_stride);
         lanes[v] = hn::LoadU(U32(), panel + v % kVectors * kLanes);
