@@ -19,7 +19,6 @@ FairQueue::Answer FairQueue::add(uint64_t id, uint64_t client, size_t bytes) {
     if (waiting.by_age.empty()) turns_.push_back(client);
     waiting.by_age.insert(id);
     waiting.by_bytes.emplace(bytes, id);
-    sizes_.emplace(bytes, id);
     tasks_.emplace(id, Task{client, bytes});
     waiting.bytes += bytes;
   } catch (...) {
@@ -31,7 +30,6 @@ FairQueue::Answer FairQueue::add(uint64_t id, uint64_t client, size_t bytes) {
 
 // Reverts an add() that failed halfway for lack of memory.
 void FairQueue::undo(uint64_t id, uint64_t client, size_t bytes) {
-  sizes_.erase({bytes, id});
   const auto at = clients_.find(client);
   if (at == clients_.end()) return;
   at->second.by_bytes.erase({bytes, id});
@@ -45,7 +43,6 @@ void FairQueue::erase(uint64_t id) {
   const auto at = tasks_.find(id);
   const auto [client, bytes] = at->second;
   tasks_.erase(at);
-  sizes_.erase({bytes, id});
   Waiting& waiting = clients_.at(client);
   waiting.by_bytes.erase({bytes, id});
   waiting.by_age.erase(id);
@@ -61,21 +58,28 @@ bool FairQueue::remove(uint64_t id) {
   return true;
 }
 
-bool FairQueue::has(size_t max_bytes) const { return !sizes_.empty() && sizes_.begin()->first <= max_bytes; }
+bool FairQueue::mayTake(const Choice& choice, uint64_t client) const {
+  if (clients_.at(client).by_bytes.begin()->first > choice.max_bytes) return false;
+  return std::count(choice.running.begin(), choice.running.end(), client) < choice.client_limit;
+}
 
-std::optional<uint64_t> FairQueue::take(size_t max_bytes) {
+bool FairQueue::has(const Choice& choice) const {
+  return std::any_of(turns_.begin(), turns_.end(), [&](uint64_t client) { return mayTake(choice, client); });
+}
+
+std::optional<FairQueue::Taken> FairQueue::take(const Choice& choice) {
   for (size_t i = 0; i < turns_.size(); ++i) {
     const uint64_t client = turns_[i];
+    if (!mayTake(choice, client)) continue;
     Waiting& waiting = clients_.at(client);
-    if (waiting.by_bytes.begin()->first > max_bytes) continue;
     uint64_t id = waiting.by_bytes.begin()->second;
     const bool oldest = ++waiting.turns % kOldestTurn == 0;
-    if (oldest && tasks_.at(*waiting.by_age.begin()).bytes <= max_bytes) id = *waiting.by_age.begin();
+    if (oldest && tasks_.at(*waiting.by_age.begin()).bytes <= choice.max_bytes) id = *waiting.by_age.begin();
     // Rotates in place, because a worker must be able to take a task when memory has run out.
     std::rotate(turns_.begin() + static_cast<ptrdiff_t>(i), turns_.begin() + static_cast<ptrdiff_t>(i) + 1,
                 turns_.end());
     erase(id);
-    return id;
+    return Taken{id, client};
   }
   return std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -32,10 +33,21 @@ class FairQueue {
   Answer add(uint64_t id, uint64_t client, size_t bytes);
   // Removes a queued task; false if there is none of that id.
   bool remove(uint64_t id);
-  // Removes and returns the next task of at most max_bytes; nullopt if there is none.
-  std::optional<uint64_t> take(size_t max_bytes = SIZE_MAX);
-  // Whether take(max_bytes) would return a task.
-  bool has(size_t max_bytes = SIZE_MAX) const;
+  // The tasks that take() may return: those of at most max_bytes, of clients that `running` has fewer than client_limit
+  // times.
+  struct Choice {
+    size_t max_bytes = SIZE_MAX;
+    std::span<const std::optional<uint64_t>> running = {};
+    int64_t client_limit = INT64_MAX;
+  };
+  struct Taken {
+    uint64_t id = 0;
+    uint64_t client = 0;
+  };
+  // Removes and returns the next of these tasks; nullopt if there is none.
+  std::optional<Taken> take(const Choice& choice);
+  // Whether there is any.
+  bool has(const Choice& choice) const;
   size_t size() const { return tasks_.size(); }
 
  private:
@@ -49,6 +61,7 @@ class FairQueue {
     size_t bytes = 0;
     int turns = 0;
   };
+  bool mayTake(const Choice& choice, uint64_t client) const;
   void erase(uint64_t id);
   void undo(uint64_t id, uint64_t client, size_t bytes);
 
@@ -56,7 +69,6 @@ class FairQueue {
   std::unordered_map<uint64_t, Task> tasks_;
   std::map<uint64_t, Waiting> clients_;
   std::deque<uint64_t> turns_;  // clients with tasks, the next one first
-  std::set<std::pair<size_t, uint64_t>> sizes_;
 };
 
 }  // namespace chorus::server

@@ -11,7 +11,7 @@ using Answer = FairQueue::Answer;
 
 std::vector<uint64_t> drain(FairQueue& queue, size_t max_bytes = SIZE_MAX) {
   std::vector<uint64_t> order;
-  while (const auto id = queue.take(max_bytes)) order.push_back(*id);
+  while (const auto taken = queue.take({.max_bytes = max_bytes})) order.push_back(taken->id);
   return order;
 }
 
@@ -24,7 +24,7 @@ TEST(FairQueue, ClientsTakeTurnsAndSmallOnesAreFirst) {
   queue.add(5, 9, 20);
   EXPECT_EQ(drain(queue), (std::vector<uint64_t>{3, 5, 2, 4, 1}));
   EXPECT_EQ(queue.size(), 0u);
-  EXPECT_FALSE(queue.has());
+  EXPECT_FALSE(queue.has({}));
 }
 
 TEST(FairQueue, NobodyWaitsForEver) {
@@ -34,7 +34,7 @@ TEST(FairQueue, NobodyWaitsForEver) {
   for (int i = 0; i < FairQueue::kOldestTurn; ++i) {
     queue.add(++id, 7, 1);
     queue.add(++id, 7, 1);
-    if (queue.take() == 1u) return;
+    if (queue.take({})->id == 1u) return;
   }
   FAIL() << "small tasks that keep coming hold up the large one";
 }
@@ -42,10 +42,10 @@ TEST(FairQueue, NobodyWaitsForEver) {
 TEST(FairQueue, OneClientsBacklogDelaysAnotherByOneTask) {
   FairQueue queue;
   for (uint64_t id = 1; id <= 500; ++id) queue.add(id, 7, 1);
-  queue.take();
+  queue.take({});
   queue.add(501, 9, 1);
-  EXPECT_NE(queue.take(), 501u);
-  EXPECT_EQ(queue.take(), 501u);
+  EXPECT_NE(queue.take({})->id, 501u);
+  EXPECT_EQ(queue.take({})->id, 501u);
 }
 
 TEST(FairQueue, SmallOnesAlone) {
@@ -53,11 +53,22 @@ TEST(FairQueue, SmallOnesAlone) {
   queue.add(1, 7, 1000);
   queue.add(2, 9, 100);
   queue.add(3, 7, 50);
-  EXPECT_TRUE(queue.has(50));
+  EXPECT_TRUE(queue.has({.max_bytes = 50}));
   EXPECT_EQ(drain(queue, 100), (std::vector<uint64_t>{3, 2}));
-  EXPECT_FALSE(queue.has(100));
-  EXPECT_TRUE(queue.has());
-  EXPECT_EQ(queue.take(), 1u);
+  EXPECT_FALSE(queue.has({.max_bytes = 100}));
+  EXPECT_TRUE(queue.has({}));
+  EXPECT_EQ(queue.take({})->id, 1u);
+}
+
+TEST(FairQueue, ClientsAtTheirLimitAreLeftOut) {
+  FairQueue queue;
+  queue.add(1, 7, 10);
+  queue.add(2, 9, 20);
+  const std::optional<uint64_t> running[] = {9, 7, std::nullopt, 7};
+  EXPECT_EQ(queue.take({.running = running, .client_limit = 2})->id, 2u);
+  EXPECT_FALSE(queue.has({.running = running, .client_limit = 2}));
+  EXPECT_FALSE(queue.take({.running = running, .client_limit = 2}));
+  EXPECT_EQ(queue.take({.running = running, .client_limit = 3})->id, 1u);
 }
 
 TEST(FairQueue, LimitsAndRemoval) {

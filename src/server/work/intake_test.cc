@@ -54,7 +54,7 @@ TEST(Intake, TimeWorkAndClientsEndARequest) {
 
 TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
   Stopped busy;
-  Intake intake({.threads = 1});
+  Intake intake({.threads = 1, .spare = false});
   const auto first = std::make_shared<Intake::Ticket>();
   intake.submit(first, {.work = busy.work()});
   const auto held = std::make_shared<int>(0);
@@ -72,7 +72,7 @@ TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
 }
 
 TEST(Intake, LargeRequestsNeverHoldAllWorkers) {
-  Intake intake({.threads = 2, .work_at_first = uint64_t{4} << 30, .small_bytes = 100});
+  Intake intake({.threads = 2, .spare = false, .work_at_first = uint64_t{4} << 30, .small_bytes = 100});
   std::vector<std::shared_ptr<Intake::Ticket>> large;
   std::atomic<int> running{0};
   for (uint64_t i = 0; i < 8; ++i) {
@@ -90,9 +90,31 @@ TEST(Intake, LargeRequestsNeverHoldAllWorkers) {
   EXPECT_TRUE(intake.finish(std::chrono::seconds(5)));
 }
 
+// Small requests can be slow too: one client's could occupy every worker that takes them.
+TEST(Intake, SlowRequestsOfOneClientDelayNoOther) {
+  Intake intake({.threads = 2, .work_at_first = uint64_t{4} << 30});
+  std::vector<std::shared_ptr<Intake::Ticket>> slow;
+  std::atomic<int> running{0};
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(std::make_shared<Intake::Ticket>());
+    intake.submit(slow.back(), {.client = 1, .work = [&](WorkMeter& meter) {
+                                  ++running;
+                                  workForEver(meter);
+                                }});
+  }
+  for (int i = 0; i < 3; ++i) {
+    std::promise<void> done;
+    intake.submit(std::make_shared<Intake::Ticket>(), {.client = 2, .work = [&](WorkMeter&) { done.set_value(); }});
+    EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  }
+  EXPECT_LE(running, 2);
+  for (const auto& ticket : slow) ticket->cancel();
+  EXPECT_TRUE(intake.finish(std::chrono::seconds(5)));
+}
+
 TEST(Intake, ClientsHaveAShareOfTheQueue) {
   Stopped busy;
-  Intake intake({.threads = 1, .client_jobs = 2});
+  Intake intake({.threads = 1, .spare = false, .client_jobs = 2});
   const auto first = std::make_shared<Intake::Ticket>();
   intake.submit(first, {.work = busy.work()});
   const auto submit = [&](uint64_t client) {

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -16,15 +17,28 @@ namespace chorus::server {
 
 // Shared with the threads, which may outlive the pool.
 struct WorkerPool::State {
-  explicit State(const WorkerOptions& options) : queue(options.limits) {}
+  explicit State(const WorkerOptions& options)
+      : queue(options.limits),
+        clients(static_cast<size_t>(options.threads) + 1),
+        client_limit(options.spare ? options.threads : options.threads + 1) {}
 
-  void work(size_t max_bytes);
-  // Whether a thread should wake: there is a task for it, or finish() was called.
-  bool ready(size_t max_bytes) const { return finishing || queue.has(max_bytes); }
+  // Which tasks a thread takes.
+  struct Thread {
+    size_t index = 0;
+    size_t max_bytes = SIZE_MAX;
+  };
+  void work(const Thread& thread);
+  // During finish() every thread takes any task.
+  FairQueue::Choice choiceOf(const Thread& thread) const {
+    if (finishing) return {};
+    return {.max_bytes = thread.max_bytes, .running = clients, .client_limit = client_limit};
+  }
 
   std::mutex mutex;
   std::condition_variable changed;
   FairQueue queue;
+  std::vector<std::optional<uint64_t>> clients;  // whose task each thread is running
+  int64_t client_limit;                          // threads that run tasks of one client at most
   std::unordered_map<uint64_t, Task> tasks;
   uint64_t last_id = 0;
   size_t running = 0;  // threads that have not ended
@@ -32,14 +46,14 @@ struct WorkerPool::State {
   std::vector<std::thread> threads;
 };
 
-void WorkerPool::State::work(size_t max_bytes) {
+void WorkerPool::State::work(const Thread& thread) {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return ready(max_bytes); });
-    // During finish() the thread for small tasks takes any task.
-    const auto id = queue.take(finishing ? SIZE_MAX : max_bytes);
-    if (!id) break;
-    const auto at = tasks.find(*id);
+    changed.wait(lock, [&] { return finishing || queue.has(choiceOf(thread)); });
+    const auto taken = queue.take(choiceOf(thread));
+    if (!taken) break;
+    clients[thread.index] = taken->client;
+    const auto at = tasks.find(taken->id);
     Task task = std::move(at->second);
     tasks.erase(at);
     lock.unlock();
@@ -52,24 +66,27 @@ void WorkerPool::State::work(size_t max_bytes) {
     }
     task = nullptr;
     lock.lock();
+    clients[thread.index].reset();
+    if (queue.size() > 0) changed.notify_all();  // the client may have been at its limit
   }
   --running;
   changed.notify_all();
 }
 
 WorkerPool::WorkerPool(const WorkerOptions& options) : state_(std::make_shared<State>(options)) {
-  for (int i = 0; i < options.threads; ++i) {
-    const bool small_only = i == 0 && options.threads > 1 && options.small_bytes > 0;
+  for (int i = 0; i < options.threads + (options.spare ? 1 : 0); ++i) {
+    const bool small_only = options.small_bytes > 0 && ((i == 0 && options.threads > 1) || i == options.threads);
+    const State::Thread thread{.index = static_cast<size_t>(i),
+                               .max_bytes = small_only ? options.small_bytes : SIZE_MAX};
     {
       std::lock_guard lock(state_->mutex);
       ++state_->running;
     }
-    state_->threads.emplace_back(
-        [state = state_, niceness = options.niceness, max_bytes = small_only ? options.small_bytes : SIZE_MAX] {
-          const auto self = static_cast<id_t>(syscall(SYS_gettid));
-          if (niceness > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + niceness);
-          state->work(max_bytes);
-        });
+    state_->threads.emplace_back([state = state_, niceness = options.niceness, thread] {
+      const auto self = static_cast<id_t>(syscall(SYS_gettid));
+      if (niceness > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + niceness);
+      state->work(thread);
+    });
   }
 }
 
