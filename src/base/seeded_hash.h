@@ -3,8 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <string_view>
+
+#include "base/random_bits.h"
 
 namespace chorus {
 
@@ -12,10 +13,7 @@ class SeededHash {
  public:
   using is_transparent = void;
 
-  SeededHash() {
-    std::random_device random;
-    seed_ = static_cast<uint64_t>(random()) << 32 | random();
-  }
+  SeededHash() : seed_(randomBits()) {}
 
   // Deliberately not noexcept: the standard library then stores the hash of each key.
   size_t operator()(std::string_view text) const {

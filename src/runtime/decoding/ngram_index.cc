@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <random>
 
+#include "base/random_bits.h"
 #include "runtime/decoding/numerics.h"
 
 namespace chorus {
@@ -29,9 +29,8 @@ uint64_t keyOf(uint64_t gram, int32_t token) { return mixBits(gram + valueOf(tok
 
 NgramIndex::NgramIndex(int32_t size, size_t capacity) : begun_(static_cast<size_t>(size) - 1) {
   const size_t ngrams = capacity > begun_ ? capacity - begun_ : 0;
-  std::random_device random;
   for (int i = 0; i < 2; ++i) {
-    bases_[i] = (uint64_t{random()} << 32 | random()) % (kPrime - 1) + 1;
+    bases_[i] = randomBits() % (kPrime - 1) + 1;
     leaving_[i] = 1;
     uint64_t power = bases_[i];
     for (size_t n = begun_ > 0 ? begun_ - 1 : 0; n > 0; n >>= 1) {

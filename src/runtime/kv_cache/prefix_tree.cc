@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <random>
+
+#include "base/random_bits.h"
 
 namespace chorus {
 namespace {
@@ -21,7 +22,7 @@ uint64_t mix(uint64_t x) {
 PrefixTree::PrefixTree(int32_t num_blocks, int32_t tokens_per_block, uint64_t hash_mask)
     : tokens_per_block_(tokens_per_block),
       hash_mask_(hash_mask),
-      key_(uint64_t{std::random_device()()} << 32 | std::random_device()()),
+      key_(randomBits()),
       nodes_(static_cast<size_t>(num_blocks)),
       tokens_(static_cast<size_t>(num_blocks) * static_cast<size_t>(tokens_per_block)),
       buckets_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNone) {}

@@ -8,6 +8,14 @@ namespace {
 
 bool isArriving(ConnectionPhase phase) { return phase == ConnectionPhase::kHead || phase == ConnectionPhase::kBody; }
 
+// At the server's limit, whether a connection may be closed for a new one of a client. held: connections of its client;
+// own: whether that is the new one's client; own_held: connections of the new one's client.
+bool givesWay(ConnectionPhase phase, size_t held, bool own, size_t own_held) {
+  // A client that would then have as many connections as this one has left must not cut its request short.
+  if (isArriving(phase)) return held > own_held + 1;
+  return own || held > own_held;
+}
+
 }  // namespace
 
 Placement placeConnection(std::span<const ConnectionView> open, uint64_t client, bool unlimited,
@@ -35,9 +43,8 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
     if (own_limit && one.client != client) continue;
     const bool arriving = isArriving(one.phase);
     const size_t of_client = held[one.client];
-    if (own_limit) {
-      if (one.phase == ConnectionPhase::kBody) continue;
-    } else if (arriving ? of_client <= own + 1 : one.client != client && of_client <= own) {
+    // At its own limit, a client never loses a request whose body has begun.
+    if (own_limit ? one.phase == ConnectionPhase::kBody : !givesWay(one.phase, of_client, one.client == client, own)) {
       continue;
     }
     const Rank rank{open.size() - of_client, arriving, one.phase, one.since};
