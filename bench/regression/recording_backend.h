@@ -25,6 +25,9 @@ class RecordingBackend final : public Backend {
     inner_->upload(device, host, bytes, stream);
   }
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
+  void copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream stream) override {
+    inner_->copyBlocks(kv, copies, stream);
+  }
   void synchronize(Stream stream) override { inner_->synchronize(stream); }
   const void* importWeights(const void* host, size_t bytes, const Imported& imported) override {
     return inner_->importWeights(host, bytes, imported);

@@ -1,6 +1,9 @@
 #include "cli/backend_flags.h"
 
+#include <limits>
+
 #include "base/cpu_features.h"
+#include "cli/flag_values.h"
 #include "kernels/backend.h"
 
 namespace chorus {
@@ -19,6 +22,14 @@ void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa) 
                   "cpu; for comparison: reference (plain loops), guarded (memory closed outside ops)")
       ->capture_default_str();
   addIsaFlag(command, isa);
+}
+
+void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows) {
+  command
+      .add_option("--max_attention_window_size", windows,
+                  "Most positions that a token attends to, with its own: one number, or one for each layer, which "
+                  "repeat over the layers. Default: the model's windows")
+      ->check(inRange(1, std::numeric_limits<int32_t>::max()));
 }
 
 std::optional<std::string> checkedIsa(const std::string& isa) {

@@ -1,15 +1,18 @@
-// --backend and --isa, the same for every command that computes.
+// Flags that are the same for every command that computes: --backend, --isa and --max_attention_window_size.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace chorus {
 
 // The variable CHORUS_ISA is used when --isa is not given. An empty isa means the best set that the machine has.
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
 void addIsaFlag(CLI::App& command, std::string& isa);
+// windows: KvCacheConfig::maxAttentionWindowVec.
+void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows);
 
 // Called when a command begins to work and not as a check of the flag, because commands that do not compute read the
 // variable too. Throws an Error that lists the available sets when `isa` is not one of them. Returns the set in the

@@ -28,6 +28,7 @@ struct RunArgs {
   std::vector<std::string> input_text;
   std::vector<std::string> lora_dirs;
   std::vector<int> lora_task_uids;
+  std::vector<int32_t> attention_windows;
   int max_output_len = 0, max_input_length = 0, threads = 0;
   RunSampling sampling;
   std::optional<int> end_id;
@@ -229,6 +230,7 @@ void runRun(const RunArgs& args) {
   config.setNumThreads(args.threads);
   config.setBackend(args.backend);
   config.setIsa(isa);
+  if (!args.attention_windows.empty()) config.getKvCacheConfigRef().setMaxAttentionWindowVec(args.attention_windows);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
   const std::vector<executor::LoraConfig> adapters = openAdapters(args, executor);
@@ -295,6 +297,7 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,
                   "Log probabilities of the generated tokens, float32 [n, 1, max_output_len], 0 after the end");
   run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
+  addAttentionWindowFlag(*run, args->attention_windows);
   args->sampling.addTo(*run);
   run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
   addBackendFlags(*run, args->backend, args->isa);

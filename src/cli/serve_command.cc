@@ -93,7 +93,8 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
       ->delimiter(',');
   serve
       .add_option("--intake_threads", options.intake_threads,
-                  "Threads that prepare requests; one of several takes only requests of up to 64 KiB")
+                  "Threads that prepare requests; one of several takes only requests of up to 64 KiB. One "
+                  "further thread does too, so that one client's requests never occupy all")
       ->check(inRange(1, 256))
       ->capture_default_str();
   serve
@@ -224,6 +225,7 @@ void addServeCommand(CLI::App& app) {
       ->add_option("--kv_cache_free_memory_fraction", options.kv_cache_free_memory_fraction,
                    "KV cache as a share of the free memory, unless its tokens are given; default: 0.5")
       ->check(inRange(0.0, 1.0));
+  addAttentionWindowFlag(*serve, options.attention_windows);
   serve->add_option("--threads", options.threads, "Threads that compute; 0: all cores this process may use")
       ->check(inRange(0, 1 << 12))
       ->capture_default_str();

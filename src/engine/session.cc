@@ -5,16 +5,19 @@
 
 #include "base/error.h"
 #include "engine/engine_layout.h"
+#include "engine/position_tables.h"
 #include "engine/rank_weights.h"
-#include "engine/rope_table.h"
 #include "models/architecture.h"
 #include "models/decoder.h"
 
 namespace chorus {
 namespace {
 
-ModelSpec rankSpecOf(const Architecture& architecture, const ModelConfig& config, int32_t rank) {
-  return rankSpec(architecture.modelSpec(config), config.mapping, rank);
+ModelSpec rankSpecOf(const Architecture& architecture, const ModelConfig& config, int32_t rank,
+                     std::span<const int32_t> attention_windows = {}) {
+  ModelSpec spec = architecture.modelSpec(config);
+  limitWindows(attention_windows, spec);
+  return rankSpec(std::move(spec), config.mapping, rank);
 }
 
 // added_tokens: maximum number of tokens that an adapter adds.
@@ -68,10 +71,11 @@ SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
 
 struct Session::State {
   State(const Engine& engine, Backend& backend, const SessionOptions& options, const RankLinks& links)
-      : spec(rankSpecOf(engine.architecture(), engine.config(), engine.rank())),
+      : spec(rankSpecOf(engine.architecture(), engine.config(), engine.rank(), options.attention_windows)),
         vocabulary(vocabularyOf(engine.config(), options.max_added_tokens)),
         activations(backend, spec, vocabulary, links, options.max_num_tokens, options.max_batch_size),
         context(backend.createContext()),
+        position_tables(spec, engine.buildConfig().max_seq_len, backend),
         kv(kvLayers(spec, engine.config(), options.tokens_per_block)) {
     const ModelConfig& config = engine.config();
     kv_pool = backend.allocate(static_cast<size_t>(blockBytes(kv) * options.kv_blocks));
@@ -82,33 +86,10 @@ struct Session::State {
     }
     host_weights = loadWeights(engine);
     decoder = std::make_unique<Decoder>(spec, vocabulary, importWeights(host_weights, engine, backend),
-                                        uploadRopes(backend, engine.buildConfig().max_seq_len), links);
+                                        position_tables.ofLayers(), links);
     if (holdsLogits(config, engine.rank())) {
       host_logits.resize(static_cast<size_t>(options.max_batch_size * (config.vocab_size + options.max_added_tokens)));
     }
-  }
-
-  // The table of each layer.
-  std::vector<RopeTable> uploadRopes(Backend& backend, int64_t positions) {
-    const auto upload = [&](const std::vector<float>& host) {
-      rope_tables.push_back(backend.allocate(host.size() * sizeof(float)));
-      if (!host.empty()) backend.upload(rope_tables.back().data(), host.data(), rope_tables.back().size(), stream);
-      return rope_tables.back().as<float>();
-    };
-    const std::vector<RopeSpec> specs = ropeSpecs(spec);
-    std::vector<RopeTable> tables;
-    for (const RopeSpec& rope : specs) {
-      const HostRopeTable host = makeRopeTable(rope, positions);
-      const int64_t dims = rope.kind == RopeKind::kNone ? 0 : rope.dims;
-      tables.push_back({upload(host.cos), upload(host.sin), static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
-      backend.synchronize(stream);
-    }
-    std::vector<RopeTable> of_layers;
-    for (const LayerSpec& layer : spec.layers) {
-      of_layers.push_back(
-          tables[static_cast<size_t>(std::find(specs.begin(), specs.end(), layer.attention.rope) - specs.begin())]);
-    }
-    return of_layers;
   }
 
   ModelSpec spec;
@@ -116,7 +97,7 @@ struct Session::State {
   Stream stream;
   DecoderActivations activations;
   std::unique_ptr<StepContext> context;
-  std::vector<DeviceBuffer> rope_tables;
+  DevicePositionTables position_tables;
   DeviceBuffer kv_pool;
   std::vector<KvLayer> kv;
   ModelWeights host_weights;
@@ -165,7 +146,7 @@ SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig&
   memory.activations =
       DecoderActivations::bytes(spec, vocabularyOf(config, options.max_added_tokens), config.mapping.tp_size,
                                 last_stage, options.max_num_tokens, options.max_batch_size);
-  for (const RopeSpec& rope : ropeSpecs(spec)) memory.activations += ropeTableBytes(rope, build.max_seq_len);
+  memory.activations += DevicePositionTables::bytes(spec, build.max_seq_len);
   if (holdsLogits(config, rank)) {
     memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;
   }
@@ -178,6 +159,9 @@ std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;
   backend_->prepare({.tokens = input.tokens, .sequences = input.sequences, .logits_rows = input.logits_rows},
                     *s.context);
+  if (!input.copies.empty()) {
+    for (const KvLayer& layer : s.kv) backend_->copyBlocks(layer, input.copies, s.stream);
+  }
   const ModelConfig& config = engine_->config();
   const bool keeps = holdsLogits(config, engine_->rank());
   const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(logitsWidth(input, config.vocab_size)) : 0;

@@ -23,6 +23,8 @@ struct SessionOptions {
   int32_t max_num_tokens = 0;    // rows in a step; 0: the engine's
   int32_t tokens_per_block = 0;  // power of two; 0: the engine's
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
+  // Positions that a query of layer i attends to at most: entry i % size(). Empty: the model's windows alone.
+  std::vector<int32_t> attention_windows;
   // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.
   int32_t max_added_tokens = 256;
 };
@@ -32,7 +34,7 @@ struct SessionOptions {
 struct SessionMemory {
   int64_t weights = 0;
   int64_t kv_cache = 0;
-  int64_t activations = 0;  // including the rotary tables
+  int64_t activations = 0;  // including the tables of positions
   int64_t host = 0;         // logits for the sampler
 };
 
@@ -55,9 +57,9 @@ class Session {
   static SessionMemory memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
                                    int64_t weight_bytes, const SessionOptions& options);
 
-  // Runs this rank's share of one step: embeds, writes keys and values, and computes the logits of input.logits_rows.
-  // The result, [logits_rows, logitsWidth(input, vocab_size)] float32 in host memory, is valid until the next run; it
-  // is empty on every rank but the first of the last stage. Not thread-safe.
+  // Runs this rank's share of one step: copies blocks, embeds, writes keys and values, and computes the logits of
+  // input.logits_rows. The result, [logits_rows, logitsWidth(input, vocab_size)] float32 in host memory, is valid until
+  // the next run; it is empty on every rank but the first of the last stage. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
   // Packs this rank's shard of an adapter, as shardAdapter returned it, but with normalised magnitudes. Thread-safe;

@@ -78,6 +78,8 @@ class Backend {
   virtual void upload(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void download(void* host, const void* device, size_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
+  // Copies whole blocks of one layer's KV cache, in order: a copy may read what an earlier one wrote.
+  virtual void copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream stream) = 0;
   // Address at which the host may write the buffer without staging while no op uses it yet; null if the host has no
   // access to the buffer.
   virtual std::byte* hostView(const DeviceBuffer&) { return nullptr; }

@@ -19,7 +19,7 @@ namespace {
 
 struct CpuContext : StepContext {
   StepBatch batch;
-  AttentionPlan attention;
+  AttentionPlans attention;
 };
 
 CpuContext& own(StepContext& context) { return static_cast<CpuContext&>(context); }
@@ -34,7 +34,7 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<CpuContext>(); }
   void prepare(const StepBatch& batch, StepContext& context) override {
     own(context).batch = batch;
-    own(context).attention.group = 0;
+    own(context).attention.clear();
   }
 
   void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }

@@ -28,6 +28,10 @@ class GuardedBackend final : public Backend {
     if (bytes > 0) std::memcpy(host, device, bytes);
   }
   void synchronize(Stream) override {}
+  void copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream stream) override {
+    const GuardedArena::Open open(arena_);
+    cpu_->copyBlocks(kv, copies, stream);
+  }
   const void* importWeights(const void* host, size_t bytes, const Imported& imported) override {
     DeviceBuffer copy = allocate(bytes);
     upload(copy.data(), host, bytes, {});

@@ -38,6 +38,14 @@ void HostBackend::synchronize(Stream) {
 
 void HostBackend::free(void* data, size_t size) { ::munmap(data, size); }
 
+void HostBackend::copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream) {
+  auto* base = static_cast<std::byte*>(kv.base);
+  for (const BlockCopy& copy : copies) {
+    std::memcpy(base + copy.to * kv.block_stride, base + copy.from * kv.block_stride,
+                static_cast<size_t>(kvBlockBytes(kv)));
+  }
+}
+
 void HostBackend::upload(void* device, const void* host, size_t bytes, Stream) {
   if (bytes > 0) std::memcpy(device, host, bytes);
 }

@@ -16,6 +16,7 @@ class HostBackend : public Backend {
   void upload(void* device, const void* host, size_t bytes, Stream stream) override;
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
   void synchronize(Stream) override;
+  void copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream stream) override;
   std::byte* hostView(const DeviceBuffer& buffer) override { return buffer.as<std::byte>(); }
   // Moves weights that are far larger than the caches to huge pages if there is enough memory: reading them from the 4
   // KB pages of a mapped file costs a tenth or more of the read bandwidth in page walks. With import_in_background, the

@@ -1,6 +1,8 @@
 #include "models/architecture.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -23,14 +25,43 @@ bool holds(const auto& values, const Json& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+constexpr int64_t kGreatestSize = std::numeric_limits<int32_t>::max();
+
+bool isInRange(FieldRange range, const Json& value) {
+  switch (range) {
+    case FieldRange::kNone:
+      return false;
+    case FieldRange::kFactor:
+      return value.is_number() && isFactor(value.get<double>());
+    case FieldRange::kSize:
+      return value.is_number_integer() && value >= 1 && value <= kGreatestSize;
+    case FieldRange::kList:
+      return value.is_array();
+  }
+  return false;
+}
+std::string rangeText(FieldRange range) {
+  switch (range) {
+    case FieldRange::kNone:
+      break;
+    case FieldRange::kFactor:
+      return fmt::format("a number from {:g} to {:g}", kLeastFactor, kGreatestFactor);
+    case FieldRange::kSize:
+      return fmt::format("a whole number from 1 to {}", kGreatestSize);
+    case FieldRange::kList:
+      return "a list";
+  }
+  return "";
+}
+
 void checkField(const ConfigField& field, const Json& value, const Architecture& architecture,
                 std::string_view source) {
   const auto own = std::find_if(architecture.fields.begin(), architecture.fields.end(),
                                 [&](const FieldValues& entry) { return entry.field == field.name; });
   const std::vector<Json> computed = own == architecture.fields.end() ? std::vector<Json>() : own->values;
-  const bool any_factor = own != architecture.fields.end() && own->any_factor;
+  const FieldRange range = own == architecture.fields.end() ? FieldRange::kNone : own->range;
   if (value.is_null() || holds(field.neutral, value) || holds(computed, value)) return;
-  if (any_factor && value.is_number() && isFactor(value.get<double>())) return;
+  if (isInRange(range, value)) return;
   std::string supported;
   const auto list = [&](const Json& item) { supported.append(supported.empty() ? "" : ", ").append(item.dump()); };
   std::for_each(field.neutral.begin(), field.neutral.end(), list);
@@ -38,9 +69,9 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
   fail(ErrorCode::kUnsupported, "{}: {} {}{} is not supported by {}; supported: {}", source, field.name,
        printable(value.dump(), kShownValue), value == field.absent ? " (also when the field is absent)" : "",
        architecture.name,
-       any_factor          ? fmt::format("a number from {:g} to {:g}", kLeastFactor, kGreatestFactor)
-       : supported.empty() ? "only a config without it"
-                           : supported);
+       range != FieldRange::kNone ? rangeText(range)
+       : supported.empty()        ? "only a config without it"
+                                  : supported);
 }
 }  // namespace
 

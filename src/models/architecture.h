@@ -13,11 +13,18 @@
 
 namespace chorus {
 
+// Values of a structural field that are supported besides those that an architecture lists.
+enum class FieldRange {
+  kNone,
+  kFactor,  // numbers from kLeastFactor to kGreatestFactor
+  kSize,    // whole numbers from 1 to 2147483647
+  kList,    // lists; the function that reads the field checks what is in them
+};
 // Values of one structural field of the config (checkpoint/config_fields.h) that an architecture supports.
 struct FieldValues {
   std::string_view field;
   std::vector<Json> values = {};  // in addition to ConfigField::neutral
-  bool any_factor = false;        // numbers from kLeastFactor to kGreatestFactor are supported too
+  FieldRange range = FieldRange::kNone;
 };
 // A factor in this range and its reciprocal are finite in float32.
 inline constexpr double kLeastFactor = 1e-30, kGreatestFactor = 1e30;

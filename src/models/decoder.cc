@@ -11,14 +11,14 @@ namespace {
 
 // Both blocks of a layer read the same residual, and one addition ends both. The MLP runs first, because attention
 // overwrites the output of the norm.
-void runParallel(const LayerContext& context, const LayerSpec& spec, const NormSpec& norm, const RopeTable& rope,
+void runParallel(const LayerContext& context, const LayerSpec& spec, const NormSpec& norm, const PositionTables& tables,
                  const KvLayer& kv, ResidualStream& residual) {
   const bool shares_norm = spec.residual == ResidualForm::kParallelShared;
   const ConstMatrix mlp_input = residual.normed(context, shares_norm ? NormId::kAttentionIn : NormId::kMlpIn);
   runMlp(context, spec.mlp, mlp_input, residual.delta());
   const ConstMatrix x = shares_norm ? mlp_input : residual.normed(context, NormId::kAttentionIn);
   const Matrix attended = context.activations.wide(x.rows, x.cols);
-  runAttention(context, spec.attention, norm, rope, kv, x, attended);
+  runAttention(context, spec.attention, norm, tables, kv, x, attended);
   residual.addParallel(context, LinearId::kProj, attended, LinearId::kDense, spec.residual_scale);
 }
 
@@ -36,25 +36,25 @@ void endBlock(const LayerContext& context, const LayerSpec& spec, LinearId last,
   }
 }
 
-void runLayer(const LayerContext& context, const LayerSpec& spec, const NormSpec& norm, const RopeTable& rope,
+void runLayer(const LayerContext& context, const LayerSpec& spec, const NormSpec& norm, const PositionTables& tables,
               const KvLayer& kv, ResidualStream& residual) {
-  if (isParallel(spec.residual)) return runParallel(context, spec, norm, rope, kv, residual);
+  if (isParallel(spec.residual)) return runParallel(context, spec, norm, tables, kv, residual);
   const bool norm_first = spec.residual == ResidualForm::kPre || spec.residual == ResidualForm::kSandwich;
   const auto inputOf = [&](NormId id) { return norm_first ? residual.normed(context, id) : residual.sum(context); };
 
-  runAttention(context, spec.attention, norm, rope, kv, inputOf(NormId::kAttentionIn), residual.delta());
+  runAttention(context, spec.attention, norm, tables, kv, inputOf(NormId::kAttentionIn), residual.delta());
   endBlock(context, spec, LinearId::kDense, NormId::kAttentionOut, residual);
   runMlp(context, spec.mlp, inputOf(NormId::kMlpIn), residual.delta());
   endBlock(context, spec, LinearId::kProj, NormId::kMlpOut, residual);
 }
 }  // namespace
 
-Decoder::Decoder(ModelSpec spec, const VocabularyShape& vocabulary, ModelWeights weights, std::vector<RopeTable> ropes,
-                 const RankLinks& links)
+Decoder::Decoder(ModelSpec spec, const VocabularyShape& vocabulary, ModelWeights weights,
+                 std::vector<PositionTables> tables, const RankLinks& links)
     : spec_(std::move(spec)),
       vocabulary_(vocabulary),
       weights_(std::move(weights)),
-      ropes_(std::move(ropes)),
+      tables_(std::move(tables)),
       links_(links) {
   checkWeights();
 }
@@ -99,7 +99,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
 
   ResidualStream residual(spec_.norm, sum, activations.delta(rows), activations.hidden(rows, spec_.hidden_size));
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    runLayer(contextOf(static_cast<int32_t>(i)), spec_.layers[i], spec_.norm, ropes_[i], kv[i], residual);
+    runLayer(contextOf(static_cast<int32_t>(i)), spec_.layers[i], spec_.norm, tables_[i], kv[i], residual);
   }
 
   if (links_.lastStage()) return runHead(outside, spec_, vocabulary_, input, residual, width, sink);

@@ -5,6 +5,7 @@
 
 #include "models/activations.h"
 #include "models/adapter_groups.h"
+#include "models/blocks/attention.h"
 #include "models/blocks/head.h"
 #include "models/model_spec.h"
 #include "models/model_weights.h"
@@ -15,9 +16,9 @@ namespace chorus {
 
 class Decoder {
  public:
-  // spec: the rank's (rankSpec). ropes: one for each layer, of its attention's spec. The communicators in links must
+  // spec: the rank's (rankSpec). tables: one for each layer, of its attention's spec. The communicators in links must
   // outlive the decoder. Throws Error(kInternal) if the weights do not fit the spec.
-  Decoder(ModelSpec spec, const VocabularyShape& vocabulary, ModelWeights weights, std::vector<RopeTable> ropes,
+  Decoder(ModelSpec spec, const VocabularyShape& vocabulary, ModelWeights weights, std::vector<PositionTables> tables,
           const RankLinks& links);
 
   // Runs one step, together with the other ranks.
@@ -33,7 +34,7 @@ class Decoder {
   ModelSpec spec_;
   VocabularyShape vocabulary_;
   ModelWeights weights_;
-  std::vector<RopeTable> ropes_;
+  std::vector<PositionTables> tables_;
   RankLinks links_;
 };
 

@@ -59,8 +59,8 @@ std::vector<FieldValues> graniteFields() {
   std::vector<FieldValues> fields = llamaFields();
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"mlp_bias", {true}});
-  for (const char* key : kMultipliers) fields.push_back({.field = key, .any_factor = true});
-  fields.push_back({.field = kLogitsMultiplier, .any_factor = true});
+  for (const char* key : kMultipliers) fields.push_back({.field = key, .range = FieldRange::kFactor});
+  fields.push_back({.field = kLogitsMultiplier, .range = FieldRange::kFactor});
   return fields;
 }
 }  // namespace

@@ -1,6 +1,7 @@
 #include "models/llama.h"
 
 #include "models/llama_blocks.h"
+#include "models/sliding_window.h"
 
 namespace chorus {
 namespace {
@@ -20,18 +21,13 @@ ModelConfig llamaConfig(const Json& json, std::string_view source) {
 
 ModelConfig mistralConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  keys.used.push_back("sliding_window");
+  for (const std::string_view key : windowKeys()) keys.used.push_back(key);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MistralForCausalLM";
   // transformers gives a Mistral config that does not mention the key a window of 4096; files of models without one
   // say null.
-  const auto window = json.find("sliding_window");
-  if (window == json.end()) {
-    refuseSlidingWindow(4096, config, source);
-  } else if (!window->is_null()) {
-    refuseSlidingWindow(jsonGet<int64_t>(json, "sliding_window", source), config, source);
-  }
+  readSlidingWindow(json, source, {.window = 4096}, config);
   config.finalize(source);
   return config;
 }
@@ -44,6 +40,12 @@ std::vector<FieldValues> fieldsWithBiases() {
   std::vector<FieldValues> fields = llamaFields();
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"mlp_bias", {true}});
+  return fields;
+}
+
+std::vector<FieldValues> mistralFields() {
+  std::vector<FieldValues> fields = fieldsWithBiases();
+  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
   return fields;
 }
 }  // namespace
@@ -64,7 +66,7 @@ Architecture mistralArchitecture() {
           .weightTable = tableWithBiases,
           .modelSpec = llamaSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = fieldsWithBiases()};
+          .fields = mistralFields()};
 }
 
 }  // namespace chorus

@@ -1,17 +1,10 @@
 #include "models/llama_blocks.h"
 
-#include "base/error.h"
-#include "base/printable.h"
 #include "lora/module_ids.h"
 #include "models/decoder_rows.h"
 
 namespace chorus {
 namespace {
-
-// transformers' values for a config without these keys.
-constexpr int32_t kDefaultMaxWindowLayers = 28;
-constexpr int64_t kDefaultWindow = 4096;
-constexpr size_t kShownType = 100;  // bytes
 
 // The name of a tensor or module of every layer in the source.
 std::string sourceInLayer(const std::string& name) { return "model.layers.{layer}." + name; }
@@ -53,31 +46,6 @@ ModelConfig readLlamaConfig(const Json& json, std::string_view source) {
   config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
   readRotary(json, source, PartialRotary::kRefused, config);
   return config;
-}
-
-void refuseSlidingWindow(int64_t window, const ModelConfig& config, std::string_view source) {
-  if (window >= config.max_position_embeddings) return;
-  fail(ErrorCode::kUnsupported, "{}: 'sliding_window' {} below max_position_embeddings {} is not supported", source,
-       window, config.max_position_embeddings);
-}
-
-// layer_types names the attention of each layer. Without it, a layer has a window if use_sliding_window is true and at
-// least max_window_layers layers are before it. sliding_window is the window's size, and null means no window.
-void refuseWindowedLayers(const Json& json, const ModelConfig& config, std::string_view source) {
-  const auto windowed = jsonGetOr(json, "use_sliding_window", false, source);
-  const auto full_layers = jsonGetOr<int32_t>(json, "max_window_layers", kDefaultMaxWindowLayers, source);
-  const auto window = json.find("sliding_window");
-  const auto types = json.find("layer_types");
-  if (types != json.end() && !types->is_null()) {
-    if (!types->is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'layer_types' must be a list", source);
-    for (const Json& type : *types) {
-      if (type == "full_attention") continue;
-      fail(ErrorCode::kUnsupported, "{}: 'layer_types' has {}; only \"full_attention\" is supported", source,
-           printable(type.dump(), kShownType));
-    }
-  } else if (windowed && full_layers < config.num_hidden_layers && (window == json.end() || !window->is_null())) {
-    refuseSlidingWindow(jsonGetOr(json, "sliding_window", kDefaultWindow, source), config, source);
-  }
 }
 
 WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {

@@ -16,13 +16,6 @@ SourceKeys llamaKeys();
 // Reads sizes and rotary positions. The caller sets architecture and biases, and calls finalize.
 ModelConfig readLlamaConfig(const Json& json, std::string_view source);
 
-// Throws Error(kUnsupported) that names 'sliding_window' if the window is below max_position_embeddings, so that some
-// query would not see all of its context.
-void refuseSlidingWindow(int64_t window, const ModelConfig& config, std::string_view source);
-// The same for the keys of Qwen2 and Qwen3, which say which layers have a window: layer_types, or use_sliding_window
-// and max_window_layers.
-void refuseWindowedLayers(const Json& json, const ModelConfig& config, std::string_view source);
-
 // What distinguishes the tables of Llama's relatives.
 struct LlamaForm {
   bool qkv_bias = false;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error_of.h"
 
 namespace chorus {
@@ -83,12 +85,16 @@ TEST(LlamaConfigTest, RefusesKeysThatAreSupportedOnlyAtTheirDefault) {
   EXPECT_EQ(refusal("a_key_of_next_year", 1), "");
 }
 
-TEST(MistralConfigTest, RefusesASlidingWindow) {
-  const auto mistral = [](const Json& json) { return mistralArchitecture().configFromHuggingFace(json, "c"); };
-  EXPECT_EQ(mistral(with(llama(), "sliding_window", nullptr)).architecture, "MistralForCausalLM");
-  EXPECT_NO_THROW(mistral(with(llama(), "sliding_window", 64)));
-  EXPECT_THAT(errorOf([&] { mistral(with(llama(), "sliding_window", 32)); }), HasSubstr("'sliding_window' 32"));
-  EXPECT_THAT(errorOf([&] { mistral(with(llama(), "max_position_embeddings", 32768)); }), HasSubstr("4096"));
+TEST(MistralConfigTest, EveryLayerHasTheWindow) {
+  const auto windows = [](const Json& json) {
+    std::set<int64_t> all;
+    const ModelConfig config = mistralArchitecture().configFromHuggingFace(json, "c");
+    for (const LayerSpec& layer : mistralArchitecture().modelSpec(config).layers) all.insert(layer.attention.window);
+    return all;
+  };
+  EXPECT_THAT(windows(with(llama(), "sliding_window", nullptr)), ElementsAre(0));
+  EXPECT_THAT(windows(with(llama(), "sliding_window", 32)), ElementsAre(32));
+  EXPECT_THAT(windows(llama()), ElementsAre(4096)) << "transformers' value for a file without the key";
 }
 
 TEST(LlamaTableTest, BiasesAreOnEveryAttentionLinear) {

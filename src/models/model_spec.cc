@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/architecture.h"
+#include "models/sliding_window.h"
 
 namespace chorus {
 namespace {
@@ -25,6 +27,24 @@ RopeSpec ropeSpec(const ModelConfig& config) {
           .base = config.rotary_base,
           .scaling = config.rotary_scaling};
 }
+
+// A field of the checkpoint that is a soft cap; 0 without it.
+float softcap(const ModelConfig& config, const char* field) {
+  const auto value = config.extra.find(field);
+  if (value == config.extra.end() || value->is_null()) return 0;
+  const auto cap = jsonGet<double>(config.extra, field, "config.json");
+  if (!isFactor(cap)) fail(ErrorCode::kInvalidArgument, "config.json: '{}' must be positive, not {}", field, cap);
+  return static_cast<float>(cap);
+}
+
+// The slopes of alibi_with_scale are multiplied like the products of queries and keys.
+std::vector<float> slopesOf(const ModelConfig& config, float scale) {
+  const bool scaled = config.position_embedding_type == PositionEmbedding::kAlibiWithScale;
+  if (!scaled && config.position_embedding_type != PositionEmbedding::kAlibi) return {};
+  std::vector<float> slopes = alibiSlopes(config.num_attention_heads);
+  for (float& slope : slopes) slope *= scaled ? scale : 1.0f;
+  return slopes;
+}
 }  // namespace
 
 Activation activationNamed(std::string_view hidden_act) {
@@ -40,13 +60,26 @@ std::vector<Json> activationNames() {
   return names;
 }
 
+std::vector<float> alibiSlopes(int32_t heads) {
+  int32_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<float> slopes;
+  for (int32_t i = 0; i < heads; ++i) {
+    const double exponent = i < power ? i + 1.0 : (2.0 * (i - power) + 1) / 2;
+    slopes.push_back(static_cast<float>(std::exp2(-8.0 / power * exponent)));
+  }
+  return slopes;
+}
+
 LayerSpec layerSpec(const ModelConfig& config) {
   const float scale = 1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(config.head_size)));
   return {.attention = {.heads = {.queries = config.num_attention_heads,
                                   .kv = config.num_key_value_heads,
                                   .size = config.head_size},
                         .rope = ropeSpec(config),
-                        .scale = scale},
+                        .scale = scale,
+                        .softcap = softcap(config, "attn_logit_softcapping"),
+                        .slopes = slopesOf(config, scale)},
           .mlp = {.kind = MlpKind::kGated,
                   .activation = activationNamed(config.hidden_act),
                   .intermediate_size = config.intermediate_size},
@@ -54,10 +87,23 @@ LayerSpec layerSpec(const ModelConfig& config) {
 }
 
 ModelSpec modelSpec(const ModelConfig& config, const LayerSpec& layer) {
-  return {.hidden_size = config.hidden_size,
-          .embedding = {.width = config.embedding_size},
-          .norm = {.kind = NormKind::kRms, .epsilon = static_cast<float>(config.norm_epsilon)},
-          .layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer)};
+  ModelSpec spec = {.hidden_size = config.hidden_size,
+                    .embedding = {.width = config.embedding_size},
+                    .norm = {.kind = NormKind::kRms, .epsilon = static_cast<float>(config.norm_epsilon)},
+                    .layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer),
+                    .head = {.softcap = softcap(config, "final_logit_softcapping")}};
+  const std::vector<int64_t> windows = layerWindows(config);
+  for (size_t i = 0; i < windows.size(); ++i) spec.layers[i].attention.window = windows[i];
+  return spec;
+}
+
+void limitWindows(std::span<const int32_t> windows, ModelSpec& spec) {
+  if (windows.empty()) return;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    int64_t& window = spec.layers[i].attention.window;
+    const int64_t limit = windows[i % windows.size()];
+    window = window == 0 ? limit : std::min(window, limit);
+  }
 }
 
 ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank) {
@@ -65,6 +111,10 @@ ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank) {
   spec.layers = {spec.layers.begin() + range.begin, spec.layers.begin() + range.end};
   for (LayerSpec& layer : spec.layers) {
     layer.attention.heads.queries /= mapping.tp_size;
+    if (!layer.attention.slopes.empty()) {
+      const auto first = layer.attention.slopes.begin() + layer.attention.heads.queries * mapping.tpRank(rank);
+      layer.attention.slopes = {first, first + layer.attention.heads.queries};
+    }
     layer.attention.heads.kv = std::max(1, layer.attention.heads.kv / mapping.tp_size);
     layer.mlp.intermediate_size /= mapping.tp_size;
   }

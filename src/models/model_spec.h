@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -45,7 +46,12 @@ enum class QkNorm {
 struct AttentionSpec {
   Heads heads;
   RopeSpec rope;
-  float scale = 1.0f;  // scores are scale * q . k
+  // score = capped(scale * q . k) + slope of the query head * (position of the key - position of the query), as in
+  // kernels/attention/attention.h
+  float scale = 1.0f;
+  float softcap = 0;          // 0: none
+  std::vector<float> slopes;  // ALiBi: [heads.queries]; empty: none
+  int64_t window = 0;         // positions that a query attends to, with its own; 0: all
   QkNorm qk_norm = QkNorm::kNone;
 };
 
@@ -88,8 +94,10 @@ struct EmbeddingSpec {
 };
 
 struct HeadSpec {
-  bool norm = true;    // kFinal, before the output head
-  float scale = 1.0f;  // of the logits
+  bool norm = true;  // kFinal, before the output head
+  // logits = capped(scale * x), where capped(x) = softcap * tanh(x / softcap)
+  float scale = 1.0f;
+  float softcap = 0;  // 0: capped(x) = x
 };
 
 struct ModelSpec {
@@ -106,11 +114,21 @@ Activation activationNamed(std::string_view hidden_act);
 // All names that activationNamed() accepts, for Architecture::fields.
 std::vector<Json> activationNames();
 
+// ALiBi's slope of each of `heads` query heads: powers of 2^(-8 / p), where p is the greatest power of two that is at
+// most `heads`; the heads from p on have the odd powers of its square root.
+std::vector<float> alibiSlopes(int32_t heads);
+
 // The layer that the fields of most configs describe: kPre, a gated MLP, scores divided by q_scaling * sqrt(head size),
-// RoPE as position_embedding_type says. An architecture changes what differs.
+// RoPE or ALiBi as position_embedding_type says, and a soft cap of scores if attn_logit_softcapping gives one. An
+// architecture changes what differs.
 LayerSpec layerSpec(const ModelConfig& config);
-// A model of num_hidden_layers equal layers, with RMS norms of norm_epsilon.
+// A model of num_hidden_layers layers that are equal except for their windows (models/sliding_window.h), with RMS norms
+// of norm_epsilon, and a soft cap of logits if final_logit_softcapping gives one.
 ModelSpec modelSpec(const ModelConfig& config, const LayerSpec& layer);
+
+// Narrows the windows of a whole model: that of layer i is at most windows[i % windows.size()] positions. Nothing
+// changes if windows is empty.
+void limitWindows(std::span<const int32_t> windows, ModelSpec& spec);
 
 // The spec of one rank: the layers of its pipeline stage, with its share of the heads and of the MLP. Fewer KV heads
 // than ranks are repeated.

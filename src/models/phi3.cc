@@ -1,6 +1,7 @@
 #include "models/phi3.h"
 
 #include "models/llama_blocks.h"
+#include "models/sliding_window.h"
 
 namespace chorus {
 namespace {
@@ -9,7 +10,7 @@ ModelConfig phi3Config(const Json& json, std::string_view source) {
   SourceKeys keys = {.used = decoderKeys(),
                      .inert = {"embd_pdrop", "full_attn_mod", "interpolate_factor"},
                      .only_at_default = {{"attention_bias", false}, {"mlp_bias", false}, {"lm_head_bias", false}}};
-  keys.used.insert(keys.used.end(), {"sliding_window", "partial_rotary_factor"});
+  keys.used.insert(keys.used.end(), {"sliding_window", "layer_types", "partial_rotary_factor"});
   checkSourceKeys(json, keys, source);
   ModelConfig config = readDecoderConfig(json, source);
   config.architecture = "Phi3ForCausalLM";
@@ -18,11 +19,15 @@ ModelConfig phi3Config(const Json& json, std::string_view source) {
   config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 4096, source);
   config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
   readRotary(json, source, PartialRotary::kRead, config);
-  if (const int64_t window = optionalSize(json, "sliding_window", source); window > 0) {
-    refuseSlidingWindow(window, config, source);
-  }
+  readSlidingWindow(json, source, {}, config);
   config.finalize(source);
   return config;
+}
+
+std::vector<FieldValues> phi3Fields() {
+  std::vector<FieldValues> fields = llamaFields();
+  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
+  return fields;
 }
 
 WeightTable phi3Table(const ModelConfig& config) { return llamaTable(config, {.fused_sources = true}); }
@@ -34,7 +39,7 @@ Architecture phi3Architecture() {
           .weightTable = phi3Table,
           .modelSpec = llamaSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = llamaFields()};
+          .fields = phi3Fields()};
 }
 
 }  // namespace chorus

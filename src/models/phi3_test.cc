@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "models/testing/config_case.h"
 
 namespace chorus {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // phi-4's config.json.
@@ -27,9 +30,19 @@ TEST(Phi3ConfigTest, ReadsAModelsFile) {
   EXPECT_EQ(kPhi4.read({{"partial_rotary_factor", 0.75}}).rotary_embedding_dim, 96);
 }
 
-TEST(Phi3ConfigTest, RefusesWindowsAndLongPositions) {
-  EXPECT_EQ(kPhi4.refusal({{"sliding_window", 16384}}), "");
-  EXPECT_THAT(kPhi4.refusal({{"sliding_window", 2047}}), HasSubstr("'sliding_window' 2047"));
+TEST(Phi3ConfigTest, EveryLayerHasTheWindow) {
+  const auto windows = [](const Json& changes) {
+    std::set<int64_t> all;
+    for (const LayerSpec& layer : phi3Architecture().modelSpec(kPhi4.read(changes)).layers) {
+      all.insert(layer.attention.window);
+    }
+    return all;
+  };
+  EXPECT_THAT(windows({{"sliding_window", nullptr}}), ElementsAre(0));
+  EXPECT_THAT(windows({{"sliding_window", 2047}}), ElementsAre(2047));
+}
+
+TEST(Phi3ConfigTest, RefusesLongPositions) {
   EXPECT_THAT(kPhi4.refusal({{"rope_scaling", {{"type", "longrope"}}}}), HasSubstr("'longrope' is not supported"));
 }
 

@@ -3,19 +3,20 @@
 #include <vector>
 
 #include "models/llama_blocks.h"
+#include "models/sliding_window.h"
 
 namespace chorus {
 namespace {
 
 ModelConfig qwen2Config(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  keys.used.insert(keys.used.end(), {"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"});
+  for (const std::string_view key : qwenWindowKeys()) keys.used.push_back(key);
   keys.only_at_default.emplace_back("use_mrope", false);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen2ForCausalLM";
   config.attn_bias = true;
-  refuseWindowedLayers(json, config, source);
+  readQwenWindow(json, source, config);
   config.finalize(source);
   return config;
 }
@@ -25,6 +26,7 @@ WeightTable qwen2Table(const ModelConfig& config) { return llamaTable(config, {.
 
 std::vector<FieldValues> qwen2Fields() {
   std::vector<FieldValues> fields = llamaFields();
+  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
   fields.push_back({"attn_bias", {true}});
   return fields;
 }

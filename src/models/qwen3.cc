@@ -1,21 +1,22 @@
 #include "models/qwen3.h"
 
 #include "models/llama_blocks.h"
+#include "models/sliding_window.h"
 
 namespace chorus {
 namespace {
 
 ModelConfig qwen3Config(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  keys.used.insert(keys.used.end(),
-                   {"attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"});
+  keys.used.push_back("attention_bias");
+  for (const std::string_view key : qwenWindowKeys()) keys.used.push_back(key);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen3ForCausalLM";
   if (config.head_size == 0) config.head_size = 128;  // transformers' value for a config without head_dim
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
   config.qk_layernorm = true;
-  refuseWindowedLayers(json, config, source);
+  readQwenWindow(json, source, config);
   config.finalize(source);
   return config;
 }
@@ -32,6 +33,7 @@ ModelSpec qwen3Spec(const ModelConfig& config) {
 
 std::vector<FieldValues> qwen3Fields() {
   std::vector<FieldValues> fields = llamaFields();
+  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"qk_layernorm", {true}});
   return fields;

@@ -29,11 +29,12 @@ TEST(Qwen3ConfigTest, ReadsAModelsFile) {
   EXPECT_EQ(kQwen3.read({{"head_dim", nullptr}}).head_size, 128);
 }
 
-TEST(Qwen3ConfigTest, RefusesWindows) {
-  EXPECT_EQ(kQwen3.refusal({{"sliding_window", 16}}), "");
-  EXPECT_THAT(kQwen3.refusal({{"sliding_window", 16}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
-              HasSubstr("'sliding_window' 16"));
-  EXPECT_THAT(kQwen3.refusal({{"layer_types", {"sliding_attention"}}}), HasSubstr("'layer_types'"));
+TEST(Qwen3ConfigTest, LayersFromMaxWindowLayersOnHaveTheWindow) {
+  const auto layers = [](const Json& changes) { return qwen3Architecture().modelSpec(kQwen3.read(changes)).layers; };
+  EXPECT_EQ(layers({{"sliding_window", 16}}).back().attention.window, 0);
+  const auto some = layers({{"sliding_window", 16}, {"use_sliding_window", true}, {"max_window_layers", 3}});
+  EXPECT_EQ(some[2].attention.window, 0);
+  EXPECT_EQ(some[3].attention.window, 16);
 }
 
 TEST(Qwen3TableTest, EveryLayerHasNormsOfQueriesAndKeys) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/attention/kv_layout.h"
 #include "kernels/step_batch.h"
 #include "models/adapter_parts.h"
 
@@ -22,6 +23,7 @@ struct StepInput {
   std::vector<SequenceSpan> sequences;
   std::vector<int32_t> logits_rows;
   std::vector<AdapterRows> adapters;
+  std::vector<BlockCopy> copies;  // KV blocks that are copied in all layers before the step, in order
 };
 
 }  // namespace chorus

@@ -34,13 +34,10 @@ constexpr const char* kLeaveUnset = "leave it unset";
 constexpr const char* kOneProcess = "all ranks of an engine run in this process; leave it unset";
 constexpr const char* kHostMemory = "KV blocks are already in host memory; leave it unset";
 
-void checkKvCache(const KvCacheConfig& config, int32_t max_seq_len) {
-  const auto& windows = config.getMaxAttentionWindowVec();
-  const bool narrow = windows && std::any_of(windows->begin(), windows->end(), [&](SizeType32 window) {
-                        requirePositive(window, "maxAttentionWindowVec");
-                        return window < max_seq_len;
-                      });
-  refuse(narrow, "maxAttentionWindowVec", "windows smaller than the engine's max_seq_len are not supported");
+void checkKvCache(const KvCacheConfig& config) {
+  for (const SizeType32 window : config.getMaxAttentionWindowVec().value_or(std::vector<SizeType32>())) {
+    requirePositive(window, "maxAttentionWindowVec");
+  }
   refuse(config.getSinkTokenLength().value_or(0) != 0, "sinkTokenLength", kLeaveUnset);
   refuse(config.getHostCacheSize().value_or(0) != 0, "hostCacheSize of KvCacheConfig", kHostMemory);
   refuse(config.getSecondaryOffloadMinPriority().has_value(), "secondaryOffloadMinPriority", kHostMemory);
@@ -87,10 +84,10 @@ void checkDevice(const ExecutorConfig& config) {
 
 }  // namespace
 
-void checkSupported(const ExecutorConfig& config, ModelType model_type, int32_t max_seq_len) {
+void checkSupported(const ExecutorConfig& config, ModelType model_type) {
   refuse(model_type != ModelType::kDECODER_ONLY, "modelType", "use kDECODER_ONLY");
   checkScheduler(config.getSchedulerConfig());
-  checkKvCache(config.getKvCacheConfig(), max_seq_len);
+  checkKvCache(config.getKvCacheConfig());
   checkParallel(config.getParallelConfig());
   checkDecoding(config.getDecodingConfig());
   checkDevice(config);

@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 constexpr int32_t kMaxSeqLen = 128;
 
 std::string refusal(const ExecutorConfig& config, ModelType type = ModelType::kDECODER_ONLY) {
-  return errorOf([&] { checkSupported(config, type, kMaxSeqLen); });
+  return errorOf([&] { checkSupported(config, type); });
 }
 
 template <typename Change>
@@ -168,7 +168,7 @@ TEST(ConfigChecks, WhatThisBuildHasNotIsNamed) {
                 c.setExtendedRuntimePerfKnobConfig(ExtendedRuntimePerfKnobConfig(true, false, true));
               }),
               StartsWith("cudaGraphMode"));
-  EXPECT_THAT(refusalAfter([](Config& c) { c.getKvCacheConfigRef().setMaxAttentionWindowVec({200, 64}); }),
+  EXPECT_THAT(refusalAfter([](Config& c) { c.getKvCacheConfigRef().setMaxAttentionWindowVec({200, 0}); }),
               StartsWith("maxAttentionWindowVec"));
   EXPECT_THAT(refusalAfter([](Config& c) { c.getKvCacheConfigRef().setSinkTokenLength(4); }),
               StartsWith("sinkTokenLength"));

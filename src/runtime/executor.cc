@@ -38,7 +38,7 @@ void logToStandardError() {
 }
 
 void check(const ExecutorConfig& config, ModelType model_type, const Engine& engine) {
-  checkSupported(config, model_type, engine.buildConfig().max_seq_len);
+  checkSupported(config, model_type);
   if (config.getMaxBeamWidth() <= 0 || config.getMaxBeamWidth() > engine.buildConfig().max_beam_width) {
     fail(ErrorCode::kInvalidArgument, "maxBeamWidth {} is not within the engine's max_beam_width {}",
          config.getMaxBeamWidth(), engine.buildConfig().max_beam_width);
@@ -136,6 +136,8 @@ class Executor::Impl {
     session_options.max_batch_size = options.scheduler.max_batch_size;
     session_options.max_num_tokens = options.scheduler.max_num_tokens;
     session_options.tokens_per_block = options.scheduler.tokens_per_block;
+    session_options.attention_windows =
+        config.getKvCacheConfig().getMaxAttentionWindowVec().value_or(std::vector<SizeType32>());
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);

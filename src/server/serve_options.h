@@ -44,6 +44,7 @@ struct ServeOptions {
   std::string isa;  // empty: the best that is available
   std::optional<int32_t> kv_cache_max_tokens;
   std::optional<float> kv_cache_free_memory_fraction;
+  std::vector<int32_t> attention_windows;  // KvCacheConfig::maxAttentionWindowVec; empty: unset
   int32_t maxQueueSize = 2048;
   int32_t max_choices = 16;            // limit on the sequences of one request
   std::string kv_reuse_scope;          // client, adapter or all; empty: all

@@ -4,7 +4,7 @@
 namespace chorus {
 
 // silu(x) = x / (1 + e^-x); gelu(x) = x (1 + erf(x / sqrt(2))) / 2; kGeluTanh approximates it with tanh.
-enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu };
+enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kTanh };
 
 namespace reference {
 float activate(ActivationKind kind, float x);

@@ -37,7 +37,7 @@ std::vector<BenchCase> attentionBench() {
                        return [s, heads = shape.num_heads, &backend] {
                          backend.attention({.q = s->q.view(),
                                             .num_heads = heads,
-                                            .scale = 0.125f,
+                                            .score = {.scale = 0.125f},
                                             .kv = s->sequences.next(),
                                             .out = s->out.view()},
                                            *s->sequences.context, {});

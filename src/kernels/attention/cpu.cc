@@ -11,15 +11,18 @@
 namespace chorus {
 namespace {
 
-constexpr float kLog2E = 1.44269504f;
-
 // Up to max_rows queries that are multiplied together.
 struct Tile {
   int count = 0;
   int64_t first = 0;              // index of its first query in the item
-  int64_t last_position = 0;      // of its last query, which is the largest
   const void* queries = nullptr;  // packed
-  int64_t position[kAttentionTileRows] = {};
+  // Each query attends to positions [begin, end). Both are ascending.
+  int64_t begin[kAttentionTileRows] = {};
+  int64_t end[kAttentionTileRows] = {};
+  float slopes[kAttentionTileRows] = {};  // of the queries' heads
+
+  int64_t lowest() const { return begin[0]; }
+  int64_t highest() const { return end[count - 1]; }
 };
 
 // Accumulator of one query: online-softmax state, then the unnormalised output, padded to whole panels. The
@@ -45,8 +48,13 @@ struct Call {
 
   int64_t headSize() const { return args.kv.head_size; }
   int64_t queries(const AttentionItem& item) const { return (item.row_end - item.row_begin) * group; }
-  int64_t position(const AttentionItem& item, int64_t i) const {
-    return int64_t{sequence(item).first_position} + item.row_begin + i / group;
+  // The positions that query i attends to: [beginOf, endOf).
+  int64_t beginOf(const AttentionItem& item, int64_t i) const { return args.mask.firstPosition(endOf(item, i) - 1); }
+  int64_t endOf(const AttentionItem& item, int64_t i) const {
+    return int64_t{sequence(item).first_position} + item.row_begin + i / group + 1;
+  }
+  float slope(int32_t kv_head, int64_t i) const {
+    return args.score.slopes == nullptr ? 0 : args.score.slopes[kv_head * group + i % group];
   }
   const SequenceSpan& sequence(const AttentionItem& item) const {
     return batch.sequences[static_cast<size_t>(item.sequence)];
@@ -59,9 +67,18 @@ struct Call {
     return args.out.data + row(item, i) * args.out.stride + column(kv_head, i);
   }
   int64_t resultFloats() const { return Result::kStateFloats + roundUp(headSize(), kPanelCols); }
-  // splits: number of KV splits of the whole row block.
-  Result partial(const AttentionItem& item, int64_t splits, int32_t kv_head, int64_t split, int64_t i) const {
-    return {partials + (item.partial + (kv_head * splits + split) * queries(item) + i) * resultFloats()};
+  Result partial(const AttentionItem& item, int32_t kv_head, int64_t split, int64_t i) const {
+    const int64_t splits = item.block_end - item.block_begin, at = split - item.block_begin;
+    return {partials + (item.partial + (kv_head * splits + at) * queries(item) + i) * resultFloats()};
+  }
+  // Whether query i attends to any position of the KV split.
+  bool attends(const AttentionItem& item, int64_t i, int64_t split) const {
+    return split * kAttentionSplit < endOf(item, i) && beginOf(item, i) < (split + 1) * kAttentionSplit;
+  }
+  // First run of a KV split that the item's queries attend to.
+  int64_t firstRun(const AttentionItem& item, int64_t split) const {
+    const int64_t first = std::max(split * kAttentionSplit, beginOf(item, 0));
+    return first / kAttentionRun * kAttentionRun;
   }
 
  private:
@@ -77,8 +94,9 @@ struct ItemMemory {
   std::byte* cache;
   float* weights;  // [kAttentionTileRows][kAttentionRun]
   std::byte* packed_weights;
+  std::byte* values;  // a copy of a run's values
   Tile* tiles;
-  float* first;  // accumulators of KV split 0, then of all merged splits
+  float* first;  // accumulators of the item's first KV split, then of all merged splits
   float* later;  // accumulators of a later KV split
 
   // Divides `memory` among the pointers and returns the bytes needed. `memory` may be null to compute only the size.
@@ -93,6 +111,7 @@ struct ItemMemory {
     take(cache, call.cache.scratchBytes());
     take(weights, int64_t{kAttentionTileRows} * kAttentionRun);
     take(packed_weights, call.products.tileBytes(kAttentionTileRows, kAttentionRun));
+    take(values, call.cache.valueBytes());
     take(tiles, queries_of_item);
     take(first, queries_of_item * call.resultFloats());
     take(later, queries_of_item * call.resultFloats());
@@ -102,11 +121,10 @@ struct ItemMemory {
 
 class ItemRunner {
  public:
-  ItemRunner(const Call& call, const AttentionItem& item, int32_t splits, int32_t kv_head, const ItemMemory& memory,
+  ItemRunner(const Call& call, const AttentionItem& item, int32_t kv_head, const ItemMemory& memory,
              const KvRun& following)
       : call_(call),
         item_(item),
-        splits_(splits),
         kv_head_(kv_head),
         memory_(memory),
         following_(following),
@@ -116,28 +134,24 @@ class ItemRunner {
     packQueries();
     for (int32_t split = item_.split_begin; split < item_.split_end; ++split) {
       runSplit(split);
-      if (item_.partial >= 0 || split == 0) continue;
-      for (int64_t i = firstOf(split); i < queries_; ++i) {
-        const Result later = result(split, i), all = result(0, i);
+      if (item_.partial >= 0 || split == item_.split_begin) continue;
+      for (int64_t i = 0; i < queries_; ++i) {
+        if (!call_.attends(item_, i, split)) continue;
+        const Result later = result(split, i), all = result(item_.split_begin, i);
         call_.softmax.merge(later.state(), later.out(), all.state(), all.out(), call_.headSize());
       }
     }
     if (item_.partial >= 0) return;
     for (int64_t i = 0; i < queries_; ++i) {
-      const Result all = result(0, i);
+      const Result all = result(item_.split_begin, i);
       call_.softmax.finish(all.state(), all.out(), call_.headSize(), call_.out(item_, kv_head_, i));
     }
   }
 
  private:
-  // The first query that attends to any position of the KV split.
-  int64_t firstOf(int32_t split) const {
-    const int64_t rows = int64_t{split} * kAttentionSplit - call_.position(item_, 0);
-    return std::max<int64_t>(0, rows) * call_.group;
-  }
   Result result(int32_t split, int64_t i) const {
-    if (item_.partial >= 0) return call_.partial(item_, splits_, kv_head_, split, i);
-    return {(split == 0 ? memory_.first : memory_.later) + i * call_.resultFloats()};
+    if (item_.partial >= 0) return call_.partial(item_, kv_head_, split, i);
+    return {(split == item_.split_begin ? memory_.first : memory_.later) + i * call_.resultFloats()};
   }
 
   void packQueries() {
@@ -149,10 +163,12 @@ class ItemRunner {
       tile.count = static_cast<int>(queries_ * (t + 1) / tiles_ - tile.first);
       const float* rows[kAttentionTileRows];
       for (int r = 0; r < tile.count; ++r) {
-        rows[r] = call_.query(item_, kv_head_, tile.first + r);
-        tile.position[r] = call_.position(item_, tile.first + r);
+        const int64_t i = tile.first + r;
+        rows[r] = call_.query(item_, kv_head_, i);
+        tile.begin[r] = call_.beginOf(item_, i);
+        tile.end[r] = call_.endOf(item_, i);
+        tile.slopes[r] = call_.slope(kv_head_, i);
       }
-      tile.last_position = tile.position[tile.count - 1];
       tile.queries = packed;
       call_.products.pack(rows, tile.count, call_.headSize(), packed);
       packed += call_.products.tileBytes(tile.count, call_.headSize());
@@ -160,25 +176,25 @@ class ItemRunner {
   }
 
   void runSplit(int32_t split) {
-    const int64_t begin = int64_t{split} * kAttentionSplit;
-    const int64_t end = std::min(begin + kAttentionSplit, call_.position(item_, queries_ - 1) + 1);
-    // Includes queries before the split, because they may share a tile with later queries.
+    const int64_t item_end =
+        std::min<int64_t>(call_.endOf(item_, queries_ - 1), int64_t{item_.split_end} * kAttentionSplit);
+    const int64_t end = std::min<int64_t>(int64_t{split + 1} * kAttentionSplit, item_end);
+    // Includes queries that do not attend to the split, because they may share a tile with others.
     for (int64_t i = 0; i < queries_; ++i) {
       const Result r = result(split, i);
       call_.softmax.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
     }
-    const int64_t item_end =
-        std::min<int64_t>(call_.position(item_, queries_ - 1) + 1, int64_t{item_.split_end} * kAttentionSplit);
     const std::span<const int32_t> blocks = call_.sequence(item_).block_table;
-    for (int64_t run = begin; run < end; run += kAttentionRun) {
-      const KvRun kv = call_.cache.read(blocks, kv_head_, run, end, memory_.cache);
+    for (int64_t run = call_.firstRun(item_, split); run < end; run += kAttentionRun) {
+      const KvRun kv = call_.cache.read(blocks, kv_head_, run, call_.beginOf(item_, 0), end, memory_.cache);
       // If the next run is incomplete, prefetches the following item instead: an incomplete run is short and would
       // leave no time to do it.
       const int64_t next_run = run + kAttentionRun;
       KvRun next = next_run + kAttentionRun > item_end ? following_ : call_.cache.place(blocks, kv_head_, next_run);
       for (int64_t t = 0; t < tiles_; ++t) {
-        if (memory_.tiles[t].last_position < run) continue;
-        runTile(memory_.tiles[t], split, run, kv, next);
+        const Tile& tile = memory_.tiles[t];
+        if (tile.highest() <= run || tile.lowest() >= next_run) continue;
+        runTile(tile, split, run, kv, next);
         next = {};
       }
     }
@@ -186,7 +202,7 @@ class ItemRunner {
 
   // next: a run to prefetch during the products.
   void runTile(const Tile& tile, int32_t split, int64_t run, const KvRun& kv, const KvRun& next) {
-    const int64_t slots = std::min<int64_t>(kAttentionRun, tile.last_position - run + 1);
+    const int64_t slots = std::min<int64_t>(kAttentionRun, tile.highest() - run);
     AttentionProduct scores;
     scores.x = tile.queries;
     scores.inputs = call_.headSize();
@@ -198,12 +214,24 @@ class ItemRunner {
     scores.next = next.keys;
     call_.products.run[tile.count](scores);
 
-    int64_t valid[kAttentionTileRows];
+    int64_t begin[kAttentionTileRows], end[kAttentionTileRows];  // slots of the run that a query attends to
     float factors[kAttentionTileRows];
-    for (int r = 0; r < tile.count; ++r) valid[r] = tile.position[r] - run + 1;
+    for (int r = 0; r < tile.count; ++r) {
+      begin[r] = tile.begin[r] - run;
+      end[r] = tile.end[r] - run;
+    }
     const Result first = result(split, tile.first);
-    call_.softmax.update(memory_.weights, tile.count, valid, call_.args.scale * kLog2E, first.at, call_.resultFloats(),
-                         factors);
+    const AttentionScore& form = call_.args.score;
+    call_.softmax.update({.scores = memory_.weights,
+                          .count = tile.count,
+                          .begin = begin,
+                          .end = end,
+                          .scale = form.scale,
+                          .softcap = form.softcap,
+                          .slopes = form.slopes == nullptr ? nullptr : tile.slopes,
+                          .states = first.at,
+                          .stride = call_.resultFloats(),
+                          .factors = factors});
     if (!call_.products.takesFloats()) {
       const float* rows[kAttentionTileRows];
       for (int r = 0; r < tile.count; ++r) rows[r] = memory_.weights + r * kAttentionRun;
@@ -218,28 +246,31 @@ class ItemRunner {
     sums.y_stride = call_.resultFloats();
     sums.next = next.values;
     // Weight 0 times a value that a row does not attend to is 0, unless the value is infinite or NaN. In that case,
-    // only rows with the same `valid` are multiplied together.
-    const bool together =
-        valid[0] >= slots || call_.cache.finite(call_.softmax, kv, std::max<int64_t>(0, valid[0]), slots);
+    // only rows that attend to the same slots are multiplied together, by values that are 0 before these slots.
+    const bool finite_before =
+        begin[tile.count - 1] <= 0 || call_.cache.finite(call_.softmax, kv, 0, std::min(begin[tile.count - 1], slots));
+    const bool finite_after =
+        end[0] >= slots || call_.cache.finite(call_.softmax, kv, std::max<int64_t>(0, end[0]), slots);
+    const bool together = finite_before && finite_after;
     for (int r = 0; r < tile.count;) {
-      int end = tile.count;
+      int next_row = tile.count;
       if (!together) {
-        end = r + 1;
-        while (end < tile.count && valid[end] == valid[r]) ++end;
-        sums.inputs = std::clamp<int64_t>(valid[r], 0, slots);
+        next_row = r + 1;
+        while (next_row < tile.count && begin[next_row] == begin[r] && end[next_row] == end[r]) ++next_row;
+        sums.inputs = std::clamp<int64_t>(end[r], 0, slots);
+        sums.w = begin[r] <= 0 ? kv.values : call_.cache.valuesFrom(kv, std::min(begin[r], slots), memory_.values);
       }
       sums.x = (call_.products.takesFloats() ? reinterpret_cast<std::byte*>(memory_.weights) : memory_.packed_weights) +
                r * call_.products.tileBytes(1, kAttentionRun);
       sums.y = first.out() + r * call_.resultFloats();
       sums.factors = factors + r;
-      call_.products.run[end - r](sums);
-      r = end;
+      call_.products.run[next_row - r](sums);
+      r = next_row;
     }
   }
 
   const Call& call_;
   const AttentionItem& item_;
-  int32_t splits_;
   int32_t kv_head_;
   const ItemMemory& memory_;
   const KvRun following_;  // first run of the item that this thread will most likely take next
@@ -250,10 +281,10 @@ class ItemRunner {
 // Merges the KV splits of a row block that several items computed.
 void mergeShared(const Call& call, const AttentionItem& block, int32_t kv_head) {
   for (int64_t i = 0; i < call.queries(block); ++i) {
-    const Result all = call.partial(block, block.split_end, kv_head, 0, i);
-    for (int32_t split = 1; split < block.split_end; ++split) {
-      if (int64_t{split} * kAttentionSplit > call.position(block, i)) break;
-      const Result later = call.partial(block, block.split_end, kv_head, split, i);
+    const Result all = call.partial(block, kv_head, block.split_begin, i);
+    for (int32_t split = block.split_begin + 1; split < block.split_end; ++split) {
+      if (!call.attends(block, i, split)) continue;
+      const Result later = call.partial(block, kv_head, split, i);
       call.softmax.merge(later.state(), later.out(), all.state(), all.out(), call.headSize());
     }
     call.softmax.finish(all.state(), all.out(), call.headSize(), call.out(block, kv_head, i));
@@ -261,10 +292,10 @@ void mergeShared(const Call& call, const AttentionItem& block, int32_t kv_head) 
 }
 }  // namespace
 
-void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlan& plan) {
+void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlans& plans) {
   assert(args.num_heads % args.kv.num_kv_heads == 0);
   const int32_t kv_heads = args.kv.num_kv_heads, group = args.num_heads / kv_heads, threads = workspace.pool.size();
-  if (plan.group != group || plan.num_kv_heads != kv_heads) planAttention(batch, group, kv_heads, threads, plan);
+  const AttentionPlan& plan = plans.find(batch, {group, kv_heads, args.mask.window}, threads);
 
   const DType dtype = args.kv.dtype;
   Call call{.args = args,
@@ -289,11 +320,9 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
     if (task + threads < std::ssize(plan.items) * kv_heads) {
       const AttentionItem& next = plan.items[static_cast<size_t>((task + threads) / kv_heads)];
       following = call.cache.place(call.sequence(next).block_table, (task + threads) % kv_heads,
-                                   int64_t{next.split_begin} * kAttentionSplit);
+                                   call.firstRun(next, next.split_begin));
     }
-    const int64_t end = call.position(item, call.queries(item) - 1) + 1;
-    const auto splits = static_cast<int32_t>((end + kAttentionSplit - 1) / kAttentionSplit);
-    ItemRunner(call, item, splits, static_cast<int32_t>(task % kv_heads), own, following).run();
+    ItemRunner(call, item, static_cast<int32_t>(task % kv_heads), own, following).run();
   });
   workspace.pool.run(std::ssize(plan.shared) * kv_heads, [&](int64_t task, int) {
     mergeShared(call, plan.shared[static_cast<size_t>(task / kv_heads)], static_cast<int32_t>(task % kv_heads));

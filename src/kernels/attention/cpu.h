@@ -7,6 +7,6 @@
 
 namespace chorus {
 
-void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlan& plan);
+void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlans& plans);
 
 }  // namespace chorus

@@ -27,6 +27,12 @@ struct KvLayer {
   int32_t tokens_per_block = 0;  // a power of two
 };
 
+// A copy that is to be made: the keys and values of block `from` to block `to`.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
 inline int64_t kvBlockBytes(const KvLayer& kv) {
   return 2 * int64_t{kv.num_kv_heads} * kv.head_size * kv.tokens_per_block * static_cast<int64_t>(dtypeSize(kv.dtype));
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/attention/attention.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
@@ -20,16 +19,18 @@ KvRunReader::KvRunReader(const KvLayer& kv)
   key_stride_ = kAttentionRun * column_bytes;
   value_stride_ = roundUp(kv.head_size, kPanelCols) * column_bytes;
   key_bytes_ = in_place_ ? 0 : roundUp(kv.head_size, pair_) / pair_ * key_stride_;
-  value_bytes_ = in_place_ ? 0 : kAttentionRun / pair_ * value_stride_;
+  value_bytes_ = in_place_ ? 0 : valueBytes();
 }
 
 template <typename T>
-void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end, T* keys,
-                         T* values) const {
+void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t begin, int64_t end,
+                         T* keys, T* values) const {
   const int64_t head_size = kv_.head_size, together = keysTogether(kv_), value_cols = roundUp(head_size, kPanelCols);
   const auto value_together = valuesTogether(kv_);
   const int64_t run_end = std::min(end, run + kAttentionRun);
-  for (int64_t position = run; position < run_end;) {
+  const int64_t first = std::max(run, begin / kv_.tokens_per_block * kv_.tokens_per_block);
+  clearValues(reinterpret_cast<std::byte*>(values), first - run);
+  for (int64_t position = first; position < run_end;) {
     const int64_t count = std::min(kvRunPositions(kv_) - position % kvRunPositions(kv_), run_end - position);
     const int64_t slot = position - run;
     const T* block = reinterpret_cast<const T*>(kvBlock(kv_, block_table, position));
@@ -55,14 +56,16 @@ void KvRunReader::gather(std::span<const int32_t> block_table, int64_t kv_head, 
   }
 }
 
-KvRun KvRunReader::read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end,
+KvRun KvRunReader::read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t begin, int64_t end,
                         std::byte* scratch) const {
   if (in_place_) return place(block_table, kv_head, run);
   std::byte* values = scratch + key_bytes_;
   if (dtypeSize(kv_.dtype) == 4) {
-    gather(block_table, kv_head, run, end, reinterpret_cast<uint32_t*>(scratch), reinterpret_cast<uint32_t*>(values));
+    gather(block_table, kv_head, run, begin, end, reinterpret_cast<uint32_t*>(scratch),
+           reinterpret_cast<uint32_t*>(values));
   } else {
-    gather(block_table, kv_head, run, end, reinterpret_cast<uint16_t*>(scratch), reinterpret_cast<uint16_t*>(values));
+    gather(block_table, kv_head, run, begin, end, reinterpret_cast<uint16_t*>(scratch),
+           reinterpret_cast<uint16_t*>(values));
   }
   return {scratch, values};
 }
@@ -72,6 +75,22 @@ KvRun KvRunReader::place(std::span<const int32_t> block_table, int64_t kv_head, 
   const auto size = dtypeSize(kv_.dtype);
   const std::byte* block = kvBlock(kv_, block_table, run);
   return {block + keyIndex(kv_, kv_head, run, 0) * size, block + valueIndex(kv_, kv_head, run, 0) * size};
+}
+
+const std::byte* KvRunReader::valuesFrom(const KvRun& run, int64_t begin, std::byte* copy) const {
+  std::memcpy(copy, run.values, static_cast<size_t>(valueBytes()));
+  clearValues(copy, begin);
+  return copy;
+}
+
+void KvRunReader::clearValues(std::byte* values, int64_t end) const {
+  const auto size = static_cast<int64_t>(dtypeSize(kv_.dtype));
+  for (int64_t slot = 0; slot < end; ++slot) {
+    std::byte* value = values + slot / pair_ * value_stride_ + slot % pair_ * size;
+    for (int64_t d = 0; d < kv_.head_size; ++d) {
+      std::memset(value + d * pair_ * size, 0, static_cast<size_t>(size));
+    }
+  }
 }
 
 bool KvRunReader::finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/attention/attention.h"
 #include "kernels/attention/kv_layout.h"
 #include "kernels/attention/online_softmax_kernels.h"
 
@@ -27,19 +28,27 @@ class KvRunReader {
   int64_t valueStride() const { return value_stride_; }
   // Bytes of scratch that read() needs, a multiple of 64.
   int64_t scratchBytes() const { return key_bytes_ + value_bytes_; }
-  // Returns positions [run, min(run + kAttentionRun, end)) of one KV head; `run` is a multiple of kAttentionRun. For
-  // positions from `end` on, key outputs are undefined, and value inputs must not be used, not even as the second half
-  // of a pair. Valid until the scratch is overwritten.
-  KvRun read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end, std::byte* scratch) const;
+  // Bytes of a run's values.
+  int64_t valueBytes() const { return kAttentionRun / pair_ * value_stride_; }
+  // Returns positions [run, run + kAttentionRun) of one KV head, of which those in [begin, end) are used; `run` is a
+  // multiple of kAttentionRun. Valid until the scratch is overwritten.
+  //   - Before `begin`: blocks without used positions are not read; keys are undefined, values are undefined or zero.
+  //   - From `end` on: keys are undefined, and values must not be used, not even as the second half of a pair.
+  KvRun read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t begin, int64_t end,
+             std::byte* scratch) const;
   // Returns the address of a whole run in the cache, for prefetching; null pointers if runs are copied.
   KvRun place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const;
+  // Copies a run's values to `copy`, of valueBytes() bytes, as zeros before slot `begin`, and returns the copy.
+  const std::byte* valuesFrom(const KvRun& run, int64_t begin, std::byte* copy) const;
   // Whether all values of slots [begin, end) of a run are finite.
   bool finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
 
  private:
   template <typename T>
-  void gather(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t end, T* keys,
+  void gather(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t begin, int64_t end, T* keys,
               T* values) const;
+  // Sets the values of slots [0, end) to zero.
+  void clearValues(std::byte* values, int64_t end) const;
 
   KvLayer kv_;
   int64_t pair_;  // adjacent inputs in a panel: 2 for bfloat16, otherwise 1

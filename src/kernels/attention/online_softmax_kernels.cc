@@ -15,6 +15,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kVectors = static_cast<int>(kAttentionRun / kFloatLanes);
+constexpr float kLog2E = 1.44269504f;
 
 // 2^x for x <= 0, within 1 ulp; 2^0 is exactly 1, and the result is 0 below -126. NaN stays NaN.
 HWY_INLINE FloatVec powerOfTwo(FloatVec x) {
@@ -43,19 +44,59 @@ void start(SoftmaxState& state, float* out, int64_t head_size) {
   std::fill(out, out + head_size, 0.0f);
 }
 
-// All lanes are summed whatever `valid` is: a masked slot adds exactly 0, so the order of the sum never changes. No
-// branch depends on scores, so that the processor can overlap rows.
-HWY_INLINE float updateRow(float* scores, int64_t valid, FloatVec factor, SoftmaxState& state) {
+// Scores of a query whose head has the slope 0 and no soft cap.
+struct ScaledScore {
+  FloatVec factor;
+  HWY_INLINE explicit ScaledScore(const SoftmaxUpdate& args) : factor(hn::Set(Floats(), args.scale * kLog2E)) {}
+  HWY_INLINE void setRow(const SoftmaxUpdate&, int) {}
+  HWY_INLINE FloatVec operator()(FloatVec product, FloatVec /*slot*/) const { return hn::Mul(product, factor); }
+};
+
+// Scores with a soft cap, a slope, or both.
+struct FormedScore {
+  bool capped;
+  FloatVec factor, cap, slope, distance;  // distance: position of slot 0 - position of the query
+  HWY_INLINE explicit FormedScore(const SoftmaxUpdate& args)
+      : capped(args.softcap != 0),
+        factor(hn::Set(Floats(), capped ? args.scale / args.softcap : args.scale * kLog2E)),
+        cap(hn::Set(Floats(), args.softcap * kLog2E)),
+        slope(hn::Zero(Floats())),
+        distance(slope) {}
+  HWY_INLINE void setRow(const SoftmaxUpdate& args, int row) {
+    slope = hn::Set(Floats(), args.slopes == nullptr ? 0.0f : args.slopes[row] * kLog2E);
+    distance = hn::Set(Floats(), static_cast<float>(1 - args.end[row]));
+  }
+  HWY_INLINE FloatVec operator()(FloatVec product, FloatVec slot) const {
+    FloatVec score = hn::Mul(product, factor);
+    if (capped) score = hn::Mul(cap, hyperbolicTangent(score));
+    return hn::MulAdd(slope, hn::Add(slot, distance), score);
+  }
+};
+
+// All lanes are summed whatever slots the query attends to: a masked slot adds exactly 0, so the order of the sum never
+// changes. No branch depends on scores, so that the processor can overlap rows.
+template <class Score>
+HWY_INLINE float updateRow(float* scores, int64_t begin, int64_t end, const Score& score_of, SoftmaxState& state) {
   const Floats d;
   FloatVec score[kVectors];
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) score[v] = hn::Mul(hn::LoadU(d, scores + v * kFloatLanes), factor);
-  if (valid < kAttentionRun) {
-    const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (int v = 0; v < kVectors; ++v) {
+    const FloatVec slot = hn::Iota(d, static_cast<float>(v * kFloatLanes));
+    score[v] = score_of(hn::LoadU(d, scores + v * kFloatLanes), slot);
+  }
+  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  if (end < kAttentionRun) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       const FloatVec slot = hn::Iota(d, static_cast<float>(v * kFloatLanes));
-      score[v] = hn::IfThenElse(hn::Lt(slot, hn::Set(d, static_cast<float>(valid))), score[v], lowest);
+      score[v] = hn::IfThenElse(hn::Lt(slot, hn::Set(d, static_cast<float>(end))), score[v], lowest);
+    }
+  }
+  if (begin > 0) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const FloatVec slot = hn::Iota(d, static_cast<float>(v * kFloatLanes));
+      score[v] = hn::IfThenElse(hn::Lt(slot, hn::Set(d, static_cast<float>(begin))), lowest, score[v]);
     }
   }
   FloatVec max = score[0];
@@ -78,17 +119,24 @@ HWY_INLINE float updateRow(float* scores, int64_t valid, FloatVec factor, Softma
   return hn::GetLane(correction);
 }
 
-void update(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
-            float* factors) {
-  const FloatVec factor = hn::Set(Floats(), scale);
-  for (int r = 0; r < count; ++r, scores += kAttentionRun, states += stride) {
-    if (valid[r] > 0) {
-      factors[r] = updateRow(scores, valid[r], factor, *reinterpret_cast<SoftmaxState*>(states));
+template <class Score>
+HWY_INLINE void updateRows(const SoftmaxUpdate& args) {
+  Score score(args);
+  float *scores = args.scores, *state = args.states;
+  for (int r = 0; r < args.count; ++r, scores += kAttentionRun, state += args.stride) {
+    if (args.begin[r] < std::min<int64_t>(args.end[r], kAttentionRun) && args.end[r] > 0) {
+      score.setRow(args, r);
+      args.factors[r] = updateRow(scores, args.begin[r], args.end[r], score, *reinterpret_cast<SoftmaxState*>(state));
     } else {
       std::fill(scores, scores + kAttentionRun, 0.0f);
-      factors[r] = 1.0f;
+      args.factors[r] = 1.0f;
     }
   }
+}
+
+void update(const SoftmaxUpdate& args) {
+  if (args.softcap == 0 && args.slopes == nullptr) return updateRows<ScaledScore>(args);
+  updateRows<FormedScore>(args);
 }
 
 void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size) {

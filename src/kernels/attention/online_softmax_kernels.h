@@ -16,18 +16,28 @@ struct alignas(64) SoftmaxState {
   float max;       // largest score so far, in units of ln 2
 };
 
+// One online-softmax update of some queries with one run of positions.
+struct SoftmaxUpdate {
+  float* scores = nullptr;  // [count][kAttentionRun], products of query and key; replaced by weights 2^(score - max)
+  int count = 0;
+  // [count], slots of the run that each query attends to: [begin, end), of which those outside the run do not count.
+  // The weights of the other slots are 0.
+  const int64_t* begin = nullptr;
+  const int64_t* end = nullptr;
+  // The factors of AttentionScore. Scores are multiplied by log2(e), because the weights are powers of 2.
+  float scale = 1.0f;
+  float softcap = 0;
+  const float* slopes = nullptr;  // [count], the slope of each query's head; null: zeros
+  float* states = nullptr;        // the SoftmaxStates, `stride` floats apart; updated to the new maximum
+  int64_t stride = 0;
+  float* factors = nullptr;  // [count], output; the caller must multiply each query's `out` by its factor
+};
+
 struct OnlineSoftmaxKernels {
   // Resets the online-softmax state and clears out.
   void (*start)(SoftmaxState& state, float* out, int64_t head_size);
-  // One online-softmax update of `count` queries.
-  //   - scores: `count` adjacent rows of kAttentionRun scores. They are replaced by weights 2^(score * scale - max),
-  //     which are 0 from slot valid[row] on (valid[row] may be <= 0).
-  //   - scale: the factor of the scores times log2(e), because the weights are powers of 2.
-  //   - states: the SoftmaxStates, `stride` floats apart. They are updated to the new maximum.
-  //   - factors: output; the caller must multiply each query's `out` by its factor.
-  void (*update)(float* scores, int count, const int64_t* valid, float scale, float* states, int64_t stride,
-                 float* factors);
-  // Merges a later KV split into the state and out of the splits before it.
+  void (*update)(const SoftmaxUpdate& args);
+  // Merges a later KV split into the state and out of the splits before it, which may be empty. The later one may not.
   void (*merge)(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size);
   // result = out / (sum of the weights).
   void (*finish)(const SoftmaxState& state, const float* out, int64_t head_size, float* result);

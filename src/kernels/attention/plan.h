@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention/attention.h"
 #include "kernels/step_batch.h"
 
 namespace chorus {
@@ -15,14 +16,24 @@ struct AttentionItem {
   int32_t row_end = 0;
   int32_t split_begin = 0;
   int32_t split_end = 0;
+  // KV splits of the whole row block, of which the item may have a part: from the first that its first row attends to.
+  int32_t block_begin = 0;
+  int32_t block_end = 0;
   int64_t partial = -1;  // first partial result of the row block if items share it; else -1
 };
 
-// The items of a step, longest first. Each item is run once for every KV head. The first layer of a step makes the
-// plan, and the layers after it use it again.
-struct AttentionPlan {
-  int32_t group = 0;  // query heads per KV head; 0: no plan yet for this step
+// The layers of a model that have the same form of attention share a plan.
+struct AttentionForm {
+  int32_t group = 0;  // query heads per KV head
   int32_t num_kv_heads = 0;
+  int64_t window = 0;  // AttentionMask::window
+
+  bool operator==(const AttentionForm&) const = default;
+};
+
+// The items of a step, longest first. Each item is run once for every KV head.
+struct AttentionPlan {
+  AttentionForm form;
   std::vector<AttentionItem> items;
   // Row blocks whose KV splits were computed by several items and must be merged. The partial results of a block are
   // [kv_head][KV split][query], from index `partial` on.
@@ -36,6 +47,20 @@ inline int32_t attentionRowsPerItem(int32_t group) { return group < kAttentionQu
 // Maximum number of partial results. A row block that would exceed it is not divided among items.
 inline int64_t attentionPartials(int threads) { return threads < 8 ? 2048 : int64_t{256} * threads; }
 
-void planAttention(const StepBatch& batch, int32_t group, int32_t num_kv_heads, int threads, AttentionPlan& plan);
+void planAttention(const StepBatch& batch, const AttentionForm& form, int threads, AttentionPlan& plan);
+
+// The plans of a step, one for each form that its layers have. The first layer of a form makes the plan, and the layers
+// after it use it again. Keeps the memory of the plans of earlier steps.
+class AttentionPlans {
+ public:
+  // A new step begins.
+  void clear() { count_ = 0; }
+  // The batch and the number of threads must be the same until clear().
+  const AttentionPlan& find(const StepBatch& batch, const AttentionForm& form, int threads);
+
+ private:
+  std::vector<AttentionPlan> plans_;
+  size_t count_ = 0;  // of plans_, made for this step
+};
 
 }  // namespace chorus

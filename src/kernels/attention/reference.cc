@@ -11,8 +11,10 @@ namespace {
 struct HeadCache {
   std::vector<float> keys, values;
 
-  HeadCache(const KvLayer& kv, const SequenceSpan& sequence, int64_t kv_head) {
-    for (int64_t position = 0; position < sequence.first_position + sequence.num_rows; ++position) {
+  // Positions before `first` are left zero.
+  HeadCache(const KvLayer& kv, const SequenceSpan& sequence, int64_t kv_head, int64_t first)
+      : keys(static_cast<size_t>(first * kv.head_size)), values(keys.size()) {
+    for (int64_t position = first; position < sequence.first_position + sequence.num_rows; ++position) {
       const void* block = kvBlock(kv, sequence.block_table, position);
       for (int64_t d = 0; d < kv.head_size; ++d) {
         keys.push_back(loadAsFloat(block, kv.dtype, keyIndex(kv, kv_head, position, d)));
@@ -22,23 +24,32 @@ struct HeadCache {
   }
 };
 
-// One row of one head, which attends to the first `positions` positions.
-void attend(const float* q, const HeadCache& cache, int64_t positions, int64_t head_size, float scale, float* out) {
-  std::vector<float> p(static_cast<size_t>(positions));
+float scoreOf(const AttentionScore& form, float slope, float product, int64_t distance) {
+  float score = product * form.scale;
+  if (form.softcap != 0) score = form.softcap * std::tanh(score / form.softcap);
+  return score + slope * static_cast<float>(distance);
+}
+
+// One row of one head.
+void attend(const float* q, const HeadCache& cache, int64_t position, int64_t head_size, const AttentionArgs& args,
+            float slope, float* out) {
+  const int64_t first = args.mask.firstPosition(position), count = position + 1 - first;
+  std::vector<float> p(static_cast<size_t>(count));
   float max = -INFINITY;
-  for (int64_t k = 0; k < positions; ++k) {
-    const float* key = cache.keys.data() + k * head_size;
-    float score = 0;
-    for (int64_t d = 0; d < head_size; ++d) score += q[d] * key[d];
-    p[static_cast<size_t>(k)] = score * scale;
-    max = std::max(max, score * scale);
+  for (int64_t i = 0; i < count; ++i) {
+    const float* key = cache.keys.data() + (first + i) * head_size;
+    float product = 0;
+    for (int64_t d = 0; d < head_size; ++d) product += q[d] * key[d];
+    const float score = scoreOf(args.score, slope, product, first + i - position);
+    p[static_cast<size_t>(i)] = score;
+    max = std::max(max, score);
   }
   float sum = 0;
   for (float& value : p) sum += value = std::exp(value - max);
   for (int64_t d = 0; d < head_size; ++d) {
     float mean = 0;
-    for (int64_t k = 0; k < positions; ++k) {
-      mean += p[static_cast<size_t>(k)] * cache.values[static_cast<size_t>(k * head_size + d)];
+    for (int64_t i = 0; i < count; ++i) {
+      mean += p[static_cast<size_t>(i)] * cache.values[static_cast<size_t>((first + i) * head_size + d)];
     }
     out[d] = mean / sum;
   }
@@ -50,12 +61,13 @@ void attention(const AttentionArgs& args, const StepBatch& batch) {
   const int64_t heads_per_kv_head = args.num_heads / kv.num_kv_heads;
   for (const SequenceSpan& sequence : batch.sequences) {
     for (int64_t kv_head = 0; kv_head < kv.num_kv_heads; ++kv_head) {
-      const HeadCache cache(kv, sequence, kv_head);
+      const HeadCache cache(kv, sequence, kv_head, args.mask.firstPosition(sequence.first_position));
       for (int64_t i = 0; i < sequence.num_rows; ++i) {
         const int64_t row = sequence.row_begin + i;
         for (int64_t head = kv_head * heads_per_kv_head; head < (kv_head + 1) * heads_per_kv_head; ++head) {
-          attend(args.q.data + row * args.q.stride + head * kv.head_size, cache, sequence.first_position + i + 1,
-                 kv.head_size, args.scale, args.out.data + row * args.out.stride + head * kv.head_size);
+          const float slope = args.score.slopes == nullptr ? 0 : args.score.slopes[head];
+          attend(args.q.data + row * args.q.stride + head * kv.head_size, cache, sequence.first_position + i,
+                 kv.head_size, args, slope, args.out.data + row * args.out.stride + head * kv.head_size);
         }
       }
     }

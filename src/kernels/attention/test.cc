@@ -10,15 +10,34 @@ namespace {
 
 using kernel_test::Values;
 
+constexpr float kScale = 0.37f;
+
 struct Shape {
   int32_t num_heads, num_kv_heads, head_size, tokens_per_block;
   DType dtype = DType::kFloat32;
+  AttentionMask mask = {};
+  float softcap = 0;
+  std::vector<float> slopes = {};
   int64_t qWidth() const { return int64_t{num_heads} * head_size; }
+  AttentionScore score() const { return {kScale, softcap, slopes.empty() ? nullptr : slopes.data()}; }
   std::string text() const {
-    return fmt::format("heads {}/{} size {} block {} {}", num_heads, num_kv_heads, head_size, tokens_per_block,
-                       dtypeName(dtype));
+    return fmt::format("heads {}/{} size {} block {} {} window {} softcap {} slopes {}", num_heads, num_kv_heads,
+                       head_size, tokens_per_block, dtypeName(dtype), mask.window, softcap, slopes.size());
   }
 };
+
+// The masks and forms of scores that models have, for a number of heads.
+std::vector<Shape> formsOf(const Shape& shape) {
+  std::vector<Shape> forms(6, shape);
+  for (int32_t head = 0; head < shape.num_heads; ++head) {
+    for (const size_t i : {2, 4}) forms[i].slopes.push_back(std::exp2(-static_cast<float>(head % 9)));
+  }
+  forms[1].softcap = forms[4].softcap = 3.5f;
+  forms[3].mask.window = 21;
+  forms[4].mask.window = 64;
+  forms[5].mask.window = 1;
+  return forms;
+}
 
 // All inputs of one sequence, independent of how they are chunked and where its blocks are.
 struct Sequence {
@@ -67,6 +86,11 @@ class Cache {
       }
     }
   }
+  // Gives up the blocks before the one of `position`.
+  void drop(size_t index, int64_t position) {
+    constexpr int32_t kNoBlock = 1 << 30;  // reading it would crash
+    for (int64_t i = 0; i < position / shape_.tokens_per_block; ++i) tables_[index][static_cast<size_t>(i)] = kNoBlock;
+  }
   const KvLayer& layer() const { return layer_; }
   std::span<const int32_t> table(size_t index) const { return tables_[index]; }
 
@@ -76,8 +100,6 @@ class Cache {
   std::vector<std::byte> memory_;
   std::vector<std::vector<int32_t>> tables_;
 };
-
-constexpr float kScale = 0.37f;
 
 // Runs all rows of all sequences in mixed steps of at most `chunk` rows per sequence (0: everything in one step).
 std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, const Shape& shape,
@@ -97,6 +119,7 @@ std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, con
       if (left == 0 || (chunk > 0 && values.integer(0, 3) == 0)) continue;
       const int64_t count = chunk == 0 ? left : std::min(left, values.integer(1, chunk));
       cache.write(sequences[s], s, done[s], done[s] + count);
+      cache.drop(s, shape.mask.firstPosition(done[s]));
       spans.push_back({rows, static_cast<int32_t>(count), static_cast<int32_t>(done[s]), cache.table(s)});
       members.push_back(s);
       const auto from = sequences[s].q.begin() + done[s] * shape.qWidth();
@@ -107,8 +130,9 @@ std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, con
       const std::vector<int32_t> tokens(static_cast<size_t>(rows));
       std::vector<float> out(q.size(), std::numeric_limits<float>::quiet_NaN());
       backend.prepare({tokens, spans, {}}, *context);
-      AttentionArgs args{kernel_test::view(q, rows, shape.qWidth()), shape.num_heads, kScale, cache.layer(),
-                         kernel_test::view(out, rows, shape.qWidth())};
+      AttentionArgs args{
+          kernel_test::view(q, rows, shape.qWidth()),  shape.num_heads, shape.mask, shape.score(), cache.layer(),
+          kernel_test::view(out, rows, shape.qWidth())};
       backend.attention(args, *context, {});
       for (size_t i = 0; i < members.size(); ++i) {
         const auto from = out.begin() + spans[i].row_begin * shape.qWidth();
@@ -124,14 +148,16 @@ std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, con
 }
 
 // The relative error of a weight is the absolute error of its score: one rounding per dimension, and six for the scale,
-// the subtraction of the maximum and the power. The mean of |v| <= 2 adds one rounding per key, and two per run and per
-// KV split for their maxima. If the products take bfloat16, a weight is rounded to 8 bits; exactly() reproduces the
-// rounding of queries.
+// the subtraction of the maximum and the power; a soft cap and a slope add a few of their own largest values. The mean
+// of |v| <= 2 adds one rounding per key, and two per run and per KV split for their maxima. If the products take
+// bfloat16, a weight is rounded to 8 bits; exactly() reproduces the rounding of queries.
 float tolerance(const Shape& shape, DType inputs, int64_t length) {
   const float epsilon = std::numeric_limits<float>::epsilon();
   const auto head_size = static_cast<float>(shape.head_size);
   const float largest_score = 4 * head_size * kScale;
-  const float score_error = (head_size + 6) * epsilon * largest_score;
+  const float largest_slope = shape.slopes.empty() ? 0 : *std::max_element(shape.slopes.begin(), shape.slopes.end());
+  const float score_error =
+      epsilon * ((head_size + 6) * largest_score + 8 * shape.softcap + 4 * largest_slope * static_cast<float>(length));
   const float weight_error = inputs == DType::kBFloat16 ? std::ldexp(1.0f, -8) : 0.0f;
   const int64_t whole_runs = length / kAttentionRun;
   const auto roundings = static_cast<float>(length + whole_runs * 4 + 12);
@@ -165,10 +191,15 @@ std::vector<float> exactly(const Shape& shape, DType inputs, const Sequence& s) 
       };
       std::vector<double> sums(static_cast<size_t>(size));
       double total = 0;
-      for (int64_t key = 0; key <= row; ++key) {
+      const int64_t first = shape.mask.window == 0 ? 0 : std::max<int64_t>(0, row + 1 - shape.mask.window);
+      for (int64_t key = first; key <= row; ++key) {
         double score = 0;
         for (int64_t d = 0; d < size; ++d) score += double{q[d]} * k[at(key) + static_cast<size_t>(d)];
-        const double weight = std::exp(score * kScale);
+        score *= kScale;
+        if (shape.softcap != 0) score = double{shape.softcap} * std::tanh(score / double{shape.softcap});
+        if (!shape.slopes.empty())
+          score += double{shape.slopes[static_cast<size_t>(head)]} * static_cast<double>(key - row);
+        const double weight = std::exp(score);
         total += weight;
         for (int64_t d = 0; d < size; ++d) sums[static_cast<size_t>(d)] += weight * v[at(key) + static_cast<size_t>(d)];
       }
@@ -201,8 +232,10 @@ TEST_P(AttentionTest, MatchesDoublePrecision) {
       shape.dtype = dtype;
       std::vector<Sequence> sequences;
       for (const int64_t length : {1, 2, 63, 64, 65, 130, 7}) sequences.emplace_back(values, shape, length);
-      compare(runChunked(backend, values, shape, sequences, 0), shape, sequences);
-      if (HasFatalFailure()) return;
+      for (const Shape& form : formsOf(shape)) {
+        compare(runChunked(backend, values, form, sequences, 0), form, sequences);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -216,8 +249,10 @@ TEST_P(AttentionTest, MatchesDoublePrecisionOnRandomShapes) {
       const auto kv_heads = static_cast<int32_t>(values.integer(1, 8));
       // Every second head size is a whole number of vectors.
       const auto head_size = static_cast<int32_t>(i % 2 == 0 ? values.integer(2, 256) : 16 * values.integer(1, 16));
-      const Shape shape{kv_heads * static_cast<int32_t>(values.integer(1, 8)), kv_heads, head_size,
-                        1 << values.integer(0, 8), dtype};
+      Shape shape{kv_heads * static_cast<int32_t>(values.integer(1, 8)), kv_heads, head_size, 1 << values.integer(0, 8),
+                  dtype};
+      shape = formsOf(shape)[static_cast<size_t>(values.integer(0, 5))];
+      if (shape.mask.window != 0) shape.mask.window = values.integer(1, 100);
       std::vector<Sequence> sequences;
       for (int s = 0; s < 3; ++s) sequences.emplace_back(values, shape, values.integer(1, 90));
       compare(runChunked(backend, values, shape, sequences, values.integer(1, 60)), shape, sequences);
@@ -229,9 +264,11 @@ TEST_P(AttentionTest, MatchesDoublePrecisionOnRandomShapes) {
 // A long sequence with few heads is divided among threads, alone and together with other sequences.
 TEST_P(AttentionTest, SharingASequenceOutDoesNotChangeBits) {
   Values values;
-  for (const int32_t tokens_per_block : {16, 64}) {
+  for (const int64_t window : {0, 600, 1030}) {
+    const int32_t tokens_per_block = window == 0 ? 16 : 64;
     for (const DType dtype : dtypes()) {
-      const Shape shape{3, 1, 16, tokens_per_block, dtype};
+      Shape shape{3, 1, 16, tokens_per_block, dtype, {window}};
+      if (window == 600) shape.softcap = 5;
       std::vector<Sequence> sequences;
       for (const int64_t length : {3 * kAttentionSplit + 70, kAttentionSplit, kAttentionSplit + 1, 5}) {
         sequences.emplace_back(values, shape, length);
@@ -255,10 +292,13 @@ TEST_P(AttentionTest, ChunksBlocksThreadsAndMatesDoNotChangeBits) {
   Values values;
   for (const int32_t tokens_per_block : {1, 2, 16, 64, 128}) {
     for (const DType dtype : dtypes()) {
-      const Shape shape{6, 2, 36, tokens_per_block, dtype};
+      // Another form for each block size.
+      const Shape shape =
+          formsOf({6, 2, 36, tokens_per_block, dtype})[static_cast<size_t>(std::log2(tokens_per_block)) % 6];
       std::vector<Sequence> sequences;
       for (const int64_t length : {1, 70, 129, 200}) sequences.emplace_back(values, shape, length);
-      const Shape whole_shape{6, 2, 36, 64, dtype};
+      Shape whole_shape = shape;
+      whole_shape.tokens_per_block = 64;
       const auto whole = runChunked(newBackend(1), values, whole_shape, sequences, 0);
       for (const int threads : {1, 2, 3}) {
         if (!GetParam().isa && threads > 1) break;  // the reference has one thread
@@ -326,6 +366,38 @@ TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
           }
         }
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The same for a value that left the window. The cache of a step even lacks the blocks before the window's.
+TEST_P(AttentionTest, WhatLeftTheWindowDoesNotChangeBits) {
+  Values values;
+  for (const int32_t tokens_per_block : {1, 16, 64, 128}) {
+    for (const DType dtype : dtypes()) {
+      for (const int32_t head_size : {17, 32}) {
+        const Shape shape{6, 2, head_size, tokens_per_block, dtype, {.window = 30}};
+        std::vector<Sequence> sequences;
+        for (const int64_t length : {170, 131}) sequences.emplace_back(values, shape, length);
+        const auto clean = runChunked(newBackend(2), values, shape, sequences, 0);
+        const int64_t width = shape.num_kv_heads * head_size, last = 70;
+        for (Sequence& sequence : sequences) {
+          for (int64_t p = 0; p <= last; p += 7) {
+            auto& v = sequence.v;
+            v[static_cast<size_t>(p * width + p % width)] =
+                p % 2 == 0 ? std::numeric_limits<float>::infinity() : std::nanf("");
+          }
+        }
+        for (const int64_t chunk : {0, 1, 40}) {
+          const auto spoilt = runChunked(newBackend(2), values, shape, sequences, chunk);
+          for (size_t s = 0; s < sequences.size(); ++s) {
+            const int64_t from = (last + shape.mask.window) * shape.qWidth();
+            kernel_test::expectSameBits(spoilt[s].data() + from, clean[s].data() + from, std::ssize(clean[s]) - from,
+                                        fmt::format("{} sequence {} chunk {}", shape.text(), s, chunk));
+          }
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }

@@ -47,6 +47,10 @@ struct Relu {
   static HWY_INLINE FloatVec apply(FloatVec x) { return hn::Max(x, hn::Zero(Floats())); }
 };
 
+struct Tanh {
+  static HWY_INLINE FloatVec apply(FloatVec x) { return hyperbolicTangent(x); }
+};
+
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus
 HWY_AFTER_NAMESPACE();

@@ -52,6 +52,22 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   return hn::IfThenElse(too_low, hn::Zero(d), hn::IfThenElse(too_high, infinity, hn::IfThenElse(hn::IsNaN(x), x, y)));
 }
 
+// tanh(x) within 3 ulp. NaN stays NaN.
+HWY_INLINE FloatVec hyperbolicTangent(FloatVec x) {
+  const Floats d;
+  const FloatVec size = hn::Abs(x), one = hn::Set(d, 1.0f);
+  // 1 - 2 / (e^(2 |x|) + 1) loses digits for small |x|, where an odd polynomial replaces it.
+  const FloatVec large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(exponential(hn::Add(size, size)), one)));
+  const FloatVec square = hn::Mul(x, x);
+  FloatVec p = hn::Set(d, -0.00570498547f);
+  p = hn::MulAdd(p, square, hn::Set(d, 0.0206390861f));
+  p = hn::MulAdd(p, square, hn::Set(d, -0.0537397154f));
+  p = hn::MulAdd(p, square, hn::Set(d, 0.133314416f));
+  p = hn::MulAdd(p, square, hn::Set(d, -0.333332807f));
+  const FloatVec small = hn::MulAdd(hn::Mul(p, square), x, x);
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
+}
+
 // Loads kFloatLanes elements of a float type and widens them exactly.
 HWY_INLINE FloatVec loadLanes(const float* p) { return hn::LoadU(Floats(), p); }
 HWY_INLINE FloatVec loadLanes(const bf16* p) {

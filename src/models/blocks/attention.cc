@@ -25,8 +25,8 @@ HeadNorms headNorms(const LayerContext& context, const AttentionSpec& spec, cons
 }
 }  // namespace
 
-void runAttention(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm, const RopeTable& rope,
-                  const KvLayer& kv, const ConstMatrix& x, const Matrix& out) {
+void runAttention(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm,
+                  const PositionTables& tables, const KvLayer& kv, const ConstMatrix& x, const Matrix& out) {
   const Heads& heads = spec.heads;
   const Matrix qkv = context.activations.wide(x.rows, heads.qkvWidth());
   const Matrix attended = context.activations.hidden(x.rows, heads.width());
@@ -35,12 +35,13 @@ void runAttention(const LayerContext& context, const AttentionSpec& spec, const 
                            .bias = context.weights[LinearId::kQkv].bias,
                            .num_heads = heads.queries,
                            .norms = headNorms(context, spec, norm),
-                           .rope = rope,
+                           .rope = tables.rope,
                            .kv = kv},
                           context.step, context.stream);
   context.backend.attention({.q = columnsOf(qkv, 0, heads.width()),
                              .num_heads = heads.queries,
-                             .scale = spec.scale,
+                             .mask = {.window = spec.window},
+                             .score = {.scale = spec.scale, .softcap = spec.softcap, .slopes = tables.slopes},
                              .kv = kv,
                              .out = attended},
                             context.step, context.stream);

@@ -8,6 +8,12 @@
 
 namespace chorus {
 
+// What attention needs of positions, in device memory.
+struct PositionTables {
+  RopeTable rope;                 // of AttentionSpec::rope
+  const float* slopes = nullptr;  // AttentionSpec::slopes; null: none
+};
+
 std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_size);
 
 // out = the output projection, without its bias, of attention over x and the keys and values in the cache. Writes the
@@ -15,8 +21,8 @@ std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_s
 //   - x, out: [rows, hidden]. x may be in activations.hidden; out must not be in hidden or wide, except that it may
 //     begin at the start of wide.
 //   - norm: the model's, whose epsilon the norms of heads have.
-//   - rope: the table of spec.rope.
-void runAttention(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm, const RopeTable& rope,
-                  const KvLayer& kv, const ConstMatrix& x, const Matrix& out);
+//   - tables: those of spec.
+void runAttention(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm,
+                  const PositionTables& tables, const KvLayer& kv, const ConstMatrix& x, const Matrix& out);
 
 }  // namespace chorus

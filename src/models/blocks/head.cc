@@ -42,6 +42,16 @@ Matrix computeLogits(const LayerContext& context, const VocabularyShape& vocabul
   }
   return logits;
 }
+
+void scaleLogits(const LayerContext& context, const HeadSpec& spec, const Matrix& logits) {
+  const auto scale = [&](float factor) {
+    if (factor != 1.0f) context.backend.scale({.x = logits, .factor = factor}, context.step, context.stream);
+  };
+  if (spec.softcap == 0) return scale(spec.scale);
+  scale(spec.scale / spec.softcap);
+  context.backend.activation({.x = logits, .kind = ActivationKind::kTanh}, context.step, context.stream);
+  scale(spec.softcap);
+}
 }  // namespace
 
 std::vector<SlotNeed> headNeeds(const ModelSpec& spec, int64_t head_rows) {
@@ -63,9 +73,7 @@ void runHead(const LayerContext& context, const ModelSpec& spec, const Vocabular
     const RowRange rows{static_cast<int32_t>(first),
                         static_cast<int32_t>(std::min(wanted, first + context.activations.logitsRows()))};
     const Matrix logits = computeLogits(context, vocabulary, rowsOf(normed, rows), width, rows);
-    if (spec.head.scale != 1.0f) {
-      context.backend.scale({.x = logits, .factor = spec.head.scale}, context.step, context.stream);
-    }
+    scaleLogits(context, spec.head, logits);
     sink(first, logits);
   }
 }

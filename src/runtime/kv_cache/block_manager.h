@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/attention/kv_layout.h"
 #include "runtime/kv_cache/eviction_order.h"
 #include "runtime/kv_cache/prefix_tree.h"
 #include "runtime/kv_cache/shared_numbers.h"
@@ -31,12 +32,6 @@ struct PrefixMatch {
   int32_t blocks = 0;       // blocks from its start whose content is in the cache
   int32_t cached = 0;       // of these, blocks that no table references: reusing them takes free blocks
   uint64_t next_block = 0;  // number of the first missing block's content, equal for equal contents; 0: not complete
-};
-
-// A copy that is to be made: the keys and values of block `from` to block `to`, in all layers.
-struct BlockCopy {
-  int32_t from = 0;
-  int32_t to = 0;
 };
 
 // Counters of the numbers that blocks in the prefix tree refer to, one reference per block; nullptr: not counted.
@@ -91,8 +86,9 @@ class BlockManager {
   // fork() involved. Precondition: the table has a block for `position`.
   bool isShared(int32_t slot, int32_t position) const;
   // Replaces the block of `position` by a new one, which only this table references and which takes one free block. The
-  // caller must carry out the copy before the next step reads or writes the new block, and before the next extend() or
-  // copyOnWrite() of any slot, which may take the old block. Preconditions: isShared(), freeBlocks() > 0.
+  // caller must have the copy made in all layers (StepInput::copies) before a step reads or writes the new block, and
+  // before the next extend() or copyOnWrite() of any slot, which may take the old block. Preconditions: isShared(),
+  // freeBlocks() > 0.
   BlockCopy copyOnWrite(int32_t slot, int32_t position);
   // Drops the slot's references. A block without references is free.
   void release(int32_t slot);

@@ -45,6 +45,9 @@ executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   config.getKvCacheConfigRef().setMaxTokens(options.kv_cache_max_tokens);
   config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kv_cache_free_memory_fraction);
   config.getKvCacheConfigRef().setReuseScope(reuseScope(options));
+  if (!options.attention_windows.empty()) {
+    config.getKvCacheConfigRef().setMaxAttentionWindowVec(options.attention_windows);
+  }
   config.setNumThreads(options.threads);
   config.setBackend(options.backend);
   config.setImportWeightsInBackground(true);

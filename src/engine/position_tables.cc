@@ -1,0 +1,59 @@
+#include "engine/position_tables.h"
+
+#include <algorithm>
+
+#include "engine/rope_table.h"
+
+namespace chorus {
+namespace {
+
+std::vector<std::vector<float>> slopesOfLayers(const ModelSpec& spec) {
+  std::vector<std::vector<float>> all;
+  for (const LayerSpec& layer : spec.layers) {
+    const std::vector<float>& slopes = layer.attention.slopes;
+    if (!slopes.empty() && std::find(all.begin(), all.end(), slopes) == all.end()) all.push_back(slopes);
+  }
+  return all;
+}
+size_t indexOf(const auto& list, const auto& value) {
+  return static_cast<size_t>(std::find(list.begin(), list.end(), value) - list.begin());
+}
+}  // namespace
+
+DevicePositionTables::DevicePositionTables(const ModelSpec& spec, int64_t positions, Backend& backend) {
+  const Stream stream;
+  const auto upload = [&](const std::vector<float>& host) {
+    buffers_.push_back(backend.allocate(host.size() * sizeof(float)));
+    if (!host.empty()) backend.upload(buffers_.back().data(), host.data(), buffers_.back().size(), stream);
+    backend.synchronize(stream);
+    return buffers_.back().as<float>();
+  };
+  const std::vector<RopeSpec> specs = ropeSpecs(spec);
+  std::vector<RopeTable> ropes;
+  for (const RopeSpec& rope : specs) {
+    const HostRopeTable host = makeRopeTable(rope, positions);
+    const int64_t dims = rope.kind == RopeKind::kNone ? 0 : rope.dims;
+    ropes.push_back({upload(host.cos), upload(host.sin), static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
+  }
+  const std::vector<std::vector<float>> slopes = slopesOfLayers(spec);
+  std::vector<const float*> device_slopes;
+  for (const std::vector<float>& host : slopes) device_slopes.push_back(upload(host));
+
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    of_layers_.push_back(
+        {.rope = ropes[indexOf(specs, attention.rope)],
+         .slopes = attention.slopes.empty() ? nullptr : device_slopes[indexOf(slopes, attention.slopes)]});
+  }
+}
+
+int64_t DevicePositionTables::bytes(const ModelSpec& spec, int64_t positions) {
+  int64_t bytes = 0;
+  for (const RopeSpec& rope : ropeSpecs(spec)) bytes += ropeTableBytes(rope, positions);
+  for (const std::vector<float>& slopes : slopesOfLayers(spec)) {
+    bytes += static_cast<int64_t>(slopes.size() * sizeof(float));
+  }
+  return bytes;
+}
+
+}  // namespace chorus

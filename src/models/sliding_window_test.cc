@@ -1,0 +1,66 @@
+#include "models/sliding_window.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error_of.h"
+
+namespace chorus {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+ModelConfig fourLayers() {
+  ModelConfig config;
+  config.num_hidden_layers = 4;
+  return config;
+}
+std::vector<int64_t> read(const Json& json, const WindowDefaults& defaults = {}) {
+  ModelConfig config = fourLayers();
+  readSlidingWindow(json, "c", defaults, config);
+  return layerWindows(config);
+}
+std::vector<int64_t> ofCheckpoint(const Json& fields) {
+  ModelConfig config = fourLayers();
+  config.extra = fields;
+  return layerWindows(config);
+}
+std::string refusal(const Json& json) {
+  return errorOf([&] { read(json); });
+}
+
+const Json kTypes = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
+
+TEST(SlidingWindowTest, SourceConfigs) {
+  EXPECT_THAT(read(Json::object()), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(read(Json::object(), {.window = 9}), ElementsAre(9, 9, 9, 9));
+  EXPECT_THAT(read({{"sliding_window", nullptr}}, {.window = 9}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(read({{"sliding_window", 5}}), ElementsAre(5, 5, 5, 5));
+  const WindowDefaults odd = {.slides = [](int32_t layer) { return layer % 2 == 1; }};
+  EXPECT_THAT(read({{"sliding_window", 5}}, odd), ElementsAre(0, 5, 0, 5));
+  EXPECT_THAT(read({{"sliding_window", 5}, {"layer_types", kTypes}}, odd), ElementsAre(5, 0, 0, 5));
+  EXPECT_THAT(read({{"layer_types", kTypes}}, {.window = 9}), ElementsAre(9, 0, 0, 9));
+}
+
+TEST(SlidingWindowTest, Checkpoints) {
+  EXPECT_THAT(ofCheckpoint(Json::object()), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}}), ElementsAre(5, 5, 5, 5));
+  EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}, {"sliding_window_pattern", 2}}), ElementsAre(5, 0, 5, 0));
+  EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}, {"layer_types", kTypes}}), ElementsAre(5, 0, 0, 5));
+}
+
+TEST(SlidingWindowTest, RefusalsNameTheKey) {
+  for (const Json& window : {Json(0), Json(-1), Json(int64_t{1} << 31), Json("wide")}) {
+    EXPECT_THAT(refusal({{"sliding_window", window}}), HasSubstr("'sliding_window'"));
+    EXPECT_THAT(errorOf([&] { ofCheckpoint({{"sliding_window", window}}); }), HasSubstr("'sliding_window'"));
+  }
+  EXPECT_THAT(refusal({{"layer_types", 3}}), HasSubstr("'layer_types' must be a list"));
+  EXPECT_THAT(refusal({{"layer_types", {"full_attention"}}}), HasSubstr("an entry for each of the 4 layers"));
+  EXPECT_THAT(refusal({{"layer_types", {"full_attention", "full_attention", 3, "full_attention"}}}),
+              HasSubstr("'layer_types' has 3"));
+  EXPECT_THAT(refusal({{"layer_types", kTypes}}), HasSubstr("there is no 'sliding_window'"));
+}
+
+}  // namespace
+}  // namespace chorus
