@@ -64,8 +64,8 @@ function(chorus_precompiled target headers)
 endfunction()
 
 # A unity build instantiates the templates of fmt, JSON and the standard library once for several sources of a layer. The
-# kernels are left out because their sources have compile options and instruction sets of their own, and architectures
-# because the names in a new one's file must not depend on those in its neighbours.
+# kernels are left out because their sources have compile options and instruction sets of their own. A source that defines
+# an Architecture is compiled alone, so that the names in its anonymous namespace cannot clash with another's.
 function(chorus_unity name)
   if(CHORUS_UNITY AND NOT name STREQUAL kernels)
     foreach(source ${ARGN})

@@ -88,8 +88,10 @@ std::vector<ConfigField> makeFields() {
   structural("final_logit_softcapping", none);
   structural("sliding_window", none);
   structural("sliding_window_pattern", none);
+  structural("_sliding_window_pattern", none);
   structural("layer_types", none);
   structural("rope_local_base_freq", none);
+  structural("inter_layernorms", off);
   // Fields of encoder and encoder-decoder models.
   structural("has_position_embedding", off);
   structural("has_attention_qkvo_bias", off);

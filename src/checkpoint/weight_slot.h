@@ -29,11 +29,12 @@ enum class NormId {
   kAttentionOut,
   kMlpIn,
   kMlpOut,
-  kFinal,  // before the output head, outside layers
-  kQuery,  // of each query head, [head size]
-  kKey,    // of each key head
+  kFinal,      // before the output head, outside layers
+  kQuery,      // of each query head, [head size]
+  kKey,        // of each key head
+  kEmbedding,  // after the embedding, outside layers
 };
-inline constexpr int kNumNorms = 7;
+inline constexpr int kNumNorms = 8;
 
 // Tables of which a step reads single rows. All of them are outside layers.
 enum class TableId {

@@ -1,4 +1,5 @@
-// Flags that are the same for every command that computes: --backend, --isa and --max_attention_window_size.
+// Flags that several commands share: --backend and --isa of those that compute, --max_attention_window_size of run and
+// serve.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +12,7 @@ namespace chorus {
 // The variable CHORUS_ISA is used when --isa is not given. An empty isa means the best set that the machine has.
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
 void addIsaFlag(CLI::App& command, std::string& isa);
-// windows: KvCacheConfig::maxAttentionWindowVec.
+// windows: KvCacheConfig::maxAttentionWindowVec; stays empty without the flag.
 void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows);
 
 // Called when a command begins to work and not as a check of the flag, because commands that do not compute read the

@@ -93,8 +93,8 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
       ->delimiter(',');
   serve
       .add_option("--intake_threads", options.intake_threads,
-                  "Threads that prepare requests; one of several takes only requests of up to 64 KiB. One "
-                  "further thread does too, so that one client's requests never occupy all")
+                  "Threads that prepare requests, besides a reserve for requests of up to 64 KiB; one of several "
+                  "takes only such requests too. No client occupies all threads")
       ->check(inRange(1, 256))
       ->capture_default_str();
   serve

@@ -31,26 +31,6 @@ std::string classNameOf(const Json& json, std::string_view source) {
   return (*list)[0].get<std::string>();
 }
 
-DType targetDType(const Json& json, const Architecture& architecture, const ModelConfig& config,
-                  const TensorSource& tensors, const ConvertOptions& options, std::string_view source) {
-  if (options.dtype) return *options.dtype;
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    const auto name = jsonGetOr<std::string>(json, key, "", source);
-    if (name.empty()) continue;
-    const auto dtype = dtypeFromName(name);
-    if (dtype == DType::kFloat64) return DType::kFloat32;
-    if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
-      fail(ErrorCode::kUnsupported, "{}: '{}' is {}; give --dtype float32, float16 or bfloat16", source, key, name);
-    }
-    return *dtype;
-  }
-  const WeightTable table = architecture.weightTable(config);
-  const TensorView* first =
-      tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
-  const bool half = first != nullptr && (first->dtype == DType::kFloat16 || first->dtype == DType::kBFloat16);
-  return half ? first->dtype : DType::kFloat32;
-}
-
 // Files that were saved without the class of the output head, such as GPT-2's, lack the model's own name ("model.",
 // "transformer.") before the names of all its tensors. Removes it from the sources if the files lack it.
 void removeOwnName(const TensorSource& tensors, WeightTable& table) {
@@ -65,6 +45,27 @@ void removeOwnName(const TensorSource& tensors, WeightTable& table) {
       if (source.name.starts_with(own)) source.name.erase(0, own.size());
     }
   }
+}
+
+DType targetDType(const Json& json, const Architecture& architecture, const ModelConfig& config,
+                  const TensorSource& tensors, const ConvertOptions& options, std::string_view source) {
+  if (options.dtype) return *options.dtype;
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto name = jsonGetOr<std::string>(json, key, "", source);
+    if (name.empty()) continue;
+    const auto dtype = dtypeFromName(name);
+    if (dtype == DType::kFloat64) return DType::kFloat32;
+    if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
+      fail(ErrorCode::kUnsupported, "{}: '{}' is {}; give --dtype float32, float16 or bfloat16", source, key, name);
+    }
+    return *dtype;
+  }
+  WeightTable table = architecture.weightTable(config);
+  removeOwnName(tensors, table);
+  const TensorView* first =
+      tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
+  const bool half = first != nullptr && (first->dtype == DType::kFloat16 || first->dtype == DType::kBFloat16);
+  return half ? first->dtype : DType::kFloat32;
 }
 
 // Checks that every source tensor of the table is present with the right shape, and that there are no other tensors

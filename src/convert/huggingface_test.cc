@@ -50,10 +50,10 @@ class HuggingFaceTest : public testing::Test {
     config[key] = value;
     writeFileAtomically(model_ / "config.json", config.dump());
   }
+  using Tensors = std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>;
   // Applies a change to all tensors and writes the weights again.
-  void rewrite(
-      const std::function<void(std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>&)>& change) {
-    std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors;
+  void rewrite(const std::function<void(Tensors&)>& change, DType dtype = DType::kFloat32) {
+    Tensors tensors;
     const Safetensors file = Safetensors::open(model_ / "model.safetensors");
     for (const auto& name : file.names()) {
       const TensorView* view = file.find(name);
@@ -63,22 +63,18 @@ class HuggingFaceTest : public testing::Test {
     }
     change(tensors);
     std::vector<SafetensorsWriter::Declaration> declarations;
-    for (const auto& [name, tensor] : tensors) declarations.push_back({name, DType::kFloat32, tensor.first});
+    for (const auto& [name, tensor] : tensors) declarations.push_back({name, dtype, tensor.first});
     SafetensorsWriter writer(model_ / "model.safetensors", declarations);
-    for (const auto& [name, tensor] : tensors) writer.write(name, 0, std::as_bytes(std::span(tensor.second)));
+    for (const auto& [name, tensor] : tensors) {
+      const std::vector<float>& values = tensor.second;
+      std::vector<std::byte> bytes(values.size() * dtypeSize(dtype));
+      convertElements(values.data(), DType::kFloat32, bytes.data(), dtype, values.size());
+      writer.write(name, 0, bytes);
+    }
     writer.finish();
   }
-  std::string refusal(const ConvertOptions& options = {}) {
-    return errorOf([&] { convertHuggingFace(model_, dir_ / "out", options); });
-  }
-
-  fs::path dir_, model_;
-};
-
-// The names of a model that was saved without its output head's class, as GPT-2's files have them.
-TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
-  convertHuggingFace(model_, dir_ / "with", {});
-  rewrite([](auto& tensors) {
+  // The names of a model that was saved without its output head's class, as GPT-2's files have them.
+  static void removeOwnName(Tensors& tensors) {
     for (auto it = tensors.begin(); it != tensors.end();) {
       const std::string name = it->first;
       ++it;
@@ -87,7 +83,17 @@ TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
       moved.key() = name.substr(6);
       tensors.insert(std::move(moved));
     }
-  });
+  }
+  std::string refusal(const ConvertOptions& options = {}) {
+    return errorOf([&] { convertHuggingFace(model_, dir_ / "out", options); });
+  }
+
+  fs::path dir_, model_;
+};
+
+TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
+  convertHuggingFace(model_, dir_ / "with", {});
+  rewrite(removeOwnName);
   convertHuggingFace(model_, dir_ / "without", {});
   EXPECT_EQ(readFile(dir_ / "without/rank0.safetensors", 1 << 24), readFile(dir_ / "with/rank0.safetensors", 1 << 24));
 }
@@ -128,6 +134,8 @@ TEST_F(HuggingFaceTest, DTypeComesFromTheConfigThenFromTheTensors) {
   EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kBFloat16);
   setConfig("torch_dtype", nullptr);
   EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kFloat32);
+  rewrite(removeOwnName, DType::kBFloat16);
+  EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kBFloat16);
   setConfig("dtype", "float8_e4m3");
   EXPECT_THAT(refusal(), HasSubstr("--dtype"));
 }

@@ -1,4 +1,4 @@
-// The tables of positions that the layers of one rank read, in device memory: rotary angles and ALiBi's slopes.
+// What the layers of one rank read to encode positions, in device memory: RoPE tables and ALiBi's slopes.
 #pragma once
 
 #include <vector>

@@ -23,7 +23,7 @@ struct SessionOptions {
   int32_t max_num_tokens = 0;    // rows in a step; 0: the engine's
   int32_t tokens_per_block = 0;  // power of two; 0: the engine's
   int64_t kv_blocks = 0;         // blocks of the pool, > 0
-  // Positions that a query of layer i attends to at most: entry i % size(). Empty: the model's windows alone.
+  // Positions that a query of layer i attends to at most: entry i % size(), > 0. Empty: the model's windows alone.
   std::vector<int32_t> attention_windows;
   // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.
   int32_t max_added_tokens = 256;

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
+#include "models/bloom.h"
 #include "models/falcon.h"
+#include "models/gemma.h"
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
@@ -76,8 +78,9 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(),  qwen3Architecture(), graniteArchitecture(),
-          gpt2Architecture(),  phi3Architecture(),    falconArchitecture(), optArchitecture()};
+  return {llamaArchitecture(),  mistralArchitecture(), qwen2Architecture(),   qwen3Architecture(),
+          gemma2Architecture(), gemma3Architecture(),  graniteArchitecture(), gpt2Architecture(),
+          phi3Architecture(),   falconArchitecture(),  optArchitecture(),     bloomArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

@@ -71,7 +71,7 @@ void Decoder::checkWeights() const {
     checkSlots(weights_.layers.at(i), needs, fmt::format("of layer {}", i));
   }
   std::vector<SlotNeed> outside;
-  if (links_.firstStage()) append(outside, embeddingNeeds(spec_.embedding, spec_.hidden_size));
+  if (links_.firstStage()) append(outside, embeddingNeeds(spec_));
   if (links_.lastStage()) append(outside, headNeeds(spec_, vocabulary_.head_rows));
   checkSlots(weights_.outside, outside, "outside layers");
 }
@@ -98,6 +98,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
   }
 
   ResidualStream residual(spec_.norm, sum, activations.delta(rows), activations.hidden(rows, spec_.hidden_size));
+  if (links_.firstStage() && spec_.embedding.norm) residual.normalise(outside, NormId::kEmbedding);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     runLayer(contextOf(static_cast<int32_t>(i)), spec_.layers[i], spec_.norm, tables_[i], kv[i], residual);
   }

@@ -48,9 +48,12 @@ void DecoderRows::projectOut(std::string source) {
 }
 
 void DecoderRows::norm(NormId id, const std::string& name, const std::string& source) {
-  const bool outside = id == NormId::kFinal;
-  table_.push_back(normRow(id, outside ? "transformer." + name + ".weight" : checkpointInLayer(name + ".weight"),
-                           config_.hidden_size, outside ? Stage::kLast : Stage::kEveryLayer, source + ".weight"));
+  const Stage stage = id == NormId::kEmbedding ? Stage::kFirst
+                      : id == NormId::kFinal   ? Stage::kLast
+                                               : Stage::kEveryLayer;
+  const std::string weight = name + ".weight";
+  table_.push_back(normRow(id, stage == Stage::kEveryLayer ? checkpointInLayer(weight) : "transformer." + weight,
+                           config_.hidden_size, stage, source + ".weight", norms_));
 }
 
 void DecoderRows::layerNorm(NormId id, const std::string& name, const std::string& source) {
@@ -60,9 +63,9 @@ void DecoderRows::layerNorm(NormId id, const std::string& name, const std::strin
 
 void DecoderRows::qkNorms(std::string query_source, std::string key_source) {
   table_.push_back(normRow(NormId::kQuery, checkpointInLayer("attention.q_layernorm.weight"), config_.head_size,
-                           Stage::kEveryLayer, std::move(query_source)));
+                           Stage::kEveryLayer, std::move(query_source), norms_));
   table_.push_back(normRow(NormId::kKey, checkpointInLayer("attention.k_layernorm.weight"), config_.head_size,
-                           Stage::kEveryLayer, std::move(key_source)));
+                           Stage::kEveryLayer, std::move(key_source), norms_));
 }
 
 void DecoderRows::qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias) {
@@ -71,6 +74,18 @@ void DecoderRows::qkv(std::vector<WeightSource> sources, std::vector<LoraTarget>
   add(linearRow(slotOf(LinearId::kQkv), checkpointInLayer("attention.qkv.weight"), rows.all, config_.hidden_size,
                 {.axis = Axis::kRows, .parts = {rows.q, rows.kv, rows.kv}, .head_rows = {0, d, d}}, std::move(sources),
                 std::move(targets)),
+      bias);
+}
+
+void DecoderRows::groupedQkv(const std::string& source_prefix, const std::string& module, bool bias) {
+  const QkvRows all(config_);
+  const int64_t d = config_.head_size, queries = all.q / config_.num_key_value_heads, group = queries + 2 * d;
+  const SourceRows q = {.total = all.all, .begin = 0, .block = queries, .stride = group};
+  const SourceRows k = {.total = all.all, .begin = queries, .block = d, .stride = group};
+  const SourceRows v = {.total = all.all, .begin = queries + d, .block = d, .stride = group};
+  const std::string source = source_prefix + module + ".weight";
+  qkv({{source, 0, all.q, q}, {source, all.q, all.kv, k}, {source, all.q + all.kv, all.kv, v}},
+      {{kAttnQ, module, 0, all.q, q}, {kAttnK, module, all.q, all.kv, k}, {kAttnV, module, all.q + all.kv, all.kv, v}},
       bias);
 }
 

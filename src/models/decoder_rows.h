@@ -11,9 +11,10 @@ namespace chorus {
 
 // The functions append rows in the order of their calls. Sources name tensors of Hugging Face's files; "{layer}" stands
 // for the layer id. A bias has the source of its weight, with ".bias" for ".weight". `config` must outlive the object.
+// norms: how the source keeps the weights of all norms.
 class DecoderRows {
  public:
-  explicit DecoderRows(const ModelConfig& config) : config_(config) {}
+  explicit DecoderRows(const ModelConfig& config, const SourceTransform& norms = {}) : config_(config), norms_(norms) {}
 
   void embedding(std::string source);
   // Learned positions, [max_position_embeddings, hidden]; row p belongs to position p.
@@ -22,8 +23,8 @@ class DecoderRows {
   void projectIn(std::string source);
   void projectOut(std::string source);
 
-  // A norm of every layer, or kFinal. name: in the checkpoint, below its layer; source: the tensor's name without
-  // ".weight". layerNorm() adds a bias.
+  // A norm of every layer, kEmbedding or kFinal. name: in the checkpoint, below its layer; source: the tensor's name
+  // without ".weight". layerNorm() adds a bias.
   void norm(NormId id, const std::string& name, const std::string& source);
   void layerNorm(NormId id, const std::string& name, const std::string& source);
   // Norms of each query and key head, [head_size].
@@ -31,6 +32,9 @@ class DecoderRows {
 
   // q, k and v are fused in this order. sources, targets: of the fused rows.
   void qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias);
+  // The same from one source and one module, which have for each KV head the rows of its query heads, its key and its
+  // value. source: the tensor's name is source_prefix + module + ".weight".
+  void groupedQkv(const std::string& source_prefix, const std::string& module, bool bias);
   // The other linears have one source, of all rows, and one module that adapters target: its name after the layer's.
   void dense(WeightSource source, std::string module, bool bias);
   void fc(WeightSource source, std::string module, bool bias);  // of an MLP without a gate
@@ -51,6 +55,7 @@ class DecoderRows {
   void add(const WeightRow& row, bool bias);
 
   const ModelConfig& config_;
+  SourceTransform norms_;
   std::string embedding_source_;
   WeightTable table_;
 };

@@ -30,9 +30,9 @@ ModelConfig falconConfig(const Json& json, std::string_view source) {
                   {.used = {"hidden_size", "ffn_hidden_size", "num_hidden_layers", "num_attention_heads",
                             "num_kv_heads", "vocab_size", "max_position_embeddings", "activation", "layer_norm_epsilon",
                             "tie_word_embeddings", "bias", "parallel_attn", "multi_query", kNewArchitecture, kNorms,
-                            "rope_theta", "rope_scaling", "rope_parameters"},
+                            "alibi", "rope_theta", "rope_scaling", "rope_parameters"},
                    .inert = {},
-                   .only_at_default = {{"alibi", false}, {"apply_residual_connection_post_layernorm", false}}},
+                   .only_at_default = {{"apply_residual_connection_post_layernorm", false}}},
                   source);
   ModelConfig config;
   config.architecture = "FalconForCausalLM";
@@ -45,8 +45,12 @@ ModelConfig falconConfig(const Json& json, std::string_view source) {
   config.hidden_act = jsonGetOr<std::string>(json, "activation", "gelu", source);
   config.norm_epsilon = jsonGetOr(json, "layer_norm_epsilon", 1e-5, source);
   config.tie_word_embeddings = jsonGetOr(json, "tie_word_embeddings", true, source);
-  config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
-  readRotary(json, source, PartialRotary::kRefused, config);
+  if (jsonGetOr(json, "alibi", false, source)) {
+    config.position_embedding_type = PositionEmbedding::kAlibiWithScale;
+  } else {
+    config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
+    readRotary(json, source, PartialRotary::kRefused, config);
+  }
   const bool new_architecture = jsonGetOr(json, kNewArchitecture, false, source);
   const bool parallel = jsonGetOr(json, "parallel_attn", true, source);
   if (new_architecture && !parallel) {
@@ -68,27 +72,14 @@ ModelConfig falconConfig(const Json& json, std::string_view source) {
 }
 
 WeightTable falconTable(const ModelConfig& c) {
-  const int64_t h = c.hidden_size, f = c.intermediate_size, d = c.head_size;
-  const QkvRows qkv(c);
-  // For each KV head, the source has the rows of its query heads, its key and its value. With one KV head, or one query
-  // head for each, this is the order of the forms before the new architecture as well.
-  const int64_t queries = qkv.q / c.num_key_value_heads, group = queries + 2 * d;
-  const SourceRows q = {.total = qkv.all, .begin = 0, .block = queries, .stride = group};
-  const SourceRows k = {.total = qkv.all, .begin = queries, .block = d, .stride = group};
-  const SourceRows v = {.total = qkv.all, .begin = queries + d, .block = d, .stride = group};
-
+  const int64_t h = c.hidden_size, f = c.intermediate_size;
   const std::string layer = "transformer.h.{layer}.";
-  const std::string fused = "self_attention.query_key_value";
   const bool bias = isSet(c, kBias);
   DecoderRows rows(c);
   rows.embedding("transformer.word_embeddings.weight");
   rows.layerNorm(NormId::kAttentionIn, "input_layernorm", layer + (hasTwoNorms(c) ? "ln_attn" : "input_layernorm"));
-  rows.qkv(
-      {{layer + fused + ".weight", 0, qkv.q, q},
-       {layer + fused + ".weight", qkv.q, qkv.kv, k},
-       {layer + fused + ".weight", qkv.q + qkv.kv, qkv.kv, v}},
-      {{kAttnQ, fused, 0, qkv.q, q}, {kAttnK, fused, qkv.q, qkv.kv, k}, {kAttnV, fused, qkv.q + qkv.kv, qkv.kv, v}},
-      bias);
+  // This is also the order of the forms before the new architecture, which have one KV head or one query head for each.
+  rows.groupedQkv(layer, "self_attention.query_key_value", bias);
   rows.dense({layer + "self_attention.dense.weight", 0, h}, "self_attention.dense", bias);
   if (hasTwoNorms(c)) {
     rows.layerNorm(NormId::kMlpIn, "mlp_layernorm", layer + "ln_mlp");
@@ -121,7 +112,7 @@ Architecture falconArchitecture() {
           .weightTable = falconTable,
           .modelSpec = falconSpec,
           .ignored_sources = {"*.rotary_emb.inv_freq", "lm_head.weight"},
-          .fields = {{"position_embedding_type", {"rope_gpt_neox"}},
+          .fields = {{"position_embedding_type", {"rope_gpt_neox", "alibi_with_scale"}},
                      {"hidden_act", activationNames()},
                      {kBias, {true}},
                      {kParallel, {true}},

@@ -1,10 +1,10 @@
-// Falcon: attention and an MLP without a gate that read the same residual, layer norms, rotary positions.
+// Falcon: an MLP without a gate, beside attention or after it; layer norms; rotary positions or ALiBi.
 #pragma once
 
 #include "models/architecture.h"
 
 namespace chorus {
 
-Architecture falconArchitecture();  // FalconForCausalLM, without ALiBi
+Architecture falconArchitecture();  // FalconForCausalLM
 
 }  // namespace chorus

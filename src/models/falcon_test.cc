@@ -51,8 +51,33 @@ TEST(FalconConfigTest, ReadsEveryForm) {
   }
 }
 
-TEST(FalconConfigTest, RefusesAlibiAndMixedForms) {
-  EXPECT_THAT(kFalcon.refusal({{"alibi", true}}), HasSubstr("'alibi' is supported only at its default false"));
+// falcon-rw-1b's config.json.
+const ConfigCase kRw("FalconForCausalLM", R"({"alibi": true, "apply_residual_connection_post_layernorm": false,
+    "architectures": ["FalconForCausalLM"], "attention_dropout": 0.0, "auto_map": {"AutoConfig": "x"}, "bias": true,
+    "bos_token_id": 1, "eos_token_id": 2, "hidden_dropout": 0.0, "hidden_size": 2048, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "falcon", "multi_query": false, "new_decoder_architecture": false,
+    "num_attention_heads": 32, "num_hidden_layers": 24, "parallel_attn": false, "torch_dtype": "bfloat16",
+    "transformers_version": "4.27.4", "use_cache": true, "vocab_size": 50304})");
+
+TEST(FalconConfigTest, ReadsAlibi) {
+  const ModelConfig config = kRw.read();
+  EXPECT_EQ(kRw.warnings(), "");
+  EXPECT_EQ(config.num_key_value_heads, 32);
+  EXPECT_EQ(config.max_position_embeddings, 2048);
+  const ModelConfig written = ModelConfig::fromJson(config.toJson(), "c");
+  EXPECT_EQ(errorOf([&] { architectureOf(written, "c"); }), "");
+  for (const ModelConfig& read : {config, written}) {
+    const LayerSpec layer = falconArchitecture().modelSpec(read).layers.at(0);
+    EXPECT_EQ(layer.residual, ResidualForm::kPre);
+    EXPECT_EQ(layer.attention.rope.kind, RopeKind::kNone);
+    EXPECT_EQ(layer.attention.slopes.at(31), layer.attention.scale / 256);
+  }
+  EXPECT_EQ(kRw.read({{"rope_scaling", {{"type", "yarn"}}}}).rotary_scaling.type, RopeScalingType::kNone)
+      << "without rotary positions, their keys have no effect";
+  EXPECT_THAT(kRw.refusal({{"alibi", 3}}), HasSubstr("'alibi'"));
+}
+
+TEST(FalconConfigTest, RefusesMixedForms) {
   EXPECT_THAT(kFalcon.refusal(large({{"parallel_attn", false}})), HasSubstr("'parallel_attn' false"));
   EXPECT_THAT(kFalcon.refusal(large({{"num_ln_in_parallel_attn", 3}})), HasSubstr("must be 1 or 2"));
 }

@@ -21,14 +21,14 @@ ModelConfig llamaConfig(const Json& json, std::string_view source) {
 
 ModelConfig mistralConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  for (const std::string_view key : windowKeys()) keys.used.push_back(key);
+  addWindowKeys(keys);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MistralForCausalLM";
   // transformers gives a Mistral config that does not mention the key a window of 4096; files of models without one
   // say null.
-  readSlidingWindow(json, source, {.window = 4096}, config);
   config.finalize(source);
+  readSlidingWindow(json, source, {.window = 4096}, config);
   return config;
 }
 
@@ -45,7 +45,7 @@ std::vector<FieldValues> fieldsWithBiases() {
 
 std::vector<FieldValues> mistralFields() {
   std::vector<FieldValues> fields = fieldsWithBiases();
-  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
+  addWindowFields(fields);
   return fields;
 }
 }  // namespace

@@ -49,12 +49,17 @@ ModelConfig readLlamaConfig(const Json& json, std::string_view source) {
 }
 
 WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {
-  DecoderRows rows(c);
+  DecoderRows rows(c, form.norms);
+  const auto layerNorm = [&](NormId id, const std::string& name, const std::string& source) {
+    rows.norm(id, name, sourceInLayer(source));
+  };
   rows.embedding("model.embed_tokens.weight");
-  rows.norm(NormId::kAttentionIn, "input_layernorm", sourceInLayer("input_layernorm"));
+  layerNorm(NormId::kAttentionIn, "input_layernorm", "input_layernorm");
   addAttention(c, form, rows);
-  rows.norm(NormId::kMlpIn, "post_layernorm", sourceInLayer("post_attention_layernorm"));
+  layerNorm(form.norms_after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
+  if (form.norms_after) layerNorm(NormId::kMlpIn, "pre_feedforward_layernorm", "pre_feedforward_layernorm");
   addMlp(c, form, rows);
+  if (form.norms_after) layerNorm(NormId::kMlpOut, "post_feedforward_layernorm", "post_feedforward_layernorm");
   rows.norm(NormId::kFinal, "ln_f", "model.norm");
   rows.head("lm_head.weight");
   return rows.take();

@@ -1,6 +1,7 @@
 #include "models/model_spec.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -28,13 +29,19 @@ RopeSpec ropeSpec(const ModelConfig& config) {
           .scaling = config.rotary_scaling};
 }
 
-// A field of the checkpoint that is a soft cap; 0 without it.
+// A positive number in a field of the checkpoint; `otherwise` without the field.
+double positiveField(const ModelConfig& config, const char* field, double otherwise) {
+  const auto found = config.extra.find(field);
+  if (found == config.extra.end() || found->is_null()) return otherwise;
+  const auto value = jsonGet<double>(config.extra, field, "config.json");
+  if (!isFactor(value)) {
+    fail(ErrorCode::kInvalidArgument, "config.json: '{}' must be from {:g} to {:g}, not {:g}", field, kLeastFactor,
+         kGreatestFactor, value);
+  }
+  return value;
+}
 float softcap(const ModelConfig& config, const char* field) {
-  const auto value = config.extra.find(field);
-  if (value == config.extra.end() || value->is_null()) return 0;
-  const auto cap = jsonGet<double>(config.extra, field, "config.json");
-  if (!isFactor(cap)) fail(ErrorCode::kInvalidArgument, "config.json: '{}' must be positive, not {}", field, cap);
-  return static_cast<float>(cap);
+  return static_cast<float>(positiveField(config, field, 0));
 }
 
 // The slopes of alibi_with_scale are multiplied like the products of queries and keys.
@@ -72,7 +79,8 @@ std::vector<float> alibiSlopes(int32_t heads) {
 }
 
 LayerSpec layerSpec(const ModelConfig& config) {
-  const float scale = 1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(config.head_size)));
+  const double divisor = positiveField(config, "query_pre_attn_scalar", static_cast<double>(config.head_size));
+  const float scale = 1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(divisor)));
   return {.attention = {.heads = {.queries = config.num_attention_heads,
                                   .kv = config.num_key_value_heads,
                                   .size = config.head_size},
@@ -93,15 +101,27 @@ ModelSpec modelSpec(const ModelConfig& config, const LayerSpec& layer) {
                     .layers = std::vector<LayerSpec>(static_cast<size_t>(config.num_hidden_layers), layer),
                     .head = {.softcap = softcap(config, "final_logit_softcapping")}};
   const std::vector<int64_t> windows = layerWindows(config);
-  for (size_t i = 0; i < windows.size(); ++i) spec.layers[i].attention.window = windows[i];
+  const double local_base = positiveField(config, "rope_local_base_freq", 0);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    AttentionSpec& attention = spec.layers[i].attention;
+    attention.window = windows[i];
+    if (windows[i] == 0 || local_base == 0) continue;
+    attention.rope.base = local_base;
+    attention.rope.scaling = {};
+  }
   return spec;
 }
 
 void limitWindows(std::span<const int32_t> windows, ModelSpec& spec) {
   if (windows.empty()) return;
+  if (windows.size() > spec.layers.size()) {
+    fail(ErrorCode::kInvalidArgument, "{} attention windows are given for {} layers", windows.size(),
+         spec.layers.size());
+  }
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     int64_t& window = spec.layers[i].attention.window;
     const int64_t limit = windows[i % windows.size()];
+    assert(limit > 0);
     window = window == 0 ? limit : std::min(window, limit);
   }
 }

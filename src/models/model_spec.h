@@ -91,6 +91,7 @@ struct EmbeddingSpec {
   int64_t width = 0;
   float scale = 1.0f;      // of the rows of tokens
   bool positions = false;  // adds row p of the table kPositions [positions, hidden] to the token at position p
+  bool norm = false;       // kEmbedding, before the first layer
 };
 
 struct HeadSpec {
@@ -118,16 +119,18 @@ std::vector<Json> activationNames();
 // most `heads`; the heads from p on have the odd powers of its square root.
 std::vector<float> alibiSlopes(int32_t heads);
 
-// The layer that the fields of most configs describe: kPre, a gated MLP, scores divided by q_scaling * sqrt(head size),
-// RoPE or ALiBi as position_embedding_type says, and a soft cap of scores if attn_logit_softcapping gives one. An
-// architecture changes what differs.
+// The layer that the fields of most configs describe: kPre, a gated MLP, scores divided by q_scaling * sqrt(head size)
+// or, if there is a query_pre_attn_scalar, by q_scaling * sqrt(query_pre_attn_scalar), RoPE or ALiBi as
+// position_embedding_type says, and a soft cap of scores if attn_logit_softcapping gives one. An architecture changes
+// what differs.
 LayerSpec layerSpec(const ModelConfig& config);
 // A model of num_hidden_layers layers that are equal except for their windows (models/sliding_window.h), with RMS norms
-// of norm_epsilon, and a soft cap of logits if final_logit_softcapping gives one.
+// of norm_epsilon, and a soft cap of logits if final_logit_softcapping gives one. If there is a rope_local_base_freq,
+// layers with a window have RoPE of this base, without scaling.
 ModelSpec modelSpec(const ModelConfig& config, const LayerSpec& layer);
 
-// Narrows the windows of a whole model: that of layer i is at most windows[i % windows.size()] positions. Nothing
-// changes if windows is empty.
+// Narrows the windows of a whole model: that of layer i is at most windows[i % windows.size()] positions, each > 0.
+// Nothing changes if windows is empty. Throws Error(kInvalidArgument) if there are more windows than layers.
 void limitWindows(std::span<const int32_t> windows, ModelSpec& spec);
 
 // The spec of one rank: the layers of its pipeline stage, with its share of the heads and of the MLP. Fewer KV heads

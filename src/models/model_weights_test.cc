@@ -5,6 +5,7 @@
 
 #include "base/error_of.h"
 #include "models/blocks/attention.h"
+#include "models/blocks/embedding.h"
 #include "models/blocks/head.h"
 #include "models/blocks/mlp.h"
 #include "models/blocks/residual_stream.h"
@@ -92,6 +93,20 @@ TEST(ModelWeightsTest, TheHeadNeedsItsNormAndItsRows) {
   EXPECT_EQ(check(), "");
   outside[LinearId::kHead].weight.out = 12;
   EXPECT_THAT(check(), HasSubstr("outside layers [12, 8], the structure asks for [11, 8]"));
+}
+
+TEST(ModelWeightsTest, TheEmbeddingMayHaveANormOfItsOwn) {
+  SlotWeights outside;
+  outside[TableId::kTokens] = {.table = {.data = &kValue, .vocab = 11}, .cols = kHidden};
+  ModelSpec spec = {.hidden_size = kHidden, .embedding = {.width = kHidden}};
+  const auto check = [&] { return errorOf([&] { checkSlots(outside, embeddingNeeds(spec), "outside layers"); }); };
+  EXPECT_EQ(check(), "");
+  spec.embedding.norm = true;
+  EXPECT_THAT(check(), HasSubstr("has no norm"));
+  outside[NormId::kEmbedding] = norm();
+  EXPECT_EQ(check(), "");
+  spec.embedding.norm = false;
+  EXPECT_THAT(check(), HasSubstr("the structure does not use"));
 }
 
 TEST(ModelWeightsTest, EveryPointerIsVisitedOnce) {

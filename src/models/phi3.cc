@@ -10,7 +10,8 @@ ModelConfig phi3Config(const Json& json, std::string_view source) {
   SourceKeys keys = {.used = decoderKeys(),
                      .inert = {"embd_pdrop", "full_attn_mod", "interpolate_factor"},
                      .only_at_default = {{"attention_bias", false}, {"mlp_bias", false}, {"lm_head_bias", false}}};
-  keys.used.insert(keys.used.end(), {"sliding_window", "layer_types", "partial_rotary_factor"});
+  keys.used.insert(keys.used.end(), {"partial_rotary_factor"});
+  addWindowKeys(keys);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readDecoderConfig(json, source);
   config.architecture = "Phi3ForCausalLM";
@@ -19,14 +20,14 @@ ModelConfig phi3Config(const Json& json, std::string_view source) {
   config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 4096, source);
   config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
   readRotary(json, source, PartialRotary::kRead, config);
-  readSlidingWindow(json, source, {}, config);
   config.finalize(source);
+  readSlidingWindow(json, source, {}, config);
   return config;
 }
 
 std::vector<FieldValues> phi3Fields() {
   std::vector<FieldValues> fields = llamaFields();
-  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
+  addWindowFields(fields);
   return fields;
 }
 

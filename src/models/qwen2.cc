@@ -10,14 +10,14 @@ namespace {
 
 ModelConfig qwen2Config(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  for (const std::string_view key : qwenWindowKeys()) keys.used.push_back(key);
+  addQwenWindowKeys(keys);
   keys.only_at_default.emplace_back("use_mrope", false);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen2ForCausalLM";
   config.attn_bias = true;
-  readQwenWindow(json, source, config);
   config.finalize(source);
+  readQwenWindow(json, source, config);
   return config;
 }
 
@@ -26,7 +26,7 @@ WeightTable qwen2Table(const ModelConfig& config) { return llamaTable(config, {.
 
 std::vector<FieldValues> qwen2Fields() {
   std::vector<FieldValues> fields = llamaFields();
-  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
+  addWindowFields(fields);
   fields.push_back({"attn_bias", {true}});
   return fields;
 }

@@ -9,15 +9,15 @@ namespace {
 ModelConfig qwen3Config(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
   keys.used.push_back("attention_bias");
-  for (const std::string_view key : qwenWindowKeys()) keys.used.push_back(key);
+  addQwenWindowKeys(keys);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen3ForCausalLM";
   if (config.head_size == 0) config.head_size = 128;  // transformers' value for a config without head_dim
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
   config.qk_layernorm = true;
-  readQwenWindow(json, source, config);
   config.finalize(source);
+  readQwenWindow(json, source, config);
   return config;
 }
 
@@ -33,7 +33,7 @@ ModelSpec qwen3Spec(const ModelConfig& config) {
 
 std::vector<FieldValues> qwen3Fields() {
   std::vector<FieldValues> fields = llamaFields();
-  for (FieldValues& field : windowFields()) fields.push_back(std::move(field));
+  addWindowFields(fields);
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"qk_layernorm", {true}});
   return fields;

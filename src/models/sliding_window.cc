@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWindow = "sliding_window";
 constexpr const char* kLayerTypes = "layer_types";
-constexpr const char* kPattern = "sliding_window_pattern";
+constexpr const char* kPatterns[] = {"sliding_window_pattern", "_sliding_window_pattern"};
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 constexpr std::string_view kCheckpoint = "config.json";
 // transformers' values for a Qwen config without these keys.
@@ -31,6 +31,10 @@ int64_t positive(const Json& json, const char* key, std::string_view source) {
     fail(ErrorCode::kInvalidArgument, "{}: '{}' must be from 1 to 2147483647, not {}", source, key, value);
   }
   return value;
+}
+
+[[noreturn]] void failWithoutWindow(const char* key, std::string_view source) {
+  fail(ErrorCode::kInvalidArgument, "{}: '{}' gives layers a window, but there is no '{}'", source, key, kWindow);
 }
 
 // For each layer, whether it has the window.
@@ -60,9 +64,8 @@ void readSlidingWindow(const Json& json, std::string_view source, const WindowDe
   }
   if (std::find(slides.begin(), slides.end(), true) == slides.end()) return;
   if (json.contains(kWindow) ? !has(json, kWindow) : !defaults.window) {
-    if (!has(json, kLayerTypes)) return;
-    fail(ErrorCode::kInvalidArgument, "{}: '{}' has \"{}\", but there is no '{}'", source, kLayerTypes, kSliding,
-         kWindow);
+    if (has(json, kLayerTypes)) failWithoutWindow(kLayerTypes, source);
+    return;
   }
   config.extra[kWindow] = json.contains(kWindow) ? positive(json, kWindow, source) : *defaults.window;
   if (std::find(slides.begin(), slides.end(), false) == slides.end()) return;
@@ -71,7 +74,7 @@ void readSlidingWindow(const Json& json, std::string_view source, const WindowDe
   config.extra[kLayerTypes] = std::move(types);
 }
 
-std::vector<std::string_view> windowKeys() { return {kWindow, kLayerTypes}; }
+void addWindowKeys(SourceKeys& keys) { keys.used.insert(keys.used.end(), {kWindow, kLayerTypes}); }
 
 void readQwenWindow(const Json& json, std::string_view source, ModelConfig& config) {
   const bool used = jsonGetOr(json, "use_sliding_window", false, source);
@@ -81,31 +84,37 @@ void readQwenWindow(const Json& json, std::string_view source, ModelConfig& conf
                     config);
 }
 
-std::vector<std::string_view> qwenWindowKeys() {
-  std::vector<std::string_view> keys = windowKeys();
-  keys.insert(keys.end(), {"use_sliding_window", "max_window_layers"});
-  return keys;
+void addQwenWindowKeys(SourceKeys& keys) {
+  addWindowKeys(keys);
+  keys.used.insert(keys.used.end(), {"use_sliding_window", "max_window_layers"});
 }
 
 std::vector<int64_t> layerWindows(const ModelConfig& config) {
-  std::vector<int64_t> windows(static_cast<size_t>(config.num_hidden_layers), 0);
-  if (!has(config.extra, kWindow)) return windows;
-  const int64_t window = positive(config.extra, kWindow, kCheckpoint);
-  std::vector<bool> slides(windows.size(), true);
-  if (has(config.extra, kLayerTypes)) {
-    slides = slidingLayers(config.extra[kLayerTypes], config.num_hidden_layers, kCheckpoint);
-  } else if (has(config.extra, kPattern)) {
-    const int64_t pattern = positive(config.extra, kPattern, kCheckpoint);
+  const Json& fields = config.extra;
+  const int64_t window = has(fields, kWindow) ? positive(fields, kWindow, kCheckpoint) : 0;
+  std::vector<bool> slides(static_cast<size_t>(config.num_hidden_layers), window > 0);
+  const char* decides = nullptr;  // the field that says which layers slide
+  for (const char* key : kPatterns) {
+    if (!has(fields, key)) continue;
+    decides = key;
+    const int64_t pattern = positive(fields, key, kCheckpoint);
     for (size_t i = 0; i < slides.size(); ++i) slides[i] = (static_cast<int64_t>(i) + 1) % pattern != 0;
   }
-  for (size_t i = 0; i < windows.size(); ++i) windows[i] = slides[i] ? window : 0;
+  if (has(fields, kLayerTypes)) {
+    decides = kLayerTypes;
+    slides = slidingLayers(fields[kLayerTypes], config.num_hidden_layers, kCheckpoint);
+  }
+  const bool any = std::find(slides.begin(), slides.end(), true) != slides.end();
+  if (any && window == 0) failWithoutWindow(decides, kCheckpoint);
+  std::vector<int64_t> windows;
+  for (const bool slide : slides) windows.push_back(slide ? window : 0);
   return windows;
 }
 
-std::vector<FieldValues> windowFields() {
-  return {{.field = kWindow, .range = FieldRange::kSize},
-          {.field = kLayerTypes, .range = FieldRange::kList},
-          {.field = kPattern, .range = FieldRange::kSize}};
+void addWindowFields(std::vector<FieldValues>& fields) {
+  fields.push_back({.field = kWindow, .range = FieldRange::kSize});
+  fields.push_back({.field = kLayerTypes, .range = FieldRange::kList});
+  for (const char* key : kPatterns) fields.push_back({.field = key, .range = FieldRange::kSize});
 }
 
 }  // namespace chorus

@@ -3,8 +3,9 @@
 // A checkpoint has
 //   sliding_window           positions that a query attends to, with its own
 //   layer_types              for each layer "sliding_attention" or "full_attention", as in transformers; or
-//   sliding_window_pattern   n: every nth layer attends to everything (TensorRT-LLM's field of Gemma 3)
-// Without the last two, all layers have the window.
+//   sliding_window_pattern   n: every nth layer attends to everything (TensorRT-LLM's field of Gemma 3; some of its
+//                            versions write _sliding_window_pattern)
+// Without the last two, all layers have the window. With both, layer_types counts.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "models/architecture.h"
+#include "models/source_config.h"
 
 namespace chorus {
 
@@ -22,18 +24,19 @@ struct WindowDefaults {
   std::optional<int64_t> window;                                             // without sliding_window
   std::function<bool(int32_t layer)> slides = [](int32_t) { return true; };  // without layer_types
 };
-// Reads sliding_window (null: no layer has one) and layer_types into the checkpoint's fields. num_hidden_layers is set
-// already. windowKeys() are the keys that it reads, for SourceKeys::used. Throws Error if a value is malformed.
+// Reads sliding_window (null: no layer has one) and layer_types into the fields of a finalised config. Throws Error if
+// a value is malformed. addWindowKeys() adds the keys that it reads to SourceKeys::used.
 void readSlidingWindow(const Json& json, std::string_view source, const WindowDefaults& defaults, ModelConfig& config);
-std::vector<std::string_view> windowKeys();
+void addWindowKeys(SourceKeys& keys);
 // The same for Qwen2 and Qwen3, in which a layer without layer_types has the window if use_sliding_window is true and
 // at least max_window_layers layers are before it.
 void readQwenWindow(const Json& json, std::string_view source, ModelConfig& config);
-std::vector<std::string_view> qwenWindowKeys();
+void addQwenWindowKeys(SourceKeys& keys);
 
-// The window of each layer of a checkpoint; 0: none. Throws Error(kInvalidArgument) if a field is malformed.
+// The window of each layer of a checkpoint; 0: none. Throws Error if a field is malformed, or if layers have windows
+// but there is no sliding_window.
 std::vector<int64_t> layerWindows(const ModelConfig& config);
-// For Architecture::fields.
-std::vector<FieldValues> windowFields();
+// Adds the fields to Architecture::fields.
+void addWindowFields(std::vector<FieldValues>& fields);
 
 }  // namespace chorus

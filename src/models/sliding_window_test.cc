@@ -46,7 +46,9 @@ TEST(SlidingWindowTest, SourceConfigs) {
 TEST(SlidingWindowTest, Checkpoints) {
   EXPECT_THAT(ofCheckpoint(Json::object()), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}}), ElementsAre(5, 5, 5, 5));
-  EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}, {"sliding_window_pattern", 2}}), ElementsAre(5, 0, 5, 0));
+  for (const char* pattern : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}, {pattern, 2}}), ElementsAre(5, 0, 5, 0));
+  }
   EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}, {"layer_types", kTypes}}), ElementsAre(5, 0, 0, 5));
 }
 
@@ -60,6 +62,10 @@ TEST(SlidingWindowTest, RefusalsNameTheKey) {
   EXPECT_THAT(refusal({{"layer_types", {"full_attention", "full_attention", 3, "full_attention"}}}),
               HasSubstr("'layer_types' has 3"));
   EXPECT_THAT(refusal({{"layer_types", kTypes}}), HasSubstr("there is no 'sliding_window'"));
+  const auto refusalOfCheckpoint = [](const Json& fields) { return errorOf([&] { ofCheckpoint(fields); }); };
+  EXPECT_THAT(refusalOfCheckpoint({{"layer_types", kTypes}}), HasSubstr("'layer_types' gives layers a window, but"));
+  EXPECT_THAT(refusalOfCheckpoint({{"sliding_window_pattern", 2}}), HasSubstr("there is no 'sliding_window'"));
+  EXPECT_THAT(refusalOfCheckpoint({{"sliding_window", nullptr}, {"layer_types", 3}}), HasSubstr("must be a list"));
 }
 
 }  // namespace

@@ -17,12 +17,13 @@ WeightRow linearRow(WeightSlot slot, std::string name, int64_t out, int64_t in, 
           .quantisable = true};
 }
 
-WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source) {
+WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source,
+                  const SourceTransform& transform) {
   return {.name = std::move(name),
           .shape = {size},
           .slot = slotOf(id),
           .stage = stage,
-          .sources = {{std::move(source), 0, size}}};
+          .sources = {{.name = std::move(source), .rows = size, .transform = transform}}};
 }
 
 WeightRow biasOf(const WeightRow& row) {
@@ -32,6 +33,7 @@ WeightRow biasOf(const WeightRow& row) {
   for (WeightSource source : row.sources) {
     source.name = biasName(source.name);
     source.transform.transposed = false;
+    source.transform.add = 0.0f;
     bias.sources.push_back(std::move(source));
   }
   return bias;

@@ -13,10 +13,12 @@ WeightRow linearRow(WeightSlot slot, std::string name, int64_t out, int64_t in, 
                     std::vector<WeightSource> sources, std::vector<LoraTarget> targets);
 
 // A norm's weight, [size], whole on every rank.
-WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source);
+WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::string source,
+                  const SourceTransform& transform = {});
 
 // The bias of a linear row: cut as its output rows are; whole where the linear is cut along its input, because it is
-// added once, after the ranks' sums are added up. Its sources are the weight's with "bias" for "weight".
+// added once, after the ranks' sums are added up. Its sources are the weight's with "bias" for "weight"; the source
+// does not transpose them, nor add anything to them.
 WeightRow biasOf(const WeightRow& row);
 
 // The embedding table, cut as the config says.

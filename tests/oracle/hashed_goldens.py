@@ -32,10 +32,12 @@ class Rules:
 
     gains: module name -> gain of a linear, whose weights have the deviation gain / sqrt(inputs). transposed: modules
     whose weights are [inputs, outputs]. tables: module name -> deviation of an embedding. bias: deviation of biases.
+    norm: center of the weights of norms; norms: module name -> center of those that have another.
     """
 
-    def __init__(self, gains, tables, transposed=(), bias=0.3):
+    def __init__(self, gains, tables, transposed=(), bias=0.3, norm=1.0, norms={}):
         self.gains, self.tables, self.transposed, self.bias = gains, tables, transposed, bias
+        self.norm, self.norms = norm, norms
 
     def of_model(self, name, shape):
         module, kind = name.split(".")[-2:]
@@ -45,7 +47,7 @@ class Rules:
             inputs = shape[0] if module in self.transposed else shape[-1]
             return 0.0, self.bias if kind == "bias" else self.gains[module] / inputs**0.5
         # What remains are norms.
-        return (0.0, self.bias) if kind == "bias" else (1.0, 0.2)
+        return (0.0, self.bias) if kind == "bias" else (self.norms.get(module, self.norm), 0.2)
 
     def of_adapter(self, config):
         scaling = config["lora_alpha"] / (config["r"] ** 0.5 if config["use_rslora"] else config["r"])
@@ -90,7 +92,10 @@ def make_variant(name, variant, index, root, seed):
             peft_config = save_adapter(model, adapter, variant["targets"], variant.get("peft", {}), made / at)
             files.append(hashed_weights.rewrite(made, f"{at}/adapter_model.safetensors", seed + index,
                                                 FILE_DTYPES[adapter.rpartition("_")[2]], rules.of_adapter(peft_config)))
-        models = {dtype: llama.load_oracle(made, variant["adapters"], llama.DTYPES[dtype]) for dtype in llama.DTYPES}
+        round_weights = variant.get("round_weights", llama.round_parameters)
+        attention = variant.get("attention", "eager")
+        models = {dtype: llama.load_oracle(made, variant["adapters"], rounded, round_weights, attention)
+                  for dtype, rounded in llama.DTYPES.items()}
         shutil.copytree(made, path, ignore=shutil.ignore_patterns("*.safetensors"))
     hashed_weights.write_description(path, files)
     llama.write_rows(name, path, models, variant["adapters"], config.vocab_size,

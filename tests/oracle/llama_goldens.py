@@ -154,12 +154,16 @@ def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weight
     safetensors.torch.save_file(weights, weights_path, metadata={"format": "pt"})
 
 
-def load_oracle(path, adapters, dtype):
+def round_parameters(model, dtype):
+    for parameter in model.parameters():
+        parameter.copy_(parameter.to(dtype))
+
+
+def load_oracle(path, adapters, dtype, round_weights=round_parameters, attention="eager"):
     """Loads the stored model to compute in float32, with its weights and the adapters' A and B rounded to dtype."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.to(dtype))
+        round_weights(model, dtype)
     model = peft.PeftModel.from_pretrained(model, path / "adapters" / adapters[0], adapter_name=adapters[0])
     for name in adapters[1:]:
         model.load_adapter(path / "adapters" / name, adapter_name=name)

@@ -25,6 +25,14 @@ VARIANTS = {
                                         tie_word_embeddings=True, rms_norm_eps=1e-5),
         rules=hashed_goldens.Rules(**RULES, tables=dict(embed_tokens=0.5)),
         adapters=["dora_r4_bf16", "lora_r8_f32"]),
+    # A window in all layers but the first, in the form of transformers 4.
+    "qwen3_window": dict(
+        dtype="float16", old_config=True, without=["layer_types"],
+        config=transformers.Qwen3Config(**llama.BASE, hidden_size=40, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=14, intermediate_size=52, vocab_size=22, use_sliding_window=True,
+                                        sliding_window=24, max_window_layers=1),
+        rules=hashed_goldens.Rules(**RULES, tables=dict(embed_tokens=1.0)),
+        adapters=["lora_r8_f32", "dora_r4_f16", "rslora_r5_bf16"]),
 }
 for variant in VARIANTS.values():
     variant.update(model=transformers.Qwen3ForCausalLM, targets=llama.ALL)

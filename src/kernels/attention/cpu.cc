@@ -16,13 +16,13 @@ struct Tile {
   int count = 0;
   int64_t first = 0;              // index of its first query in the item
   const void* queries = nullptr;  // packed
-  // Each query attends to positions [begin, end). Both are ascending.
+  // Each query attends to positions [begin, end). Neither decreases from one query to the next.
   int64_t begin[kAttentionTileRows] = {};
   int64_t end[kAttentionTileRows] = {};
   float slopes[kAttentionTileRows] = {};  // of the queries' heads
 
-  int64_t lowest() const { return begin[0]; }
-  int64_t highest() const { return end[count - 1]; }
+  int64_t firstPosition() const { return begin[0]; }
+  int64_t endPosition() const { return end[count - 1]; }
 };
 
 // Accumulator of one query: online-softmax state, then the unnormalised output, padded to whole panels. The
@@ -193,7 +193,7 @@ class ItemRunner {
       KvRun next = next_run + kAttentionRun > item_end ? following_ : call_.cache.place(blocks, kv_head_, next_run);
       for (int64_t t = 0; t < tiles_; ++t) {
         const Tile& tile = memory_.tiles[t];
-        if (tile.highest() <= run || tile.lowest() >= next_run) continue;
+        if (tile.endPosition() <= run || tile.firstPosition() >= next_run) continue;
         runTile(tile, split, run, kv, next);
         next = {};
       }
@@ -202,7 +202,7 @@ class ItemRunner {
 
   // next: a run to prefetch during the products.
   void runTile(const Tile& tile, int32_t split, int64_t run, const KvRun& kv, const KvRun& next) {
-    const int64_t slots = std::min<int64_t>(kAttentionRun, tile.highest() - run);
+    const int64_t slots = std::min<int64_t>(kAttentionRun, tile.endPosition() - run);
     AttentionProduct scores;
     scores.x = tile.queries;
     scores.inputs = call_.headSize();
@@ -221,14 +221,14 @@ class ItemRunner {
       end[r] = tile.end[r] - run;
     }
     const Result first = result(split, tile.first);
-    const AttentionScore& form = call_.args.score;
+    const AttentionScore& score = call_.args.score;
     call_.softmax.update({.scores = memory_.weights,
                           .count = tile.count,
                           .begin = begin,
                           .end = end,
-                          .scale = form.scale,
-                          .softcap = form.softcap,
-                          .slopes = form.slopes == nullptr ? nullptr : tile.slopes,
+                          .scale = score.scale,
+                          .softcap = score.softcap,
+                          .slopes = score.slopes == nullptr ? nullptr : tile.slopes,
                           .states = first.at,
                           .stride = call_.resultFloats(),
                           .factors = factors});
@@ -295,7 +295,7 @@ void mergeShared(const Call& call, const AttentionItem& block, int32_t kv_head) 
 void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspace& workspace, AttentionPlans& plans) {
   assert(args.num_heads % args.kv.num_kv_heads == 0);
   const int32_t kv_heads = args.kv.num_kv_heads, group = args.num_heads / kv_heads, threads = workspace.pool.size();
-  const AttentionPlan& plan = plans.find(batch, {group, kv_heads, args.mask.window}, threads);
+  const AttentionPlan& plan = plans.planFor(batch, {group, kv_heads, args.mask.window}, threads);
 
   const DType dtype = args.kv.dtype;
   Call call{.args = args,

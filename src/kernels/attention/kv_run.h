@@ -32,13 +32,14 @@ class KvRunReader {
   int64_t valueBytes() const { return kAttentionRun / pair_ * value_stride_; }
   // Returns positions [run, run + kAttentionRun) of one KV head, of which those in [begin, end) are used; `run` is a
   // multiple of kAttentionRun. Valid until the scratch is overwritten.
-  //   - Before `begin`: blocks without used positions are not read; keys are undefined, values are undefined or zero.
+  //   - Before `begin`: blocks that end before it are not read. Their slots have undefined keys and zero values.
   //   - From `end` on: keys are undefined, and values must not be used, not even as the second half of a pair.
   KvRun read(std::span<const int32_t> block_table, int64_t kv_head, int64_t run, int64_t begin, int64_t end,
              std::byte* scratch) const;
   // Returns the address of a whole run in the cache, for prefetching; null pointers if runs are copied.
   KvRun place(std::span<const int32_t> block_table, int64_t kv_head, int64_t run) const;
-  // Copies a run's values to `copy`, of valueBytes() bytes, as zeros before slot `begin`, and returns the copy.
+  // Copies a run's values to `copy` (valueBytes() bytes), sets those of the slots before `begin` to zero, and returns
+  // `copy`.
   const std::byte* valuesFrom(const KvRun& run, int64_t begin, std::byte* copy) const;
   // Whether all values of slots [begin, end) of a run are finite.
   bool finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;

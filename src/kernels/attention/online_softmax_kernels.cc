@@ -44,7 +44,7 @@ void start(SoftmaxState& state, float* out, int64_t head_size) {
   std::fill(out, out + head_size, 0.0f);
 }
 
-// Scores of a query whose head has the slope 0 and no soft cap.
+// Scores of a call without slopes and without a soft cap.
 struct ScaledScore {
   FloatVec factor;
   HWY_INLINE explicit ScaledScore(const SoftmaxUpdate& args) : factor(hn::Set(Floats(), args.scale * kLog2E)) {}
@@ -52,11 +52,11 @@ struct ScaledScore {
   HWY_INLINE FloatVec operator()(FloatVec product, FloatVec /*slot*/) const { return hn::Mul(product, factor); }
 };
 
-// Scores with a soft cap, a slope, or both.
-struct FormedScore {
+// Scores of a call with slopes, a soft cap, or both.
+struct ModifiedScore {
   bool capped;
   FloatVec factor, cap, slope, distance;  // distance: position of slot 0 - position of the query
-  HWY_INLINE explicit FormedScore(const SoftmaxUpdate& args)
+  HWY_INLINE explicit ModifiedScore(const SoftmaxUpdate& args)
       : capped(args.softcap != 0),
         factor(hn::Set(Floats(), capped ? args.scale / args.softcap : args.scale * kLog2E)),
         cap(hn::Set(Floats(), args.softcap * kLog2E)),
@@ -136,7 +136,7 @@ HWY_INLINE void updateRows(const SoftmaxUpdate& args) {
 
 void update(const SoftmaxUpdate& args) {
   if (args.softcap == 0 && args.slopes == nullptr) return updateRows<ScaledScore>(args);
-  updateRows<FormedScore>(args);
+  updateRows<ModifiedScore>(args);
 }
 
 void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size) {

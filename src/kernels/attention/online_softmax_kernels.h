@@ -20,8 +20,8 @@ struct alignas(64) SoftmaxState {
 struct SoftmaxUpdate {
   float* scores = nullptr;  // [count][kAttentionRun], products of query and key; replaced by weights 2^(score - max)
   int count = 0;
-  // [count], slots of the run that each query attends to: [begin, end), of which those outside the run do not count.
-  // The weights of the other slots are 0.
+  // [count], slots that each query attends to, relative to the run: begin may be below 0, end beyond kAttentionRun. The
+  // weights of the other slots are 0.
   const int64_t* begin = nullptr;
   const int64_t* end = nullptr;
   // The factors of AttentionScore. Scores are multiplied by log2(e), because the weights are powers of 2.
@@ -37,7 +37,8 @@ struct OnlineSoftmaxKernels {
   // Resets the online-softmax state and clears out.
   void (*start)(SoftmaxState& state, float* out, int64_t head_size);
   void (*update)(const SoftmaxUpdate& args);
-  // Merges a later KV split into the state and out of the splits before it, which may be empty. The later one may not.
+  // Merges a later KV split into the state and out of the splits before it, which may be empty, as after start(). The
+  // later one must have a position that the query attends to: two empty states would give NaN.
   void (*merge)(const SoftmaxState& later, const float* later_out, SoftmaxState& state, float* out, int64_t head_size);
   // result = out / (sum of the weights).
   void (*finish)(const SoftmaxState& state, const float* out, int64_t head_size, float* result);

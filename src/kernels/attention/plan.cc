@@ -40,12 +40,12 @@ void shareOut(const AttentionItem& whole, int64_t whole_cost, int64_t share, int
 }
 }  // namespace
 
-void planAttention(const StepBatch& batch, const AttentionForm& form, int threads, AttentionPlan& plan) {
-  plan.form = form;
+void planAttention(const StepBatch& batch, const AttentionPlanKey& key, int threads, AttentionPlan& plan) {
+  plan.key = key;
   plan.items.clear();
   plan.shared.clear();
-  const AttentionMask mask{form.window};
-  const int32_t rows_per_item = attentionRowsPerItem(form.group);
+  const AttentionMask mask{key.window};
+  const int32_t rows_per_item = attentionRowsPerItem(key.group);
   int64_t total = 0;
   const auto forEachBlock = [&](auto&& fn) {
     for (size_t s = 0; s < batch.sequences.size(); ++s) {
@@ -59,13 +59,13 @@ void planAttention(const StepBatch& batch, const AttentionForm& form, int thread
       }
     }
   };
-  forEachBlock([&](const AttentionItem& block) { total += cost(batch, mask, block) * form.num_kv_heads; });
+  forEachBlock([&](const AttentionItem& block) { total += cost(batch, mask, block) * key.num_kv_heads; });
   // A quarter of an even share per item: with items of a whole even share, the other threads would wait for the last
   // item.
   const int64_t share = threads == 1 ? total : std::max<int64_t>(kAttentionSplit, total / (int64_t{4} * threads));
   int64_t partials = 0;
   forEachBlock([&](const AttentionItem& block) {
-    const int64_t queries = int64_t{block.row_end - block.row_begin} * form.group * form.num_kv_heads;
+    const int64_t queries = int64_t{block.row_end - block.row_begin} * key.group * key.num_kv_heads;
     shareOut(block, cost(batch, mask, block), share, queries, partials, attentionPartials(threads), plan);
   });
   std::sort(plan.items.begin(), plan.items.end(), [&](const AttentionItem& a, const AttentionItem& b) {
@@ -73,12 +73,12 @@ void planAttention(const StepBatch& batch, const AttentionForm& form, int thread
   });
 }
 
-const AttentionPlan& AttentionPlans::find(const StepBatch& batch, const AttentionForm& form, int threads) {
+const AttentionPlan& AttentionPlans::planFor(const StepBatch& batch, const AttentionPlanKey& key, int threads) {
   for (size_t i = 0; i < count_; ++i) {
-    if (plans_[i].form == form) return plans_[i];
+    if (plans_[i].key == key) return plans_[i];
   }
   if (count_ == plans_.size()) plans_.emplace_back();
-  planAttention(batch, form, threads, plans_[count_]);
+  planAttention(batch, key, threads, plans_[count_]);
   return plans_[count_++];
 }
 

@@ -22,18 +22,18 @@ struct AttentionItem {
   int64_t partial = -1;  // first partial result of the row block if items share it; else -1
 };
 
-// The layers of a model that have the same form of attention share a plan.
-struct AttentionForm {
+// What a plan depends on besides the batch and the number of threads. Layers with equal keys share a plan.
+struct AttentionPlanKey {
   int32_t group = 0;  // query heads per KV head
   int32_t num_kv_heads = 0;
   int64_t window = 0;  // AttentionMask::window
 
-  bool operator==(const AttentionForm&) const = default;
+  bool operator==(const AttentionPlanKey&) const = default;
 };
 
 // The items of a step, longest first. Each item is run once for every KV head.
 struct AttentionPlan {
-  AttentionForm form;
+  AttentionPlanKey key;
   std::vector<AttentionItem> items;
   // Row blocks whose KV splits were computed by several items and must be merged. The partial results of a block are
   // [kv_head][KV split][query], from index `partial` on.
@@ -47,16 +47,16 @@ inline int32_t attentionRowsPerItem(int32_t group) { return group < kAttentionQu
 // Maximum number of partial results. A row block that would exceed it is not divided among items.
 inline int64_t attentionPartials(int threads) { return threads < 8 ? 2048 : int64_t{256} * threads; }
 
-void planAttention(const StepBatch& batch, const AttentionForm& form, int threads, AttentionPlan& plan);
+void planAttention(const StepBatch& batch, const AttentionPlanKey& key, int threads, AttentionPlan& plan);
 
-// The plans of a step, one for each form that its layers have. The first layer of a form makes the plan, and the layers
-// after it use it again. Keeps the memory of the plans of earlier steps.
+// The plans of a step, one for each key that its layers have. Keeps the memory of the plans of earlier steps.
 class AttentionPlans {
  public:
-  // A new step begins.
+  // Forgets the plans. Call it when a step begins.
   void clear() { count_ = 0; }
-  // The batch and the number of threads must be the same until clear().
-  const AttentionPlan& find(const StepBatch& batch, const AttentionForm& form, int threads);
+  // Makes the plan if this step has none for the key. The batch and the number of threads must be the same until
+  // clear(). The reference is valid until the next call.
+  const AttentionPlan& planFor(const StepBatch& batch, const AttentionPlanKey& key, int threads);
 
  private:
   std::vector<AttentionPlan> plans_;

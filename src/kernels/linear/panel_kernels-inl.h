@@ -36,12 +36,15 @@ constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 #elif HWY_TARGET == HWY_NEON
 constexpr int kTileRows = 4;
 constexpr int panelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
-#else
+#elif HWY_TARGET == HWY_SCALAR
+// Small tiles, for the sake of compile time.
 constexpr int kTileRows = 2;
 constexpr int panelsAtOnce(int) { return 1; }
+#else
+#error "choose the tiles of this instruction set"
 #endif
-// Copies of a loop over the rows or the vectors of a tile. Vectors of one lane stay in a loop, because unrolled they
-// would only be more code to compile.
+// Unroll factor of loops over the rows or the vectors of a tile. Vectors of one lane stay in a loop, because unrolled
+// they would only be more code to compile.
 constexpr int kUnroll = kLanes == 1 ? 1 : 16;
 
 // A format struct loads the weights of inputs i and i + 1 (i even) for lanes [lane, lane + kLanes) of a panel; loadLast

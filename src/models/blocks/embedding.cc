@@ -1,5 +1,7 @@
 #include "models/blocks/embedding.h"
 
+#include "models/blocks/residual_stream.h"
+
 namespace chorus {
 namespace {
 
@@ -20,11 +22,15 @@ void embedTokens(const LayerContext& context, const StepInput& input, int64_t vo
 }
 }  // namespace
 
-std::vector<SlotNeed> embeddingNeeds(const EmbeddingSpec& spec, int64_t hidden_size) {
+std::vector<SlotNeed> embeddingNeeds(const ModelSpec& spec) {
+  const EmbeddingSpec& embedding = spec.embedding;
+  const int64_t hidden = spec.hidden_size;
+  std::vector<SlotNeed> needs;
+  if (embedding.norm) needs = normNeeds(spec.norm, NormId::kEmbedding, hidden);
   // A rank may hold some of the rows or of the columns of the token table.
-  std::vector<SlotNeed> needs = {{slotOf(TableId::kTokens), kAnySize, kAnySize}};
-  if (spec.width != hidden_size) needs.push_back({slotOf(LinearId::kProjectIn), hidden_size, spec.width});
-  if (spec.positions) needs.push_back({slotOf(TableId::kPositions), kAnySize, hidden_size});
+  needs.push_back({slotOf(TableId::kTokens), kAnySize, kAnySize});
+  if (embedding.width != hidden) needs.push_back({slotOf(LinearId::kProjectIn), hidden, embedding.width});
+  if (embedding.positions) needs.push_back({slotOf(TableId::kPositions), kAnySize, hidden});
   return needs;
 }
 

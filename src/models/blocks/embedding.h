@@ -9,10 +9,11 @@
 
 namespace chorus {
 
-std::vector<SlotNeed> embeddingNeeds(const EmbeddingSpec& spec, int64_t hidden_size);
+// The slots of the embedding and of the norm after it.
+std::vector<SlotNeed> embeddingNeeds(const ModelSpec& spec);
 
-// residual = the embeddings of the step's tokens, [rows, hidden]. vocab: number of the model's tokens. Uses
-// activations.delta and wide.
+// residual = the embeddings of the step's tokens, [rows, hidden], without the norm after the embedding. vocab: number
+// of the model's tokens. Uses activations.delta and wide.
 void runEmbedding(const LayerContext& context, const EmbeddingSpec& spec, const StepInput& input, int64_t vocab,
                   const Matrix& residual);
 

@@ -76,6 +76,10 @@ ConstMatrix ResidualStream::sum(const LayerContext& context) {
   return residual_;
 }
 
+void ResidualStream::normalise(const LayerContext& context, NormId id) {
+  apply(context, {}, normOf(context, id), residual_, residual_);
+}
+
 void ResidualStream::add(const LayerContext& context, LinearId last, float scale) {
   context.sumOverRanks(delta_);
   pending_ = {.delta = delta_, .bias = context.weights[last].bias, .scale = scale};

@@ -36,6 +36,9 @@ class ResidualStream {
   ConstMatrix normed(const LayerContext& context, NormId id);
   ConstMatrix sum(const LayerContext& context);
 
+  // Applies the norm `id` to the residual, before the first block.
+  void normalise(const LayerContext& context, NormId id);
+
   // These functions end a block whose output is in delta(). They sum the output over the ranks and add scale times
   // (output + bias of `last`, the block's last linear) to the residual.
   void add(const LayerContext& context, LinearId last, float scale);

@@ -86,8 +86,8 @@ class BlockManager {
   // fork() involved. Precondition: the table has a block for `position`.
   bool isShared(int32_t slot, int32_t position) const;
   // Replaces the block of `position` by a new one, which only this table references and which takes one free block. The
-  // caller must have the copy made in all layers (StepInput::copies) before a step reads or writes the new block, and
-  // before the next extend() or copyOnWrite() of any slot, which may take the old block. Preconditions: isShared(),
+  // caller must append the copy to StepInput::copies of the next step, in the order of these calls: copies are made in
+  // order and before the step writes, so later calls for that step may take the old block. Preconditions: isShared(),
   // freeBlocks() > 0.
   BlockCopy copyOnWrite(int32_t slot, int32_t position);
   // Drops the slot's references. A block without references is free.

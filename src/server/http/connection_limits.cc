@@ -8,10 +8,10 @@ namespace {
 
 bool isArriving(ConnectionPhase phase) { return phase == ConnectionPhase::kHead || phase == ConnectionPhase::kBody; }
 
-// At the server's limit, whether a connection may be closed for a new one of a client. held: connections of its client;
-// own: whether that is the new one's client; own_held: connections of the new one's client.
+// Whether, at the server's limit, a connection in `phase` may be closed for a new one of a client that holds own_held.
+// held: connections of its owner; own: the owner is that client.
 bool givesWay(ConnectionPhase phase, size_t held, bool own, size_t own_held) {
-  // A client that would then have as many connections as this one has left must not cut its request short.
+  // An arriving request is cut short only if its owner holds more than the client will hold with the new connection.
   if (isArriving(phase)) return held > own_held + 1;
   return own || held > own_held;
 }

@@ -63,10 +63,6 @@ bool FairQueue::mayTake(const Choice& choice, uint64_t client) const {
   return std::count(choice.running.begin(), choice.running.end(), client) < choice.client_limit;
 }
 
-bool FairQueue::has(const Choice& choice) const {
-  return std::any_of(turns_.begin(), turns_.end(), [&](uint64_t client) { return mayTake(choice, client); });
-}
-
 std::optional<FairQueue::Taken> FairQueue::take(const Choice& choice) {
   for (size_t i = 0; i < turns_.size(); ++i) {
     const uint64_t client = turns_[i];

@@ -33,8 +33,8 @@ class FairQueue {
   Answer add(uint64_t id, uint64_t client, size_t bytes);
   // Removes a queued task; false if there is none of that id.
   bool remove(uint64_t id);
-  // The tasks that take() may return: those of at most max_bytes, of clients that `running` has fewer than client_limit
-  // times.
+  // The tasks that take() may return: those of at most max_bytes, of clients that appear fewer than client_limit times
+  // in `running`, the clients of the tasks that run now (nullopt: an idle thread).
   struct Choice {
     size_t max_bytes = SIZE_MAX;
     std::span<const std::optional<uint64_t>> running = {};
@@ -44,10 +44,8 @@ class FairQueue {
     uint64_t id = 0;
     uint64_t client = 0;
   };
-  // Removes and returns the next of these tasks; nullopt if there is none.
+  // Removes and returns the next task that `choice` allows; nullopt if there is none.
   std::optional<Taken> take(const Choice& choice);
-  // Whether there is any.
-  bool has(const Choice& choice) const;
   size_t size() const { return tasks_.size(); }
 
  private:

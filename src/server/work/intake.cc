@@ -38,7 +38,7 @@ Intake::Intake(const IntakeOptions& options)
           .threads = options.threads,
           .limits = {.tasks = options.jobs, .client_tasks = options.client_jobs, .client_bytes = options.client_bytes},
           .small_bytes = options.small_bytes,
-          .spare = options.spare,
+          .reserve = options.reserve,
           .niceness = options.niceness})) {}
 
 Intake::~Intake() { finish(); }

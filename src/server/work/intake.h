@@ -15,7 +15,7 @@ namespace chorus::server {
 
 struct IntakeOptions {
   int threads = 2;
-  bool spare = true;                          // WorkerOptions::spare
+  bool reserve = true;                        // WorkerOptions::reserve
   std::chrono::milliseconds timeout{10'000};  // from the moment a worker begins the request
   uint64_t work_limit = 4'000'000'000;        // bytes of work (WorkMeter) for one request of any size
   // A short request may cost less, work_at_first + work_for_each_byte * (its bytes), so that small requests that are

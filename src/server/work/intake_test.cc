@@ -54,7 +54,7 @@ TEST(Intake, TimeWorkAndClientsEndARequest) {
 
 TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
   Stopped busy;
-  Intake intake({.threads = 1, .spare = false});
+  Intake intake({.threads = 1, .reserve = false});
   const auto first = std::make_shared<Intake::Ticket>();
   intake.submit(first, {.work = busy.work()});
   const auto held = std::make_shared<int>(0);
@@ -72,7 +72,7 @@ TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
 }
 
 TEST(Intake, LargeRequestsNeverHoldAllWorkers) {
-  Intake intake({.threads = 2, .spare = false, .work_at_first = uint64_t{4} << 30, .small_bytes = 100});
+  Intake intake({.threads = 2, .reserve = false, .work_at_first = uint64_t{4} << 30, .small_bytes = 100});
   std::vector<std::shared_ptr<Intake::Ticket>> large;
   std::atomic<int> running{0};
   for (uint64_t i = 0; i < 8; ++i) {
@@ -114,7 +114,7 @@ TEST(Intake, SlowRequestsOfOneClientDelayNoOther) {
 
 TEST(Intake, ClientsHaveAShareOfTheQueue) {
   Stopped busy;
-  Intake intake({.threads = 1, .spare = false, .client_jobs = 2});
+  Intake intake({.threads = 1, .reserve = false, .client_jobs = 2});
   const auto first = std::make_shared<Intake::Ticket>();
   intake.submit(first, {.work = busy.work()});
   const auto submit = [&](uint64_t client) {

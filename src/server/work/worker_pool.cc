@@ -20,7 +20,7 @@ struct WorkerPool::State {
   explicit State(const WorkerOptions& options)
       : queue(options.limits),
         clients(static_cast<size_t>(options.threads) + 1),
-        client_limit(options.spare ? options.threads : options.threads + 1) {}
+        client_limit(options.reserve ? options.threads : options.threads + 1) {}
 
   // Which tasks a thread takes.
   struct Thread {
@@ -49,8 +49,11 @@ struct WorkerPool::State {
 void WorkerPool::State::work(const Thread& thread) {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return finishing || queue.has(choiceOf(thread)); });
-    const auto taken = queue.take(choiceOf(thread));
+    std::optional<FairQueue::Taken> taken;
+    changed.wait(lock, [&] {
+      taken = queue.take(choiceOf(thread));
+      return taken || finishing;
+    });
     if (!taken) break;
     clients[thread.index] = taken->client;
     const auto at = tasks.find(taken->id);
@@ -67,14 +70,14 @@ void WorkerPool::State::work(const Thread& thread) {
     task = nullptr;
     lock.lock();
     clients[thread.index].reset();
-    if (queue.size() > 0) changed.notify_all();  // the client may have been at its limit
+    if (client_limit < std::ssize(clients) && queue.size() > 0) changed.notify_all();  // it may have been at its limit
   }
   --running;
   changed.notify_all();
 }
 
 WorkerPool::WorkerPool(const WorkerOptions& options) : state_(std::make_shared<State>(options)) {
-  for (int i = 0; i < options.threads + (options.spare ? 1 : 0); ++i) {
+  for (int i = 0; i < options.threads + (options.reserve ? 1 : 0); ++i) {
     const bool small_only = options.small_bytes > 0 && ((i == 0 && options.threads > 1) || i == options.threads);
     const State::Thread thread{.index = static_cast<size_t>(i),
                                .max_bytes = small_only ? options.small_bytes : SIZE_MAX};

@@ -17,9 +17,9 @@ struct WorkerOptions {
   // If there are two or more threads, one of them takes only tasks of at most this size; 0: every thread takes any
   // task.
   size_t small_bytes = 0;
-  // One more thread, for tasks of at most small_bytes (0: any). With it, the tasks of one client run on all threads but
-  // one at most: however many slow tasks a client has, another client's small task does not wait for them.
-  bool spare = false;
+  // Adds a thread that takes only tasks of at most small_bytes (0: any), and limits each client to all threads but one:
+  // however many slow tasks a client has, another client's small task does not wait for them.
+  bool reserve = false;
   int niceness = 0;  // added to that of the process
 };
 

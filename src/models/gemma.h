@@ -1,0 +1,13 @@
+// Gemma 2 and the text models of Gemma 3: norms before and after each block, scaled embeddings, GELU in a gated MLP,
+// and windows in some layers. Gemma 2 has soft caps of scores and logits; Gemma 3 has norms of query and key heads, and
+// another RoPE base in layers with a window.
+#pragma once
+
+#include "models/architecture.h"
+
+namespace chorus {
+
+Architecture gemma2Architecture();  // Gemma2ForCausalLM
+Architecture gemma3Architecture();  // Gemma3ForCausalLM
+
+}  // namespace chorus
