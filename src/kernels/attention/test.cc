@@ -227,12 +227,15 @@ TEST_P(AttentionTest, MatchesDoublePrecision) {
   Backend& backend = newBackend(2);
   const Shape shapes[] = {{4, 4, 16, 16}, {6, 2, 20, 8},   {8, 1, 64, 64},   {3, 1, 1, 4},   {2, 2, 17, 1},
                           {12, 4, 80, 2}, {32, 4, 64, 64}, {5, 1, 100, 128}, {200, 2, 3, 16}};
+  size_t next_form = 0;
   for (Shape shape : shapes) {
     for (const DType dtype : dtypes()) {
       shape.dtype = dtype;
       std::vector<Sequence> sequences;
       for (const int64_t length : {1, 2, 63, 64, 65, 130, 7}) sequences.emplace_back(values, shape, length);
-      for (const Shape& form : formsOf(shape)) {
+      const std::vector<Shape> forms = formsOf(shape);
+      next_form = next_form % (forms.size() - 1) + 1;  // another one for each shape and type
+      for (const Shape& form : {forms[0], forms[next_form]}) {
         compare(runChunked(backend, values, form, sequences, 0), form, sequences);
         if (HasFatalFailure()) return;
       }
