@@ -41,7 +41,8 @@ constexpr int panelsAtOnce(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kTileRows = 2;
 constexpr int panelsAtOnce(int) { return 1; }
 #else
-#error "choose the tiles of this instruction set"
+constexpr int kTileRows = 6;
+constexpr int panelsAtOnce(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 #endif
 // Unroll factor of loops over the rows or the vectors of a tile. Vectors of one lane stay in a loop, because unrolled
 // they would only be more code to compile.
