@@ -267,7 +267,7 @@ TEST_P(AttentionTest, MatchesDoublePrecisionOnRandomShapes) {
 // A long sequence with few heads is divided among threads, alone and together with other sequences.
 TEST_P(AttentionTest, SharingASequenceOutDoesNotChangeBits) {
   Values values;
-  for (const int64_t window : {0, 600, 1030}) {
+  for (const int64_t window : {0, 600}) {
     const int32_t tokens_per_block = window == 0 ? 16 : 64;
     for (const DType dtype : dtypes()) {
       Shape shape{3, 1, 16, tokens_per_block, dtype, {window}};
