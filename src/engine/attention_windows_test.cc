@@ -19,11 +19,7 @@ class AttentionWindowsTest : public RandomEngineTest {
     const auto engine = makeEngine(config, smallBuild(), kSeed);
     RankGroup ranks(RankGroup::loadEngines(engine), {.threads = 2}, {.kv_blocks = 8, .attention_windows = windows});
     std::vector<int32_t> blocks(8);
-    std::iota(blocks.begin(), blocks.end(), 0);
-    StepInput input;
-    input.tokens.resize(30);
-    std::iota(input.tokens.begin(), input.tokens.end(), 7);
-    input.sequences.push_back({.num_rows = 30, .block_table = blocks});
+    StepInput input = firstStep(30, blocks);
     input.logits_rows.resize(30);
     std::iota(input.logits_rows.begin(), input.logits_rows.end(), 0);
     const auto all = ranks.run(input);

@@ -1,4 +1,4 @@
-// What the layers of one rank read to encode positions, in device memory: RoPE tables and ALiBi's slopes.
+// RoPE tables and ALiBi slopes of one rank's layers, in device memory.
 #pragma once
 
 #include <vector>

@@ -53,11 +53,7 @@ class RankGroupTest : public RandomEngineTest {
   // Runs a step of one sequence and returns the logits of two of its tokens.
   static std::vector<float> step(RankGroup& ranks, const PreparedAdapter* adapter) {
     std::vector<int32_t> blocks(8);
-    std::iota(blocks.begin(), blocks.end(), 0);
-    StepInput input;
-    input.tokens.resize(30);
-    std::iota(input.tokens.begin(), input.tokens.end(), 7);
-    input.sequences.push_back({.num_rows = 30, .block_table = blocks});
+    StepInput input = firstStep(30, blocks);
     input.logits_rows = {3, 29};
     if (adapter != nullptr) input.adapters.push_back({.adapter = adapter, .ranges = {{0, 30}}});
     const auto logits = ranks.run(input);
