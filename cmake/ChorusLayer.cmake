@@ -63,19 +63,20 @@ function(chorus_precompiled target headers)
   endif()
 endfunction()
 
-# A unity build instantiates the templates of fmt, JSON and the standard library once for several sources of a layer. The
-# kernels are left out because their sources have compile options and instruction sets of their own. A source that defines
-# an Architecture is compiled alone, so that the names in its anonymous namespace cannot clash with another's.
+# A unity build instantiates the templates of fmt, JSON and the standard library once for several sources of a layer. Of
+# the kernels it takes only references and benchmarks; the others have compile options and instruction sets of their own.
+# A source that defines an Architecture is compiled alone, so that the names in its anonymous namespace cannot clash with
+# another's.
 function(chorus_unity name)
-  if(CHORUS_UNITY AND NOT name STREQUAL kernels)
+  if(CHORUS_UNITY)
     foreach(source ${ARGN})
       file(STRINGS ${source} architecture REGEX "^Architecture [A-Za-z0-9]+\\(\\) {")
-      if(architecture)
+      if(architecture OR (name STREQUAL kernels AND NOT source MATCHES "/(reference|bench)\\.cc$"))
         set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
       endif()
     endforeach()
     set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT name STREQUAL kernels)
       # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
       # types of anonymous namespaces.
       target_compile_options(chorus_${name} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds

@@ -86,7 +86,7 @@ class WatchedExecutor {
     CoreOptions core;
     core.scheduler.max_batch_size = session.max_batch_size;
     core.scheduler.max_num_tokens = session.max_num_tokens;
-    core.scheduler.tokens_per_block = session.tokens_per_block;
+    core.scheduler.kv.tokens_per_block = session.tokens_per_block;
     core.scheduler.kv_blocks = session.kv_blocks;
     core.scheduler.adapter_budget = capacity;
     core.adapter_host_capacity = capacity;

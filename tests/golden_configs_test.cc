@@ -108,7 +108,11 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     std::vector<RunAnswer> answers = runTogether(*executor, all);
     compareGenerated(answers);
     if (config.repeat) compareGenerated(runTogether(*executor, again));
-    checkThatItBites(config, *executor);
+    // A cache that is too small for the requests of a model without windows may be large enough for one with windows.
+    const auto engine = Engine::load(engine_dir);
+    const bool scarce = run.getKvCacheConfig().getMaxTokens().has_value();
+    const std::vector<int32_t> windows = Session::kvCache(engine->config(), engine->buildConfig()).windows;
+    if (!scarce || windows == std::vector<int32_t>{0}) checkThatItBites(config, *executor);
     answers.resize(requests_.size());
     return hashOfAll(answers);
   }

@@ -83,7 +83,8 @@ TEST_F(Inspect, ModelCheckpointAndEngineAgree) {
   const auto engine = Engine::load(engine_dir);
   EXPECT_EQ(model.at("parameters").get<uint64_t>() * 4,
             facts({plain_.directory / "model.safetensors"}, "safetensors file").at("bytes of tensors"));
-  EXPECT_EQ(model.at("KV cache per token").get<int64_t>() * 64, Session::kvBlockBytes(engine->config(), 64));
+  EXPECT_EQ(model.at("KV cache per token").get<int64_t>(),
+            Session::kvCache(engine->config(), engine->buildConfig()).token_bytes);
 
   for (const Json& other : {facts({checkpoint}, "TensorRT-LLM checkpoint"), facts({engine_dir}, "engine")}) {
     for (const char* same : {"architecture", "layers", "parameters", "weights in memory", "KV cache per token"}) {

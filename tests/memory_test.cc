@@ -28,7 +28,7 @@ struct OneSequence {
     std::iota(blocks.begin(), blocks.end(), 0);
     const auto count = static_cast<int32_t>(tokens.size());
     step.tokens = tokens;
-    step.sequences.push_back({.row_begin = 0, .num_rows = count, .first_position = 0, .block_table = blocks});
+    step.sequences.push_back({.row_begin = 0, .num_rows = count, .first_position = 0, .block_tables = blocks});
     for (int32_t row = first; row < count; ++row) step.logits_rows.push_back(row);
   }
 };
@@ -60,7 +60,8 @@ TEST_F(Memory, WhatIsPlannedIsAllocatedOnEveryRank) {
       EXPECT_EQ(static_cast<int64_t>(ranks.session(rank).backend().allocatedBytes()),
                 planned.kv_cache + planned.activations);
     }
-    EXPECT_EQ(plan.kvCache(), 20 * Session::kvBlockBytes(engines.front()->config(), 16));
+    const Engine& engine = *engines.front();
+    EXPECT_EQ(plan.kvCache(), 20 * Session::kvCache(engine.config(), engine.buildConfig(), options).block_bytes);
     EXPECT_EQ(plan.kv_tokens, 320);
   }
 }
@@ -141,7 +142,8 @@ TEST_F(Memory, TheExecutorSaysWhatItTook) {
   const auto executor = openExecutor(engine_dir, config, {});
   const executor::MemoryUse use = executor->getMemoryUse();
   EXPECT_EQ(use.kvCacheTokens, 2048);
-  EXPECT_EQ(use.kvCache, 2048 / 64 * Session::kvBlockBytes(Engine::load(engine_dir)->config(), 64));
+  const auto engine = Engine::load(engine_dir);
+  EXPECT_EQ(use.kvCache, 2048 / 64 * Session::kvCache(engine->config(), engine->buildConfig()).block_bytes);
   EXPECT_EQ(use.adapterCache, 3 << 20);
   EXPECT_EQ(static_cast<uintmax_t>(use.weights), std::filesystem::file_size(engine_dir / "rank0.engine"));
   for (const char* part : {"weights", "KV cache", "2048 tokens", "activations", "adapters", "total", "available"}) {

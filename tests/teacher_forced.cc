@@ -11,6 +11,7 @@ std::vector<float> teacherForced(RankGroup& ranks, std::span<const int32_t> toke
                                  const PreparedAdapter* adapter, int64_t chunk) {
   std::vector<int32_t> blocks(static_cast<size_t>(kTeacherForcedOptions.kv_blocks));
   std::iota(blocks.rbegin(), blocks.rend(), 0);  // block ids are not in memory order
+  const BlockTables tables(std::span<const int32_t>(blocks).first(blocks.size() / 8), std::ssize(blocks) / 8);
   std::vector<float> logits;
   for (int64_t begin = 0; begin < std::ssize(tokens); begin += chunk) {
     const int64_t end = std::min<int64_t>(begin + chunk, std::ssize(tokens));
@@ -18,7 +19,7 @@ std::vector<float> teacherForced(RankGroup& ranks, std::span<const int32_t> toke
     StepInput step;
     step.tokens.assign(tokens.begin() + begin, tokens.begin() + end);
     step.sequences.push_back(
-        {.row_begin = 0, .num_rows = count, .first_position = static_cast<int32_t>(begin), .block_table = blocks});
+        {.row_begin = 0, .num_rows = count, .first_position = static_cast<int32_t>(begin), .block_tables = tables});
     for (int64_t position = std::max(begin, first_position); position < end; ++position) {
       step.logits_rows.push_back(static_cast<int32_t>(position - begin));
     }

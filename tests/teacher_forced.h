@@ -9,9 +9,9 @@
 
 namespace chorus::test {
 
-// Session limits for teacherForced with up to 256 tokens.
-inline constexpr SessionOptions kTeacherForcedOptions = {
-    .max_batch_size = 256, .tokens_per_block = 16, .kv_blocks = 16};
+// Session limits for teacherForced with up to 256 tokens and 8 KV groups.
+inline const SessionOptions kTeacherForcedOptions = {
+    .max_batch_size = 256, .tokens_per_block = 16, .kv_blocks = 8 * 16};
 
 // Feeds the tokens in steps of at most `chunk` tokens. Returns the logits [tokens - first_position, vocab] from
 // first_position on. adapter: null for the base.

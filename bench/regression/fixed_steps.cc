@@ -56,7 +56,7 @@ std::vector<FixedStep> fixedSteps(int32_t vocab, const std::vector<std::shared_p
     steps.push_back(std::move(two));
   }
   for (FixedStep& step : steps) {
-    for (size_t i = 0; i < step.tables.size(); ++i) step.input.sequences[i].block_table = step.tables[i];
+    for (size_t i = 0; i < step.tables.size(); ++i) step.input.sequences[i].block_tables = step.tables[i];
   }
   return steps;
 }

@@ -68,9 +68,10 @@ class KvCacheConfig {
   // the same tokens under the same adapter content starts behind them. Answers are bitwise the same with and without
   // reuse.
   bool getEnableBlockReuse() const { return enableBlockReuse_; }
-  // Capacity in tokens; unset: derived from freeGpuMemoryFraction.
+  // Capacity in tokens, in layers with and without a window alike; unset: derived from freeGpuMemoryFraction.
   std::optional<SizeType32> getMaxTokens() const { return maxTokens_; }
-  // Refused unless every window holds a whole sequence.
+  // Narrows the model's windows: that of layer i to entry i % size(), > 0. Layers with a window need KV cache for its
+  // tokens only.
   const std::optional<std::vector<SizeType32>>& getMaxAttentionWindowVec() const { return maxAttentionWindowVec_; }
   // Refused unless 0.
   std::optional<SizeType32> getSinkTokenLength() const { return sinkTokenLength_; }

@@ -30,8 +30,8 @@ enum class NormId {
   kMlpIn,
   kMlpOut,
   kFinal,      // before the output head, outside layers
-  kQuery,      // of each query head, [head size]
-  kKey,        // of each key head
+  kQuery,      // of queries: QkNorm in models/model_spec.h
+  kKey,        // of keys
   kEmbedding,  // after the embedding, outside layers
 };
 inline constexpr int kNumNorms = 8;

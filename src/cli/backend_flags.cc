@@ -26,10 +26,11 @@ void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa) 
 
 void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows) {
   command
-      .add_option("--max_attention_window_size", windows,
-                  "Attention window in tokens, with the token itself; narrows the model's own windows. Several values, "
-                  "separated by commas, go to the layers in turn and repeat. The KV cache keeps its size. Default: the "
-                  "model's windows")
+      .add_option(
+          "--max_attention_window_size", windows,
+          "Attention window in tokens, with the token itself; narrows the model's own windows. Several values, "
+          "separated by commas, go to the layers in turn and repeat. Layers with a window need KV cache for its "
+          "tokens only. Default: the model's windows")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(inRange(1, std::numeric_limits<int32_t>::max()));

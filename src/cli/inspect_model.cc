@@ -54,11 +54,8 @@ int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
   return count;
 }
 
-// Reports whether one sequence of max_seq_len tokens fits into the memory that is free now.
-void describeFit(const ModelConfig& config, BuildConfig build, int64_t max_seq_len, uint64_t weights,
-                 Inspection& found) {
-  build.max_seq_len = static_cast<int32_t>(std::clamp<int64_t>(max_seq_len, 1, 1 << 28));
-  const MemoryNeeds needs = leastMemory(config, build, static_cast<int64_t>(weights), {}, executor::PeftCacheConfig());
+// Reports whether the memory that is free now is enough.
+void describeFit(const MemoryNeeds& needs, Inspection& found) {
   const size_t available = availableMemory();
   const bool fits = needs.fit(static_cast<int64_t>(available));
   found.add(
@@ -66,8 +63,8 @@ void describeFit(const ModelConfig& config, BuildConfig build, int64_t max_seq_l
       fmt::format("{}; {} here: {} are free", needs.text(), fits ? "fits" : "does not fit", bytesText(available)));
 }
 
-// Reports the memory that an engine of this model takes with these limits.
-void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, const BuildConfig& build,
+// Reports the memory that an engine of this model takes with these limits, and one sequence of max_seq_len tokens.
+void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, BuildConfig build,
                   Inspection& found) {
   found.add("parameters", parameterCount(table, config));
   uint64_t weights = 0, all_weights = 0;
@@ -76,13 +73,13 @@ void describeCost(const WeightTable& table, const ModelConfig& config, int64_t m
     weights = std::max(weights, of_rank);
     all_weights += of_rank;
   }
-  const BuildConfig defaults;
-  const auto kv = static_cast<uint64_t>(Session::kvBlockBytes(config, defaults.tokens_per_block)) /
-                  static_cast<uint64_t>(defaults.tokens_per_block);
+  build.max_seq_len = static_cast<int32_t>(std::clamp<int64_t>(max_seq_len, 1, 1 << 28));
+  const MemoryNeeds needs =
+      leastMemory(config, build, static_cast<int64_t>(all_weights), {}, executor::PeftCacheConfig());
   found.addBytes("weights in memory", weights, config.mapping.worldSize() > 1 ? "the largest rank" : "");
-  found.addBytes("KV cache per token", kv);
-  found.addBytes("KV cache of a longest sequence", kv * static_cast<uint64_t>(max_seq_len));
-  describeFit(config, build, max_seq_len, all_weights, found);
+  found.addBytes("KV cache per token", static_cast<uint64_t>(Session::kvCache(config, build).token_bytes));
+  found.addBytes("KV cache of a longest sequence", static_cast<uint64_t>(needs.kv_sequence));
+  describeFit(needs, found);
 }
 
 // The configuration with which serve builds an engine from a Hugging Face directory.

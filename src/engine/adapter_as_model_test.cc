@@ -155,7 +155,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
         input.adapters.push_back({adapters[i], {range}});
       }
     }
-    for (size_t i = 0; i < blocks.size(); ++i) input.sequences[i].block_table = blocks[i];
+    for (size_t i = 0; i < blocks.size(); ++i) input.sequences[i].block_tables = blocks[i];
     const auto logits = ranks.run(input);
     const size_t stride = logits.size() / widths.size();
     EXPECT_EQ(stride, static_cast<size_t>(logitsWidth(input, vocab)));

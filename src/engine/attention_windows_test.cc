@@ -17,9 +17,9 @@ class AttentionWindowsTest : public RandomEngineTest {
     constexpr uint64_t kSeed = 1;  // the weights are always the same
     std::filesystem::remove_all(dir_ / std::to_string(kSeed));
     const auto engine = makeEngine(config, smallBuild(), kSeed);
-    RankGroup ranks(RankGroup::loadEngines(engine), {.threads = 2}, {.kv_blocks = 8, .attention_windows = windows});
-    std::vector<int32_t> blocks(8);
-    StepInput input = firstStep(30, blocks);
+    RankGroup ranks(RankGroup::loadEngines(engine), {.threads = 2}, {.kv_blocks = 24, .attention_windows = windows});
+    std::vector<int32_t> blocks(24);
+    StepInput input = firstStep(30, blocks, 3);
     input.logits_rows.resize(30);
     std::iota(input.logits_rows.begin(), input.logits_rows.end(), 0);
     const auto all = ranks.run(input);

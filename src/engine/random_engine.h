@@ -43,14 +43,17 @@ inline std::vector<std::byte> randomValues(int64_t count, DType dtype, std::mt19
   return bytes;
 }
 
-// A step of one sequence of `rows` tokens from position 0 on, in the blocks that `blocks` numbers from 0. The blocks
-// must live as long as the step.
-inline StepInput firstStep(int32_t rows, std::vector<int32_t>& blocks) {
+// A step of one sequence of `rows` tokens from position 0 on, in the blocks that `blocks` numbers from 0, which must
+// live as long as the step. Each of the model's KV groups has an equal share of the blocks.
+inline StepInput firstStep(int32_t rows, std::vector<int32_t>& blocks, int32_t kv_groups = 1) {
   std::iota(blocks.begin(), blocks.end(), 0);
   StepInput input;
   input.tokens.resize(static_cast<size_t>(rows));
   std::iota(input.tokens.begin(), input.tokens.end(), 7);
-  input.sequences.push_back({.num_rows = rows, .block_table = blocks});
+  const size_t share = blocks.size() / static_cast<size_t>(kv_groups);
+  input.sequences.push_back(
+      {.num_rows = rows,
+       .block_tables = {std::span<const int32_t>(blocks).first(share), static_cast<ptrdiff_t>(share)}});
   return input;
 }
 

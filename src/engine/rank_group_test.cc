@@ -245,10 +245,10 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
     const auto table = std::span<const int32_t>(blocks).subspan(static_cast<size_t>(8 * i), 8);
     StepInput& own = alone[static_cast<size_t>(i)];
     for (int32_t t = 0; t < rows; ++t) own.tokens.push_back(static_cast<int32_t>(rng() % 45));
-    own.sequences.push_back({.num_rows = rows, .block_table = table});
+    own.sequences.push_back({.num_rows = rows, .block_tables = table});
     own.logits_rows = {rows - 1};
     wide.tokens.insert(wide.tokens.end(), own.tokens.begin(), own.tokens.end());
-    wide.sequences.push_back({.row_begin = first, .num_rows = rows, .block_table = table});
+    wide.sequences.push_back({.row_begin = first, .num_rows = rows, .block_tables = table});
     wide.logits_rows.push_back(first + rows - 1);
     if (i % 4 == 3) continue;
     own.adapters.push_back({.adapter = prepared.get(), .ranges = {{0, rows}}});

@@ -25,27 +25,6 @@ VocabularyShape vocabularyOf(const ModelConfig& config, int64_t added_tokens) {
   return {.size = config.vocab_size, .head_rows = vocabularyShare(config), .added_tokens = added_tokens};
 }
 
-// The cache of each layer, without memory.
-std::vector<KvLayer> kvLayers(const ModelSpec& spec, const ModelConfig& config, int32_t tokens_per_block) {
-  std::vector<KvLayer> layers;
-  for (const LayerSpec& layer : spec.layers) {
-    KvLayer kv = {.dtype = config.dtype,
-                  .num_kv_heads = layer.attention.heads.kv,
-                  .head_size = static_cast<int32_t>(layer.attention.heads.size),
-                  .tokens_per_block = tokens_per_block};
-    kv.block_stride = ::chorus::kvBlockBytes(kv);
-    layers.push_back(kv);
-  }
-  return layers;
-}
-
-// Bytes of one block of all layers.
-int64_t blockBytes(const std::vector<KvLayer>& layers) {
-  int64_t bytes = 0;
-  for (const KvLayer& layer : layers) bytes += layer.block_stride;
-  return bytes;
-}
-
 // Whether this rank copies a step's logits to host memory. Only the first rank of the last stage does.
 bool holdsLogits(const ModelConfig& config, int32_t rank) {
   return config.mapping.ppRank(rank) + 1 == config.mapping.pp_size && config.mapping.tpRank(rank) == 0;
@@ -67,6 +46,11 @@ SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
   if (!build.lora_plugin) options.max_added_tokens = 0;
   return options;
 }
+
+// options: resolved.
+KvCacheOptions kvOptions(const BuildConfig& build, const SessionOptions& options) {
+  return {options.tokens_per_block, build.max_seq_len, options.attention_windows};
+}
 }  // namespace
 
 struct Session::State {
@@ -76,14 +60,9 @@ struct Session::State {
         activations(backend, spec, vocabulary, links, options.max_num_tokens, options.max_batch_size),
         context(backend.createContext()),
         position_tables(spec, engine.buildConfig().max_seq_len, backend),
-        kv(kvLayers(spec, engine.config(), options.tokens_per_block)) {
+        kv(engine.config(), spec, engine.rank(), kvOptions(engine.buildConfig(), options)) {
     const ModelConfig& config = engine.config();
-    kv_pool = backend.allocate(static_cast<size_t>(blockBytes(kv) * options.kv_blocks));
-    std::byte* base = kv_pool.as<std::byte>();
-    for (KvLayer& layer : kv) {
-      layer.base = base;
-      base += layer.block_stride * options.kv_blocks;
-    }
+    kv.allocate(backend, options.kv_blocks);
     host_weights = loadWeights(engine);
     decoder = std::make_unique<Decoder>(spec, vocabulary, importWeights(host_weights, engine, backend),
                                         position_tables.ofLayers(), links);
@@ -98,8 +77,7 @@ struct Session::State {
   DecoderActivations activations;
   std::unique_ptr<StepContext> context;
   DevicePositionTables position_tables;
-  DeviceBuffer kv_pool;
-  std::vector<KvLayer> kv;
+  RankKvCache kv;
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapters;
@@ -120,13 +98,8 @@ Session::Session(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> 
 
 Session::~Session() = default;
 
-int64_t Session::kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block) {
-  const Architecture& architecture = findArchitecture(config.architecture);
-  int64_t bytes = 0;
-  for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
-    bytes += blockBytes(kvLayers(rankSpecOf(architecture, config, rank), config, tokens_per_block));
-  }
-  return bytes;
+KvCacheShape Session::kvCache(const ModelConfig& config, const BuildConfig& build, const SessionOptions& options) {
+  return kvCacheShape(config, kvOptions(build, resolved(build, options)));
 }
 
 SessionMemory Session::memoryNeeds(const Engine& engine, const SessionOptions& options) {
@@ -142,7 +115,7 @@ SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig&
   constexpr int64_t kFloat = sizeof(float);
   SessionMemory memory;
   memory.weights = weight_bytes;
-  memory.kv_cache = blockBytes(kvLayers(spec, config, options.tokens_per_block)) * options.kv_blocks;
+  memory.kv_cache = RankKvCache(config, spec, rank, kvOptions(build, options)).blockBytes() * options.kv_blocks;
   memory.activations =
       DecoderActivations::bytes(spec, vocabularyOf(config, options.max_added_tokens), config.mapping.tp_size,
                                 last_stage, options.max_num_tokens, options.max_batch_size);
@@ -159,9 +132,7 @@ std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;
   backend_->prepare({.tokens = input.tokens, .sequences = input.sequences, .logits_rows = input.logits_rows},
                     *s.context);
-  if (!input.copies.empty()) {
-    for (const KvLayer& layer : s.kv) backend_->copyBlocks(layer, input.copies, s.stream);
-  }
+  s.kv.copy(input.copies, *backend_, s.stream);
   const ModelConfig& config = engine_->config();
   const bool keeps = holdsLogits(config, engine_->rank());
   const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(logitsWidth(input, config.vocab_size)) : 0;
@@ -179,7 +150,7 @@ std::span<const float> Session::run(const StepInput& input) {
     roundTo(config.logits_dtype, to);
   };
   // Passed by reference, because a std::function that holds the lambda itself would allocate memory.
-  s.decoder->run(input, s.kv, s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));
+  s.decoder->run(input, s.kv.layers(), s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));
   return host;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/adapter_memory.h"
 #include "engine/engine.h"
+#include "engine/kv_cache.h"
 #include "kernels/backend.h"
 #include "models/adapter_parts.h"
 #include "models/decoder.h"
@@ -48,8 +49,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Bytes of one KV block over all layers and all ranks.
-  static int64_t kvBlockBytes(const ModelConfig& config, int32_t tokens_per_block);
+  // The KV cache of all ranks of a model whose sessions have these options; kv_blocks does not count.
+  static KvCacheShape kvCache(const ModelConfig& config, const BuildConfig& build, const SessionOptions& options = {});
 
   // The memory that a session with these options takes.
   static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);

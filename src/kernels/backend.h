@@ -21,6 +21,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/position_embedding/position_embedding.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/row_squares/row_squares.h"
 #include "kernels/scale/scale.h"
 #include "kernels/step_batch.h"
 #include "kernels/variant.h"

@@ -12,6 +12,7 @@
 #include "kernels/linear/cpu.h"
 #include "kernels/position_embedding/cpu.h"
 #include "kernels/rms_norm/cpu.h"
+#include "kernels/row_squares/cpu.h"
 #include "kernels/scale/cpu.h"
 
 namespace chorus {
@@ -41,6 +42,7 @@ class CpuBackend final : public HostBackend {
   void positionEmbedding(const PositionEmbeddingArgs& args, StepContext& context, Stream) override {
     positionEmbeddingCpu(args, own(context).batch, workspace_);
   }
+  void rowSquares(const RowSquaresArgs& args, StepContext&, Stream) override { rowSquaresCpu(args, workspace_); }
   void scale(const ScaleArgs& args, StepContext&, Stream) override { scaleCpu(args, workspace_); }
   void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { gatherRowsCpu(args, workspace_); }
   void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }

@@ -17,6 +17,7 @@ namespace chorus {
   X(RmsNorm, rmsNorm, "rms_norm")                               \
   X(LayerNorm, layerNorm, "layer_norm")                         \
   X(Linear, linear, "linear")                                   \
+  X(RowSquares, rowSquares, "row_squares")                      \
   X(KvWrite, kvWrite, "kv_write")                               \
   X(Attention, attention, "attention")                          \
   X(Activation, activation, "activation")                       \

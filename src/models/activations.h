@@ -27,9 +27,9 @@ class DecoderActivations {
   static int64_t bytes(const ModelSpec& spec, const VocabularyShape& vocabulary, int32_t tp_size, bool last_stage,
                        int64_t max_rows, int64_t logits_rows);
 
-  // Residual and delta, a block's output, have hidden_size columns. `hidden` holds the output of a norm, then of
-  // attention. `wide` holds q, k and v, then the MLP's intermediate values, which are computed for at most mlpRows()
-  // rows at a time.
+  // Residual and delta, a block's output, have hidden_size columns. `hidden` holds the output of a norm, then the
+  // sums of squares of queries and keys, then the output of attention. `wide` holds q, k and v, then the MLP's
+  // intermediate values, which are computed for at most mlpRows() rows at a time.
   Matrix residual(int64_t rows) const { return view(residual_, rows, hidden_size_); }
   Matrix delta(int64_t rows) const { return view(delta_, rows, hidden_size_); }
   Matrix delta(int64_t rows, int64_t cols) const { return view(delta_, rows, cols); }

@@ -13,6 +13,7 @@
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
+#include "models/olmo2.h"
 #include "models/opt.h"
 #include "models/phi3.h"
 #include "models/qwen2.h"
@@ -78,9 +79,9 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(),  mistralArchitecture(), qwen2Architecture(),   qwen3Architecture(),
-          gemma2Architecture(), gemma3Architecture(),  graniteArchitecture(), gpt2Architecture(),
-          phi3Architecture(),   falconArchitecture(),  optArchitecture(),     bloomArchitecture()};
+  return {llamaArchitecture(),  mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(),
+          gemma3Architecture(), graniteArchitecture(), gpt2Architecture(),  phi3Architecture(),  falconArchitecture(),
+          optArchitecture(),    bloomArchitecture(),   olmo2Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

@@ -61,11 +61,13 @@ void DecoderRows::layerNorm(NormId id, const std::string& name, const std::strin
   table_.push_back(biasOf(table_.back()));
 }
 
-void DecoderRows::qkNorms(std::string query_source, std::string key_source) {
-  table_.push_back(normRow(NormId::kQuery, checkpointInLayer("attention.q_layernorm.weight"), config_.head_size,
-                           Stage::kEveryLayer, std::move(query_source), norms_));
-  table_.push_back(normRow(NormId::kKey, checkpointInLayer("attention.k_layernorm.weight"), config_.head_size,
-                           Stage::kEveryLayer, std::move(key_source), norms_));
+void DecoderRows::qkNorms(QkNorm kind, std::string query_source, std::string key_source) {
+  const QkvRows rows(config_);
+  const bool whole = kind == QkNorm::kWholeRow;
+  table_.push_back(normRow(NormId::kQuery, checkpointInLayer("attention.q_layernorm.weight"),
+                           whole ? rows.q : config_.head_size, Stage::kEveryLayer, std::move(query_source), norms_));
+  table_.push_back(normRow(NormId::kKey, checkpointInLayer("attention.k_layernorm.weight"),
+                           whole ? rows.kv : config_.head_size, Stage::kEveryLayer, std::move(key_source), norms_));
 }
 
 void DecoderRows::qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/weight_table.h"
+#include "models/model_spec.h"
 
 namespace chorus {
 
@@ -27,8 +28,8 @@ class DecoderRows {
   // without ".weight". layerNorm() adds a bias.
   void norm(NormId id, const std::string& name, const std::string& source);
   void layerNorm(NormId id, const std::string& name, const std::string& source);
-  // Norms of each query and key head, [head_size].
-  void qkNorms(std::string query_source, std::string key_source);
+  // Norms of queries and keys of this kind, which is not kNone.
+  void qkNorms(QkNorm kind, std::string query_source, std::string key_source);
 
   // q, k and v are fused in this order. sources, targets: of the fused rows.
   void qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias);

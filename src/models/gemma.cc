@@ -136,15 +136,15 @@ ModelConfig gemma3Config(const Json& given, std::string_view source) {
   return config;
 }
 
-WeightTable gemmaTable(const ModelConfig& c, bool qk_norm) {
+WeightTable gemmaTable(const ModelConfig& c, QkNorm qk_norm) {
   return llamaTable(c, {.qkv_bias = c.attn_bias,
                         .dense_bias = c.attn_bias,
                         .qk_norm = qk_norm,
-                        .norms_after = true,
+                        .residual = ResidualForm::kSandwich,
                         .norms = {.add = 1.0f}});
 }
-WeightTable gemma2Table(const ModelConfig& config) { return gemmaTable(config, false); }
-WeightTable gemma3Table(const ModelConfig& config) { return gemmaTable(config, true); }
+WeightTable gemma2Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kNone); }
+WeightTable gemma3Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kPerHead); }
 
 float roundedTo(DType dtype, float value) {
   std::byte rounded[sizeof(value)];

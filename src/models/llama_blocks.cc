@@ -17,7 +17,9 @@ void addAttention(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows
   rows.qkv(form.fused_sources ? std::vector<WeightSource>{{sourceInLayer("self_attn.qkv_proj.weight"), 0, qkv.all}}
                               : separateQkvSources(c, sourceInLayer(""), modules),
            std::move(targets), form.qkv_bias);
-  if (form.qk_norm) rows.qkNorms(sourceInLayer("self_attn.q_norm.weight"), sourceInLayer("self_attn.k_norm.weight"));
+  if (form.qk_norm != QkNorm::kNone) {
+    rows.qkNorms(form.qk_norm, sourceInLayer("self_attn.q_norm.weight"), sourceInLayer("self_attn.k_norm.weight"));
+  }
   rows.dense({sourceInLayer("self_attn.o_proj.weight"), 0, c.hidden_size}, "self_attn.o_proj", form.dense_bias);
 }
 
@@ -53,13 +55,14 @@ WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {
   const auto layerNorm = [&](NormId id, const std::string& name, const std::string& source) {
     rows.norm(id, name, sourceInLayer(source));
   };
+  const bool before = form.residual != ResidualForm::kPost, after = form.residual != ResidualForm::kPre;
   rows.embedding("model.embed_tokens.weight");
-  layerNorm(NormId::kAttentionIn, "input_layernorm", "input_layernorm");
+  if (before) layerNorm(NormId::kAttentionIn, "input_layernorm", "input_layernorm");
   addAttention(c, form, rows);
-  layerNorm(form.norms_after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
-  if (form.norms_after) layerNorm(NormId::kMlpIn, "pre_feedforward_layernorm", "pre_feedforward_layernorm");
+  layerNorm(after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
+  if (before && after) layerNorm(NormId::kMlpIn, "pre_feedforward_layernorm", "pre_feedforward_layernorm");
   addMlp(c, form, rows);
-  if (form.norms_after) layerNorm(NormId::kMlpOut, "post_feedforward_layernorm", "post_feedforward_layernorm");
+  if (after) layerNorm(NormId::kMlpOut, "post_feedforward_layernorm", "post_feedforward_layernorm");
   rows.norm(NormId::kFinal, "ln_f", "model.norm");
   rows.head("lm_head.weight");
   return rows.take();

@@ -20,10 +20,11 @@ ModelConfig readLlamaConfig(const Json& json, std::string_view source);
 struct LlamaForm {
   bool qkv_bias = false;
   bool dense_bias = false;
-  bool mlp_bias = false;       // of all linears of the MLP
-  bool qk_norm = false;        // norms of each query and key head: q_norm and k_norm
+  bool mlp_bias = false;           // of all linears of the MLP
+  QkNorm qk_norm = QkNorm::kNone;  // q_norm and k_norm
   bool fused_sources = false;  // one source tensor for q, k and v (qkv_proj), another for gate and up (gate_up_proj)
-  bool norms_after = false;    // ResidualForm::kSandwich; the MLP's norms are pre_ and post_feedforward_layernorm
+  // kPre, kSandwich or kPost. Unless kPre, the MLP's norms are pre_ and post_feedforward_layernorm.
+  ResidualForm residual = ResidualForm::kPre;
   SourceTransform norms = {};  // how the source keeps the weights of all norms
 };
 WeightTable llamaTable(const ModelConfig& config, const LlamaForm& form);

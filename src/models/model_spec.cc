@@ -130,6 +130,10 @@ ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank) {
   const LayerRange range = stageLayers(static_cast<int32_t>(spec.layers.size()), mapping, mapping.ppRank(rank));
   spec.layers = {spec.layers.begin() + range.begin, spec.layers.begin() + range.end};
   for (LayerSpec& layer : spec.layers) {
+    AttentionSpec& attention = layer.attention;
+    attention.all_heads = attention.heads;
+    attention.first_query = attention.heads.queries / mapping.tp_size * mapping.tpRank(rank);
+    attention.first_kv = attention.heads.kv * mapping.tpRank(rank) / mapping.tp_size;
     layer.attention.heads.queries /= mapping.tp_size;
     if (!layer.attention.slopes.empty()) {
       const auto first = layer.attention.slopes.begin() + layer.attention.heads.queries * mapping.tpRank(rank);

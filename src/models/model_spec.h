@@ -36,15 +36,22 @@ struct Heads {
   int64_t size = 0;
 
   int64_t width() const { return queries * size; }
+  int64_t keyWidth() const { return kv * size; }
   int64_t qkvWidth() const { return (queries + 2 * int64_t{kv}) * size; }
 };
 
+// RMS norms of queries and keys before RoPE: slots kQuery and kKey.
 enum class QkNorm {
   kNone,
-  kPerHead,  // RMS norm of each query and key head before RoPE: slots kQuery and kKey, [head size]
+  kPerHead,   // of each head, [head size]
+  kWholeRow,  // of all query heads of a token together, [query heads * head size], and of all its key heads
 };
 struct AttentionSpec {
   Heads heads;
+  // Set by rankSpec(): the heads of all tensor-parallel ranks together, and which of them are this rank's first ones.
+  Heads all_heads;
+  int32_t first_query = 0;
+  int32_t first_kv = 0;
   RopeSpec rope;
   // score = capped(scale * q . k) + slope of the query head * (position of the key - position of the query), as in
   // kernels/attention/attention.h

@@ -22,7 +22,7 @@ ModelConfig qwen3Config(const Json& json, std::string_view source) {
 }
 
 WeightTable qwen3Table(const ModelConfig& c) {
-  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .qk_norm = true});
+  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .qk_norm = QkNorm::kPerHead});
 }
 
 ModelSpec qwen3Spec(const ModelConfig& config) {

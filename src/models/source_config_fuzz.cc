@@ -2,7 +2,7 @@
 // weight table and a structure, and whose config a checkpoint can hold.
 // parses: src/models/source_config.cc src/models/llama.cc src/models/llama_blocks.cc src/models/qwen2.cc
 // parses: src/models/qwen3.cc src/models/granite.cc src/models/gpt2.cc src/models/phi3.cc src/models/falcon.cc
-// parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc
+// parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/olmo2.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -16,7 +16,7 @@ struct AdapterRows {
   std::vector<RowRange> ranges;              // ascending
 };
 
-// The owner reuses one StepInput from step to step and reserves its vectors once. SequenceSpan::block_table points to
+// The owner reuses one StepInput from step to step and reserves its vectors once. SequenceSpan::block_tables points to
 // the owner's tables, which must stay valid during the step.
 struct StepInput {
   std::vector<int32_t> tokens;

@@ -73,12 +73,12 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   scheduler.chunked_context = config.getEnableChunkedContext();
   scheduler.max_batch_size = limitOf(config.getMaxBatchSize(), build.max_batch_size, "maxBatchSize", "max_batch_size");
   scheduler.max_num_tokens = limitOf(config.getMaxNumTokens(), build.max_num_tokens, "maxNumTokens", "max_num_tokens");
-  scheduler.tokens_per_block = build.tokens_per_block;
+  scheduler.kv.tokens_per_block = build.tokens_per_block;
   const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
-  if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.tokens_per_block, build.max_seq_len)) {
+  if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.kv.tokens_per_block, build.max_seq_len)) {
     fail(ErrorCode::kInvalidArgument,
          "maxNumTokens {} is less than tokens_per_block {}: raise it, because chunks of a context are whole blocks",
-         scheduler.max_num_tokens, scheduler.tokens_per_block);
+         scheduler.max_num_tokens, scheduler.kv.tokens_per_block);
   }
   core.requests = {build.max_input_len,
                    build.max_seq_len,
@@ -135,7 +135,7 @@ class Executor::Impl {
     SessionOptions session_options;
     session_options.max_batch_size = options.scheduler.max_batch_size;
     session_options.max_num_tokens = options.scheduler.max_num_tokens;
-    session_options.tokens_per_block = options.scheduler.tokens_per_block;
+    session_options.tokens_per_block = options.scheduler.kv.tokens_per_block;
     session_options.attention_windows =
         config.getKvCacheConfig().getMaxAttentionWindowVec().value_or(std::vector<SizeType32>());
     sizeCaches(config, engines, session_options, options);
@@ -152,7 +152,7 @@ class Executor::Impl {
       for (const auto& [task_id, source] : prefetched_) core_->registerAdapter(task_id, source);
     }
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",
-              options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
+              options.scheduler.kv_blocks, options.scheduler.kv.tokens_per_block, options.scheduler.max_batch_size,
               options.scheduler.max_num_tokens);
   }
 
@@ -177,10 +177,13 @@ class Executor::Impl {
     options.adapter_host_capacity = adapters.host;
     options.scheduler.adapter_budget = adapters.device;
     options.adapter_workers = peft.getNumPutWorkers();
+    const KvCacheShape cache = Session::kvCache(engine.config(), engine.buildConfig(), session);
+    options.scheduler.kv.windows = cache.windows;
     KvBudget budget;
-    budget.block_bytes = Session::kvBlockBytes(engine.config(), options.scheduler.tokens_per_block);
-    budget.tokens_per_block = options.scheduler.tokens_per_block;
+    budget.block_bytes = cache.block_bytes;
+    budget.demand = options.scheduler.kv;
     budget.max_batch_size = options.scheduler.max_batch_size;
+    budget.max_num_tokens = options.scheduler.max_num_tokens;
     budget.max_seq_len = options.requests.max_seq_len;
     budget.max_tokens = config.getKvCacheConfig().getMaxTokens();
     budget.fraction = config.getKvCacheConfig().getFreeGpuMemoryFraction();

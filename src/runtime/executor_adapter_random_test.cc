@@ -46,7 +46,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     auto& scheduler = options.scheduler;
     scheduler.policy =
         pick(0, 1) == 0 ? CapacitySchedulerPolicy::kMAX_UTILIZATION : CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
-    scheduler.tokens_per_block = 4;
+    scheduler.kv.tokens_per_block = 4;
     scheduler.max_batch_size = pick(2, 12);
     scheduler.max_num_tokens = pick(24, 60);
     scheduler.kv_blocks = 16 * pick(1, 3);

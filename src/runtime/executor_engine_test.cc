@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "base/error.h"
 #include "base/error_of.h"
 #include "engine/adapter_limits.h"
@@ -146,6 +148,27 @@ TEST_F(ExecutorEngineTest, RoomForLargeAdaptersHoldsManySmallOnes) {
     EXPECT_TRUE((AdapterSize{fit * one.bytes, fit * one.elements}.within(host))) << rank;
     EXPECT_FALSE((AdapterSize{fit * one.bytes, (fit + 1) * one.elements}.within(host))) << rank;
   }
+}
+
+// A window of 20 tokens holds 2 or 3 blocks of 16; a context passes through them in chunks of at most 64 tokens.
+TEST_F(ExecutorEngineTest, ASequenceLongerThanTheCacheRunsInItsWindow) {
+  ExecutorConfig config = small();
+  config.setEnableChunkedContext(true);
+  config.getKvCacheConfigRef().setMaxAttentionWindowVec({20});
+  std::vector<VecTokens> answers;
+  for (const SizeType32 cache_tokens : {512, 112}) {
+    config.getKvCacheConfigRef().setMaxTokens(cache_tokens);
+    Executor executor(directory_ / "bare", ModelType::kDECODER_ONLY, config);
+    EXPECT_EQ(executor.getMemoryUse().kvCacheTokens, cache_tokens == 512 ? 7 * 4 * 16 : 112);
+    VecTokens prompt(90);
+    std::iota(prompt.begin(), prompt.end(), 3);
+    const Response response = answer(executor, Request(prompt, 38));
+    ASSERT_FALSE(response.hasError()) << response.getErrorMsg();
+    answers.push_back(response.getResult().outputTokenIds.at(0));
+    EXPECT_EQ(answers.back().size(), 128);
+    EXPECT_EQ(executor.getKvCacheStats().usedNumBlocks, 0);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
 }
 
 // The scale is a power of two, so that folding it into B changes no bit.

@@ -74,7 +74,7 @@ TEST_F(ExecutorPostProcessorsTest, SeesEachStepAndDecides) {
   EXPECT_THAT(
       seen, ElementsAre(ElementsAre(9, 8), ElementsAre(9, 8, 1), ElementsAre(9, 8, 1, 2), ElementsAre(9, 8, 1, 2, 3)));
   std::vector<float> model(kVocab);
-  fakeLogits({9, 8}, hashAdapter(nullptr), model);
+  fakeLogits(std::vector<int32_t>{9, 8}, hashAdapter(nullptr), model);
   EXPECT_EQ(first_row, model);
 }
 

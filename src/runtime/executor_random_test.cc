@@ -29,10 +29,15 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
     scheduler.policy = static_cast<CapacitySchedulerPolicy>(pick(0, 2));
     scheduler.chunking_policy = static_cast<ContextChunkingPolicy>(pick(0, 1));
     scheduler.chunked_context = pick(0, 3) != 0;
-    scheduler.tokens_per_block = 1 << pick(0, 4);
+    scheduler.kv.tokens_per_block = 1 << pick(0, 4);
     scheduler.max_batch_size = pick(1, 16);
     scheduler.max_num_tokens = pick(scheduler.chunked_context ? 16 : 40, 60);
-    scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block * pick(1, 4);
+    // Half of the models have KV groups with windows.
+    scheduler.kv.windows = {0};
+    if (pick(0, 1) == 0) scheduler.kv.windows = {pick(0, 20), pick(1, 20), pick(1, 40)};
+    const bool reads_all = std::ranges::find(scheduler.kv.windows, 0) != scheduler.kv.windows.end();
+    const int32_t window = reads_all ? 0 : std::ranges::max(scheduler.kv.windows);
+    scheduler.kv_blocks = scheduler.kv.mostBlocks(64, scheduler.max_num_tokens) * pick(1, 4);
     const int host_room = pick(2, 6);
     setAdapterRoom(host_room, pick(2, host_room));
     scheduler.max_bypasses = pick(0, 10);
@@ -64,7 +69,7 @@ TEST_F(ExecutorRandomTest, EveryAnswerIsTheSoloAnswer) {
       }
       r.setPriority(static_cast<float>(pick(0, 2)) / 2);
       const auto id = enqueue(r);
-      asked.push_back({id, expectedTokens(prompt, count, kVocab, adapter), pick(0, 9) == 0});
+      asked.push_back({id, expectedTokens(prompt, count, kVocab, adapter, window), pick(0, 9) == 0});
       if (asked.back().cancelled) core->cancel(id);
       if (pick(0, 4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(pick(1, 300)));
     }

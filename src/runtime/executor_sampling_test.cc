@@ -54,11 +54,11 @@ TEST_F(ExecutorSamplingTest, RulesFollowTheKnownTokensAlone) {
     };
     auto& scheduler = options.scheduler;
     scheduler.policy = static_cast<CapacitySchedulerPolicy>(pick(0, 2));
-    scheduler.tokens_per_block = 1 << pick(0, 3);
+    scheduler.kv.tokens_per_block = 1 << pick(0, 3);
     scheduler.max_batch_size = pick(1, 8);
     scheduler.max_num_tokens = pick(16, 60);
     // The pool holds little more than one request, so that requests are paused.
-    scheduler.kv_blocks = (64 + scheduler.tokens_per_block - 1) / scheduler.tokens_per_block + pick(0, 8);
+    scheduler.kv_blocks = (64 + scheduler.kv.tokens_per_block - 1) / scheduler.kv.tokens_per_block + pick(0, 8);
     options.sampler_threads = pick(1, 3);
     start();
     std::vector<std::pair<executor::IdType, executor::VecTokens>> asked;

@@ -71,7 +71,7 @@ TEST_F(ExecutorSequencesTest, EachIsTheRequestAloneWithItsSeedAndThePromptIsComp
     options.block_reuse = reuse;
     start();
     EXPECT_EQ(answers(enqueue(several(4, 8)), 4), alone);
-    const int32_t tail = kPrompt % options.scheduler.tokens_per_block;
+    const int32_t tail = kPrompt % options.scheduler.kv.tokens_per_block;
     EXPECT_EQ(contextTokens(), kPrompt + 3 * tail) << "reuse " << reuse;
     const auto again = enqueue(several(4, 8));
     EXPECT_EQ(answers(again, 4), alone);

@@ -141,7 +141,7 @@ TEST_F(ExecutorStrategiesTest, ForksContinueAndShareBlocks) {
     int32_t context = 0;
     for (const auto& step : core->takeStats()) context += step.numCtxTokens;
     // Each fork computes at most the tokens of its last block again.
-    EXPECT_LE(context, static_cast<int32_t>(prompt.size()) + 2 * options.scheduler.tokens_per_block);
+    EXPECT_LE(context, static_cast<int32_t>(prompt.size()) + 2 * options.scheduler.kv.tokens_per_block);
     EXPECT_EQ(Forking::most_rows, 3);
     expectNothingHeld();
   }

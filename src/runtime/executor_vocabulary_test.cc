@@ -82,7 +82,7 @@ TEST_F(ExecutorVocabularyTest, LogitsHaveTheWidthOfTheRequestsVocabulary) {
     EXPECT_EQ(result.generationLogits->getShape(), (executor::Shape{1, 4, vocab}));
     std::vector<float> row(static_cast<size_t>(vocab));
     const PreparedAdapter grown{.content_hash = "grown"};
-    testing::fakeLogits({1, 2}, testing::hashAdapter(i == 0 ? &grown : nullptr), row);
+    testing::fakeLogits(std::vector<int32_t>{1, 2}, testing::hashAdapter(i == 0 ? &grown : nullptr), row);
     const auto* second = static_cast<const float*>(result.contextLogits->getData()) + vocab;
     EXPECT_TRUE(std::equal(row.begin(), row.end(), second));
   }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "runtime/adapter_cache/adapter_sizing.h"
+#include "runtime/kv_cache/kv_demand.h"
 
 namespace chorus {
 std::string MemoryNeeds::text() const {
@@ -30,9 +31,11 @@ MemoryNeeds leastMemory(const ModelConfig& model, const BuildConfig& build, int6
     const SessionMemory of_rank = Session::memoryNeeds(model, build, rank, 0, options);
     needs.activations += of_rank.activations + of_rank.host;
   }
-  const int32_t per_block = options.tokens_per_block > 0 ? options.tokens_per_block : build.tokens_per_block;
-  const int64_t blocks = (int64_t{build.max_seq_len} + per_block - 1) / per_block;
-  needs.kv_sequence = blocks * Session::kvBlockBytes(model, per_block);
+  const KvCacheShape cache = Session::kvCache(model, build, options);
+  const KvDemand demand{options.tokens_per_block > 0 ? options.tokens_per_block : build.tokens_per_block,
+                        cache.windows};
+  const int32_t step_tokens = options.max_num_tokens > 0 ? options.max_num_tokens : build.max_num_tokens;
+  needs.kv_sequence = demand.mostBlocks(build.max_seq_len, step_tokens) * cache.block_bytes;
   if (!build.lora_plugin) return needs;
   executor::PeftCacheConfig sized = adapters;
   sized.setDeviceCachePercent(std::nullopt);  // a fraction of memory that is not known yet

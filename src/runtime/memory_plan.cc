@@ -71,9 +71,11 @@ MemoryPlan planMemory(std::span<const std::shared_ptr<const Engine>> engines, co
   for (const auto& engine : engines) plan.ranks.push_back(Session::memoryNeeds(*engine, options));
   plan.adapters = engines.front()->buildConfig().lora_plugin ? adapter_bytes : 0;
   plan.available = available;
+  const Engine& engine = *engines.front();
+  const KvCacheShape cache = Session::kvCache(engine.config(), engine.buildConfig(), options);
   const int32_t per_block =
-      options.tokens_per_block > 0 ? options.tokens_per_block : engines.front()->buildConfig().tokens_per_block;
-  plan.kv_tokens = options.kv_blocks * per_block;
+      options.tokens_per_block > 0 ? options.tokens_per_block : engine.buildConfig().tokens_per_block;
+  plan.kv_tokens = options.kv_blocks / std::ssize(cache.windows) * per_block;
   return plan;
 }
 

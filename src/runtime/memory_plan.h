@@ -16,7 +16,7 @@ struct MemoryPlan {
   std::vector<SessionMemory> ranks;
   int64_t adapters = 0;   // upper bound, filled as adapters are used
   int64_t available = 0;  // free memory of the machine and the cgroup before anything was loaded
-  int64_t kv_tokens = 0;
+  int64_t kv_tokens = 0;  // tokens for which every KV group can hold blocks at once
 
   int64_t weights() const;
   int64_t kvCache() const;

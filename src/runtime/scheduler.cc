@@ -63,12 +63,16 @@ class Pass {
   int32_t count() const { return static_cast<int32_t>(requests_.size()); }
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
   bool isGone(int32_t i) const { return gone_[static_cast<size_t>(i)] != 0; }
-  int32_t blocksFor(int32_t tokens) const { return (tokens + limits_.tokens_per_block - 1) / limits_.tokens_per_block; }
+  // The most blocks that r holds until it has `tokens` tokens. The chunks of a context have up to max_num_tokens
+  // tokens.
+  int32_t mostBlocks(const RequestView& r, int32_t tokens) const {
+    return static_cast<int32_t>(limits_.kv.mostBlocks(tokens, r.generating ? 1 : limits_.max_num_tokens));
+  }
   // Blocks needed for the next token. A context takes the blocks of all its tokens when it starts, so that none of its
   // chunks can fail.
-  int32_t blocksNow(const RequestView& r) const { return std::max(blocksFor(r.num_tokens), r.blocks_held); }
+  int32_t blocksNow(const RequestView& r) const { return std::max(mostBlocks(r, r.num_tokens), r.blocks_held); }
   int32_t blocksAtEnd(const RequestView& r) const {
-    return std::max({blocksFor(r.final_cached), blocksFor(r.num_tokens), r.blocks_held});
+    return std::max({mostBlocks(r, r.final_cached), mostBlocks(r, r.num_tokens), r.blocks_held});
   }
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
   int32_t blocksKept(const RequestView& r) const { return pausing() ? blocksNow(r) : blocksAtEnd(r); }
@@ -79,7 +83,7 @@ class Pass {
   // A context that may not be chunked needs room for all its tokens.
   int32_t contextTokens() const {
     if (!limits_.chunked_context) return limits_.max_num_tokens;
-    return std::max(room_.context_tokens, limits_.tokens_per_block);
+    return std::max(room_.context_tokens, limits_.kv.tokens_per_block);
   }
 
   // Decides which requests keep running: [0, last_running_). The others are paused, the last started one first.
@@ -286,14 +290,14 @@ class Pass {
     const int32_t remaining = r.num_tokens - r.num_cached;
     if (remaining <= room) return remaining;
     if (!chunkable(r)) return 0;
-    const int32_t end = (r.num_cached + room) / limits_.tokens_per_block * limits_.tokens_per_block;
+    const int32_t end = (r.num_cached + room) / limits_.kv.tokens_per_block * limits_.kv.tokens_per_block;
     return std::max(0, end - r.num_cached);
   }
   // Tokens that r gets next if it already has `given` tokens of this step: up to the end of a block, or the whole
   // context if it may not be chunked; 0 if its context is complete.
   int32_t nextPiece(const RequestView& r, int32_t given) const {
     const int32_t done = r.num_cached + given;
-    const int32_t block_end = (done / limits_.tokens_per_block + 1) * limits_.tokens_per_block;
+    const int32_t block_end = (done / limits_.kv.tokens_per_block + 1) * limits_.kv.tokens_per_block;
     return (chunkable(r) ? std::min(r.num_tokens, block_end) : r.num_tokens) - done;
   }
 
@@ -444,7 +448,7 @@ void SchedulerPlan::reserve(size_t requests, size_t running) {
 
 void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,
               SchedulerPlan& plan) {
-  assert(limits.max_batch_size > 0 && limits.max_num_tokens > 0 && limits.tokens_per_block > 0);
+  assert(limits.max_batch_size > 0 && limits.max_num_tokens > 0 && limits.kv.tokens_per_block > 0);
   assert(room.free_blocks >= 0 && room.free_blocks <= limits.kv_blocks);
   Pass(limits, room, requests, plan).run();
 }

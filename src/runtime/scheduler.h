@@ -20,6 +20,7 @@
 #include "chorus/types.h"
 #include "runtime/adapter_cache/adapter_size.h"
 #include "runtime/fair_queue.h"
+#include "runtime/kv_cache/kv_demand.h"
 
 namespace chorus {
 
@@ -28,8 +29,8 @@ struct SchedulerLimits {
   executor::ContextChunkingPolicy chunking_policy = executor::ContextChunkingPolicy::kFIRST_COME_FIRST_SERVED;
   bool chunked_context = true;
   int32_t max_batch_size = 1;  // requests that run at once
-  int32_t max_num_tokens = 1;  // rows per step; at least tokens_per_block if contexts may be chunked
-  int32_t tokens_per_block = 1;
+  int32_t max_num_tokens = 1;  // rows per step; at least kv.tokens_per_block if contexts may be chunked
+  KvDemand kv;
   int32_t kv_blocks = 1;       // size of the pool; any single request must fit to its end
   AdapterSize adapter_budget;  // limit for the sum of the distinct adapters of running requests
   int32_t max_bypasses = 64;   // steps in which later requests may overtake one that does not fit; then they wait
@@ -40,7 +41,7 @@ struct SchedulerLimits {
 
 // Room of one step.
 struct StepRoom {
-  int32_t free_blocks = 0;  // of the pool, including cached blocks
+  int32_t free_blocks = 0;  // of the pool: all blocks that no KV group without a window uses
   uint64_t turn = 0;        // step number; rotates which client's contexts get tokens first
   // Maximum context tokens, raised to one block if less. With several clients it is limited, because the generation of
   // all clients waits for a step with long contexts.
@@ -55,9 +56,11 @@ struct AdapterUse {
 
 // State of a request, as input of schedule().
 struct RequestView {
-  int32_t num_tokens = 0;       // known tokens, prompt and generated
-  int32_t num_cached = 0;       // of these, tokens whose keys and values are in the cache
-  int32_t final_cached = 0;     // tokens in the cache at the latest possible end: prompt + maxTokens - 1
+  int32_t num_tokens = 0;    // known tokens, prompt and generated
+  int32_t num_cached = 0;    // of these, tokens whose keys and values are in the cache
+  int32_t final_cached = 0;  // tokens in the cache at the latest possible end: prompt + maxTokens - 1
+  // Blocks in KV groups without a window. Those in groups with windows are not counted: a sequence that leaves a block
+  // behind which others share frees nothing, so each sequence needs room for the most blocks that it can hold there.
   int32_t blocks_held = 0;      // waiting: blocks it can reuse
   int32_t blocks_taken = 0;     // waiting: of these, free blocks, which its start takes from the pool
   int32_t blocks_freed = 0;     // running: blocks that its pause frees after all requests behind it were paused
@@ -118,8 +121,9 @@ struct SchedulerPlan {
 };
 
 // requests: the running ones in the order they started, then the waiting ones in the order of FairQueue's turns. The
-// caller must allocate blocks for all known tokens of every planned sequence. The pool has enough of them if all
-// starting requests first take the blocks they reuse. Overwrites plan; reuses its memory.
+// caller must allocate blocks for all known tokens of every planned sequence; in KV groups with windows, for those up
+// to the end of this step. The pool has enough of them if all starting requests first take the blocks they reuse.
+// Overwrites plan; reuses its memory.
 void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,
               SchedulerPlan& plan);
 

@@ -38,14 +38,23 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   Load load;
   limits.policy = static_cast<CapacitySchedulerPolicy>(random.between(0, 2));
   limits.chunking_policy = static_cast<ContextChunkingPolicy>(random.between(0, 1));
-  limits.tokens_per_block = 1 << random.between(0, 4);
-  load.max_seq_len = random.between(2, 60);
-  const int32_t full = (load.max_seq_len + limits.tokens_per_block - 1) / limits.tokens_per_block;
-  limits.kv_blocks = random.between(full, 4 * full);
+  limits.kv.tokens_per_block = 1 << random.between(0, 4);
+  // In long sequences, windows leave most of the blocks behind.
+  const bool long_sequences = random.chance(20);
+  load.max_seq_len = long_sequences ? random.between(100, 300) : random.between(2, 60);
+  if (random.chance(50)) {
+    limits.kv.windows.clear();
+    for (int32_t group = random.between(1, 4); group > 0; --group) {
+      limits.kv.windows.push_back(random.chance(40) ? 0 : random.between(1, long_sequences ? 60 : load.max_seq_len));
+    }
+  }
   limits.max_batch_size = random.between(1, 8);
   limits.chunked_context = random.chance(70);
-  const int32_t least = limits.chunked_context ? std::min(limits.tokens_per_block, load.max_seq_len) : load.max_seq_len;
+  const int32_t least =
+      limits.chunked_context ? std::min(limits.kv.tokens_per_block, load.max_seq_len) : load.max_seq_len;
   limits.max_num_tokens = random.between(least, least + 40);
+  const int32_t full = limits.kv.mostBlocks(load.max_seq_len, limits.max_num_tokens);
+  limits.kv_blocks = random.between(full, random.chance(30) ? full + 2 : 4 * full);
   load.adapters = random.chance(60) ? random.between(1, 6) : 0;
   limits.adapter_budget = {random.between(3, 9), AdapterSize::kUnlimited};
   limits.max_bypasses = random.between(0, 20);
@@ -150,7 +159,7 @@ TEST(SchedulerRandom, SlotsAreSharedMaxMin) {
     limits.policy = static_cast<CapacitySchedulerPolicy>(random.between(0, 1));
     limits.max_batch_size = random.between(1, 8);
     limits.max_num_tokens = 64;
-    limits.tokens_per_block = 4;
+    limits.kv.tokens_per_block = 4;
     limits.kv_blocks = 16 * 10;
     limits.turn_steps = 8;
     const int32_t clients = random.between(2, 5);
@@ -196,7 +205,7 @@ TEST(SchedulerRandom, TokensAreSharedMaxMin) {
     limits.chunking_policy = static_cast<ContextChunkingPolicy>(random.between(0, 1));
     limits.max_batch_size = 8;
     limits.max_num_tokens = 32 + random.between(0, 16);
-    limits.tokens_per_block = 4;
+    limits.kv.tokens_per_block = 4;
     limits.kv_blocks = 2000;
     for (int i = 0; i < 4; ++i) {
       SimulatedRequest r;
@@ -216,16 +225,43 @@ TEST(SchedulerRandom, TokensAreSharedMaxMin) {
     ASSERT_EQ(simulation.finished()[0].name, "short");
     int32_t tokens = 0;
     for (const auto& sequence : simulation.plan().sequences) tokens += sequence.num_tokens;
-    ASSERT_GT(tokens, limits.max_num_tokens - limits.tokens_per_block) << "tokens are left over";
+    ASSERT_GT(tokens, limits.max_num_tokens - limits.kv.tokens_per_block) << "tokens are left over";
   }
 }
 
 // A request with a large adapter competes with an endless stream of requests whose small adapters are always in use.
+// b shares the first blocks of a group with a window with a, and leaves them behind first. That frees nothing, because
+// a still reads them.
+TEST(SchedulerRandom, ASharedBlockThatAWindowLeavesIsNotFree) {
+  SchedulerSimulation simulation;
+  simulation.limits.kv = {4, {16}};
+  simulation.limits.max_num_tokens = 9;
+  simulation.limits.max_batch_size = 4;
+  simulation.limits.kv_blocks = 8;  // a single request needs 7
+  SimulatedRequest a, b;
+  a.name = "a";
+  a.prompt = 17;
+  a.new_tokens = 40;
+  a.family = b.family = 1;
+  a.common = b.common = 16;
+  b.name = "b";
+  b.prompt = 76;
+  b.new_tokens = 10;
+  simulation.arrive(a);
+  for (int i = 0; i < 3; ++i) simulation.step();
+  simulation.arrive(b);
+  for (int i = 0; !simulation.empty(); ++i) {
+    ASSERT_LT(i, 200);
+    ASSERT_NO_THROW(simulation.step());
+  }
+  EXPECT_EQ(simulation.finished().size(), 2);
+}
+
 TEST(SchedulerRandom, ALargeAdapterIsNotStarved) {
   SchedulerSimulation simulation;
   simulation.limits.max_batch_size = 4;
   simulation.limits.max_num_tokens = 64;
-  simulation.limits.tokens_per_block = 4;
+  simulation.limits.kv.tokens_per_block = 4;
   simulation.limits.kv_blocks = 64;
   simulation.limits.adapter_budget = {4, AdapterSize::kUnlimited};
   simulation.limits.max_bypasses = 8;

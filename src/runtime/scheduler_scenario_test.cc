@@ -33,7 +33,7 @@ void configure(SchedulerSimulation& simulation, const ScenarioLine& line) {
     else if (key == "max_num_tokens")
       limits.max_num_tokens = std::stoi(value);
     else if (key == "tokens_per_block")
-      limits.tokens_per_block = std::stoi(value);
+      limits.kv.tokens_per_block = std::stoi(value);
     else if (key == "kv_blocks")
       limits.kv_blocks = std::stoi(value);
     else if (key == "reuse")

@@ -79,8 +79,8 @@ class Sequence : public QueueEntry {
     assert(!queued());
     state_ = state_ == SequenceState::kArrived ? SequenceState::kWaiting : SequenceState::kPaused;
   }
-  // It runs in `slot` of the block tables from step `step` on. The first `cached_tokens` tokens, which fill `blocks`
-  // blocks, are in the cache.
+  // It runs in `slot` of the block tables from step `step` on. The first `cached_tokens` tokens are in the cache, and
+  // the slot holds `blocks` blocks.
   void start(int32_t slot, int32_t cached_tokens, int32_t blocks, uint64_t step) noexcept {
     assert(state_ == SequenceState::kWaiting || state_ == SequenceState::kPaused);
     state_ = state_ == SequenceState::kWaiting ? SequenceState::kContext : SequenceState::kResuming;
@@ -104,7 +104,7 @@ class Sequence : public QueueEntry {
 
   int32_t slot() const { return slot_; }               // -1 unless it runs
   int32_t numCached() const { return num_cached_; }    // leading tokens whose keys and values are in the cache
-  int32_t blocksHeld() const { return blocks_held_; }  // length of its block table
+  int32_t blocksHeld() const { return blocks_held_; }  // in all KV groups together
   uint64_t startedAt() const { return started_at_; }   // number of the step of its latest start
   void computed(int32_t tokens) noexcept { num_cached_ += tokens; }
   void hold(int32_t blocks) noexcept { blocks_held_ = blocks; }

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
+
 namespace chorus {
 namespace {
 
@@ -22,8 +24,12 @@ void addNumber(std::string& key, char kind, const std::optional<Number>& number)
 
 SequenceBlocks::SequenceBlocks(const CoreOptions& options)
     : options_(options),
-      blocks_(options.scheduler.kv_blocks, options.scheduler.tokens_per_block, options.scheduler.max_batch_size,
-              options.requests.max_seq_len, ~uint64_t{0}, {&cache_namespaces_, &scopes_}),
+      blocks_({.num_blocks = options.scheduler.kv_blocks,
+               .tokens_per_block = options.scheduler.kv.tokens_per_block,
+               .num_slots = options.scheduler.max_batch_size,
+               .max_seq_len = options.requests.max_seq_len,
+               .windows = options.scheduler.kv.windows},
+              {&cache_namespaces_, &scopes_}),
       free_slots_(static_cast<size_t>(options.scheduler.max_batch_size)) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
 }
@@ -90,7 +96,7 @@ void SequenceBlocks::leaveCacheNamespace(Sequence& sequence) noexcept {
 void SequenceBlocks::view(Sequence& sequence, RequestView& view) {
   findCacheNamespace(sequence);
   view.num_cached = sequence.numCached();
-  view.blocks_held = sequence.blocksHeld();
+  if (sequence.runs()) view.blocks_held = blocks_.heldLasting(sequence.slot());
   if (!reuses(sequence)) return;
   if (sequence.runs()) {
     if (!sequence.generates()) {
@@ -102,7 +108,7 @@ void SequenceBlocks::view(Sequence& sequence, RequestView& view) {
   const int32_t reusable = sequence.request.answerOf(sequence).reusableTokens(sequence);
   const PrefixMatch match = blocks_.match(sequence.cache_namespace, sequence.tokens(), reusable);
   view.num_cached = match.blocks * blocks_.tokensPerBlock();
-  view.blocks_held = match.blocks;
+  view.blocks_held = match.held;
   view.blocks_taken = match.cached;
   view.next_block = match.next_block;
   view.can_reuse_next = match.next_block != 0 && view.num_cached + blocks_.tokensPerBlock() <= reusable;
@@ -133,18 +139,20 @@ void SequenceBlocks::start(Sequence& sequence, uint64_t step) noexcept {
   const auto tokens = sequence.tokens();
   const PrefixMatch match = blocks_.match(sequence.cache_namespace, tokens, answer.reusableTokens(sequence));
   blocks_.reuse(slot, sequence.cache_namespace, tokens, match.blocks);
-  const int32_t missed = blocks_.blocksFor(sequence.numTokens()) - match.blocks;
-  stats_.reusedBlocks += match.blocks;
+  const int32_t missed = (blocks_.blocksFor(sequence.numTokens()) - match.blocks) * blocks_.numGroups();
+  const int32_t reused = match.blocks * blocks_.numGroups();
+  stats_.reusedBlocks += reused;
   stats_.missedBlocks += missed;
-  stats_.allocTotalBlocks += match.blocks;
-  sequence.start(slot, match.blocks * blocks_.tokensPerBlock(), match.blocks, step);
-  answer.countStart(sequence, match.blocks, missed);
+  stats_.allocTotalBlocks += reused;
+  sequence.start(slot, match.blocks * blocks_.tokensPerBlock(), blocks_.held(slot), step);
+  answer.countStart(sequence, reused, missed);
 }
 
-void SequenceBlocks::extend(Sequence& sequence) {
-  [[maybe_unused]] const bool has_blocks = blocks_.extend(sequence.slot(), sequence.numTokens());
-  assert(has_blocks);
-  const auto blocks = static_cast<int32_t>(blocks_.table(sequence.slot()).size());
+void SequenceBlocks::extend(Sequence& sequence, int32_t step_tokens) {
+  if (!blocks_.extend(sequence.slot(), sequence.numTokens(), sequence.numCached() + step_tokens)) {
+    fail(ErrorCode::kInternal, "the KV cache has too few free blocks for the planned step");
+  }
+  const int32_t blocks = blocks_.held(sequence.slot());
   const int32_t added = blocks - sequence.blocksHeld();
   stats_.allocNewBlocks += added;
   stats_.allocTotalBlocks += added;
@@ -152,14 +160,17 @@ void SequenceBlocks::extend(Sequence& sequence) {
   sequence.hold(blocks);
 }
 
-std::span<const int32_t> SequenceBlocks::table(const Sequence& sequence, int32_t tokens) const {
-  return blocks_.table(sequence.slot()).first(static_cast<size_t>(blocks_.blocksFor(tokens)));
+BlockTables SequenceBlocks::tables(const Sequence& sequence, int32_t tokens) const {
+  return blocks_.tables(sequence.slot(), tokens);
 }
 
 void SequenceBlocks::commit(Sequence& sequence) {
-  if (!reuses(sequence)) return;
-  blocks_.commitBlocks(sequence.slot(), sequence.cache_namespace,
-                       sequence.tokens().first(static_cast<size_t>(sequence.numCached())));
+  if (reuses(sequence)) {
+    blocks_.commitBlocks(sequence.slot(), sequence.cache_namespace,
+                         sequence.tokens().first(static_cast<size_t>(sequence.numCached())));
+  }
+  blocks_.slideWindows(sequence.slot(), sequence.numCached());
+  sequence.hold(blocks_.held(sequence.slot()));
 }
 
 void SequenceBlocks::release(const Sequence& sequence) noexcept {

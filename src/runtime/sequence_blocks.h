@@ -21,7 +21,8 @@ class SequenceBlocks {
   explicit SequenceBlocks(const CoreOptions& options);
 
   size_t freeSlots() const { return free_slots_.size(); }
-  int32_t freeBlocks() const { return blocks_.freeBlocks(); }
+  // StepRoom::free_blocks.
+  int32_t freeBlocks() const { return blocks_.numBlocks() - blocks_.lastingBlocks(); }
 
   // Fills the view's fields about cached tokens and blocks. May assign the cache namespace. If it throws
   // std::bad_alloc, nothing has changed.
@@ -36,11 +37,13 @@ class SequenceBlocks {
   // extend(), because new blocks may evict cached blocks that a starting sequence reuses. Precondition: freeSlots() >
   // 0.
   void start(Sequence& sequence, uint64_t step) noexcept;
-  // Takes blocks for all known tokens of the sequence. The scheduler plans so that there are enough.
-  void extend(Sequence& sequence);
+  // Takes blocks for all known tokens of the sequence; in KV groups with windows, for those up to the end of a step
+  // that computes step_tokens of them. The scheduler plans so that there are enough.
+  void extend(Sequence& sequence, int32_t step_tokens);
   // The sequence's blocks that hold its first `tokens` tokens. Valid until it is released.
-  std::span<const int32_t> table(const Sequence& sequence, int32_t tokens) const;
-  // Enters the complete blocks of the computed tokens into the prefix cache.
+  BlockTables tables(const Sequence& sequence, int32_t tokens) const;
+  // Enters the complete blocks of the computed tokens into the prefix cache, and releases the blocks that no later
+  // token reads.
   void commit(Sequence& sequence);
   // Releases slot and blocks of a running sequence, which keeps its cache namespace.
   void release(const Sequence& sequence) noexcept;

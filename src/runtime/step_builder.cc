@@ -28,7 +28,7 @@ const StepInput& StepBuilder::build(std::span<const StepSequence> sequences) {
     const auto begin = static_cast<int32_t>(input_.tokens.size());
     const auto count = static_cast<int32_t>(sequence.tokens.size());
     input_.tokens.insert(input_.tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
-    input_.sequences.push_back({begin, count, sequence.first_position, sequence.block_table});
+    input_.sequences.push_back({begin, count, sequence.first_position, sequence.block_tables});
 
     const auto logits_begin = static_cast<int32_t>(input_.logits_rows.size());
     int32_t row = begin + count;

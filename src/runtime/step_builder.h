@@ -13,9 +13,9 @@ enum class LogitsWanted { kNone, kLastRow, kAllRows };
 
 // One sequence of the step, in packed order. Does not own what it refers to, which must live until the step is done.
 struct StepSequence {
-  std::span<const int32_t> tokens;       // tokens of this step, at least one
-  int32_t first_position = 0;            // position of tokens[0] in the sequence
-  std::span<const int32_t> block_table;  // covers first_position + tokens.size() tokens
+  std::span<const int32_t> tokens;  // tokens of this step, at least one
+  int32_t first_position = 0;       // position of tokens[0] in the sequence
+  BlockTables block_tables;         // cover first_position + tokens.size() tokens
   const PreparedAdapter* adapter = nullptr;
   LogitsWanted logits = LogitsWanted::kNone;
 };

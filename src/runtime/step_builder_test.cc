@@ -25,7 +25,7 @@ TEST(StepBuilder, PacksRowsAndKeepsPositionsAndTables) {
   EXPECT_EQ(input.sequences[0].row_begin, 0);
   EXPECT_EQ(input.sequences[0].num_rows, 3);
   EXPECT_EQ(input.sequences[0].first_position, 4);
-  EXPECT_EQ(input.sequences[0].block_table.data(), table_a.data());
+  EXPECT_EQ(input.sequences[0].block_tables[0].data(), table_a.data());
   EXPECT_EQ(input.sequences[1].row_begin, 3);
   EXPECT_THAT(input.logits_rows, ElementsAre(3));
   EXPECT_EQ(builder.logitsOf(0).end, 0);

@@ -144,12 +144,12 @@ void StepLoop::begin(Clock::time_point now) {
   step_sequences_.clear();
   for (const auto& planned : plan_.sequences) {
     Sequence& sequence = plannedAt(planned);
-    blocks_.extend(sequence);
     const int32_t first = sequence.numCached(), count = planned.num_tokens;
+    blocks_.extend(sequence, count);
     const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;
     step_sequences_.push_back(
         {sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,
-         blocks_.table(sequence, first + count), sequence.adapter.parts.get(),
+         blocks_.tables(sequence, first + count), sequence.adapter.parts.get(),
          several_rows ? LogitsWanted::kAllRows
                       : sequence.request.answerOf(sequence).logitsOfNext(sequence, count, planned.samples)});
   }

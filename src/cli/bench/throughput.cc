@@ -59,7 +59,8 @@ double stepBytes(const std::filesystem::path& engine_dir, const ExecutorWork& wo
   for (const auto& engine : engines) bytes += static_cast<double>(engine->stepBytes());
   const int used = std::min(work.adapters, work.batch);
   for (int i = 0; i < used; ++i) bytes += static_cast<double>(adapter_bytes[static_cast<size_t>(i)]);
-  const auto kv_per_token = static_cast<double>(Session::kvBlockBytes(engines.front()->config(), 1));
+  const Engine& engine = *engines.front();
+  const auto kv_per_token = static_cast<double>(Session::kvCache(engine.config(), engine.buildConfig()).token_bytes);
   return bytes + work.batch * (work.prompt + work.new_tokens / 2.0) * kv_per_token;
 }
 

@@ -184,7 +184,7 @@ class ItemRunner {
       const Result r = result(split, i);
       call_.softmax.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
     }
-    const std::span<const int32_t> blocks = call_.sequence(item_).block_table;
+    const std::span<const int32_t> blocks = call_.sequence(item_).block_tables[call_.args.kv.group];
     for (int64_t run = call_.firstRun(item_, split); run < end; run += kAttentionRun) {
       const KvRun kv = call_.cache.read(blocks, kv_head_, run, call_.beginOf(item_, 0), end, memory_.cache);
       // If the next run is incomplete, prefetches the following item instead: an incomplete run is short and would
@@ -319,7 +319,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
     KvRun following;
     if (task + threads < std::ssize(plan.items) * kv_heads) {
       const AttentionItem& next = plan.items[static_cast<size_t>((task + threads) / kv_heads)];
-      following = call.cache.place(call.sequence(next).block_table, (task + threads) % kv_heads,
+      following = call.cache.place(call.sequence(next).block_tables[args.kv.group], (task + threads) % kv_heads,
                                    call.firstRun(next, next.split_begin));
     }
     ItemRunner(call, item, static_cast<int32_t>(task % kv_heads), own, following).run();

@@ -25,6 +25,7 @@ struct KvLayer {
   int32_t num_kv_heads = 0;
   int32_t head_size = 0;
   int32_t tokens_per_block = 0;  // a power of two
+  int32_t group = 0;             // its KV group: index into SequenceSpan::block_tables
 };
 
 // A copy that is to be made: the keys and values of block `from` to block `to`.

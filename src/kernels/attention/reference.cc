@@ -15,7 +15,7 @@ struct HeadCache {
   HeadCache(const KvLayer& kv, const SequenceSpan& sequence, int64_t kv_head, int64_t first)
       : keys(static_cast<size_t>(first * kv.head_size)), values(keys.size()) {
     for (int64_t position = first; position < sequence.first_position + sequence.num_rows; ++position) {
-      const void* block = kvBlock(kv, sequence.block_table, position);
+      const void* block = kvBlock(kv, sequence.block_tables[kv.group], position);
       for (int64_t d = 0; d < kv.head_size; ++d) {
         keys.push_back(loadAsFloat(block, kv.dtype, keyIndex(kv, kv_head, position, d)));
         values.push_back(loadAsFloat(block, kv.dtype, valueIndex(kv, kv_head, position, d)));

@@ -16,19 +16,36 @@ void addBias(const float* bias, float* row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] += bias[i];
 }
 
-// The heads' RMS norm, with the arithmetic of the op rms_norm.
+// x = x / sqrt(squares / count + epsilon) * weight, with the arithmetic of the op rms_norm.
+void normalise(const float* weight, float squares, int64_t count, float epsilon, int64_t size, float* x) {
+  const FloatVec scale = hn::Set(Floats(), 1.0f / std::sqrt(squares / static_cast<float>(count) + epsilon));
+  for (int64_t c = 0; c < size; c += kFloatLanes) {
+    storeColumns(hn::Mul(hn::Mul(loadColumns(x, c, size), scale), loadColumns(weight, c, size)), x, c, size);
+  }
+}
+
 void normaliseHeads(const float* weight, float epsilon, int64_t heads, int64_t size, float* head) {
-  const Floats d;
   for (int64_t h = 0; h < heads; ++h, head += size) {
     const float sum = sumOfColumns(size, [=](int64_t c, FloatVec squares) HWY_ATTR {
       const FloatVec x = loadColumns(head, c, size);
       return hn::MulAdd(x, x, squares);
     });
-    const FloatVec scale = hn::Set(d, 1.0f / std::sqrt(sum / static_cast<float>(size) + epsilon));
-    for (int64_t c = 0; c < size; c += kFloatLanes) {
-      const FloatVec x = loadColumns(head, c, size);
-      storeColumns(hn::Mul(hn::Mul(x, scale), loadColumns(weight, c, size)), head, c, size);
-    }
+    normalise(weight, sum, size, epsilon, size, head);
+  }
+}
+
+// q, k: of row `at` of the step.
+void normaliseQueryAndKey(const HeadNorms& norms, int64_t at, int64_t heads, int64_t kv_heads, int64_t size, float* q,
+                          float* k) {
+  const float* query = normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight;
+  const float* key = normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight;
+  if (norms.row_squares == nullptr) {
+    normaliseHeads(query, norms.epsilon, heads, size, q);
+    normaliseHeads(key, norms.epsilon, kv_heads, size, k);
+  } else {
+    const float* squares = norms.row_squares + 2 * at;
+    normalise(query + norms.query_begin, squares[0], norms.query_count, norms.epsilon, heads * size, q);
+    normalise(key + norms.key_begin, squares[1], norms.key_count, norms.epsilon, kv_heads * size, k);
   }
 }
 
@@ -83,12 +100,8 @@ void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t 
     float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
     if (args.bias != nullptr) addBias(args.bias, row, (rotated_heads + kv.num_kv_heads) * head_size);
     if (args.norms.query != nullptr) {
-      const HeadNorms& norms = args.norms;
-      const int64_t at = sequence.row_begin + i;
-      normaliseHeads(normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight, norms.epsilon, args.num_heads,
-                     head_size, row);
-      normaliseHeads(normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight, norms.epsilon, kv.num_kv_heads,
-                     head_size, row + args.num_heads * head_size);
+      normaliseQueryAndKey(args.norms, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,
+                           row + args.num_heads * head_size);
     }
     const float* cos = args.rope.cos + position * half;
     const float* sin = args.rope.sin + position * half;
@@ -98,13 +111,13 @@ void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t 
     const float* v = row + rotated_heads * head_size;
     switch (kv.dtype) {
       case DType::kBFloat16:
-        writeCache<bf16>(kv, sequence.block_table, position, k, v);
+        writeCache<bf16>(kv, sequence.block_tables[kv.group], position, k, v);
         break;
       case DType::kFloat16:
-        writeCache<f16>(kv, sequence.block_table, position, k, v);
+        writeCache<f16>(kv, sequence.block_tables[kv.group], position, k, v);
         break;
       default:
-        writeCache<float>(kv, sequence.block_table, position, k, v);
+        writeCache<float>(kv, sequence.block_tables[kv.group], position, k, v);
     }
   }
 }

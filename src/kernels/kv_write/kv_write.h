@@ -1,4 +1,4 @@
-// The op after the qkv product: adds its bias, normalises the heads of q and k, applies RoPE to them, and writes k and
+// The op after the qkv product: adds its bias, normalises q and k, applies RoPE to them, and writes k and
 // v to the KV cache.
 #pragma once
 
@@ -20,17 +20,26 @@ struct RopeTable {
   bool interleaved = false;  // false: halves are rotated (GPT-NeoX); true: adjacent pairs (GPT-J)
 };
 
-// RMS norms of each head of q and k (rms_norm.h), with weights of head_size elements. Rows of a group use the group's
-// weight.
+// RMS norms of q and k (rms_norm.h). Rows of a group use the group's weight.
+//   - Without row_squares: of each head, with weights of head_size elements.
+//   - With row_squares: of all query heads of a row together, and of all key heads. row_squares[2 * row] is the sum of
+//     the squares of the row's queries on all ranks, which are query_count numbers; row_squares[2 * row + 1] is that of
+//     its keys. It includes the bias. This rank's queries and keys begin at elements query_begin and key_begin of the
+//     weights.
 struct HeadNorms {
   const float* query = nullptr;  // null: heads are not normalised
   const float* key = nullptr;
   float epsilon = 0;
   std::span<const NormGroup> query_groups;
   std::span<const NormGroup> key_groups;
+  const float* row_squares = nullptr;  // [rows, 2], device memory
+  int64_t query_count = 0;
+  int64_t key_count = 0;
+  int64_t query_begin = 0;
+  int64_t key_begin = 0;
 };
 
-// qkv += bias; then the heads of q and k are normalised and rotated in place, and k and v are written to the cache,
+// qkv += bias; then q and k are normalised and rotated in place, and k and v are written to the cache,
 // rounded to its dtype.
 //   - qkv: [rows, (num_heads + 2 * num_kv_heads) * head_size] float32; a row holds its q heads, then k, then v.
 //   - bias: [(num_heads + 2 * num_kv_heads) * head_size] float32, or null.

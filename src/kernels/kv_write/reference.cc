@@ -18,11 +18,32 @@ void rotate(const RopeTable& rope, int64_t position, float* head) {
   }
 }
 
-void normalise(const float* weight, float epsilon, int64_t size, float* head) {
+float squaresOf(const float* x, int64_t size) {
   float sum = 0;
-  for (int64_t d = 0; d < size; ++d) sum += head[d] * head[d];
-  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(size) + epsilon);
-  for (int64_t d = 0; d < size; ++d) head[d] = head[d] * scale * weight[d];
+  for (int64_t d = 0; d < size; ++d) sum += x[d] * x[d];
+  return sum;
+}
+
+void normalise(const float* weight, float squares, int64_t count, float epsilon, int64_t size, float* x) {
+  const float scale = 1.0f / std::sqrt(squares / static_cast<float>(count) + epsilon);
+  for (int64_t d = 0; d < size; ++d) x[d] = x[d] * scale * weight[d];
+}
+
+// q, k: of row `at` of the step.
+void normaliseQueryAndKey(const HeadNorms& norms, int64_t at, int64_t heads, int64_t kv_heads, int64_t size, float* q,
+                          float* k) {
+  const float* query = normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight;
+  const float* key = normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight;
+  if (norms.row_squares != nullptr) {
+    const float* squares = norms.row_squares + 2 * at;
+    normalise(query + norms.query_begin, squares[0], norms.query_count, norms.epsilon, heads * size, q);
+    normalise(key + norms.key_begin, squares[1], norms.key_count, norms.epsilon, kv_heads * size, k);
+    return;
+  }
+  for (float* head = q; head < q + heads * size; head += size)
+    normalise(query, squaresOf(head, size), size, norms.epsilon, size, head);
+  for (float* head = k; head < k + kv_heads * size; head += size)
+    normalise(key, squaresOf(head, size), size, norms.epsilon, size, head);
 }
 }  // namespace
 
@@ -35,15 +56,14 @@ void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
       const int64_t position = int64_t{sequence.first_position} + i;
       float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
       for (int64_t c = 0; args.bias != nullptr && c < heads * head_size; ++c) row[c] += args.bias[c];
-      const HeadNorms& norms = args.norms;
-      const float* query = normOfRow(norms.query_groups, sequence.row_begin + i, {norms.query, nullptr}).weight;
-      const float* key = normOfRow(norms.key_groups, sequence.row_begin + i, {norms.key, nullptr}).weight;
+      if (args.norms.query != nullptr) {
+        normaliseQueryAndKey(args.norms, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,
+                             row + args.num_heads * head_size);
+      }
       for (int64_t head = 0; head < args.num_heads + kv.num_kv_heads; ++head) {
-        const float* weight = head < args.num_heads ? query : key;
-        if (weight != nullptr) normalise(weight, norms.epsilon, head_size, row + head * head_size);
         rotate(args.rope, position, row + head * head_size);
       }
-      std::byte* block = kvBlock(kv, sequence.block_table, position);
+      std::byte* block = kvBlock(kv, sequence.block_tables[kv.group], position);
       for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
         const float* k = row + (args.num_heads + head) * head_size;
         const float* v = k + kv.num_kv_heads * head_size;

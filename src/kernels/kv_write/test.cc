@@ -122,7 +122,7 @@ TEST_P(KvWriteTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
           const float* k = after + c.num_heads * c.head_size;
           const float* v = k + c.num_kv_heads * c.head_size;
           const auto rounded = kernel_test::asDtype({k[at], v[at]}, c.dtype);
-          const auto block = static_cast<size_t>(s.block_table[static_cast<size_t>(position / c.tokens_per_block)]);
+          const auto block = static_cast<size_t>(s.block_tables[0][static_cast<size_t>(position / c.tokens_per_block)]);
           const std::byte* data = out.cache.data() + block * static_cast<size_t>(in.kv.block_stride);
           ASSERT_EQ(loadAsFloat(data, c.dtype, keyIndex(in.kv, head, position, d)),
                     loadAsFloat(rounded.data(), c.dtype, 0));
@@ -175,6 +175,73 @@ TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
     }
     EXPECT_EQ(cache, write(apart, nullptr, {}));
     kernel_test::expectSameBits(together.data(), apart.data(), std::ssize(apart), fmt::format("head size {}", size));
+  }
+}
+
+// With row_squares, it has the bits of rms_norm over all queries and over all keys of a row. The test simulates a
+// second rank with equal sums: sums and counts are doubled, and this rank's weights begin at an offset.
+TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
+  Backend& backend = newBackend(2);
+  for (const Case& c : kCases) {
+    Values values(kernel_test::kSeed + 2);
+    const Input in = makeInput(values, c);
+    const auto rows = std::ssize(in.tokens);
+    const int64_t queries = c.num_heads * c.head_size, keys = c.num_kv_heads * c.head_size;
+    const auto query = values.reals(3 + queries), key = values.reals(5 + keys);
+    const auto own = values.reals(3 + queries), own_key = values.reals(5 + keys);
+    const RowRange ranges[] = {{0, 3}, {20, 21}};
+    const NormGroup groups[] = {{ranges, own.data()}}, key_groups[] = {{ranges, own_key.data()}};
+    const auto context = backend.createContext();
+    backend.prepare({in.tokens, in.spans, {}}, *context);
+    std::vector<float> together = in.qkv, apart = in.qkv, squares(static_cast<size_t>(2 * rows));
+    const auto squaresOf = [&](int64_t first, int64_t cols, float* to) {
+      backend.rowSquares({.x = {in.qkv.data() + first, rows, cols, in.width},
+                          .bias = in.bias.data() + first,
+                          .squares = to,
+                          .stride = 2},
+                         *context, {});
+    };
+    squaresOf(0, queries, squares.data());
+    squaresOf(queries, keys, squares.data() + 1);
+    for (float& sum : squares) sum *= 2;
+    const auto write = [&](std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
+      std::vector<std::byte> cache(in.cache_bytes);
+      KvLayer kv = in.kv;
+      kv.base = cache.data();
+      backend.kvWrite({kernel_test::view(qkv, rows, in.width),
+                       bias,
+                       c.num_heads,
+                       norms,
+                       {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
+                       kv},
+                      *context, {});
+      return cache;
+    };
+    const auto cache = write(together, in.bias.data(),
+                             {.query = query.data(),
+                              .key = key.data(),
+                              .epsilon = 1e-5f,
+                              .query_groups = groups,
+                              .key_groups = key_groups,
+                              .row_squares = squares.data(),
+                              .query_count = 2 * queries,
+                              .key_count = 2 * keys,
+                              .query_begin = 3,
+                              .key_begin = 5});
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = apart.data() + r * in.width;
+      for (int64_t i = 0; i < in.width; ++i) row[i] += in.bias[static_cast<size_t>(i)];
+      const bool in_group = r < 3 || r == 20;
+      const auto normalise = [&](int64_t first, int64_t cols, const float* weight) {
+        const Matrix x = {row + first, 1, cols, cols};
+        backend.rmsNorm({.residual = x, .weight = weight, .epsilon = 1e-5f, .y = x}, *context, {});
+      };
+      normalise(0, queries, (in_group ? own : query).data() + 3);
+      normalise(queries, keys, (in_group ? own_key : key).data() + 5);
+    }
+    EXPECT_EQ(cache, write(apart, nullptr, {}));
+    kernel_test::expectSameBits(together.data(), apart.data(), std::ssize(apart),
+                                fmt::format("head size {}", c.head_size));
   }
 }
 

@@ -21,7 +21,7 @@ std::vector<BenchCase> positionEmbeddingBench() {
                            State{{backend, rows, cols},
                                  bench::filled(backend, static_cast<size_t>(rows * cols) * sizeof(bf16)),
                                  std::vector<int32_t>(static_cast<size_t>(rows)),
-                                 {{.row_begin = 0, .num_rows = rows, .first_position = 0, .block_table = {}}},
+                                 {{.row_begin = 0, .num_rows = rows, .first_position = 0, .block_tables = {}}},
                                  backend.createContext()});
                        backend.prepare({s->tokens, s->sequences, {}}, *s->context);
                        return [s, rows, &backend] {

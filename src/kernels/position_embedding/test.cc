@@ -10,9 +10,9 @@ using PositionEmbeddingTest = kernel_test::EveryVariant;
 TEST_P(PositionEmbeddingTest, AddsTheRowOfEachPosition) {
   Values values;
   const std::vector<SequenceSpan> sequences = {
-      {.row_begin = 0, .num_rows = 5, .first_position = 0, .block_table = {}},
-      {.row_begin = 5, .num_rows = 37, .first_position = 3, .block_table = {}},
-      {.row_begin = 42, .num_rows = 1, .first_position = 39, .block_table = {}}};
+      {.row_begin = 0, .num_rows = 5, .first_position = 0, .block_tables = {}},
+      {.row_begin = 5, .num_rows = 37, .first_position = 3, .block_tables = {}},
+      {.row_begin = 42, .num_rows = 1, .first_position = 39, .block_tables = {}}};
   const int64_t rows = 43, positions = 40;
   const std::vector<int32_t> tokens(static_cast<size_t>(rows));
   for (const int threads : {1, 3}) {

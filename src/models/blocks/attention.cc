@@ -8,20 +8,49 @@ std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_s
   if (spec.qk_norm == QkNorm::kPerHead) {
     needs.push_back({slotOf(NormId::kQuery), spec.heads.size});
     needs.push_back({slotOf(NormId::kKey), spec.heads.size});
+  } else if (spec.qk_norm == QkNorm::kWholeRow) {
+    needs.push_back({slotOf(NormId::kQuery), spec.all_heads.width()});
+    needs.push_back({slotOf(NormId::kKey), spec.all_heads.keyWidth()});
   }
   return needs;
 }
 
 namespace {
 
-HeadNorms headNorms(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm) {
+// The sums of squares of each row's queries and keys over all ranks, [rows, 2], in activations.hidden.
+Matrix rowSquares(const LayerContext& context, const AttentionSpec& spec, const Matrix& qkv) {
+  const Heads& heads = spec.heads;
+  const Matrix squares = context.activations.hidden(qkv.rows, 2);
+  const float* bias = context.weights[LinearId::kQkv].bias;
+  context.backend.rowSquares(
+      {.x = columnsOf(qkv, 0, heads.width()), .bias = bias, .squares = squares.data, .stride = squares.stride},
+      context.step, context.stream);
+  context.backend.rowSquares({.x = columnsOf(qkv, heads.width(), heads.keyWidth()),
+                              .bias = bias == nullptr ? nullptr : bias + heads.width(),
+                              .squares = squares.data + 1,
+                              .stride = squares.stride},
+                             context.step, context.stream);
+  context.sumOverRanks(squares);
+  return squares;
+}
+
+HeadNorms headNorms(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm, const Matrix& qkv) {
   if (spec.qk_norm == QkNorm::kNone) return {};
   const auto groups = context.adapters.headNorms(context.layer);
-  return {.query = context.weights[NormId::kQuery].weight,
-          .key = context.weights[NormId::kKey].weight,
-          .epsilon = norm.epsilon,
-          .query_groups = groups.query,
-          .key_groups = groups.key};
+  HeadNorms norms = {.query = context.weights[NormId::kQuery].weight,
+                     .key = context.weights[NormId::kKey].weight,
+                     .epsilon = norm.epsilon,
+                     .query_groups = groups.query,
+                     .key_groups = groups.key};
+  if (spec.qk_norm == QkNorm::kPerHead) return norms;
+  // If several ranks hold the same key head, the sum counts its squares once for each rank, and so does key_count.
+  const int64_t ranks = spec.all_heads.queries / spec.heads.queries;
+  norms.row_squares = rowSquares(context, spec, qkv).data;
+  norms.query_count = ranks * spec.heads.width();
+  norms.key_count = ranks * spec.heads.keyWidth();
+  norms.query_begin = spec.first_query * spec.heads.size;
+  norms.key_begin = spec.first_kv * spec.heads.size;
+  return norms;
 }
 }  // namespace
 
@@ -31,10 +60,12 @@ void runAttention(const LayerContext& context, const AttentionSpec& spec, const 
   const Matrix qkv = context.activations.wide(x.rows, heads.qkvWidth());
   const Matrix attended = context.activations.hidden(x.rows, heads.width());
   context.linear(LinearId::kQkv, allRowsOf(x), x, qkv);
+  // `attended` has the same memory as the sums of squares, which are read before attention writes it.
+  const HeadNorms norms = headNorms(context, spec, norm, qkv);
   context.backend.kvWrite({.qkv = qkv,
                            .bias = context.weights[LinearId::kQkv].bias,
                            .num_heads = heads.queries,
-                           .norms = headNorms(context, spec, norm),
+                           .norms = norms,
                            .rope = tables.rope,
                            .kv = kv},
                           context.step, context.stream);

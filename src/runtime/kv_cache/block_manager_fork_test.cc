@@ -15,10 +15,18 @@ namespace {
 
 constexpr uint64_t kNamespace = 1;
 
+// The only copy of a model with one KV group.
+BlockCopy copyOf(BlockManager& manager, int32_t slot, int32_t position) {
+  std::vector<BlockCopy> copies;
+  manager.copyOnWrite(slot, position, copies);
+  EXPECT_EQ(copies.size(), 1);
+  return copies.front();
+}
+
 // Two requests of three sequences each. The sequences of a request share all complete blocks of what they have in
 // common, and copy the last one only when they write into it.
 TEST(BlockManagerFork, TwoRequestsOfThreeSequencesShareTheirBlocks) {
-  BlockManager manager(32, 4, 6, 64);
+  BlockManager manager({32, 4, 6, 64});
   for (const int32_t parent : {0, 3}) {
     ASSERT_TRUE(manager.extend(parent, 10));
     for (const int32_t child : {parent + 1, parent + 2}) {
@@ -31,13 +39,13 @@ TEST(BlockManagerFork, TwoRequestsOfThreeSequencesShareTheirBlocks) {
   for (const int32_t parent : {0, 3}) {
     const int32_t last = manager.table(parent)[2];
     for (const int32_t slot : {parent, parent + 1}) {
-      ASSERT_TRUE(manager.isShared(slot, 10));
-      const BlockCopy copy = manager.copyOnWrite(slot, 10);
+      ASSERT_EQ(manager.numShared(slot, 10), 1);
+      const BlockCopy copy = copyOf(manager, slot, 10);
       EXPECT_EQ(copy.from, last);
       EXPECT_EQ(copy.to, manager.table(slot)[2]);
-      EXPECT_FALSE(manager.isShared(slot, 10));
+      EXPECT_EQ(manager.numShared(slot, 10), 0);
     }
-    EXPECT_FALSE(manager.isShared(parent + 2, 10)) << "the last one writes in place";
+    EXPECT_EQ(manager.numShared(parent + 2, 10), 0) << "the last one writes in place";
     EXPECT_EQ(manager.table(parent + 2)[2], last);
   }
   EXPECT_EQ(manager.usedBlocks(), 2 * (2 + 3));
@@ -49,27 +57,27 @@ TEST(BlockManagerFork, TwoRequestsOfThreeSequencesShareTheirBlocks) {
 }
 
 TEST(BlockManagerFork, AtTheEndOfABlockNothingIsCopied) {
-  BlockManager manager(8, 4, 2, 32);
+  BlockManager manager({8, 4, 2, 32});
   ASSERT_TRUE(manager.extend(0, 8));
   manager.fork(0, 1, 8);
   for (const int32_t slot : {0, 1}) {
     ASSERT_TRUE(manager.extend(slot, 9));
-    EXPECT_FALSE(manager.isShared(slot, 8));
+    EXPECT_EQ(manager.numShared(slot, 8), 0);
   }
   EXPECT_EQ(manager.usedBlocks(), 4);
 }
 
 // The sequence forks before the end of a block that its parent has completed and committed.
 TEST(BlockManagerFork, ACommittedBlockIsNeverOverwritten) {
-  BlockManager manager(8, 4, 2, 32);
+  BlockManager manager({8, 4, 2, 32});
   const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8};
   ASSERT_TRUE(manager.extend(0, 8));
   manager.commitBlocks(0, kNamespace, tokens);
   manager.fork(0, 1, 6);
   manager.release(0);
   EXPECT_EQ(manager.references(manager.table(1)[1]), 1);
-  ASSERT_TRUE(manager.isShared(1, 6)) << "the prefix cache holds the block";
-  const BlockCopy copy = manager.copyOnWrite(1, 6);
+  ASSERT_EQ(manager.numShared(1, 6), 1) << "the prefix cache holds the block";
+  const BlockCopy copy = copyOf(manager, 1, 6);
   EXPECT_NE(copy.from, copy.to);
   EXPECT_EQ(manager.match(kNamespace, tokens, 8).blocks, 2);
   EXPECT_EQ(manager.cachedBlocks(), 1);
@@ -89,7 +97,7 @@ class Forest {
       : random_(seed),
         commits_(commits),
         width_(1 + pick(5)),
-        manager_(kBlocks, width_, kSlots, kMaxSeqLen),
+        manager_({kBlocks, width_, kSlots, kMaxSeqLen}),
         memory_(static_cast<size_t>(kBlocks * width_), 0),
         sequences_(kSlots) {}
 
@@ -160,20 +168,20 @@ class Forest {
       ASSERT_TRUE(manager_.extend(slot, position + 1));
       if (!commits_) s.blocks.push_back(std::make_shared<int>());
     }
-    const bool shared = manager_.isShared(slot, position);
+    const bool shared = manager_.numShared(slot, position) > 0;
     if (!commits_) {
       ASSERT_EQ(shared, s.blocks.back().use_count() > 1);
       if (shared) s.blocks.back() = std::make_shared<int>();
     }
     if (shared) {
-      const BlockCopy copy = manager_.copyOnWrite(slot, position);
+      const BlockCopy copy = copyOf(manager_, slot, position);
       const auto at = [&](int32_t block) { return memory_.begin() + static_cast<ptrdiff_t>(block * width_); };
       std::copy_n(at(copy.from), width_, at(copy.to));
       ++copies;
     } else if (position % width_ != 0) {
       ++in_place;
     }
-    ASSERT_FALSE(manager_.isShared(slot, position));
+    ASSERT_EQ(manager_.numShared(slot, position), 0);
     s.tokens.push_back(next(s));
     cell(slot, position) = s.tokens.back();
     if (commits_) manager_.commitBlocks(slot, kNamespace, s.tokens);

@@ -193,7 +193,12 @@ class Comparison {
       : random_(seed),
         width_(1 + pick(4)),
         num_scopes_(1 + pick(4)),
-        manager_(kBlocks, width_, kSlots, kMaxSeqLen, hash_mask, {&cache_namespaces_, &scopes_}),
+        manager_({.num_blocks = kBlocks,
+                  .tokens_per_block = width_,
+                  .num_slots = kSlots,
+                  .max_seq_len = kMaxSeqLen,
+                  .hash_mask = hash_mask},
+                 {&cache_namespaces_, &scopes_}),
         memory_(kBlocks) {
     for (const char* name : {"a", "b"}) cache_namespaces_.acquire(name);
     for (int32_t i = 0; i < num_scopes_; ++i) scopes_.acquire(std::to_string(i));

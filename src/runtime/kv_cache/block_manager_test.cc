@@ -11,7 +11,7 @@ namespace chorus {
 namespace {
 
 TEST(BlockManager, ExtendsInTokensAndReleases) {
-  BlockManager manager(4, 8, 2, 32);
+  BlockManager manager({4, 8, 2, 32});
   EXPECT_EQ(manager.blocksFor(0), 0);
   EXPECT_EQ(manager.blocksFor(8), 1);
   EXPECT_EQ(manager.blocksFor(9), 2);
@@ -29,7 +29,7 @@ TEST(BlockManager, ExtendsInTokensAndReleases) {
 }
 
 TEST(BlockManager, TablesKeepTheirAddress) {
-  BlockManager manager(8, 2, 3, 8);
+  BlockManager manager({8, 2, 3, 8});
   ASSERT_TRUE(manager.extend(2, 2));
   const int32_t* before = manager.table(2).data();
   ASSERT_TRUE(manager.extend(1, 8));
@@ -38,7 +38,7 @@ TEST(BlockManager, TablesKeepTheirAddress) {
 }
 
 TEST(BlockManager, NextBlocksHaveOneNumberWhoeverAsks) {
-  BlockManager manager(8, 2, 2, 8);
+  BlockManager manager({8, 2, 2, 8});
   const std::vector<int32_t> a = {1, 2, 3, 4, 5}, b = {1, 2, 3, 4, 6, 7}, c = {1, 2, 3, 9};
   ASSERT_TRUE(manager.extend(0, 5));
   EXPECT_EQ(manager.nextBlock(0, 1, a, 0), manager.match(1, b, 5).next_block);
@@ -55,7 +55,7 @@ class Scenario {
     const auto slot = [&](size_t word) { return std::stoi(line.words.at(word)); };
     if (line.command == "scenario") return "";
     if (line.command == "pool") {
-      manager_ = BlockManager(line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64);
+      manager_ = BlockManager({line.numberOf("blocks", 1), line.numberOf("tokens_per_block", 1), 8, 64});
       sequences_.clear();
     } else if (line.command == "begin") {
       return begin(slot(0), {static_cast<uint64_t>(line.numberOf("namespace", 1)), tokensOf(line.words.at(1))},
@@ -114,7 +114,7 @@ class Scenario {
     return "no room";
   }
 
-  BlockManager manager_{1, 1, 1, 1};
+  BlockManager manager_{{1, 1, 1, 1}};
   std::map<int32_t, Sequence> sequences_;
 };
 

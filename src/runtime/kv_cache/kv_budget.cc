@@ -16,15 +16,15 @@ int32_t kvBlocks(const KvBudget& budget) {
   if (budget.max_tokens && *budget.max_tokens <= 0) {
     fail(ErrorCode::kInvalidArgument, "KvCacheConfig maxTokens {} must be positive", *budget.max_tokens);
   }
-  const int64_t per_sequence = (budget.max_seq_len + int64_t{budget.tokens_per_block} - 1) / budget.tokens_per_block;
+  const int64_t per_sequence = budget.demand.mostBlocks(budget.max_seq_len, budget.max_num_tokens);
   const int64_t most = std::min<int64_t>(per_sequence * budget.max_batch_size, std::numeric_limits<int32_t>::max());
   if (budget.max_tokens) {
-    const int64_t blocks = *budget.max_tokens / budget.tokens_per_block;
+    const int64_t blocks = int64_t{*budget.max_tokens / budget.demand.tokens_per_block} * budget.demand.numGroups();
     if (blocks < per_sequence) {
       fail(ErrorCode::kInvalidArgument,
            "KvCacheConfig maxTokens {} does not hold one sequence of max_seq_len {} in whole blocks of {} "
            "tokens",
-           *budget.max_tokens, budget.max_seq_len, budget.tokens_per_block);
+           *budget.max_tokens, budget.max_seq_len, budget.demand.tokens_per_block);
     }
     return static_cast<int32_t>(std::min(blocks, most));
   }

@@ -4,14 +4,17 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/kv_cache/kv_demand.h"
+
 namespace chorus {
 
 struct KvBudget {
-  int64_t block_bytes = 0;  // one block over all layers
-  int32_t tokens_per_block = 0;
+  int64_t block_bytes = 0;  // of one block of the pool, over all ranks
+  KvDemand demand;
   int32_t max_batch_size = 0;
+  int32_t max_num_tokens = 0;  // rows per step
   int32_t max_seq_len = 0;
-  std::optional<int32_t> max_tokens;  // KvCacheConfig::maxTokens; wins over the fraction
+  std::optional<int32_t> max_tokens;  // KvCacheConfig::maxTokens, in every KV group; wins over the fraction
   // KvCacheConfig::freeGpuMemoryFraction. Unset: half of free_bytes, or what one sequence needs if that is more.
   std::optional<float> fraction;
   int64_t free_bytes = 0;  // memory that the engine and the adapter cache leave

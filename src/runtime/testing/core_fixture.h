@@ -47,7 +47,7 @@ class CoreFixture : public ::testing::Test {
     options.requests = {40, 64, 24, 1, kVocab, true};
     options.scheduler.max_batch_size = 4;
     options.scheduler.max_num_tokens = 24;
-    options.scheduler.tokens_per_block = 4;
+    options.scheduler.kv.tokens_per_block = 4;
     options.scheduler.kv_blocks = 32;
     setAdapterRoom(100);
     // An adapter that comes as tensors is named by its first weight.
@@ -67,7 +67,7 @@ class CoreFixture : public ::testing::Test {
   ExecutorCore& start() {
     options.requests.max_num_tokens = options.scheduler.max_num_tokens;
     options.requests.chunked_context = options.scheduler.chunked_context;
-    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.tokens_per_block);
+    auto made = std::make_unique<FakeNetwork>(kVocab, options.scheduler.kv_blocks, options.scheduler.kv);
     network = made.get();
     network->before_step = before_step;
     network->after_row = after_row;

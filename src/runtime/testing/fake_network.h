@@ -1,6 +1,7 @@
 // A network for tests of the executor. It stores tokens in the KV blocks, and the logits of a row are a hash of all
 // tokens up to it, read back through the block table. A wrong table, position, chunk or adapter gives other tokens than
-// expectedTokens(). Reading what another adapter wrote makes the step throw.
+// expectedTokens(). Reading what another adapter wrote makes the step throw. In a model with several KV groups, all of
+// them store the tokens, and a row must read the same from each, as far as the group's window reaches.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "models/adapter_groups.h"
+#include "runtime/kv_cache/kv_demand.h"
 #include "runtime/step_runner.h"
 
 namespace chorus::testing {
@@ -32,7 +34,7 @@ inline uint64_t hashAdapter(const PreparedAdapter* adapter) {
 }
 
 // The logit of each token after a history is a small hash value.
-inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, std::span<float> logits) {
+inline void fakeLogits(std::span<const int32_t> history, uint64_t adapter, std::span<float> logits) {
   uint64_t hash = 0xcbf29ce484222325u ^ adapter;
   for (const int32_t token : history) hash = hashStep(hash, static_cast<uint64_t>(token));
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -40,15 +42,17 @@ inline void fakeLogits(const std::vector<int32_t>& history, uint64_t adapter, st
   }
 }
 
-// The tokens that greedy generation gives.
+// The tokens that greedy generation gives. window: the last tokens on which the next one depends; 0: all.
 inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int count, int32_t vocab,
-                                           const std::string& adapter = "") {
+                                           const std::string& adapter = "", int32_t window = 0) {
   const PreparedAdapter parts{.content_hash = adapter};
   const uint64_t hash = hashAdapter(adapter.empty() ? nullptr : &parts);
   std::vector<float> logits(static_cast<size_t>(vocab));
   std::vector<int32_t> generated;
   for (int i = 0; i < count; ++i) {
-    fakeLogits(history, hash, logits);
+    const auto known = static_cast<int32_t>(history.size());
+    const int32_t first = window == 0 ? 0 : std::max(0, known - window);
+    fakeLogits(std::span(history).subspan(static_cast<size_t>(first)), hash, logits);
     const auto token = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     generated.push_back(token);
     history.push_back(token);
@@ -58,10 +62,8 @@ inline std::vector<int32_t> expectedTokens(std::vector<int32_t> history, int cou
 
 class FakeNetwork : public StepRunner {
  public:
-  FakeNetwork(int32_t vocab, int32_t blocks, int32_t tokens_per_block)
-      : vocab_(vocab),
-        tokens_per_block_(tokens_per_block),
-        cache_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block)) {}
+  FakeNetwork(int32_t vocab, int32_t blocks, const KvDemand& kv)
+      : vocab_(vocab), kv_(kv), cache_(static_cast<size_t>(blocks) * static_cast<size_t>(kv.tokens_per_block)) {}
 
   // Called before every step with its number, counted from 0; may throw or wait.
   std::function<void(int step, const StepInput&)> before_step;
@@ -84,15 +86,11 @@ class FakeNetwork : public StepRunner {
         const int32_t position = sequence.first_position + i;
         const PreparedAdapter* used = adapterOf(input, row);
         const uint64_t adapter = hashAdapter(used);
-        at(sequence, position) = {input.tokens.at(static_cast<size_t>(row)), adapter};
-        if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
-        std::vector<int32_t> history;
-        for (int32_t p = 0; p <= position; ++p) {
-          const Entry& entry = at(sequence, p);
-          if (entry.adapter != adapter)
-            throw std::logic_error("a row reads keys and values that another adapter wrote");
-          history.push_back(entry.token);
+        for (int32_t group = 0; group < kv_.numGroups(); ++group) {
+          at(sequence, group, position) = {input.tokens.at(static_cast<size_t>(row)), adapter};
         }
+        if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
+        const std::vector<int32_t> history = historyOf(sequence, position, adapter);
         const int64_t vocab = std::max<int64_t>(vocab_, used != nullptr ? used->vocabSize() : 0);
         const std::span<float> logits(logits_.data() + out * width, static_cast<size_t>(vocab));
         fakeLogits(history, adapter, logits);
@@ -109,9 +107,28 @@ class FakeNetwork : public StepRunner {
     int32_t token = -1;
     uint64_t adapter = 0;
   };
-  Entry& at(const SequenceSpan& sequence, int32_t position) {
-    const int32_t block = sequence.block_table[static_cast<size_t>(position / tokens_per_block_)];
-    return cache_.at(static_cast<size_t>(block * tokens_per_block_ + position % tokens_per_block_));
+  Entry& at(const SequenceSpan& sequence, int32_t group, int32_t position) {
+    const int32_t width = kv_.tokens_per_block;
+    const int32_t block = sequence.block_tables[group][static_cast<size_t>(position / width)];
+    return cache_.at(static_cast<size_t>(block) * static_cast<size_t>(width) + static_cast<size_t>(position % width));
+  }
+  // The tokens up to `position` that the widest window holds.
+  std::vector<int32_t> historyOf(const SequenceSpan& sequence, int32_t position, uint64_t adapter) {
+    std::vector<int32_t> history;
+    for (int32_t group = 0; group < kv_.numGroups(); ++group) {
+      const int32_t window = kv_.windows[static_cast<size_t>(group)];
+      std::vector<int32_t> read;
+      for (int32_t p = window == 0 ? 0 : std::max(0, position - window + 1); p <= position; ++p) {
+        const Entry& entry = at(sequence, group, p);
+        if (entry.adapter != adapter) throw std::logic_error("a row reads keys and values that another adapter wrote");
+        read.push_back(entry.token);
+      }
+      const auto common = static_cast<ptrdiff_t>(std::min(read.size(), history.size()));
+      if (!std::equal(read.end() - common, read.end(), history.end() - common))
+        throw std::logic_error("two KV groups hold different tokens");
+      if (read.size() > history.size()) history = std::move(read);
+    }
+    return history;
   }
   static const PreparedAdapter* adapterOf(const StepInput& input, int32_t row) {
     const PreparedAdapter* found = nullptr;
@@ -126,7 +143,7 @@ class FakeNetwork : public StepRunner {
   }
 
   int32_t vocab_;
-  int32_t tokens_per_block_;
+  KvDemand kv_;
   int steps_ = 0;
   std::vector<Entry> cache_;
   std::vector<float> logits_;

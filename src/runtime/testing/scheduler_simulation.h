@@ -137,11 +137,16 @@ inline void SchedulerSimulation::setAdapterReady(uint64_t adapter, bool ready) {
   }
 }
 
-// Creates the pool once the limits are known. A table can cover the whole pool, so no request outgrows its table.
+// Creates the pool once the limits are known. A table can cover the whole pool and any sequence that windows let run in
+// a small pool, so no request outgrows its table.
 inline void SchedulerSimulation::begin() {
   if (blocks_ != nullptr) return;
-  blocks_ = std::make_unique<BlockManager>(limits.kv_blocks, limits.tokens_per_block, limits.max_batch_size,
-                                           limits.kv_blocks * limits.tokens_per_block);
+  blocks_ = std::make_unique<BlockManager>(
+      BlockPool{.num_blocks = limits.kv_blocks,
+                .tokens_per_block = limits.kv.tokens_per_block,
+                .num_slots = limits.max_batch_size,
+                .max_seq_len = std::max(limits.kv_blocks * limits.kv.tokens_per_block, 1024),
+                .windows = limits.kv.windows});
   for (int32_t slot = limits.max_batch_size; slot-- > 0;) free_slots_.push_back(slot);
 }
 
@@ -161,15 +166,15 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   view.priority = r.position.priority;
   view.steps_run = steps_ - r.started_step;
   if (r.running) {
-    view.blocks_held = static_cast<int32_t>(blocks_->table(r.slot).size());
+    view.blocks_held = blocks_->heldLasting(r.slot);
     if (reuse && !r.generating) view.next_block = blocks_->nextBlock(r.slot, namespaceOf(r), r.tokens, r.cached);
   } else if (reuse) {
     const PrefixMatch match = blocks_->match(namespaceOf(r), r.tokens, r.known() - 1);
-    view.num_cached = match.blocks * limits.tokens_per_block;
-    view.blocks_held = match.blocks;
+    view.num_cached = match.blocks * limits.kv.tokens_per_block;
+    view.blocks_held = match.held;
     view.blocks_taken = match.cached;
     view.next_block = match.next_block;
-    view.can_reuse_next = match.next_block != 0 && view.num_cached + limits.tokens_per_block < r.known();
+    view.can_reuse_next = match.next_block != 0 && view.num_cached + limits.kv.tokens_per_block < r.known();
   }
   return view;
 }
@@ -206,7 +211,9 @@ inline std::string SchedulerSimulation::step() {
   waiting_.clear();
   for (const auto& r : all) views.push_back(view(r));
   countFreed(all, views);
-  schedule(limits, {.free_blocks = blocks_->freeBlocks(), .turn = static_cast<uint64_t>(steps_)}, views, plan_);
+  schedule(limits,
+           {.free_blocks = blocks_->numBlocks() - blocks_->lastingBlocks(), .turn = static_cast<uint64_t>(steps_)},
+           views, plan_);
   check(views);
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
@@ -231,20 +238,22 @@ inline std::string SchedulerSimulation::step() {
     r.slot = free_slots_.back();
     free_slots_.pop_back();
     const auto& seen = views[static_cast<size_t>(i)];
-    if (reuse) blocks_->reuse(r.slot, namespaceOf(r), r.tokens, seen.blocks_held);
+    if (reuse) blocks_->reuse(r.slot, namespaceOf(r), r.tokens, seen.num_cached / limits.kv.tokens_per_block);
     r.cached = seen.num_cached;
     r.reused += r.cached;
     append(start, r.name);
   }
   for (const auto& sequence : plan_.sequences) {
     const auto& r = at(sequence.request_index);
-    if (!blocks_->extend(r.slot, r.known())) throw std::logic_error("no block for " + r.name);
+    if (!blocks_->extend(r.slot, r.known(), r.cached + sequence.num_tokens))
+      throw std::logic_error("no block for " + r.name);
   }
   for (const auto& sequence : plan_.sequences) {
     auto& r = at(sequence.request_index);
     if (r.first_step < 0) r.first_step = steps_;
     r.cached += sequence.num_tokens;
     if (reuse) blocks_->commitBlocks(r.slot, namespaceOf(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
+    blocks_->slideWindows(r.slot, r.cached);
     append(sequence.context ? context : generate,
            sequence.context ? fmt::format("{}:{}", r.name, sequence.num_tokens) : r.name);
     if (sequence.samples) {
@@ -297,7 +306,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     const int32_t end = r.num_cached + s.num_tokens;
     if (end > r.num_tokens) broken("more tokens than are known");
     if (s.samples != (end == r.num_tokens)) broken("samples is wrong");
-    if (end < r.num_tokens && end % limits.tokens_per_block != 0) broken("a chunk that is not whole blocks");
+    if (end < r.num_tokens && end % limits.kv.tokens_per_block != 0) broken("a chunk that is not whole blocks");
     if (end < r.num_tokens && !limits.chunked_context && !r.was_paused) broken("a chunk where none is allowed");
     if (s.context == r.generating) broken("context and generation mixed up");
     if (r.adapter != 0 && !r.adapter_ready) broken("a planned request whose adapter is not ready");
