@@ -19,6 +19,7 @@
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
+#include "kernels/moe/moe.h"
 #include "kernels/position_embedding/position_embedding.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/row_squares/row_squares.h"

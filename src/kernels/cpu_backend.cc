@@ -10,6 +10,7 @@
 #include "kernels/kv_write/cpu.h"
 #include "kernels/layer_norm/cpu.h"
 #include "kernels/linear/cpu.h"
+#include "kernels/moe/cpu.h"
 #include "kernels/position_embedding/cpu.h"
 #include "kernels/rms_norm/cpu.h"
 #include "kernels/row_squares/cpu.h"
@@ -58,11 +59,13 @@ class CpuBackend final : public HostBackend {
   void gatedActivation(const GatedActivationArgs& args, StepContext&, Stream) override {
     gatedActivationCpu(args, workspace_);
   }
+  void moe(const MoeArgs& args, StepContext&, Stream) override { moeCpu(args, workspace_, moe_plan_, linear_plan_); }
 
  private:
   ThreadPool pool_;
   CpuWorkspace workspace_;
   LinearPlan linear_plan_;
+  MoePlan moe_plan_;
 };
 }  // namespace
 

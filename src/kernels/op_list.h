@@ -21,7 +21,8 @@ namespace chorus {
   X(KvWrite, kvWrite, "kv_write")                               \
   X(Attention, attention, "attention")                          \
   X(Activation, activation, "activation")                       \
-  X(GatedActivation, gatedActivation, "gated_activation")
+  X(GatedActivation, gatedActivation, "gated_activation")       \
+  X(Moe, moe, "moe")
 
 enum class Op {
 #define CHORUS_OP(Name, function, name) k##Name,

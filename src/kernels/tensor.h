@@ -94,4 +94,17 @@ inline int64_t packedBytes(const WeightFormat& format, int64_t out, int64_t in) 
   return (out + kPanelCols - 1) / kPanelCols * panelBytes(format, in);
 }
 
+// Weights of equal format and size, one for each expert, lie one after the other at this distance in bytes, a multiple
+// of 64.
+inline int64_t expertStride(const WeightFormat& format, int64_t out, int64_t in) {
+  return (packedBytes(format, out, in) + 63) / 64 * 64;
+}
+// The weight of an expert. first: the weight of expert 0.
+inline PackedWeight expertOf(const PackedWeight& first, int64_t expert) {
+  PackedWeight own = first;
+  own.data = static_cast<const char*>(first.data) +
+             static_cast<size_t>(expert * expertStride(first.format(), first.out, first.in));
+  return own;
+}
+
 }  // namespace chorus

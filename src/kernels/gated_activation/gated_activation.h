@@ -6,9 +6,10 @@
 
 namespace chorus {
 
-// out = act(first half of fc_gate + its bias) * (second half of fc_gate + its bias).
+// out = act(activated half of fc_gate + its bias) * (other half of fc_gate + its bias).
 //   - fc_gate: [rows, 2 * cols] float32. Columns [0, cols) are the half that is activated (TensorRT-LLM's mlp.fc,
-//     Hugging Face's gate_proj); columns [cols, 2 * cols) are the other half (mlp.gate, up_proj).
+//     Hugging Face's gate_proj); columns [cols, 2 * cols) are the other half (mlp.gate, up_proj). If activates_second
+//     is set, the halves are in the opposite order.
 //   - bias: [2 * cols] float32, or null.
 //   - out: [rows, cols]. It may be the first half of fc_gate itself, but must not overlap it in any other way.
 struct GatedActivationArgs {
@@ -16,6 +17,7 @@ struct GatedActivationArgs {
   const float* bias = nullptr;
   ActivationKind kind = ActivationKind::kSilu;
   Matrix out;
+  bool activates_second = false;
 };
 
 namespace reference {

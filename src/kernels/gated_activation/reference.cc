@@ -8,7 +8,8 @@ void gatedActivation(const GatedActivationArgs& args) {
     for (int64_t c = 0; c < cols; ++c) {
       const float fc = args.bias != nullptr ? in[c] + args.bias[c] : in[c];
       const float gate = args.bias != nullptr ? in[cols + c] + args.bias[cols + c] : in[cols + c];
-      args.out.data[r * args.out.stride + c] = activate(args.kind, fc) * gate;
+      const float product = args.activates_second ? activate(args.kind, gate) * fc : activate(args.kind, fc) * gate;
+      args.out.data[r * args.out.stride + c] = product;
     }
   }
 }

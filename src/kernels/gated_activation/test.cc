@@ -83,6 +83,37 @@ TEST_P(GatedActivationTest, BiasAndMatesGiveTheBitsOfARowAlone) {
   }
 }
 
+TEST_P(GatedActivationTest, SwappedHalvesGiveTheSameBits) {
+  Values values;
+  Backend& backend = newBackend(2);
+  const auto context = backend.createContext();
+  const int64_t rows = 3, cols = 1100;
+  auto in = values.reals(rows * 2 * cols), swapped = in;
+  auto bias = values.reals(2 * cols), swapped_bias = bias;
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto row = swapped.begin() + r * 2 * cols;
+    std::rotate(row, row + cols, row + 2 * cols);
+  }
+  std::rotate(swapped_bias.begin(), swapped_bias.begin() + cols, swapped_bias.end());
+  std::vector<float> out(static_cast<size_t>(rows * cols));
+  for (float* const added : {static_cast<float*>(nullptr), bias.data()}) {
+    backend.gatedActivation(
+        {.fc_gate = kernel_test::view(in, rows, 2 * cols), .bias = added, .out = kernel_test::view(out, rows, cols)},
+        *context, {});
+    // In place, as a mixture of experts uses it.
+    auto work = swapped;
+    const Matrix all = kernel_test::view(work, rows, 2 * cols);
+    backend.gatedActivation({.fc_gate = all,
+                             .bias = added == nullptr ? nullptr : swapped_bias.data(),
+                             .out = {all.data, rows, cols, all.stride},
+                             .activates_second = true},
+                            *context, {});
+    for (int64_t r = 0; r < rows; ++r) {
+      kernel_test::expectSameBits(work.data() + r * 2 * cols, out.data() + r * cols, cols, "swapped halves");
+    }
+  }
+}
+
 TEST_P(GatedActivationTest, NaNStaysNaNAndInfinityIsTheLimit) {
   Backend& backend = newBackend(1);
   const auto context = backend.createContext();
