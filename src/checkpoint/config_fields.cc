@@ -62,6 +62,8 @@ std::vector<ConfigField> makeFields() {
   add(FieldUse::kInert, {"moe_top_k", "moe_normalization_mode", "moe_tp_mode"});  // inert in models without experts
   structural("moe_intermediate_size", zero);
   structural("moe_shared_expert_intermediate_size", zero);
+  structural("decoder_sparse_step", Json::array({1}));
+  structural("mlp_only_layers", Json::array({Json::array()}));
   // Fields of the Llama family.
   structural("attn_bias", off);
   structural("mlp_bias", off);

@@ -19,8 +19,16 @@ enum class LinearId {
   // the last norm and the output head.
   kProjectIn,
   kProjectOut,
+  // A mixture of experts. kExpertsFc and kExpertsProj hold one weight for each expert.
+  kRouter,       // [experts, hidden]
+  kExpertsFc,    // input projections; if they are gated, the rows of the half without activation come first
+  kExpertsProj,  // output projections
+  // The expert that takes every row: its projections, with the halves in the experts' order, and its gate [1, hidden].
+  kSharedFc,
+  kSharedProj,
+  kSharedGate,
 };
-inline constexpr int kNumLinears = 7;
+inline constexpr int kNumLinears = 13;
 
 // Norms before and after the blocks of a decoder layer, norms inside attention, and norms outside layers. ResidualForm
 // (models/model_spec.h) determines which of them a layer has.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,20 +69,26 @@ struct SourceTransform {
 enum class SourceFormat { kHuggingFace };
 
 // Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor. The sources of one format
-// cover all rows of the checkpoint tensor.
+// and spelling cover all rows of the checkpoint tensor. The source of a row with experts is either one tensor for each
+// expert, whose name has "{expert}", or a tensor of all experts, [experts, rows, cols].
 struct WeightSource {
-  std::string name;  // in files of the format; "{layer}" stands for the global layer id
+  std::string name;  // in files of the format; "{layer}" stands for the global layer id, "{expert}" for the expert's
   int64_t row_begin = 0;
   int64_t rows = 0;  // 0-d and 1-d tensors: elements
   SourceRows in_source = {};
   SourceTransform transform = {};
   SourceFormat format = SourceFormat::kHuggingFace;
+  // Files of one format may spell the same tensor in several ways, numbered from 0; a file has one of them
+  // (keepSpelling).
+  int32_t spelling = 0;
 };
 
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
 struct LoraTarget {
-  int32_t module_id = 0;    // TensorRT-LLM's, see lora/module_ids.h
-  std::string module_name;  // as an adapter's keys name it after "layers.N.": "self_attn.q_proj"
+  int32_t module_id = 0;  // TensorRT-LLM's, see lora/module_ids.h
+  // As an adapter's keys name it after "layers.N.": "self_attn.q_proj". "{expert}" stands for the expert's id. The
+  // module of all experts at once is the parameter of this name, as in PEFT's target_parameters.
+  std::string module_name;
   int64_t row_begin = 0;
   int64_t rows = 0;
   // Selects rows of B and of DoRA's magnitude: an adapter of a fused source linear has one LoraTarget for each part,
@@ -91,13 +98,22 @@ struct LoraTarget {
 
 struct WeightRow {
   std::string name;            // in the checkpoint; "{layer}" stands for the layer id (local in rank files)
-  std::vector<int64_t> shape;  // of the whole, unsharded tensor
+  std::vector<int64_t> shape;  // of the whole, unsharded tensor; of one expert's weight if there are experts
   WeightSlot slot;             // where the runtime keeps it
   Stage stage = Stage::kEveryLayer;
   ShardRule shard;
   std::vector<WeightSource> sources;
   std::vector<LoraTarget> lora_targets;
   bool quantisable = false;  // exclude_modules can leave it out, as it mostly does with the output head
+  // Number of experts: the tensor is [experts, out, in], and shape, shard and row numbers are those of one expert. 0:
+  // the row has no expert dimension.
+  int64_t experts = 0;
+  std::vector<int32_t> layers = {};  // global ids of the layers that have the row, ascending; empty: all layers
+  std::optional<DType> dtype = {};   // of the checkpoint's tensor; none: the config's
+
+  bool isInLayer(int32_t layer) const {
+    return layers.empty() || std::binary_search(layers.begin(), layers.end(), layer);
+  }
 };
 
 using WeightTable = std::vector<WeightRow>;
@@ -109,6 +125,9 @@ const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot);
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row, SourceFormat format);
 // The shape that a source's tensor must have.
 std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& source);
+// Removes all sources of the rows but those of one spelling: the first one of which has(name) is true for the first
+// tensor, or else the first one.
+void keepSpelling(WeightTable& table, const std::function<bool(const std::string& name)>& has);
 
 // What a tensor of a rank's file holds of its table row: all of it, or only the integers or the scales of a quantised
 // weight (quantisation.h).
@@ -125,9 +144,15 @@ struct RankTensor {
   WeightFormat format;     // of the weight that it belongs to
   int64_t slot_begin = 0;  // where its rows begin in the slot, in rows of this rank
 
-  // Rows of the weight: one int4 row of the file holds two of them.
+  // Rows of the weight, or of each expert's: one int4 row of the file holds two of them.
   int64_t rows() const {
-    return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * shape[0] : shape[0];
+    const int64_t in_file = shape[row->experts > 0 ? 1 : 0];
+    return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * in_file : in_file;
+  }
+  // Elements of one row of the file.
+  int64_t cols() const {
+    const size_t first = row->experts > 0 ? 2 : 1;
+    return shape.size() > first ? shape[first] : 1;
   }
 };
 // All tensors of `rank`, in file order; the scales of a quantised row follow its integers. The table must outlive the
@@ -135,7 +160,11 @@ struct RankTensor {
 // cut or quantised in this way.
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank);
 
-// A name of the table with its "{layer}" replaced by the layer id; names without one are returned as they are.
+// A name of the table with its "{layer}" replaced by the layer id, or its "{expert}" by the expert's id; names without
+// one are returned as they are.
 std::string layerName(std::string_view pattern, int32_t layer);
+std::string expertName(std::string_view pattern, int64_t expert);
+// Whether the name has "{expert}".
+bool namesExpert(std::string_view pattern);
 
 }  // namespace chorus

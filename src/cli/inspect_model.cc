@@ -47,7 +47,8 @@ void describeConfig(const ModelConfig& config, Inspection& found) {
 int64_t parameterCount(const WeightTable& table, const ModelConfig& config) {
   int64_t count = 0;
   for (const WeightRow& row : table) {
-    int64_t elements = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
+    const int64_t layers = row.layers.empty() ? config.num_hidden_layers : std::ssize(row.layers);
+    int64_t elements = (row.stage == Stage::kEveryLayer ? layers : 1) * std::max<int64_t>(row.experts, 1);
     for (const int64_t extent : row.shape) elements *= extent;
     count += elements;
   }

@@ -33,7 +33,7 @@ constexpr const char* kFooter =
     "   8 to 12         0 to 4 of cross attention       16 moe_router    gate\n"
     "  13 moe_h_to_4h   w1 of all experts               17 mlp_router    shared_expert_gate\n"
     "  14 moe_4h_to_h   w2 of all experts\n"
-    "  15 moe_gate      w3 of all experts\n"
+    "  15 moe_gate      w3 of all experts              19 to 21         5 to 7 of a shared expert\n"
     "gate_proj is 5 and up_proj is 7: what TensorRT-LLM's converter writes, though its documentation has it the other\n"
     "way round.\n"
     "\n"

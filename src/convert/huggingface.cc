@@ -74,8 +74,7 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
                   const std::vector<std::string>& ignored, const std::filesystem::path& model_dir) {
   std::set<std::string> expected;
   std::vector<std::string> missing, unexpected;
-  const auto check = [&](const WeightRow& row, const WeightSource& source, int32_t layer) {
-    const std::string name = layerName(source.name, layer);
+  const auto check = [&](const WeightRow& row, const WeightSource& source, const std::string& name) {
     expected.insert(name);
     const TensorView* tensor = tensors.find(name);
     if (tensor == nullptr) {
@@ -95,7 +94,12 @@ void checkSources(const WeightTable& table, const ModelConfig& config, const Ten
   for (const WeightRow& row : table) {
     const int32_t layers = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
     for (int32_t layer = 0; layer < layers; ++layer) {
-      for (const WeightSource* source : sourcesOf(row, SourceFormat::kHuggingFace)) check(row, *source, layer);
+      if (!row.isInLayer(layer)) continue;
+      for (const WeightSource* source : sourcesOf(row, SourceFormat::kHuggingFace)) {
+        const std::string name = layerName(source->name, layer);
+        const int64_t names = namesExpert(name) ? row.experts : 1;
+        for (int64_t expert = 0; expert < names; ++expert) check(row, *source, expertName(name, expert));
+      }
     }
   }
   if (!missing.empty()) {
@@ -217,6 +221,7 @@ HuggingFaceModel openHuggingFace(const std::filesystem::path& model_dir, const C
   const Architecture& architecture = findArchitecture(model.config.architecture);
   model.table = architecture.weightTable(model.config);
   removeOwnName(model.tensors, model.table);
+  keepSpelling(model.table, [&](const std::string& name) { return model.tensors.find(name) != nullptr; });
   checkSources(model.table, model.config, model.tensors, architecture.ignored_sources, model_dir);
   return model;
 }

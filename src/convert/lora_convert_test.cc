@@ -149,7 +149,7 @@ TEST_F(LoraConvertTest, RefusesByNameWhatTheFormCannotHold) {
     EXPECT_THAT(refusal(), AllOf(HasSubstr(name), HasSubstr("nothing else can be converted")));
   }
   for (const std::string name :
-       {"lm_head", "model.layers.0.self_attn.rotary", "model.layers.0.mlp.shared_expert.gate_proj", "q_proj"}) {
+       {"lm_head", "model.layers.0.self_attn.rotary", "model.layers.0.mlp.shared_experts.gate_proj", "q_proj"}) {
     tensors_ = plain;
     tensors_["base_model.model." + name + ".lora_A.weight"] = {{2, 1}, {1, 2}};
     tensors_["base_model.model." + name + ".lora_B.weight"] = {{1, 2}, {1, 2}};
@@ -258,7 +258,9 @@ TEST(LoraPlacesTest, NamesOfTheFamilies) {
       {"decoder.block.5.layer.0.SelfAttention.v", {3, 5}},
       {"decoder.block.5.layer.2.DenseReluDense.wo", {6, 5}},
       {"model.layers.7.mlp.gate", {16, 7}},
-      {"model.layers.7.mlp.shared_expert_gate", {17, 7}}};
+      {"model.layers.7.mlp.shared_expert_gate", {17, 7}},
+      {"model.layers.7.mlp.shared_expert.gate_proj", {19, 7}},
+      {"model.layers.7.mlp.shared_expert.up_proj", {21, 7}}};
   for (const auto& [name, place] : expected) {
     const auto found = loraPlaceOf(name);
     ASSERT_TRUE(found) << name;

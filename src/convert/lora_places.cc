@@ -28,8 +28,6 @@ constexpr int32_t kCrossAttention = 8;
 constexpr std::string_view kSelfParents[] = {"self_attn", "attention", "attn", "self_attention", "SelfAttention"};
 constexpr std::string_view kCrossParents[] = {"encoder_attn", "cross_attn", "cross_attention", "EncDecAttention"};
 
-constexpr int32_t kMoeHTo4H = 13, kMoe4HToH = 14, kMoeGate = 15, kMoeRouter = 16, kMlpRouter = 17, kMlpGateUp = 18;
-
 constexpr Leaf kMlp[] = {{"gate_proj", kMlpHTo4H},
                          {"c_fc", kMlpHTo4H},
                          {"dense_h_to_4h", kMlpHTo4H},
@@ -50,6 +48,8 @@ constexpr std::string_view kMlpParents[] = {"mlp", "DenseReluDense"};
 
 constexpr Leaf kExpert[] = {{"w1", kMoeHTo4H},        {"gate_proj", kMoeHTo4H}, {"w2", kMoe4HToH},
                             {"down_proj", kMoe4HToH}, {"w3", kMoeGate},         {"up_proj", kMoeGate}};
+constexpr Leaf kSharedExpert[] = {
+    {"gate_proj", kSharedExpertHTo4H}, {"down_proj", kSharedExpert4HToH}, {"up_proj", kSharedExpertGate}};
 constexpr std::string_view kMoeParents[] = {"block_sparse_moe", "mlp"};
 // Names that precede a layer's number.
 constexpr std::string_view kLayerLists[] = {"layers", "h", "block", "blocks"};
@@ -100,6 +100,7 @@ std::optional<LoraPlace> placeInLayer(const std::vector<std::string_view>& rest)
     return found;
   }
   if (rest.size() == 1 && (rest[0] == "fc1" || rest[0] == "fc2")) return place(idOf(kMlp, rest[0]));
+  if (rest.size() == 3 && rest[0] == "mlp" && rest[1] == "shared_expert") return place(idOf(kSharedExpert, rest[2]));
   if (rest.size() != 2) return std::nullopt;
   if (contains(kSelfParents, rest[0])) return place(idOf(kAttention, rest[1]));
   if (contains(kCrossParents, rest[0])) {

@@ -119,8 +119,16 @@ bool isConvertible(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }
 
-void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
-                      const std::function<void(const SourceRun&)>& fn) {
+namespace {
+
+// The part of a tensor [experts, rows, cols] that belongs to one expert.
+TensorView expertOf(const TensorView& all, int64_t expert) {
+  const size_t bytes = all.bytes.size() / static_cast<size_t>(all.shape[0]);
+  return {all.dtype, {all.shape[1], all.shape[2]}, all.bytes.subspan(static_cast<size_t>(expert) * bytes, bytes)};
+}
+
+void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSlice& slice, const TensorSource& sources,
+                        const std::function<void(const SourceRun&)>& fn) {
   for (const RowRun& run : slice.runs) {
     if (run.begin < 0) {
       fn({.name = tensor.name, .rows = run.rows});
@@ -130,14 +138,28 @@ void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const 
       const int64_t begin = std::max(run.begin, source->row_begin);
       const int64_t end = std::min(run.begin + run.rows, source->row_begin + source->rows);
       if (begin >= end) continue;
-      const std::string name = layerName(source->name, tensor.layer);
-      SourceRun rows = {.tensor = sources.find(name), .transform = source->transform, .name = name};
+      const std::string name = expertName(layerName(source->name, tensor.layer), expert);
+      const TensorView* found = sources.find(name);
+      TensorView part;
+      if (tensor.row->experts > 0 && !namesExpert(source->name)) {
+        part = expertOf(*found, expert);
+        found = &part;
+      }
+      SourceRun rows = {.tensor = found, .transform = source->transform, .name = name};
       source->in_source.forEachRun(begin - source->row_begin, end - begin, [&](int64_t row, int64_t count) {
         rows.row = row;
         rows.rows = count;
         fn(rows);
       });
     }
+  }
+}
+}  // namespace
+
+void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
+                      const std::function<void(const SourceRun&)>& fn) {
+  for (int64_t expert = 0; expert < std::max<int64_t>(tensor.row->experts, 1); ++expert) {
+    forEachRunOfExpert(tensor, expert, slice, sources, fn);
   }
 }
 

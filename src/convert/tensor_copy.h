@@ -18,14 +18,14 @@ bool isConvertible(DType dtype);
 // Rows [row, row + rows) of a source tensor, or of its transpose if the transform asks for that; or `rows` rows of
 // zeros.
 struct SourceRun {
-  const TensorView* tensor = nullptr;  // null: zeros
+  const TensorView* tensor = nullptr;  // null: zeros. Of a tensor of all experts: one expert's, valid during the call
   SourceTransform transform;
   std::string name;  // for error lines
   int64_t row = 0;
   int64_t rows = 0;
 };
-// Calls fn for each run of source rows in the rank's tensor, in order. The tensor's sources in Hugging Face's format
-// must be present with the table's shapes.
+// Calls fn for each run of source rows in the rank's tensor, in order: the rows of slice, for one expert after the
+// other if there are experts. The tensor's sources in Hugging Face's format must be present with the table's shapes.
 void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
                       const std::function<void(const SourceRun&)>& fn);
 

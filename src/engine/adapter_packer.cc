@@ -60,11 +60,14 @@ AdapterPacker::Place AdapterPacker::placeOf(const WeightRow& row, int32_t layer,
 
 AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
   if (module.module_id == kOutputHead) return {.layer = kOutsideLayers, .linear = LinearId::kHead};
-  const auto target = findModule(table_, module.module_id);
+  const auto target = findModule(table_, module.module_id, module.layer);
   if (!target) fail(ErrorCode::kUnsupported, "adapter module {} has no place in this model", module.module_name);
   const Mapping& mapping = config_.mapping;
-  return placeOf(*target->row, module.layer,
-                 rankRowBegin(*target->row, target->target->row_begin, mapping.tp_size, mapping.tpRank(rank_)));
+  Place place = placeOf(*target->row, module.layer,
+                        rankRowBegin(*target->row, target->target->row_begin, mapping.tp_size, mapping.tpRank(rank_)));
+  place.expert = module.expert;
+  place.experts = target->row->experts;
+  return place;
 }
 
 // One pass over an adapter. With a base it writes the packed values; without one it only counts their bytes.
@@ -153,8 +156,16 @@ class AdapterPacker::Writer {
 
   void addModule(const AdapterModule& module) {
     const Place place = packer_.placeOf(module);
-    parts_.add(place.layer, place.linear, partOf(module, place.out_begin));
+    const LoraTerm term = partOf(module, place.out_begin);
+    if (place.experts > 0) {
+      parts_.addToExpert(place.layer, place.linear, place.experts, place.expert, term);
+    } else {
+      parts_.add(place.layer, place.linear, term);
+    }
   }
+
+  // The type of the linear's weight in a model without quantisation.
+  DType typeOf(LinearId linear) const { return findRow(table_, slotOf(linear))->dtype.value_or(dtype_); }
 
   // Output features and inputs of the runtime's linear on this rank.
   std::pair<int64_t, int64_t> sizeOf(LinearId linear) const {
@@ -188,7 +199,7 @@ class AdapterPacker::Writer {
       const auto [out, in] = sizeOf(linear);
       int64_t replaced = 0;
       for (const auto& [begin, weight] : weights) replaced += weight->rows;
-      const DType dtype = replaced < out && weightQuantisation(config_) ? DType::kFloat32 : dtype_;
+      const DType dtype = replaced < out && weightQuantisation(config_) ? DType::kFloat32 : typeOf(linear);
       const auto values = [&, where = where, &weights = weights, out = out, in = in] {
         return mergedRows(where.first, where.second, weights, out, in, dtype);
       };
@@ -203,7 +214,7 @@ class AdapterPacker::Writer {
     unpackRows(base_->at(layer)[linear].weight, out, rows.data());
     for (const auto& [begin, weight] : weights) {
       std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
-      roundValues(weight->data, weight->dtype, dtype_, own);
+      roundValues(weight->data, weight->dtype, typeOf(linear), own);
       std::copy(own.begin(), own.end(), rows.begin() + begin * in);
     }
     return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);

@@ -32,6 +32,8 @@ class AdapterPacker {
     int32_t layer = 0;  // local id, or kOutsideLayers
     LinearId linear = LinearId::kQkv;
     int64_t out_begin = 0;
+    int64_t expert = -1;  // of a linear with experts; -1: the linear has none
+    int64_t experts = 0;  // of the linear
   };
   Place placeOf(const AdapterModule& module) const;
 

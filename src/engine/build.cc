@@ -113,19 +113,25 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
   for (const EngineLayout::Piece& piece : layout.pieces) {
     const RankTensor& tensor = *piece.source;
     if (tensor.part == TensorPart::kScales) checkScales(tensor, weights.get(tensor.name));
-    const int64_t cols = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    const std::byte* source =
-        weights.get(tensor.name).bytes.data() + static_cast<size_t>(piece.first * cols) * dtypeSize(tensor.dtype);
+    const int64_t cols = tensor.cols(), experts = std::max<int64_t>(tensor.row->experts, 1);
+    const std::span<const std::byte> bytes = weights.get(tensor.name).bytes;
     const EngineTensor& target = writer.tensors()[piece.target];
-    // A task ends at the end of a panel of the engine tensor, so that two tasks of one source never share a panel.
-    constexpr int64_t kTaskRows = 512;
-    for (int64_t begin = 0; begin < piece.rows;) {
-      const int64_t end =
-          std::min((piece.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - piece.row_begin, piece.rows);
-      auto& tasks = piece.row_begin == 0 ? leading : appended;
-      tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, piece.row_begin, target.cols, target.kind,
-                       writer.data(piece.target)});
-      begin = end;
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      const std::byte* source = bytes.data() +
+                                static_cast<size_t>(expert) * (bytes.size() / static_cast<size_t>(experts)) +
+                                static_cast<size_t>(piece.first * cols) * dtypeSize(tensor.dtype);
+      std::byte* data = writer.data(piece.target) +
+                        (expert > 0 ? expert * expertStride(target.format(), target.rows, target.cols) : 0);
+      // A task ends at the end of a panel of the engine tensor, so that two tasks of one source never share a panel.
+      constexpr int64_t kTaskRows = 512;
+      for (int64_t begin = 0; begin < piece.rows;) {
+        const int64_t end =
+            std::min((piece.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - piece.row_begin, piece.rows);
+        auto& tasks = piece.row_begin == 0 ? leading : appended;
+        tasks.push_back(
+            {source, &tensor, tensor.dtype, begin, end, cols, piece.row_begin, target.cols, target.kind, data});
+        begin = end;
+      }
     }
   }
   uint64_t total = 0;

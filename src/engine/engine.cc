@@ -68,6 +68,10 @@ void Engine::checkComplete() const {
   const std::vector<RankTensor> tensors = rankTensors(table, config_, rank_);
   for (const EngineTensor& expected : engineLayout(tensors, config_, rank_).tensors) {
     const EngineTensor& tensor = get(expected.name, expected.kind, expected.rows, expected.cols);
+    if (tensor.experts != expected.experts) {
+      fail(ErrorCode::kCorrupt, "{}: {} has {} experts where the config says {}; {}", file_.path().string(),
+           expected.name, tensor.experts, expected.experts, kBuildAgain);
+    }
     if (tensor.dtype != expected.dtype) {
       fail(ErrorCode::kCorrupt, "{}: {} is {} where the config says {}; {}", file_.path().string(), expected.name,
            dtypeName(tensor.dtype), dtypeName(expected.dtype), kBuildAgain);

@@ -46,6 +46,7 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
   parseFormat(json, tensor, source);
   tensor.rows = jsonGet<int64_t>(json, "rows", source);
   tensor.cols = jsonGet<int64_t>(json, "cols", source);
+  tensor.experts = jsonGetOr<int64_t>(json, "experts", 0, source);
   tensor.offset = jsonGet<uint64_t>(json, "offset", source);
   tensor.bytes = jsonGet<uint64_t>(json, "bytes", source);
   if (tensor.bytes != tensorBytes(tensor)) {
@@ -65,13 +66,21 @@ uint64_t tensorBytes(const EngineTensor& tensor) {
   if (tensor.rows <= 0 || tensor.cols <= 0 || tensor.rows > kMaxExtent || tensor.cols > kMaxExtent) {
     fail(ErrorCode::kCorrupt, "{}: shape [{}, {}] is out of range", tensor.name, tensor.rows, tensor.cols);
   }
+  const bool may_have_experts = tensor.kind == EngineTensorKind::kLinear && tensor.experts <= kMaxExtent;
+  if (tensor.experts != 0 && !(may_have_experts && tensor.experts > 0)) {
+    fail(ErrorCode::kCorrupt, "{}: {} experts are out of range", tensor.name, tensor.experts);
+  }
   const auto rows = static_cast<uint64_t>(tensor.rows);
   const auto cols = static_cast<uint64_t>(tensor.cols);
   if (tensor.kind != EngineTensorKind::kLinear) {
     return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
   }
   const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
-  return checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.format(), tensor.cols)), tensor.name.c_str());
+  const uint64_t bytes =
+      checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.format(), tensor.cols)), tensor.name.c_str());
+  if (tensor.experts == 0) return bytes;
+  const uint64_t stride = checkedAdd(bytes, 63, tensor.name.c_str()) / 64 * 64;  // expertStride()
+  return checkedMul(stride, static_cast<uint64_t>(tensor.experts), tensor.name.c_str());
 }
 
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source) {
@@ -117,6 +126,7 @@ std::string engineFileHead(std::span<const EngineTensor> tensors) {
       list.back()["group"] = t.group;
       list.back()["scale_dtype"] = dtypeName(t.scale_dtype);
     }
+    if (t.experts > 0) list.back()["experts"] = t.experts;
   }
   const std::string index = Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
   const uint64_t index_bytes = index.size();

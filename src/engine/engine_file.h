@@ -3,7 +3,8 @@
 //   bytes 0..7    magic "CHORUSEN"
 //   bytes 8..15   size of the index, little-endian
 //   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]},
-//                 int8 and int4 linears also have the "group" and "scale_dtype" of WeightFormat
+//                 int8 and int4 linears also have the "group" and "scale_dtype" of WeightFormat; linears with one
+//                 weight for each expert have their number, "experts"
 //   data          each tensor at its offset from the start of the file, a multiple of 4096
 #pragma once
 
@@ -34,6 +35,9 @@ struct EngineTensor {
   int64_t cols = 0;
   int64_t group = 0;  // group and scale_dtype as in WeightFormat
   DType scale_dtype = DType::kFloat32;
+  // Number of weights [rows, cols] of a linear with experts, which lie at expertStride() (kernels/tensor.h); 0: the
+  // tensor is one weight.
+  int64_t experts = 0;
   uint64_t offset = 0;  // set by the writer
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
 

@@ -71,6 +71,31 @@ TEST_F(EngineFileTest, RefusesAnotherVersionAndLyingSizes) {
   EXPECT_THAT(edit("CHORUSEN", "CHORUSEM"), testing::HasSubstr("not an engine"));
 }
 
+TEST_F(EngineFileTest, ALinearWithExpertsHasOneWeightForEach) {
+  {
+    EngineFileWriter writer(dir_ / "r", {{.name = "e",
+                                          .kind = EngineTensorKind::kLinear,
+                                          .dtype = DType::kFloat16,
+                                          .rows = 17,
+                                          .cols = 5,
+                                          .experts = 3}});
+    writer.commit();
+  }
+  const std::string bytes = readFile(dir_ / "r", 1 << 20);
+  const auto tensors = parse(bytes);
+  EXPECT_EQ(tensors[0].experts, 3);
+  EXPECT_EQ(tensors[0].bytes, 3u * 320) << "two panels of five inputs, 32 bytes each";
+  EXPECT_EQ(expertStride(DType::kFloat16, 3, 5), 192) << "160 bytes, rounded up to cache lines";
+  const auto edit = [&](std::string_view to) {
+    std::string copy = bytes;
+    copy.replace(copy.find("\"experts\":3"), 11, to);
+    return refusal(copy);
+  };
+  EXPECT_THAT(edit("\"experts\":7"), testing::HasSubstr("e has"));
+  EXPECT_THAT(edit("\"experts\":-"), testing::HasSubstr("x.engine"));
+  EXPECT_THAT(edit("\"experts\":0"), testing::HasSubstr("e has"));
+}
+
 TEST_F(EngineFileTest, AnUncommittedFileLeavesNothing) {
   {
     EngineFileWriter writer(dir_ / "r", {{.name = "a", .rows = 1, .cols = 1}});

@@ -29,7 +29,8 @@ EngineTensor packedTensor(const RankTensor& tensor) {
   packed.group = format.group;
   packed.scale_dtype = format.scale_dtype;
   packed.rows = tensor.rows();
-  packed.cols = tensor.shape[1];
+  packed.cols = tensor.cols();
+  packed.experts = tensor.row->experts;
   return packed;
 }
 
@@ -87,6 +88,9 @@ class LayoutBuilder {
     if (whole.format() != part.format()) {
       fail(ErrorCode::kUnsupported, "{}: its parts are quantised differently; exclude_modules must take all or none",
            whole.name);
+    }
+    if (whole.experts != part.experts) {
+      fail(ErrorCode::kInternal, "{}: its parts have {} and {} experts", whole.name, whole.experts, part.experts);
     }
     if (whole.kind == EngineTensorKind::kVector) {
       whole.cols += part.cols;

@@ -143,7 +143,8 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
   const Delta delta(module, dtype);
   const bool head = module.module_id == kOutputHead;
   const auto place = AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
-  const PackedWeight& weight = base.at(place.layer)[place.linear].weight;
+  const PackedWeight& first = base.at(place.layer)[place.linear].weight;
+  const PackedWeight weight = place.experts > 0 ? expertOf(first, place.expert) : first;
   std::vector<float> row(static_cast<size_t>(module.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {

@@ -22,7 +22,7 @@ bool isSummed(const AdapterModule& module, const ModelConfig& config, const Weig
   if (module.module_id == kOutputHead) return false;
   // A rank that holds all rows of the table already has the whole sum.
   if (module.module_id == kTokenEmbedding) return config.use_parallel_embedding && config.embedding_sharding_dim == 0;
-  return findModule(table, module.module_id)->row->shard.axis == ShardRule::Axis::kColumns;
+  return findModule(table, module.module_id, module.layer)->row->shard.axis == ShardRule::Axis::kColumns;
 }
 
 // Replaces DoRA's magnitudes m by m / ||W + scale B A||, with the norm over each whole output row (PEFT's

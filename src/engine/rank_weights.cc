@@ -22,6 +22,7 @@ void load(const Engine& engine, const EngineTensor& tensor, const EngineLayout::
   switch (tensor.kind) {
     case EngineTensorKind::kLinear:
       slots[slot.linear()].weight = engine.linear(tensor.name, tensor.rows, tensor.cols);
+      slots[slot.linear()].experts = tensor.experts;
       return;
     case EngineTensorKind::kTable:
       slots[slot.table()] = loadTable(engine, tensor, *place.row);

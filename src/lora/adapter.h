@@ -20,6 +20,7 @@ struct AdapterModule {
   int32_t module_id = 0;    // module_ids.h
   std::string module_name;  // LoraTarget::module_name, or the whole name outside layers
   int32_t layer = 0;        // global id; -1 outside layers
+  int64_t expert = -1;      // of a linear with experts; -1: the linear has none
   int64_t rank = 0;
   int64_t in = 0;
   int64_t out = 0;
@@ -58,7 +59,7 @@ struct AdapterTokens {
 
 struct Adapter {
   std::string name;
-  std::vector<AdapterModule> modules;  // ascending by layer, then module id
+  std::vector<AdapterModule> modules;  // ascending by layer, then module id, then expert
   std::vector<AdapterWeight> weights;  // ascending by layer, slot and row_begin
   AdapterTokens embedding_tokens;
   AdapterTokens head_tokens;

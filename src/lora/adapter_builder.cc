@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -58,8 +59,28 @@ std::shared_ptr<std::byte> copyOf(std::span<const std::byte> bytes) {
 }
 }  // namespace
 
-std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id) {
+namespace {
+
+// The expert for whose id `pattern` is `name`; -1 if the names are equal; nullopt if they differ, or if there is no
+// such expert.
+std::optional<int64_t> expertNamed(std::string_view name, std::string_view pattern, int64_t experts) {
+  if (name == pattern) return namesExpert(pattern) ? std::nullopt : std::optional<int64_t>(-1);
+  constexpr std::string_view kExpert = "{expert}";
+  const size_t at = pattern.find(kExpert);
+  if (at == std::string_view::npos || name.substr(0, at) != pattern.substr(0, at)) return std::nullopt;
+  int64_t expert = -1;
+  const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), expert);
+  const std::string_view after(end, static_cast<size_t>(name.data() + name.size() - end));
+  if (error != std::errc() || expert < 0 || expert >= experts || after != pattern.substr(at + kExpert.size())) {
+    return std::nullopt;
+  }
+  return expert;
+}
+}  // namespace
+
+std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id, int32_t layer) {
   for (const WeightRow& row : table) {
+    if (!row.isInLayer(layer)) continue;
     for (const LoraTarget& target : row.lora_targets) {
       if (target.module_id == module_id) return ModulePlace{&row, &target};
     }
@@ -67,14 +88,33 @@ std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_i
   return std::nullopt;
 }
 
-std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name) {
+std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name, int32_t layer) {
   std::vector<ModulePlace> places;
   for (const WeightRow& row : table) {
+    if (!row.isInLayer(layer)) continue;
     for (const LoraTarget& target : row.lora_targets) {
-      if (target.module_name == module_name) places.push_back({&row, &target});
+      if (const auto expert = expertNamed(module_name, target.module_name, row.experts)) {
+        places.push_back({&row, &target, *expert});
+      }
     }
   }
   return places;
+}
+
+std::vector<std::string> expertParameters(const WeightTable& table, std::string_view module_name, int32_t layer) {
+  std::vector<std::string> parameters;
+  for (const WeightRow& row : table) {
+    if (row.experts == 0 || !row.isInLayer(layer)) continue;
+    for (const LoraTarget& target : row.lora_targets) {
+      const std::string& name = target.module_name;
+      const size_t dot = name.rfind('.');
+      if (namesExpert(name) || dot == std::string::npos || std::string_view(name).substr(0, dot) != module_name)
+        continue;
+      std::string parameter = name.substr(dot + 1);
+      if (std::ranges::find(parameters, parameter) == parameters.end()) parameters.push_back(std::move(parameter));
+    }
+  }
+  return parameters;
 }
 
 std::string moduleNames(const WeightTable& table) {
@@ -150,7 +190,7 @@ void AdapterBuilder::add(AdapterWeight weight, const TensorView& values) {
 
 Adapter AdapterBuilder::finish(std::string content_hash) {
   std::sort(adapter_.modules.begin(), adapter_.modules.end(), [](const AdapterModule& x, const AdapterModule& y) {
-    return std::tie(x.layer, x.module_id) < std::tie(y.layer, y.module_id);
+    return std::tie(x.layer, x.module_id, x.expert) < std::tie(y.layer, y.module_id, y.expert);
   });
   std::sort(adapter_.weights.begin(), adapter_.weights.end(), [](const AdapterWeight& x, const AdapterWeight& y) {
     return std::tie(x.layer, x.slot, x.row_begin) < std::tie(y.layer, y.slot, y.row_begin);

@@ -17,14 +17,20 @@ namespace chorus {
 struct ModulePlace {
   const WeightRow* row = nullptr;
   const LoraTarget* target = nullptr;
+  int64_t expert = -1;  // that the module's name has; -1: none
+  // Whether the module is the parameter of all experts at once.
+  bool isOfAllExperts() const { return row->experts > 0 && expert < 0; }
   int64_t in() const { return row->shape[1]; }
   int64_t out() const { return target->rows; }
 };
-// The table must outlive the results. nullopt when the model has no such module.
-std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id);
+// The table must outlive the results. nullopt when the layer has no such module.
+std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id, int32_t layer);
 // A module of a fused source linear has one place for each part; all places have the same number of source rows
-// (SourceRows::rowsOfSource). Empty when the model has no such module.
-std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name);
+// (SourceRows::rowsOfSource). Empty when the layer has no such module.
+std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name, int32_t layer);
+// The parameters of all experts that a module holds, by their names after the module's, in the order of the table:
+// {"gate_up_proj", "down_proj"} for "mlp.experts".
+std::vector<std::string> expertParameters(const WeightTable& table, std::string_view module_name, int32_t layer);
 // All module names of the model, for error lines.
 std::string moduleNames(const WeightTable& table);
 

@@ -93,12 +93,14 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
                                                                  : 1;
     double size = 1;
     for (const int64_t extent : row.shape) size *= static_cast<double>(extent);
-    elements += copies * size;
+    const auto experts = static_cast<double>(std::max<int64_t>(row.experts, 1));
+    elements += copies * experts * size;
     if (row.shape.size() < 2) continue;
     const auto in = static_cast<double>(row.shape[1]), out = static_cast<double>(row.shape[0]);
     const double rank = max_rank > 0 ? static_cast<double>(max_rank) : std::max(in, out);
     // Each LoRA target of a fused row may have its own A.
-    elements += copies * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
+    elements +=
+        copies * experts * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
   }
   constexpr double kHeader = 2.0 * Safetensors::kMaxHeaderBytes;
   const double bytes = elements * sizeof(double) + kHeader;

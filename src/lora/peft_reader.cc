@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/background_throttle.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "lora/adapter_builder.h"
@@ -21,8 +24,10 @@ namespace {
 struct ModuleTensors {
   PeftKey key;
   int32_t layer = -1;  // -1: the embedding or the output head
-  std::string name;    // LoraTarget::module_name; outside layers the module's whole name
-  bool by_parameter = false;
+  std::string name;    // LoraTarget::module_name with its expert's id; outside layers the module's whole name
+  // If a parameter is adapted (target_parameters), its name in the base model, such as "lm_head.weight"; otherwise
+  // empty.
+  std::string parameter;
   std::string a, b, bias, magnitude;
 };
 
@@ -38,6 +43,21 @@ std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
                   out->begin() + static_cast<std::ptrdiff_t>((c * rows + r) * size));
     }
     chargeThrottle(columns * size);
+  }
+  return out;
+}
+
+// Columns first, first + n, first + 2 n and so on of a matrix.
+std::shared_ptr<std::vector<std::byte>> everyNth(const TensorView& matrix, int64_t n, int64_t first) {
+  const size_t size = dtypeSize(matrix.dtype);
+  const int64_t rows = matrix.shape[0], columns = matrix.shape[1];
+  auto out = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(rows * (columns / n)) * size);
+  std::byte* to = out->data();
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = first; c < columns; c += n, to += size) {
+      std::memcpy(to, matrix.bytes.data() + static_cast<size_t>(r * columns + c) * size, size);
+    }
+    chargeThrottle(static_cast<size_t>(columns / n) * size);
   }
   return out;
 }
@@ -92,15 +112,44 @@ class PeftReader {
     }
   }
 
-  void collectLora(const std::string& name, const PeftKey& key) {
+  // If the module holds all experts of a layer, completes the names of the module and of its place to those of the
+  // parameter that the tensor adapts, and returns true. PEFT wraps the module once for each parameter that
+  // target_parameters has, in the order of the parameters: the last one's tensors have the module's own name, and those
+  // of each one before have one more ".base_layer".
+  bool takeExpertParameter(const std::string& name, PeftKey& key, LayerModule& place) const {
+    constexpr std::string_view kWrapped = ".base_layer";
+    std::string_view module = key.module, in_layer = place.name;
+    size_t depth = 0;
+    for (; in_layer.ends_with(kWrapped); ++depth) {
+      in_layer.remove_suffix(kWrapped.size());
+      module.remove_suffix(kWrapped.size());
+    }
+    std::vector<std::string> parameters = expertParameters(target_.table, in_layer, place.layer);
+    if (parameters.empty()) return false;
+    std::erase_if(parameters, [&](const std::string& parameter) {
+      return !config_.modules.includesParameter(fmt::format("{}.{}", module, parameter));
+    });
+    if (depth >= parameters.size()) {
+      refuse(name, fmt::format("is not of the parameters that {} targets; the two files are of different adapters",
+                               config_source_));
+    }
+    const std::string& parameter = parameters[parameters.size() - 1 - depth];
+    place.name = fmt::format("{}.{}", in_layer, parameter);
+    key.module = fmt::format("{}.{}", module, parameter);
+    return true;
+  }
+
+  void collectLora(const std::string& name, PeftKey key) {
     const bool embedding = names_.isEmbedding(key.module);
     const bool head = names_.isHead(key.module);
     ModuleTensors found{.key = key};
     if (embedding || head) {
       found.name = embedding ? names_.embedding : names_.head;
     } else {
-      const auto place = layerModule(key.module, layers_);
-      if (!place || findModules(target_.table, place->name).empty()) refuseUnknown(name);
+      auto place = layerModule(key.module, layers_);
+      if (place && takeExpertParameter(name, key, *place)) found.parameter = key.module;
+      const auto places = place ? findModules(target_.table, place->name, place->layer) : std::vector<ModulePlace>();
+      if (places.empty() || places.front().isOfAllExperts() != !found.parameter.empty()) refuseUnknown(name);
       if (place->layer >= target_.config.num_hidden_layers) {
         refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
                                  place->layer, target_.config.num_hidden_layers));
@@ -108,9 +157,10 @@ class PeftReader {
       found.layer = place->layer;
       found.name = place->name;
     }
-    found.by_parameter = isTarget(name, key);
+    found.key = key;
+    if (found.parameter.empty() && isParameter(name, key)) found.parameter = key.module + ".weight";
     const bool looked_up = key.part == PeftPart::kEmbeddingA || key.part == PeftPart::kEmbeddingB;
-    if (looked_up != (embedding && !found.by_parameter) && key.part != PeftPart::kMagnitude) {
+    if (looked_up != (embedding && found.parameter.empty()) && key.part != PeftPart::kMagnitude) {
       refuse(name, looked_up ? "has the name of an embedding's tensor, but its module is not adapted as an embedding"
                              : "has the name of a linear layer's tensor, but its module is adapted as an embedding");
     }
@@ -146,8 +196,8 @@ class PeftReader {
     }
   }
 
-  // Whether the module is adapted as a parameter. Refuses a module that the configuration does not adapt.
-  bool isTarget(const std::string& name, const PeftKey& key) const {
+  // Whether the module's weight is adapted as a parameter. Refuses a module that the configuration does not adapt.
+  bool isParameter(const std::string& name, const PeftKey& key) const {
     const bool by_module = config_.modules.includes(key.module) || isTiedHead(key.module);
     const bool by_parameter = config_.modules.includesParameter(key.module + ".weight");
     if (config_.modules.saves(key.module)) {
@@ -191,7 +241,7 @@ class PeftReader {
 
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
-    const std::string pattern_name = tensors.by_parameter ? tensors.key.module + ".weight" : tensors.key.module;
+    const std::string& pattern_name = tensors.parameter.empty() ? tensors.key.module : tensors.parameter;
     // A tied head uses the embedding's matrices and therefore their rank, but the scale of its own name.
     const int64_t rank = config_.rankOf(isTiedHead(tensors.key.module) ? names_.embedding : pattern_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
@@ -221,7 +271,7 @@ class PeftReader {
     module.module_id = kTokenEmbedding;
     module.in = replacements_.inputVocabulary();
     module.out = target_.config.embedding_size;
-    if (!tensors.by_parameter) {
+    if (tensors.parameter.empty()) {
       readVectors(tensors, module);
       addMatrices(tensors, std::move(module), builder);
       return;
@@ -250,15 +300,48 @@ class PeftReader {
   }
 
   void addLayerModule(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {
-    const std::vector<ModulePlace> places = findModules(target_.table, tensors.name);
+    const std::vector<ModulePlace> places = findModules(target_.table, tensors.name, tensors.layer);
     const ModulePlace& first = places.front();
     whole.in = first.in();
     whole.out = first.target->in_module.rowsOfSource(first.out());
+    if (first.isOfAllExperts()) return addExperts(tensors, places, whole, builder);
     const TensorView& a = checked(tensors.a, {whole.rank, whole.in});
     const TensorView& b = checked(tensors.b, {whole.out, whole.rank});
     readVectors(tensors, whole);
+    whole.expert = first.expert;
+    addPlaces(tensors, places, whole, a, b, builder);
+  }
+
+  // PEFT stacks the matrices of all experts: row e * rank + r of A is row r of expert e's, and column r * experts + e
+  // of B is column r of expert e's.
+  void addExperts(const ModuleTensors& tensors, const std::vector<ModulePlace>& places, AdapterModule whole,
+                  AdapterBuilder& builder) {
+    const int64_t experts = places.front().row->experts;
+    const auto all = static_cast<int64_t>(
+        checkedMul(static_cast<uint64_t>(whole.rank), static_cast<uint64_t>(experts), "the rank of all experts"));
+    const TensorView& a = checked(tensors.a, {all, whole.in});
+    const TensorView& b = checked(tensors.b, {whole.out, all});
+    const size_t a_bytes = a.bytes.size() / static_cast<size_t>(experts);
+    const size_t b_bytes = b.bytes.size() / static_cast<size_t>(experts);
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      whole.expert = expert;
+      const TensorView own_a = {
+          a.dtype, {whole.rank, whole.in}, a.bytes.subspan(static_cast<size_t>(expert) * a_bytes, a_bytes)};
+      TensorView own_b = {b.dtype, {whole.out, whole.rank}, b.bytes.first(b_bytes)};
+      if (!builder.takesShapesOnly()) {
+        const auto gathered = everyNth(b, experts, expert);
+        builder.keep(gathered);
+        own_b.bytes = *gathered;
+      }
+      addPlaces(tensors, places, whole, own_a, own_b, builder);
+    }
+  }
+
+  // Adds the module `whole`, with A and B, at each of its places.
+  void addPlaces(const ModuleTensors& tensors, const std::vector<ModulePlace>& places, const AdapterModule& whole,
+                 const TensorView& a, const TensorView& b, AdapterBuilder& builder) {
     for (const ModulePlace& place : places) {
-      if (!placed_.emplace(tensors.layer, place.target->module_id).second) {
+      if (!placed_.emplace(tensors.layer, place.target->module_id, whole.expert).second) {
         refuse(tensors.a, "adapts the same weights as another module of the adapter");
       }
       const SourceRows& rows = place.target->in_module;
@@ -302,7 +385,7 @@ class PeftReader {
   std::string layers_;  // layersName()
   PeftReplacements replacements_;
   std::map<std::string, ModuleTensors> modules_;
-  std::set<std::pair<int32_t, int32_t>> placed_;  // layer and module id
+  std::set<std::tuple<int32_t, int32_t, int64_t>> placed_;  // layer, module id and expert
 };
 }  // namespace
 

@@ -19,9 +19,9 @@ bool endsWithName(std::string_view module, std::string_view end) { return !end.e
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return sourcesOf(row, SourceFormat::kHuggingFace); }
 
 // Whether readRows() reads the row's values from an adapter. The embedding and the output head may have more rows in
-// the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables.
+// the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables, nor experts.
 bool isReplaceable(const WeightRow& row) {
-  return row.slot.kind != SlotKind::kTable && row.slot != slotOf(LinearId::kHead);
+  return row.experts == 0 && row.slot.kind != SlotKind::kTable && row.slot != slotOf(LinearId::kHead);
 }
 }  // namespace
 
@@ -143,6 +143,7 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
     for (const WeightSource* source : sourcesOf(row)) {
       if (row.stage == Stage::kEveryLayer) {
         const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
+                           row.isInLayer(in_layer->layer) &&
                            hasName(source_name, layerName(source->name, in_layer->layer));
         if (found) places.push_back({&row, source, in_layer->layer});
       } else if (hasName(source_name, source->name)) {
@@ -197,7 +198,11 @@ void PeftReplacements::checkSavedAreThere() const {
     for (const WeightSource* source : sourcesOf(row)) {
       for (int32_t layer = 0; layer < layers; ++layer) {
         const std::string name = layerName(source->name, layer);
-        if (rows_.contains(name) || !config_.modules.saves(moduleOf(name))) continue;
+        if (!row.isInLayer(layer) || !config_.modules.saves(moduleOf(name))) continue;
+        const bool is_there = std::ranges::any_of(sourcesOf(row), [&](const WeightSource* spelling) {
+          return spelling->row_begin == source->row_begin && rows_.contains(layerName(spelling->name, layer));
+        });
+        if (is_there) continue;
         fail(ErrorCode::kCorrupt, "{}: no tensor of '{}', which {} lists in modules_to_save", weights_.source(), name,
              config_source_);
       }

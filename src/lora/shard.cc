@@ -130,7 +130,7 @@ class Cut {
       return;
     }
     if (!holds(module.layer)) return;
-    const ModulePlace place = *findModule(table_, module.module_id);
+    const ModulePlace place = *findModule(table_, module.module_id, module.layer);
     const WeightRow& row = *place.row;
     if (row.shard.axis == ShardRule::Axis::kRows) {
       const auto runs = sliceRowsForRank(row, place.target->row_begin, place.target->rows, tp_size_, tp_rank_);

@@ -44,12 +44,12 @@ TensorView slice(const TensorView& weights, int64_t begin, std::vector<int64_t> 
 
 // The modules that a row of the config adapts. mlp_gate_up is the fused linear of a gated MLP: its B and magnitude have
 // the rows of gate_proj (id 5), then those of up_proj (id 7), as in Hugging Face's gate_up_proj.
-std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id) {
+std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id, int32_t layer) {
   std::vector<ModulePlace> places;
   const std::vector<int32_t> ids =
       module_id == kMlpGateUp ? std::vector<int32_t>{kMlpHTo4H, kMlpGate} : std::vector<int32_t>{module_id};
   for (const int32_t id : ids) {
-    const auto place = loraModuleName(id) ? findModule(table, id) : std::nullopt;
+    const auto place = loraModuleName(id) ? findModule(table, id, layer) : std::nullopt;
     if (!place) return {};
     places.push_back(*place);
   }
@@ -66,43 +66,51 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
   if (row.rank <= 0) fail(kInvalid, "Expected adapterSize to be > 0, got {}", row.rank);
   const auto id_name = loraModuleName(row.module_id);
   const std::string module_name = id_name ? std::string(*id_name) : std::to_string(row.module_id);
-  const std::vector<ModulePlace> places = placesOf(target.table, row.module_id);
+  const std::vector<ModulePlace> places = placesOf(target.table, row.module_id, row.layer);
   if (places.empty()) fail(kInvalid, "lora module {} not enabled for this model", module_name);
 
   const int64_t in = places.front().in();
   int64_t out = 0;
   for (const ModulePlace& place : places) out += place.out();
+  const int64_t experts = places.front().row->experts, weights = std::max<int64_t>(experts, 1);
+  if (row.is_dora && experts > 0)
+    fail(kInvalid, "lora module {} has experts, whose DoRA is not supported", module_name);
   const int64_t dora_count = row.is_dora ? out : 0;
-  if (values.elements() < dora_count || row.rank > (values.elements() - dora_count) / (in + out)) {
+  if (values.elements() < dora_count || row.rank > (values.elements() - dora_count) / ((in + out) * weights)) {
     fail(kInvalid, "lora_weights has to few values for {}", module_name);
   }
   if (target.max_rank > 0 && row.rank > target.max_rank) {
     fail(kInvalid, "Invalid low_rank ({}). low_rank must be smaller than mMaxLowRank ({})", row.rank, target.max_rank);
   }
   const int64_t rank = row.rank;
-  const TensorView a = slice(values, 0, {rank, in}, rank * in);
-  const TensorView used = slice(values, 0, {}, rank * (in + out) + dora_count);
+  const TensorView used = slice(values, 0, {}, rank * (in + out) * weights + dora_count);
   if (!allFinite(used.bytes, used.dtype)) {
     fail(kInvalid, "lora_weights of {} in layer {} holds values that are not finite", module_name, row.layer);
   }
+  // The values are A [experts, rank, in], B [experts, out, rank] and the magnitude.
   int64_t row_begin = 0;
   for (const ModulePlace& place : places) {
     const int32_t id = place.target->module_id;
     if (!added.emplace(row.layer, id).second)
       fail(kInvalid, "lora_keys names module {} of layer {} twice", id, row.layer);
-    AdapterModule module = {.module_id = id,
-                            .module_name = place.target->module_name,
-                            .layer = row.layer,
-                            .rank = rank,
-                            .in = in,
-                            .out = place.out()};
-    const TensorView b = slice(values, rank * (in + row_begin), {module.out, rank}, rank * module.out);
+    AdapterModule whole = {.module_id = id,
+                           .module_name = place.target->module_name,
+                           .layer = row.layer,
+                           .rank = rank,
+                           .in = in,
+                           .out = place.out()};
     if (row.is_dora) {
-      module.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {module.out}, module.out));
-      module.magnitude_is_normalised = true;
+      whole.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {whole.out}, whole.out));
+      whole.magnitude_is_normalised = true;
     }
-    row_begin += module.out;
-    builder.add(std::move(module), a, b);
+    for (int64_t expert = 0; expert < weights; ++expert) {
+      AdapterModule module = whole;
+      if (experts > 0) module.expert = expert;
+      const TensorView a = slice(values, expert * rank * in, {rank, in}, rank * in);
+      const int64_t b_begin = rank * (weights * in + expert * out + row_begin);
+      builder.add(std::move(module), a, slice(values, b_begin, {whole.out, rank}, rank * whole.out));
+    }
+    row_begin += whole.out;
   }
 }
 }  // namespace

@@ -15,6 +15,7 @@ void AdapterGroups::begin(const StepInput& input, int32_t rank) {
 void AdapterGroups::clear() {
   ranges_.clear();
   linear_.clear();
+  experts_.clear();
   norm_.clear();
   embedding_.clear();
 }
@@ -59,6 +60,18 @@ std::span<const RowGroup> AdapterGroups::linear(int32_t layer, LinearId id, RowR
     if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});
   }
   return linear_;
+}
+
+std::span<const MoeGroup> AdapterGroups::experts(int32_t layer, RowRange rows) {
+  clear();
+  for (const AdapterRows& adapter : input_->adapters) {
+    const AdapterLinear& fc = partsOf(adapter).at(layer, LinearId::kExpertsFc);
+    const AdapterLinear& proj = partsOf(adapter).at(layer, LinearId::kExpertsProj);
+    if (fc.empty() && proj.empty()) continue;
+    const auto ranges = rangesIn(adapter, rows);
+    if (!ranges.empty()) experts_.push_back({ranges, fc.experts(), proj.experts()});
+  }
+  return experts_;
 }
 
 void AdapterGroups::appendNorms(int32_t layer, NormId id, std::vector<NormGroup>& groups) const {

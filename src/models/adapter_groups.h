@@ -18,6 +18,8 @@ class AdapterGroups {
   std::span<const EmbeddingGroup> embedding();
   // rows: the rows of the step that the op processes. Ranges of the groups are relative to rows.begin.
   std::span<const RowGroup> linear(int32_t layer, LinearId id, RowRange rows);
+  // Groups of the experts' linears. rows: as for linear().
+  std::span<const MoeGroup> experts(int32_t layer, RowRange rows);
   std::span<const NormGroup> norm(int32_t layer, NormId id);
   // The norms of query and key heads; the two results are valid together.
   struct HeadNormGroups {
@@ -47,6 +49,7 @@ class AdapterGroups {
   int32_t rank_ = 0;
   std::vector<RowRange> ranges_;
   std::vector<RowGroup> linear_;
+  std::vector<MoeGroup> experts_;
   std::vector<NormGroup> norm_, key_norm_;
   std::vector<EmbeddingGroup> embedding_;
 };

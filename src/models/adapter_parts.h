@@ -20,9 +20,13 @@ namespace chorus {
 // What an adapter changes in one linear: the LoRA terms in the order in which they are applied and, if `weight` has
 // data, a weight that replaces the base's.
 struct AdapterLinear {
-  std::vector<LoraTerm> parts;
+  std::vector<LoraTerm> parts;  // of a linear with experts: in the order of the experts
+  // Of a linear with experts: the terms of expert e are parts [expert_begin[e], expert_begin[e + 1]). Empty if the
+  // linear has no experts or the adapter has no terms.
+  std::vector<int32_t> expert_begin;
   PackedWeight weight;
   bool empty() const { return parts.empty() && weight.data == nullptr; }
+  ExpertTerms experts() const { return {parts, expert_begin}; }
 };
 
 // What an adapter changes in the token embedding. The members have the meaning of EmbeddingGroup's.
@@ -71,6 +75,14 @@ class AdapterParts {
   int64_t inputVocabSize() const { return input_vocab_size_; }
 
   void add(int32_t layer, LinearId linear, const LoraTerm& part) { mutableAt(layer, linear).parts.push_back(part); }
+  // Adds a term to one expert of a linear with `experts` experts, after the terms that the expert has.
+  void addToExpert(int32_t layer, LinearId linear, int64_t experts, int64_t expert, const LoraTerm& part) {
+    AdapterLinear& own = mutableAt(layer, linear);
+    own.expert_begin.resize(static_cast<size_t>(experts) + 1);
+    const auto end = own.expert_begin.begin() + expert + 1;
+    own.parts.insert(own.parts.begin() + *end, part);
+    std::for_each(end, own.expert_begin.end(), [](int32_t& begin) { ++begin; });
+  }
   void addWeight(int32_t layer, LinearId linear, const PackedWeight& weight) {
     mutableAt(layer, linear).weight = weight;
   }

@@ -58,8 +58,15 @@ std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter>
     for (int32_t layer = kOutsideLayers; layer < layers; ++layer) {
       for (int i = 0; i < kNumLinears; ++i) {
         const auto linear = static_cast<LinearId>(i);
-        for (const LoraTerm& part : parts->at(layer, linear).parts)
-          composed->add(layer, linear, weighted(part, term.weight));
+        const AdapterLinear& own = parts->at(layer, linear);
+        const int64_t experts = std::ssize(own.expert_begin) - 1;  // negative: the linear has none
+        for (int64_t expert = 0; expert < experts; ++expert) {
+          for (const LoraTerm& part : own.experts().of(expert)) {
+            composed->addToExpert(layer, linear, experts, expert, weighted(part, term.weight));
+          }
+        }
+        if (experts > 0) continue;
+        for (const LoraTerm& part : own.parts) composed->add(layer, linear, weighted(part, term.weight));
       }
     }
     for (const EmbeddingPart& part : parts->embedding().parts) embedding.parts.push_back(weighted(part, term.weight));

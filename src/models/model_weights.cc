@@ -13,13 +13,14 @@ struct Found {
   bool is_there = false;
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t experts = 0;
 };
 
 Found foundAt(const SlotWeights& weights, const WeightSlot& slot) {
   if (slot.kind == SlotKind::kLinear) {
     const LinearWeights& linear = weights[slot.linear()];
     if (slot.isBias()) return {linear.bias != nullptr, linear.weight.out, 0};
-    return {linear.weight.data != nullptr, linear.weight.out, linear.weight.in};
+    return {linear.weight.data != nullptr, linear.weight.out, linear.weight.in, linear.experts};
   }
   if (slot.kind == SlotKind::kNorm) {
     const NormWeights& norm = weights[slot.norm()];
@@ -40,14 +41,18 @@ void checkNeed(const SlotWeights& weights, const SlotNeed& need, std::string_vie
   if (!found.is_there) {
     fail(ErrorCode::kInternal, "the weight table has no {} {}, which the structure needs", text(need.slot), where);
   }
+  if (found.experts != need.experts) {
+    fail(ErrorCode::kInternal, "the weight table gives {} {} {} experts, the structure asks for {}", text(need.slot),
+         where, found.experts, need.experts);
+  }
   if (fits(found.rows, need.rows) && fits(found.cols, need.cols)) return;
   fail(ErrorCode::kInternal, "the weight table gives {} {} [{}, {}], the structure asks for [{}, {}]", text(need.slot),
        where, found.rows, found.cols, need.rows, need.cols);
 }
 
-// Nothing adds a bias to the products outside layers.
+// Nothing adds a bias to the products outside layers, nor to those of experts.
 bool mayHaveBias(LinearId id) {
-  return id != LinearId::kHead && id != LinearId::kProjectIn && id != LinearId::kProjectOut;
+  return id == LinearId::kQkv || id == LinearId::kDense || id == LinearId::kFc || id == LinearId::kProj;
 }
 
 void refuseBias(const SlotWeights& weights, LinearId id, std::string_view where) {

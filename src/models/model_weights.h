@@ -16,7 +16,8 @@ namespace chorus {
 
 // Biases and norms are float32. A bias that the model does not have is null.
 struct LinearWeights {
-  PackedWeight weight;
+  PackedWeight weight;          // expert 0's if there are experts; the others follow it (expertOf)
+  int64_t experts = 0;          // 0: the linear has one weight
   const float* bias = nullptr;  // [weight.out]
 };
 struct NormWeights {
@@ -79,6 +80,7 @@ struct SlotNeed {
   WeightSlot slot;
   int64_t rows = 0;  // of a linear or table; elements of a norm. kAnySize: checked elsewhere
   int64_t cols = 0;  // of a linear or table
+  int64_t experts = 0;
 };
 inline constexpr int64_t kAnySize = -1;
 

@@ -74,7 +74,7 @@ AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build
   for (const WeightRow& row : findArchitecture(config.architecture).weightTable(config)) {
     if (row.stage != Stage::kEveryLayer) continue;
     for (const LoraTarget& target : largestTargets(build, row)) {
-      Module module{.in = row.shape[1], .out = target.rows, .ranks = {}};
+      Module module{.in = row.shape[1], .out = target.rows};
       for (int32_t tp_rank = 0; tp_rank < tp_size; ++tp_rank) {
         int64_t in = module.in, out = module.out;
         if (row.shard.axis == ShardRule::Axis::kColumns) in = sliceForRank(row, tp_size, tp_rank).cols;
@@ -85,7 +85,9 @@ AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build
         }
         if (out > 0) module.ranks.emplace_back(in, out);
       }
-      widest_ = std::max(widest_, module.in + module.out);
+      const int64_t experts = std::max<int64_t>(row.experts, 1);
+      module.copies = experts * (row.layers.empty() ? layers_ : std::ssize(row.layers));
+      widest_ = std::max(widest_, experts * (module.in + module.out));
       modules_.push_back(std::move(module));
     }
   }
@@ -103,7 +105,7 @@ int64_t AdapterSizing::bytesOf(const Module& module, int32_t rank) const {
 AdapterSize AdapterSizing::fullAdapter(int32_t rank) const {
   AdapterSize size;
   for (const Module& module : modules_) {
-    size += {layers_ * bytesOf(module, rank), int64_t{layers_} * rank * (module.in + module.out)};
+    size += {module.copies * bytesOf(module, rank), module.copies * rank * (module.in + module.out)};
   }
   return size;
 }

@@ -24,10 +24,11 @@ class AdapterSizing {
   int64_t bytesFor(int64_t elements, int32_t from, int32_t to) const;
 
  private:
-  // A linear that adapters may adapt, on every layer: whole `in` and `out`, and those of each tensor-parallel rank's
+  // A linear of the layers that adapters may adapt: whole `in` and `out`, and those of each tensor-parallel rank's
   // shard.
   struct Module {
     int64_t in = 0, out = 0;
+    int64_t copies = 0;  // over all layers and experts
     std::vector<std::pair<int64_t, int64_t>> ranks;
   };
   int64_t bytesOf(const Module& module, int32_t rank) const;
