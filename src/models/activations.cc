@@ -10,7 +10,11 @@ namespace {
 // as fast as all rows at once: reading the MLP's weights once more takes a thousandth of the time of the products.
 constexpr int64_t kMlpRows = 1024;
 
-int64_t intermediateWidth(const MlpSpec& mlp) { return (mlp.kind == MlpKind::kGated ? 2 : 1) * mlp.intermediate_size; }
+// Floats for each row of the MLP's intermediate values.
+int64_t intermediateWidth(const MlpSpec& mlp, int64_t hidden_size) {
+  if (mlp.kind == MlpKind::kExperts) return expertsWidth(mlp, hidden_size);
+  return (mlp.kind == MlpKind::kGated ? 2 : 1) * mlp.intermediate_size;
+}
 
 // Floats of each buffer.
 struct ActivationSizes {
@@ -23,7 +27,7 @@ struct ActivationSizes {
     for (const LayerSpec& layer : spec.layers) {
       heads = std::max(heads, layer.attention.heads.width());
       qkv = std::max(qkv, layer.attention.heads.qkvWidth());
-      mlp = std::max(mlp, intermediateWidth(layer.mlp));
+      mlp = std::max(mlp, intermediateWidth(layer.mlp, spec.hidden_size));
     }
     residual = max_rows * spec.hidden_size;
     delta = max_rows * widest;
@@ -34,6 +38,11 @@ struct ActivationSizes {
   }
 };
 }  // namespace
+
+int64_t expertsWidth(const MlpSpec& mlp, int64_t hidden_size) {
+  const int64_t workspace = moeWorkspace(1, mlp.top_k, hidden_size, 2 * mlp.intermediate_size);
+  return mlp.experts + 1 + std::max(workspace, 2 * mlp.shared_size);
+}
 
 DecoderActivations::DecoderActivations(Backend& backend, const ModelSpec& spec, const VocabularyShape& vocabulary,
                                        const RankLinks& links, int64_t max_rows, int64_t logits_rows)

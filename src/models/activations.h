@@ -58,6 +58,10 @@ class DecoderActivations {
   std::vector<int32_t> each_row_;
 };
 
+// Floats for each row of a mixture of experts: the router logits and the shared expert's gate, then the workspace of
+// the experts or the input projection of the shared one.
+int64_t expertsWidth(const MlpSpec& mlp, int64_t hidden_size);
+
 // Rows [rows.begin, rows.end) of x.
 inline Matrix rowsOf(const Matrix& x, RowRange rows) {
   return {x.data + rows.begin * x.stride, rows.end - rows.begin, x.cols, x.stride};

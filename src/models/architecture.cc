@@ -13,11 +13,14 @@
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
+#include "models/mixtral.h"
 #include "models/olmo2.h"
 #include "models/opt.h"
 #include "models/phi3.h"
 #include "models/qwen2.h"
+#include "models/qwen2_moe.h"
 #include "models/qwen3.h"
+#include "models/qwen3_moe.h"
 
 namespace chorus {
 namespace {
@@ -79,9 +82,10 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(),  mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(),
-          gemma3Architecture(), graniteArchitecture(), gpt2Architecture(),  phi3Architecture(),  falconArchitecture(),
-          optArchitecture(),    bloomArchitecture(),   olmo2Architecture()};
+  return {llamaArchitecture(),   mistralArchitecture(),  qwen2Architecture(),    qwen3Architecture(),
+          gemma2Architecture(),  gemma3Architecture(),   graniteArchitecture(),  gpt2Architecture(),
+          phi3Architecture(),    falconArchitecture(),   optArchitecture(),      bloomArchitecture(),
+          mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

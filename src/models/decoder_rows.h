@@ -47,6 +47,8 @@ class DecoderRows {
   };
   void gatedFc(Half fc, Half gate, bool bias);
 
+  void append(const WeightTable& rows) { table_.insert(table_.end(), rows.begin(), rows.end()); }
+
   // The output head, unless the model shares it with its embedding, which must come before.
   void head(std::string source);
 

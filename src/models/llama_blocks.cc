@@ -2,6 +2,7 @@
 
 #include "lora/module_ids.h"
 #include "models/decoder_rows.h"
+#include "models/experts.h"
 
 namespace chorus {
 namespace {
@@ -37,6 +38,19 @@ void addMlp(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows) {
   rows.gatedFc(half(kMlpHTo4H, "mlp.gate_proj", first), half(kMlpGate, "mlp.up_proj", second), form.mlp_bias);
   rows.proj({sourceInLayer("mlp.down_proj.weight"), 0, c.hidden_size}, "mlp.down_proj", form.mlp_bias);
 }
+
+// The MLPs of a model in which some or all layers have experts.
+void addExperts(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows) {
+  const std::vector<int32_t> layers = denseLayers(c);
+  if (!layers.empty()) {
+    DecoderRows mlp(c);
+    addMlp(c, form, mlp);
+    WeightTable dense = mlp.take();
+    for (WeightRow& row : dense) row.layers = layers;
+    rows.append(dense);
+  }
+  rows.append(expertsRows(c, *form.experts));
+}
 }  // namespace
 
 SourceKeys llamaKeys() {
@@ -61,7 +75,7 @@ WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {
   addAttention(c, form, rows);
   layerNorm(after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
   if (before && after) layerNorm(NormId::kMlpIn, "pre_feedforward_layernorm", "pre_feedforward_layernorm");
-  addMlp(c, form, rows);
+  form.experts == nullptr ? addMlp(c, form, rows) : addExperts(c, form, rows);
   if (after) layerNorm(NormId::kMlpOut, "post_feedforward_layernorm", "post_feedforward_layernorm");
   rows.norm(NormId::kFinal, "ln_f", "model.norm");
   rows.head("lm_head.weight");

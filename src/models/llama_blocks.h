@@ -11,6 +11,8 @@
 
 namespace chorus {
 
+struct ExpertsForm;
+
 // The keys that readLlamaConfig reads or refuses. An architecture adds its own ones.
 SourceKeys llamaKeys();
 // Reads sizes and rotary positions. The caller sets architecture and biases, and calls finalize.
@@ -25,7 +27,8 @@ struct LlamaForm {
   bool fused_sources = false;  // one source tensor for q, k and v (qkv_proj), another for gate and up (gate_up_proj)
   // kPre, kSandwich or kPost. Unless kPre, the MLP's norms are pre_ and post_feedforward_layernorm.
   ResidualForm residual = ResidualForm::kPre;
-  SourceTransform norms = {};  // how the source keeps the weights of all norms
+  SourceTransform norms = {};            // how the source keeps the weights of all norms
+  const ExpertsForm* experts = nullptr;  // of a model with experts (models/experts.h)
 };
 WeightTable llamaTable(const ModelConfig& config, const LlamaForm& form);
 ModelSpec llamaSpec(const ModelConfig& config);

@@ -141,6 +141,7 @@ ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank) {
     }
     layer.attention.heads.kv = std::max(1, layer.attention.heads.kv / mapping.tp_size);
     layer.mlp.intermediate_size /= mapping.tp_size;
+    layer.mlp.shared_size /= mapping.tp_size;
   }
   return spec;
 }

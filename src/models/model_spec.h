@@ -63,14 +63,22 @@ struct AttentionSpec {
 };
 
 enum class MlpKind {
-  kPlain,  // activation(fc)
-  kGated,  // activation(fc) * gate; kFc holds the rows of fc, then those of gate
+  kPlain,    // activation(fc)
+  kGated,    // activation(fc) * gate; kFc holds the rows of fc, then those of gate
+  kExperts,  // a mixture of gated MLPs: each row goes to the experts that kRouter chooses for it (blocks/moe.h)
 };
 enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };
 struct MlpSpec {
   MlpKind kind = MlpKind::kGated;
   Activation activation = Activation::kSilu;
-  int64_t intermediate_size = 0;
+  int64_t intermediate_size = 0;  // of each expert if there are experts
+
+  // kExperts only:
+  int32_t experts = 0;
+  int32_t top_k = 0;         // experts of a row
+  bool normalised = true;    // the weights of a row's experts sum to 1; otherwise they are shares of all experts
+  int64_t shared_size = 0;   // intermediate size of the expert that takes every row; 0: there is none
+  bool shared_gate = false;  // multiplies the shared expert's output by sigmoid(kSharedGate)
 };
 
 // How a layer adds its blocks (attention and the MLP) to the residual x, and which norms it has:

@@ -2,7 +2,8 @@
 // weight table and a structure, and whose config a checkpoint can hold.
 // parses: src/models/source_config.cc src/models/llama.cc src/models/llama_blocks.cc src/models/qwen2.cc
 // parses: src/models/qwen3.cc src/models/granite.cc src/models/gpt2.cc src/models/phi3.cc src/models/falcon.cc
-// parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/olmo2.cc
+// parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/experts.cc src/models/mixtral.cc
+// parses: src/models/qwen2_moe.cc src/models/qwen3_moe.cc src/models/olmo2.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

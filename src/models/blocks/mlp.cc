@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "models/blocks/moe.h"
+
 namespace chorus {
-namespace {
 
 ActivationKind activationKind(Activation activation) {
   switch (activation) {
@@ -19,15 +20,19 @@ ActivationKind activationKind(Activation activation) {
   return ActivationKind::kSilu;
 }
 
+namespace {
+
 int64_t fcRows(const MlpSpec& spec) { return (spec.kind == MlpKind::kGated ? 2 : 1) * spec.intermediate_size; }
 }  // namespace
 
 std::vector<SlotNeed> mlpNeeds(const MlpSpec& spec, int64_t hidden_size) {
+  if (spec.kind == MlpKind::kExperts) return expertsNeeds(spec, hidden_size);
   return {{slotOf(LinearId::kFc), fcRows(spec), hidden_size},
           {slotOf(LinearId::kProj), hidden_size, spec.intermediate_size}};
 }
 
 void runMlp(const LayerContext& context, const MlpSpec& spec, const ConstMatrix& x, const Matrix& out) {
+  if (spec.kind == MlpKind::kExperts) return runExperts(context, spec, x, out);
   const float* bias = context.weights[LinearId::kFc].bias;
   for (int64_t first = 0; first < x.rows; first += context.activations.mlpRows()) {
     const RowRange slice{static_cast<int32_t>(first),

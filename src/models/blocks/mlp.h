@@ -1,4 +1,4 @@
-// The MLP of one layer.
+// The MLP of one layer, of any kind.
 #pragma once
 
 #include <vector>
@@ -7,6 +7,9 @@
 #include "models/model_spec.h"
 
 namespace chorus {
+
+// The kernels' name of an activation.
+ActivationKind activationKind(Activation activation);
 
 std::vector<SlotNeed> mlpNeeds(const MlpSpec& spec, int64_t hidden_size);
 

@@ -1,0 +1,60 @@
+// Mixtures of experts in configs, weight tables and structures.
+//
+// A checkpoint has
+//   moe {num_experts, top_k, normalization_mode}   TensorRT-LLM's object, or its older flat keys moe_num_experts, ...
+//   moe_intermediate_size                          of each expert; without it, intermediate_size
+//   moe_shared_expert_intermediate_size            of the expert that takes every row; 0 or none: there is no such
+//   expert decoder_sparse_step, mlp_only_layers           layers with experts, as in transformers' Qwen models: layer i
+//   has
+//                                                  them if decoder_sparse_step divides i + 1 and mlp_only_layers does
+//                                                  not list i. Without these keys all layers have them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/architecture.h"
+#include "models/source_config.h"
+
+namespace chorus {
+
+struct ExpertsConfig {
+  int32_t experts = 0;
+  int32_t top_k = 0;
+  bool normalised = true;    // normalization_mode 1 (RENORMALIZE); false: 0 (NONE)
+  int64_t size = 0;          // intermediate size of an expert
+  int64_t shared_size = 0;   // 0: no shared expert
+  std::vector<bool> layers;  // whether each layer has experts
+};
+// Throws Error(kInvalidArgument) or Error(kUnsupported), naming the field, if a value is malformed or out of range.
+ExpertsConfig expertsConfig(const ModelConfig& config);
+// The fields of a checkpoint that expertsConfig() reads, and the values of hidden_act that experts support.
+void addExpertsFields(std::vector<FieldValues>& fields);
+
+// Writes the fields of a checkpoint. Throws Error that names source if the number of experts or of a row's experts is
+// out of range, or the config's hidden_act is not silu.
+void setExperts(const ExpertsConfig& experts, std::string_view source, ModelConfig& config);
+// Reads the keys that Qwen's configs with experts share (num_experts or num_local_experts, num_experts_per_tok,
+// norm_topk_prob, moe_intermediate_size, decoder_sparse_step, mlp_only_layers) into the fields of a finalised config.
+// shared: also shared_expert_intermediate_size. Throws Error that names the key.
+void readQwenExperts(const Json& json, std::string_view source, bool shared, ModelConfig& config);
+void addQwenExpertsKeys(bool shared, SourceKeys& keys);
+
+// How the source names the tensors of experts.
+struct ExpertsForm {
+  // Names of the MLP in a layer, one for each spelling of the files: {"mlp"}. Each has the router `gate`, and the
+  // experts as separate linears, such as mlp.experts.3.gate_proj, or together as gate_up_proj and down_proj.
+  std::vector<std::string> blocks = {"mlp"};
+  std::string activated = "gate_proj", other = "up_proj", output = "down_proj";  // names of one expert's linears
+};
+// The rows of the layers with experts; empty if there are none.
+WeightTable expertsRows(const ModelConfig& config, const ExpertsForm& form);
+// The ids of the other layers.
+std::vector<int32_t> denseLayers(const ModelConfig& config);
+
+// The layer of the config, with dense MLPs.
+LayerSpec denseLayerSpec(const ModelConfig& config);
+// Gives the layers with experts their structure.
+void addExperts(const ModelConfig& config, ModelSpec& spec);
+
+}  // namespace chorus

@@ -1,0 +1,59 @@
+#include "models/mixtral.h"
+
+#include "models/experts.h"
+#include "models/llama_blocks.h"
+#include "models/sliding_window.h"
+
+namespace chorus {
+namespace {
+
+// transformers 5 calls the MLP of a layer `mlp`, but writes files with the name of earlier versions.
+const ExpertsForm& mixtralForm() {
+  static const ExpertsForm form = {
+      .blocks = {"block_sparse_moe", "mlp"}, .activated = "w1", .other = "w3", .output = "w2"};
+  return form;
+}
+
+ModelConfig mixtralConfig(const Json& json, std::string_view source) {
+  SourceKeys keys = llamaKeys();
+  addWindowKeys(keys);
+  keys.used.insert(keys.used.end(), {"num_local_experts", "num_experts_per_tok"});
+  keys.inert = {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"};
+  checkSourceKeys(json, keys, source);
+  ModelConfig config = readLlamaConfig(json, source);
+  config.architecture = "MixtralForCausalLM";
+  config.finalize(source);
+  readSlidingWindow(json, source, {.window = std::nullopt}, config);
+  setExperts({.experts = jsonGetOr<int32_t>(json, "num_local_experts", 8, source),
+              .top_k = jsonGetOr<int32_t>(json, "num_experts_per_tok", 2, source),
+              .size = config.intermediate_size},
+             source, config);
+  return config;
+}
+
+WeightTable mixtralTable(const ModelConfig& c) { return llamaTable(c, {.experts = &mixtralForm()}); }
+
+ModelSpec mixtralSpec(const ModelConfig& config) {
+  ModelSpec spec = modelSpec(config, denseLayerSpec(config));
+  addExperts(config, spec);
+  return spec;
+}
+
+std::vector<FieldValues> mixtralFields() {
+  std::vector<FieldValues> fields = llamaFields();
+  addWindowFields(fields);
+  addExpertsFields(fields);
+  return fields;
+}
+}  // namespace
+
+Architecture mixtralArchitecture() {
+  return {.name = "MixtralForCausalLM",
+          .configFromHuggingFace = mixtralConfig,
+          .weightTable = mixtralTable,
+          .modelSpec = mixtralSpec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = mixtralFields()};
+}
+
+}  // namespace chorus
