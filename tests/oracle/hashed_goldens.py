@@ -14,6 +14,7 @@ import tempfile
 import peft
 import torch
 
+import experts
 import hashed_weights
 import llama_goldens as llama
 
@@ -41,6 +42,8 @@ class Rules:
 
     def of_model(self, name, shape):
         module, kind = name.split(".")[-2:]
+        if kind in self.gains:  # a parameter of all experts
+            module = kind
         if module in self.tables:
             return 0.0, self.tables[module]
         if module in self.gains:
@@ -56,7 +59,7 @@ class Rules:
             if "lora_A" in name:
                 return 0.0, shape[1] ** -0.5
             if "lora_B" in name:
-                return 0.0, 0.7 / (scaling * shape[1] ** 0.5)
+                return 0.0, 0.7 / (scaling * config["r"] ** 0.5)
             if "lora_magnitude_vector" in name:
                 # Near the norm of a row of W + scale B A.
                 gain = self.gains[name.split(".")[-2]]
@@ -81,6 +84,7 @@ def make_variant(name, variant, index, root, seed):
         made = pathlib.Path(scratch)
         model = variant["model"](config).eval()
         llama.save_model(model, variant, made)
+        variant.get("prepare", lambda model: None)(model)
         written = json.loads((made / "config.json").read_text())
         written = {key: value for key, value in written.items() if key not in variant.get("without", ())}
         (made / "config.json").write_text(json.dumps({**written, **variant.get("keys", {})}, indent=2, sort_keys=True) + "\n")
@@ -96,10 +100,11 @@ def make_variant(name, variant, index, root, seed):
         attention = variant.get("attention", "eager")
         models = {dtype: llama.load_oracle(made, variant["adapters"], rounded, round_weights, attention)
                   for dtype, rounded in llama.DTYPES.items()}
+        routing = experts.Routing(models, variant["top_k"], config.num_hidden_layers) if "top_k" in variant else None
         shutil.copytree(made, path, ignore=shutil.ignore_patterns("*.safetensors"))
     hashed_weights.write_description(path, files)
     llama.write_rows(name, path, models, variant["adapters"], config.vocab_size,
-                     llama.LENGTHS[index:] + llama.LENGTHS[:index], generator)
+                     llama.LENGTHS[index:] + llama.LENGTHS[:index], generator, routing)
 
 
 def make(family, seed, variants):

@@ -47,7 +47,7 @@ def rewrite(root, name, seed, dtype, rule):
     stored = safetensors.torch.load_file(root / name)
     prefix = os.path.commonprefix(list(stored)).rpartition(".")[0]
     prefix = prefix + "." if prefix else ""
-    tensors, rows = {}, {}
+    tensors, rows, names = {}, {}, {}
     for tensor, old in sorted(stored.items()):
         shape = list(old.shape)
         center, deviation = rule(tensor, shape)
@@ -56,9 +56,13 @@ def rewrite(root, name, seed, dtype, rule):
         pattern = re.sub(r"\.\d+\.", ".{layer}.", tensor, count=1).removeprefix(prefix)
         row = [pattern, shape, scale, center] if center else [pattern, shape, scale]
         assert rows.setdefault(pattern, row) == row, f"{tensor}: other layers differ"
+        names.setdefault(pattern, []).append(tensor.removeprefix(prefix))
     safetensors.torch.save_file(tensors, root / name, metadata={"format": "pt"})
     layers = len({match[1] for match in map(re.compile(r"\.(\d+)\.").search, tensors) if match})
-    return dict(file=name, seed=seed, dtype=dtype, prefix=prefix, layers=layers, tensors=list(rows.values()))
+    # A tensor of some layers is listed by its names.
+    listed = [[own, *row[1:]] for pattern, row in rows.items()
+              for own in ([pattern] if len(names[pattern]) == layers else names[pattern])]
+    return dict(file=name, seed=seed, dtype=dtype, prefix=prefix, layers=layers, tensors=listed)
 
 
 def write_description(root, files):

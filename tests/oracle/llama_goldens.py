@@ -108,7 +108,8 @@ def save_model(model, variant, path):
     """Stores the model in the variant's dtype; with old_config, config.json is written in the form of transformers 4.
     """
     stored = copy.deepcopy(model).to(DTYPES[variant["dtype"]])
-    stored.save_pretrained(path, max_shard_size=variant.get("max_shard_size", "50GB"))
+    stored.save_pretrained(path, max_shard_size=variant.get("max_shard_size", "50GB"),
+                           save_original_format=variant.get("original_format", True))
     (path / "generation_config.json").unlink(missing_ok=True)
     config_path = path / "config.json"
     config = json.loads(config_path.read_text())
@@ -198,13 +199,17 @@ def generate(model, adapter, prompts):
     return torch.cat(tokens, 1), margin
 
 
-def choose_prompt(models, adapter, length, vocab, generator):
+def choose_prompt(models, adapter, length, vocab, generator, routing=None):
     """Of CANDIDATES random prompts, the one with the widest margin over all dtypes and an answer that the adapter
-    changes.
+    changes. routing: experts.Routing, of models with experts.
     """
     prompts = torch.randint(0, vocab, (CANDIDATES, length), generator=generator)
     tokens, _ = generate(models["float32"], adapter, prompts)
+    if routing:
+        routing.forget()
     margin = torch.stack([generate(model, adapter, prompts)[1] for model in models.values()]).amin(0)
+    if routing:
+        margin = torch.minimum(margin, routing.margins(models, adapter, prompts, tokens))
     varied = torch.tensor([len(set(row.tolist())) >= 5 for row in tokens])
     margin[~varied] = -1
     if adapter is not None:
@@ -251,9 +256,9 @@ def as_difference(values, base, dtype):
     return step, (difference / step).round().to(integers)
 
 
-def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
+def write_rows(name, path, models, adapters, vocab, lengths, generator, routing=None, **keys):
     """Writes case.json, with `keys` added, and expected.safetensors. models: dtype -> oracle. One prompt of each length
-    is chosen.
+    is chosen; routing as in choose_prompt.
     """
     choices = [None, *adapters]
     shortest = sorted(lengths)[:2]
@@ -261,7 +266,7 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, **keys):
     logits = {}
     for i, length in enumerate(lengths):
         adapter = choices[i % len(choices)]
-        prompt = choose_prompt(models, adapter, length, vocab, generator)
+        prompt = choose_prompt(models, adapter, length, vocab, generator, routing)
         all_positions = length in shortest
         row = dict(adapter=adapter, prompt=prompt, first_logits_position=0 if all_positions else length - 1, expected={})
         for dtype, oracle in models.items():
