@@ -3,6 +3,8 @@
 namespace chorus {
 namespace {
 
+constexpr DType kWeights = DType::kBFloat16;
+
 struct Shape {
   int64_t rows, hidden, intermediate, experts, top_k;
   bool small = false;
@@ -23,14 +25,13 @@ std::vector<float> spreadLogits(const Shape& shape) {
 BenchCase benchCase(const Shape& s) {
   const int64_t used = std::min(s.experts, s.rows * s.top_k), fc = 2 * s.intermediate;
   const auto pairs = static_cast<double>(s.rows * s.top_k);
-  const DType dtype = DType::kBFloat16;
-  const int64_t expert_bytes = packedBytes(dtype, fc, s.hidden) + packedBytes(dtype, s.hidden, s.intermediate);
+  const int64_t expert_bytes = packedBytes(kWeights, fc, s.hidden) + packedBytes(kWeights, s.hidden, s.intermediate);
   return {.shape = fmt::format("{} rows of {}, {} of {} experts of {}", s.rows, s.hidden, s.top_k, s.experts,
                                s.intermediate),
           .small = s.small,
           .bytes = static_cast<double>(used * expert_bytes),
           .flops = 6.0 * pairs * static_cast<double>(s.hidden * s.intermediate),
-          .prepare = [s, fc, dtype](Backend& backend, size_t cold_bytes) -> BenchCall {
+          .prepare = [s, fc](Backend& backend, size_t cold_bytes) -> BenchCall {
             struct State {
               // All experts of a linear are one weight of experts times as many outputs, which is as long because the
               // outputs are a multiple of a panel.
@@ -40,8 +41,8 @@ BenchCase benchCase(const Shape& s) {
               std::unique_ptr<StepContext> context;
             };
             const auto state = std::make_shared<State>(
-                State{bench::ColdWeights(backend, dtype, s.experts * fc, s.hidden, cold_bytes / 2),
-                      bench::ColdWeights(backend, dtype, s.experts * s.hidden, s.intermediate, cold_bytes / 2),
+                State{bench::ColdWeights(backend, kWeights, s.experts * fc, s.hidden, cold_bytes / 2),
+                      bench::ColdWeights(backend, kWeights, s.experts * s.hidden, s.intermediate, cold_bytes / 2),
                       {backend, s.rows, s.hidden},
                       {backend, s.rows, s.experts},
                       {backend, s.rows, s.hidden},
@@ -50,12 +51,12 @@ BenchCase benchCase(const Shape& s) {
                       backend.createContext()});
             const std::vector<float> logits = spreadLogits(s);
             backend.upload(state->logits.buffer.data(), logits.data(), logits.size() * sizeof(float), {});
-            return [state, s, fc, dtype, &backend] {
+            return [state, s, fc, &backend] {
               backend.moe({.x = state->x.view(),
                            .logits = state->logits.view(),
                            .routing = {.top_k = static_cast<int32_t>(s.top_k)},
-                           .fc = {state->fc.next().data, dtype, fc, s.hidden},
-                           .proj = {state->proj.next().data, dtype, s.hidden, s.intermediate},
+                           .fc = {state->fc.next().data, kWeights, fc, s.hidden},
+                           .proj = {state->proj.next().data, kWeights, s.hidden, s.intermediate},
                            .workspace = state->workspace.as<float>(),
                            .out = state->out.view()},
                           *state->context, {});
