@@ -48,10 +48,12 @@ void keepSpelling(WeightTable& table, const std::function<bool(const std::string
   for (WeightRow& row : table) {
     const int32_t layer = row.layers.empty() ? 0 : row.layers.front();
     int32_t kept = 0;
-    for (int32_t spelling = 1; kept == 0; ++spelling) {
+    for (int32_t spelling = 0;; ++spelling) {
       const auto first = std::ranges::find(row.sources, spelling, &WeightSource::spelling);
       if (first == row.sources.end()) break;
-      if (has(expertName(layerName(first->name, layer), 0))) kept = spelling;
+      if (!has(expertName(layerName(first->name, layer), 0))) continue;
+      kept = spelling;
+      break;
     }
     std::erase_if(row.sources, [&](const WeightSource& source) { return source.spelling != kept; });
   }

@@ -61,19 +61,16 @@ std::shared_ptr<std::byte> copyOf(std::span<const std::byte> bytes) {
 
 namespace {
 
-// The expert for whose id `pattern` is `name`; -1 if the names are equal; nullopt if they differ, or if there is no
-// such expert.
+// The id that replaces {expert} in `pattern` to give `name`; -1 if the names are equal; nullopt if they differ, or if
+// there is no such expert.
 std::optional<int64_t> expertNamed(std::string_view name, std::string_view pattern, int64_t experts) {
   if (name == pattern) return namesExpert(pattern) ? std::nullopt : std::optional<int64_t>(-1);
   constexpr std::string_view kExpert = "{expert}";
   const size_t at = pattern.find(kExpert);
   if (at == std::string_view::npos || name.substr(0, at) != pattern.substr(0, at)) return std::nullopt;
   int64_t expert = -1;
-  const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), expert);
-  const std::string_view after(end, static_cast<size_t>(name.data() + name.size() - end));
-  if (error != std::errc() || expert < 0 || expert >= experts || after != pattern.substr(at + kExpert.size())) {
-    return std::nullopt;
-  }
+  std::from_chars(name.data() + at, name.data() + name.size(), expert);
+  if (expert < 0 || expert >= experts || name != expertName(pattern, expert)) return std::nullopt;
   return expert;
 }
 }  // namespace

@@ -39,6 +39,7 @@ void addExperts(TestModel& model) {
                          .shape = {kHidden, kSize},
                          .slot = slotOf(LinearId::kExpertsProj),
                          .shard = {.axis = Axis::kColumns},
+                         .sources = {{"model.layers.{layer}.mlp.experts.down_proj", 0, kHidden}},
                          .lora_targets = {{kMoe4HToH, "mlp.experts.{expert}.down_proj", 0, kHidden},
                                           {kMoe4HToH, "mlp.experts.down_proj", 0, kHidden}},
                          .experts = kExperts,
@@ -82,6 +83,30 @@ TEST_F(ExpertAdaptersTest, SeparateModulesNameTheirExpert) {
 
   put(kLayer + "2.down_proj.lora_A.weight", {2, kSize}, 10);
   EXPECT_THAT(refusal(), HasSubstr("experts.2.down_proj.lora_A.weight' adapts no module of LlamaForCausalLM"));
+}
+
+TEST_F(ExpertAdaptersTest, AnIdIsWrittenWithoutZerosAndSigns) {
+  for (const char* id : {"01", "-0", "+1", ""}) {
+    tensors_.clear();
+    put(kLayer + id + ".down_proj.lora_A.weight", {2, kSize}, 10);
+    put(kLayer + id + ".down_proj.lora_B.weight", {kHidden, 2}, 20);
+    EXPECT_THAT(refusal(), HasSubstr("adapts no module")) << id;
+  }
+}
+
+TEST_F(ExpertAdaptersTest, ALayerThatTheModelDoesNotHaveIsNamed) {
+  put("base_model.model.model.layers.7.mlp.experts.0.down_proj.lora_A.weight", {2, kSize}, 10);
+  EXPECT_THAT(refusal(), HasSubstr("belongs to layer 7"));
+}
+
+TEST_F(ExpertAdaptersTest, WeightsOfExpertsCannotBeReplaced) {
+  config_["target_modules"] = Json::array();
+  config_["target_parameters"] = {"experts.down_proj"};
+  put(kLayer + "lora_A.weight", {4, kSize}, 10);
+  put(kLayer + "lora_B.weight", {kHidden, 4}, 20);
+  ASSERT_EQ(refusal(), "");
+  config_["modules_to_save"] = {"experts"};
+  EXPECT_THAT(refusal(), HasSubstr("modules_to_save lists 'model.layers.1.mlp.experts', but adapters cannot replace"));
 }
 
 TEST_F(ExpertAdaptersTest, ADenseLayerHasNoExpertsAndAnExpertLayerNoMlp) {

@@ -147,12 +147,16 @@ class PeftReader {
       found.name = embedding ? names_.embedding : names_.head;
     } else {
       auto place = layerModule(key.module, layers_);
+      // Layers may have different modules. A layer that the model does not have counts as its last one until it is
+      // refused.
+      const int32_t layer = place ? place->layer : 0;
+      if (place) place->layer = std::min(layer, static_cast<int32_t>(target_.config.num_hidden_layers) - 1);
       if (place && takeExpertParameter(name, key, *place)) found.parameter = key.module;
       const auto places = place ? findModules(target_.table, place->name, place->layer) : std::vector<ModulePlace>();
       if (places.empty() || places.front().isOfAllExperts() != !found.parameter.empty()) refuseUnknown(name);
-      if (place->layer >= target_.config.num_hidden_layers) {
+      if (layer >= target_.config.num_hidden_layers) {
         refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
-                                 place->layer, target_.config.num_hidden_layers));
+                                 layer, target_.config.num_hidden_layers));
       }
       found.layer = place->layer;
       found.name = place->name;

@@ -191,8 +191,20 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
   return true;
 }
 
+void PeftReplacements::checkExpertsAreNotSaved(const WeightRow& row) const {
+  for (const WeightSource* source : sourcesOf(row)) {
+    for (int32_t layer = 0; layer < target_.config.num_hidden_layers; ++layer) {
+      const std::string name = expertName(layerName(source->name, layer), 0);
+      if (!row.isInLayer(layer) || !config_.modules.saves(moduleOf(name))) continue;
+      fail(ErrorCode::kUnsupported, "{}: modules_to_save lists '{}', but adapters cannot replace weights of experts",
+           config_source_, moduleOf(name));
+    }
+  }
+}
+
 void PeftReplacements::checkSavedAreThere() const {
   for (const WeightRow& row : target_.table) {
+    if (row.experts > 0) checkExpertsAreNotSaved(row);
     if (!isReplaceable(row)) continue;
     const int32_t layers = row.stage == Stage::kEveryLayer ? target_.config.num_hidden_layers : 1;
     for (const WeightSource* source : sourcesOf(row)) {

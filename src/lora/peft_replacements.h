@@ -69,6 +69,8 @@ class PeftReplacements {
   std::vector<Place> placesOf(const std::string& source_name) const;
   void checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const;
   void checkSavedAreThere() const;
+  // Refuses modules_to_save of the experts that the row holds. row.experts > 0.
+  void checkExpertsAreNotSaved(const WeightRow& row) const;
   void readRows(AdapterBuilder& builder) const;
   void readVocabulary(AdapterBuilder& builder);
   // The entries of trainable_token_indices; null if the module has none.

@@ -1,13 +1,12 @@
 // Mixtures of experts in configs, weight tables and structures.
 //
 // A checkpoint has
-//   moe {num_experts, top_k, normalization_mode}   TensorRT-LLM's object, or its older flat keys moe_num_experts, ...
-//   moe_intermediate_size                          of each expert; without it, intermediate_size
-//   moe_shared_expert_intermediate_size            of the expert that takes every row; 0 or none: there is no such
-//   expert decoder_sparse_step, mlp_only_layers           layers with experts, as in transformers' Qwen models: layer i
-//   has
-//                                                  them if decoder_sparse_step divides i + 1 and mlp_only_layers does
-//                                                  not list i. Without these keys all layers have them.
+//   moe {num_experts, top_k, normalization_mode}  TensorRT-LLM's object, or its older flat keys moe_num_experts, ...
+//   moe_intermediate_size                         of each expert; without it, intermediate_size
+//   moe_shared_expert_intermediate_size           of the shared expert; 0 or missing: the model has none
+//   decoder_sparse_step, mlp_only_layers          the layers with experts, as in transformers' Qwen models
+// Layer i has experts if decoder_sparse_step divides i + 1 and mlp_only_layers does not list i. Without these keys all
+// layers have them.
 #pragma once
 
 #include <string>

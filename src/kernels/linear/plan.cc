@@ -145,8 +145,10 @@ void cutAdapters(const LinearArgs& args, const WeightRows& weight, RowBlock& blo
   const RowTile& last = plan.tiles[static_cast<size_t>(block.tile_end - 1)];
   const int32_t begin = plan.rows[static_cast<size_t>(plan.tiles[static_cast<size_t>(block.tile_begin)].first_row)];
   const int32_t end = plan.rows[static_cast<size_t>(last.first_row + last.rows - 1)] + 1;
-  for (const RowGroup& group : args.groups) {
-    const bool here = weight.group == nullptr ? group.weight.data == nullptr : weight.group == &group;
+  // A group's own weight has no rows of other groups; there may be as many such groups as experts.
+  const auto groups = weight.group == nullptr ? args.groups : std::span(weight.group, 1);
+  for (const RowGroup& group : groups) {
+    const bool here = weight.group != nullptr || group.weight.data == nullptr;
     if (!here || group.parts.empty() || (by_tile && takesPackedRows(group, weight, isa))) continue;
     cutGroup(group, begin, end, weight, block, isa, plan);
   }
