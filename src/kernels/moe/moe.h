@@ -43,15 +43,13 @@ struct MoeGroup {
 //       + sigmoid(shared_gate) * shared
 //   - x: [rows, hidden] float32. logits: [rows, experts] float32.
 //   - fc: expert 0's weight [2 * f, hidden]; proj: expert 0's weight [hidden, f]. The other experts follow (expertOf).
-//   The
-//     second half of the outputs of fc is activated, as in TensorRT-LLM.
-//   - shared: [rows, hidden], or without data: nothing is added. shared_gate: [rows, 1], or without data: the factor
-//   is 1.
+//     The second half of the outputs of fc is activated, as in TensorRT-LLM.
+//   - shared: [rows, hidden], or without data: nothing is added.
+//   - shared_gate: [rows, 1], or without data: the factor is 1.
 //   - workspace: moeWorkspace() floats, which no other argument overlaps.
 //   - out: [rows, hidden]. It may be `shared` itself; otherwise it overlaps no other argument. rows may be 0.
-//   - A row's result depends only on that row, the experts' weights and the row's LoRA terms, bit for bit. Each linear
-//   has
-//     the arithmetic of LinearArgs. Only the weights of experts that some row has are read.
+//   - A row's result depends only on that row, the experts' weights and the row's LoRA terms, bit for bit.
+//   - Each linear has the arithmetic of LinearArgs. Only the weights of experts that some row has are read.
 struct MoeArgs {
   ConstMatrix x;
   ConstMatrix logits;
