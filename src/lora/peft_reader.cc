@@ -158,7 +158,7 @@ class PeftReader {
         refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
                                  layer, target_.config.num_hidden_layers));
       }
-      found.layer = place->layer;
+      found.layer = layer;
       found.name = place->name;
     }
     found.key = key;
