@@ -86,8 +86,8 @@ struct WeightSource {
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
 struct LoraTarget {
   int32_t module_id = 0;  // TensorRT-LLM's, see lora/module_ids.h
-  // As an adapter's keys name it after "layers.N.": "self_attn.q_proj". "{expert}" stands for the expert's id. The
-  // module of all experts at once is the parameter of this name, as in PEFT's target_parameters.
+  // The name that follows "layers.N." in an adapter's keys: "self_attn.q_proj". "{expert}" is replaced by the expert's
+  // id. A target for all experts at once has the name of a parameter, as in PEFT's target_parameters.
   std::string module_name;
   int64_t row_begin = 0;
   int64_t rows = 0;

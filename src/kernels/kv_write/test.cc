@@ -68,6 +68,22 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   return result;
 }
 
+// Runs the op on `qkv` and returns the cache that it wrote. The context is prepared for the input.
+std::vector<std::byte> cacheAfter(Backend& backend, StepContext& context, const Input& in, const Case& c,
+                                  std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
+  std::vector<std::byte> cache(in.cache_bytes);
+  KvLayer kv = in.kv;
+  kv.base = cache.data();
+  backend.kvWrite({kernel_test::view(qkv, std::ssize(in.tokens), in.width),
+                   bias,
+                   c.num_heads,
+                   norms,
+                   {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
+                   kv},
+                  context, {});
+  return cache;
+}
+
 constexpr Case kCases[] = {
     Case{4, 2, 64, 64, 16, false, false, DType::kFloat32}, Case{6, 2, 80, 32, 64, false, true, DType::kBFloat16},
     Case{3, 1, 20, 20, 1, true, true, DType::kFloat16},    Case{3, 3, 17, 6, 2, true, false, DType::kBFloat16},
@@ -148,17 +164,7 @@ TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
     const auto context = backend.createContext();
     backend.prepare({in.tokens, in.spans, {}}, *context);
     const auto write = [&](std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
-      std::vector<std::byte> cache(in.cache_bytes);
-      KvLayer kv = in.kv;
-      kv.base = cache.data();
-      backend.kvWrite({kernel_test::view(qkv, rows, in.width),
-                       bias,
-                       c.num_heads,
-                       norms,
-                       {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
-                       kv},
-                      *context, {});
-      return cache;
+      return cacheAfter(backend, *context, in, c, qkv, bias, norms);
     };
     std::vector<float> together = in.qkv, apart = in.qkv;
     const auto cache = write(together, in.bias.data(), {query.data(), key.data(), 1e-5f, groups, {}});
@@ -205,17 +211,7 @@ TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
     squaresOf(queries, keys, squares.data() + 1);
     for (float& sum : squares) sum *= 2;
     const auto write = [&](std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
-      std::vector<std::byte> cache(in.cache_bytes);
-      KvLayer kv = in.kv;
-      kv.base = cache.data();
-      backend.kvWrite({kernel_test::view(qkv, rows, in.width),
-                       bias,
-                       c.num_heads,
-                       norms,
-                       {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
-                       kv},
-                      *context, {});
-      return cache;
+      return cacheAfter(backend, *context, in, c, qkv, bias, norms);
     };
     const auto cache = write(together, in.bias.data(),
                              {.query = query.data(),
