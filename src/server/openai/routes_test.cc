@@ -354,9 +354,13 @@ TEST_F(RoutesTest, AWholeAnswerIsBoundedByTheClientsShare) {
 }
 
 TEST_F(RoutesTest, AClientThatLeavesFreesItsPlaceInTheIntake) {
-  std::promise<void> release;
+  std::promise<void> begun, release;
   const auto gate = release.get_future().share();
-  intake.submit(std::make_shared<Intake::Ticket>(), {.work = [gate](WorkMeter&) { gate.wait(); }});
+  intake.submit(std::make_shared<Intake::Ticket>(), {.work = [&begun, gate](WorkMeter&) {
+                  begun.set_value();
+                  gate.wait();
+                }});
+  begun.get_future().wait();
   auto exchange = send("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
   const std::weak_ptr<FakeExchange> alive = exchange;
   exchange->disconnect();
