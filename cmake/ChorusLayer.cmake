@@ -75,7 +75,7 @@ function(chorus_unity name)
         set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
       endif()
     endforeach()
-    set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT name STREQUAL kernels)
       # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
       # types of anonymous namespaces.

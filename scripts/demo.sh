@@ -49,7 +49,7 @@ server=
 echo
 echo "== Speed on this machine (the demo model fits the cache, so its share of the memory's read roof is no limit) =="
 $chorus bench throughput --engine_dir "$work/engine" --batch 1,8 --mixed 0,5 --adapters $demo/adapters \
-  --prompt 32 --new 32 --passes 3 --warmup 1
+  --prompt 32 --new 32 --passes 3 --warmup 1 --roof_mib 256
 
 cat <<EOF
 

@@ -13,7 +13,7 @@ namespace chorus {
 namespace {
 
 // Enough for long writes, small enough that pieces stay in the second-level cache.
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr uint64_t kCopiedPieceBytes = uint64_t{1} << 20;
 
 using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
 
@@ -84,7 +84,7 @@ class Copier {
 
  private:
   static int64_t pieceRows(size_t row_bytes) {
-    return static_cast<int64_t>(std::max<uint64_t>(1, kPieceBytes / std::max<size_t>(row_bytes, 1)));
+    return static_cast<int64_t>(std::max<uint64_t>(1, kCopiedPieceBytes / std::max<size_t>(row_bytes, 1)));
   }
 
   void convert(DType source_dtype, const std::string& name, const std::byte* gathered, size_t count) {

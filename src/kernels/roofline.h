@@ -13,7 +13,7 @@ namespace chorus {
 // streams per thread, with and without software prefetch, ordinary and huge pages), with two passes each over `bytes`,
 // which should be far larger than every cache. Takes a few seconds. Throws Error(kExhausted) if there is not enough
 // memory.
-double measureReadBandwidth(ThreadPool& pool, size_t bytes = size_t{2} << 30);
+double measureReadBandwidth(ThreadPool& pool, size_t bytes);
 
 // Operations per second of all threads (a multiply-add is two) in a loop of products in registers, with the given
 // instruction set, which must be available. The products are of bfloat16 pairs if the set has dot products of them, of

@@ -1,6 +1,7 @@
 // An adapter in the form that the ops take: packed, in device memory, by layer and slot.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -75,7 +76,8 @@ class AdapterParts {
   int64_t inputVocabSize() const { return input_vocab_size_; }
 
   void add(int32_t layer, LinearId linear, const LoraTerm& part) { mutableAt(layer, linear).parts.push_back(part); }
-  // Adds a term to one expert of a linear with `experts` experts, after the terms that the expert has.
+  // Adds a term to one expert of a linear with `experts` experts, after the terms that the expert has. Fast if the
+  // experts come in order: the terms of later experts are moved.
   void addToExpert(int32_t layer, LinearId linear, int64_t experts, int64_t expert, const LoraTerm& part) {
     AdapterLinear& own = mutableAt(layer, linear);
     own.expert_begin.resize(static_cast<size_t>(experts) + 1);

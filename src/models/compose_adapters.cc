@@ -49,26 +49,37 @@ Part weighted(Part part, float weight) {
   return part;
 }
 
+// Adds the terms of one linear. The experts are the outer loop, because adding a term before those of later experts
+// would move these.
+void composeLinear(std::span<const WeightedAdapter> terms, size_t rank, int32_t layer, LinearId linear,
+                   AdapterParts& composed) {
+  int64_t experts = 0;
+  for (const WeightedAdapter& term : terms) {
+    const AdapterLinear& own = term.adapter->ranks[rank]->at(layer, linear);
+    experts = std::max<int64_t>(experts, std::ssize(own.expert_begin) - 1);
+    if (!own.expert_begin.empty()) continue;
+    for (const LoraTerm& part : own.parts) composed.add(layer, linear, weighted(part, term.weight));
+  }
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    for (const WeightedAdapter& term : terms) {
+      const AdapterLinear& own = term.adapter->ranks[rank]->at(layer, linear);
+      if (own.expert_begin.empty()) continue;
+      for (const LoraTerm& part : own.experts().of(expert)) {
+        composed.addToExpert(layer, linear, experts, expert, weighted(part, term.weight));
+      }
+    }
+  }
+}
+
 std::shared_ptr<const AdapterParts> composeRank(std::span<const WeightedAdapter> terms, size_t rank) {
   const int32_t layers = terms.front().adapter->ranks[rank]->layers();
   auto composed = std::make_shared<AdapterParts>(layers);
   AdapterEmbedding embedding;
+  for (int32_t layer = kOutsideLayers; layer < layers; ++layer) {
+    for (int i = 0; i < kNumLinears; ++i) composeLinear(terms, rank, layer, static_cast<LinearId>(i), *composed);
+  }
   for (const WeightedAdapter& term : terms) {
     const auto& parts = term.adapter->ranks[rank];
-    for (int32_t layer = kOutsideLayers; layer < layers; ++layer) {
-      for (int i = 0; i < kNumLinears; ++i) {
-        const auto linear = static_cast<LinearId>(i);
-        const AdapterLinear& own = parts->at(layer, linear);
-        const int64_t experts = std::ssize(own.expert_begin) - 1;  // negative: the linear has none
-        for (int64_t expert = 0; expert < experts; ++expert) {
-          for (const LoraTerm& part : own.experts().of(expert)) {
-            composed->addToExpert(layer, linear, experts, expert, weighted(part, term.weight));
-          }
-        }
-        if (experts > 0) continue;
-        for (const LoraTerm& part : own.parts) composed->add(layer, linear, weighted(part, term.weight));
-      }
-    }
     for (const EmbeddingPart& part : parts->embedding().parts) embedding.parts.push_back(weighted(part, term.weight));
     composed->keep(parts);
   }

@@ -46,6 +46,24 @@ TEST(ComposeAdapters, EveryPartHasItsScaleTimesItsTermsWeight) {
   EXPECT_EQ(composed->bytes, 0u);
 }
 
+TEST(ComposeAdapters, EveryExpertHasTheTermsOfAllMembersInTheirOrder) {
+  constexpr int64_t kExperts = 3;
+  const auto member = [](const std::string& hash, const std::vector<std::pair<int64_t, float>>& scales) {
+    return adapterWith(hash, [&](AdapterParts& parts) {
+      for (const auto& [expert, scale] : scales) {
+        parts.addToExpert(1, LinearId::kFc, kExperts, expert, {.scale = scale});
+      }
+    });
+  };
+  const auto composed = composeAdapters(std::vector<WeightedAdapter>{{member("a", {{2, 1.0f}, {0, 2.0f}}), 2.0f},
+                                                                     {everywhere("b", 1.0f), 1.0f},
+                                                                     {member("c", {{1, 5.0f}, {2, 3.0f}}), -1.0f}});
+  const AdapterLinear& linear = composed->ranks[0]->at(1, LinearId::kFc);
+  EXPECT_EQ(scalesOf(linear.parts), (std::vector<float>{4.0f, -5.0f, 2.0f, -3.0f}));
+  EXPECT_EQ(linear.expert_begin, (std::vector<int32_t>{0, 1, 2, 4}));
+  EXPECT_EQ(scalesOf(composed->ranks[0]->at(1, LinearId::kDense).parts), std::vector<float>{1.0f});
+}
+
 TEST(ComposeAdapters, KeepsItsMembersPartsAlive) {
   auto member = everywhere("a", 2.0f);
   const std::weak_ptr<const AdapterParts> parts = member->ranks[0];

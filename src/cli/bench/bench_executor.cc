@@ -30,7 +30,7 @@ namespace {
 struct BenchExecutorArgs {
   std::string engine_dir, adapters_dir, json, isa, backend = "cpu", log_level = "warning";
   std::vector<int> batches, mixed{0};
-  int prompt = 128, new_tokens = 32, threads = 0, passes = 5, warmup = 2;
+  int prompt = 128, new_tokens = 32, threads = 0, passes = 5, warmup = 2, roof_mib = 2048;
 };
 
 struct Roof {
@@ -53,7 +53,8 @@ Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
 // Uses its own thread pool so that the executor's threads sleep meanwhile.
 Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool), measureMatmulPeak(pool, productIsa(args, engine))};
+  return {measureReadBandwidth(pool, static_cast<size_t>(args.roof_mib) << 20),
+          measureMatmulPeak(pool, productIsa(args, engine))};
 }
 
 // Bytes of A and B at the engine's dtype.
@@ -236,6 +237,9 @@ void addFlags(CLI::App& command, BenchExecutorArgs& args) {
   command.add_option("--passes", args.passes, "Measured passes")->capture_default_str()->check(inRange(1, 1000));
   command.add_option("--warmup", args.warmup, "Passes before them")->capture_default_str()->check(inRange(0, 1000));
   command.add_option("--threads", args.threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
+  command.add_option("--roof_mib", args.roof_mib, "Memory that the read roof is measured on")
+      ->capture_default_str()
+      ->check(inRange(1, 1 << 20));
   addBackendFlags(command, args.backend, args.isa);
   command.add_option("--json,--output_json", args.json, "Write the figures here");
   command.add_option("--log_level", args.log_level, "trace|debug|info|warning|error|off")->capture_default_str();

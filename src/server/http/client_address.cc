@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "server/http/header_checks.h"
 
 namespace chorus::server {
 namespace {
@@ -37,12 +38,6 @@ std::string textOf(const Address& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (inet_ntop(address.family, address.bytes.data(), text.data(), text.size()) == nullptr) return {};
   return text.data();
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 // Some proxies write "192.0.2.1:4711", "[2001:db8::1]" or "[2001:db8::1]:4711".
@@ -85,7 +80,7 @@ std::string TrustedProxies::clientOf(std::string_view peer, std::string_view for
   if (trusts(peer)) {
     const size_t comma = forwarded_for.rfind(',');
     const std::string_view last = comma == std::string_view::npos ? forwarded_for : forwarded_for.substr(comma + 1);
-    if (std::string client = clientOfAddress(withoutPort(trimmed(last))); !client.empty()) return client;
+    if (std::string client = clientOfAddress(withoutPort(withoutOptionalSpace(last))); !client.empty()) return client;
   }
   return clientOfAddress(peer);
 }

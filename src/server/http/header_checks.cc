@@ -29,12 +29,6 @@ std::string lowerCase(std::string_view text) {
   return out;
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // uri-host [":" port] of RFC 3986.
 bool isHost(std::string_view host) {
   const bool literal = host.starts_with('[');
@@ -122,7 +116,7 @@ std::optional<HeadFault> checkHeaderLine(std::string_view line, SingleHeaders& s
   for (SingleHeaders::Entry& entry : singles.entries) {
     if (entry.name != name) continue;
     if (entry.value) return HeadFault{400, "A header that may occur only once occurs more than once."};
-    entry.value = trimmed(line.substr(colon + 1));
+    entry.value = withoutOptionalSpace(line.substr(colon + 1));
   }
   return std::nullopt;
 }
@@ -179,6 +173,12 @@ HeadScanner::Result HeadScanner::scan(std::string_view bytes) {
     if (scanned_ >= 3 && bytes[scanned_ - 2] == '\n') return {scanned_ + 1, std::nullopt};
   }
   return {};
+}
+
+std::string_view withoutOptionalSpace(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
 }
 
 HeadCheck checkHead(std::string_view head) {

@@ -60,4 +60,7 @@ struct HeadCheck {
 HeadCheck checkHead(std::string_view head);
 inline constexpr size_t kMostHeaders = 100;
 
+// A field's value without the spaces and tabs around it (OWS of RFC 9110).
+std::string_view withoutOptionalSpace(std::string_view text);
+
 }  // namespace chorus::server

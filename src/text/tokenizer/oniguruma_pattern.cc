@@ -13,7 +13,7 @@ namespace chorus {
 namespace {
 
 // Low, because a character class of a few bytes compiles to some kilobytes.
-constexpr size_t kMaxPatternBytes = 512;
+constexpr size_t kMaxOnigurumaPatternBytes = 512;
 constexpr unsigned kMatchStackEntries = 50'000;
 // Work between two charges to the meter: steps that Oniguruma counts, times the bytes that one step can read.
 constexpr size_t kWorkPerCall = size_t{1} << 22;
@@ -67,9 +67,9 @@ struct OnigurumaPattern::Compiled {
 OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view source)
     : compiled_(std::make_unique<Compiled>()), source_(source) {
   std::call_once(g_initialised, initialise);
-  if (pattern.size() > kMaxPatternBytes) {
+  if (pattern.size() > kMaxOnigurumaPatternBytes) {
     fail(ErrorCode::kUnsupported, "{}: a regular expression with rare syntax has {} bytes; the limit is {}", source,
-         pattern.size(), kMaxPatternBytes);
+         pattern.size(), kMaxOnigurumaPatternBytes);
   }
   checkRepetition(pattern, source);
   from_start_ = pattern.find("\\G") != std::string_view::npos;
