@@ -1,11 +1,13 @@
-# chorus_layer(NAME [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
+# chorus_layer(NAME [COLD] [DEPS layers...] [LIBS libraries...] [EXECUTABLE program])
 #
 # Creates a static library from all sources under src/NAME and a GoogleTest program from all tests there. Sources are
 # found by file name, so none can be forgotten:
 #   *_test.cc, test.cc    tests          main.cc    the program
 #   *_fuzz.cc             fuzz targets
+# COLD: the layer does no work per weight or per layer of a model, so a release build compiles it with
+# CHORUS_COLD_FLAGS.
 function(chorus_layer name)
-  cmake_parse_arguments(ARG "" "EXECUTABLE" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "EXECUTABLE" "DEPS;LIBS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${dir}/*.cc)
   set(tests ${all})
@@ -25,6 +27,9 @@ function(chorus_layer name)
   chorus_check_flags(${name} ${sources})
   chorus_precompiled(chorus_${name} chorus_headers)
   chorus_unity(${name} ${sources})
+  if(ARG_COLD AND CMAKE_BUILD_TYPE STREQUAL Release)
+    target_compile_options(chorus_${name} PRIVATE ${CHORUS_COLD_FLAGS})
+  endif()
   target_include_directories(chorus_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPS PREPEND chorus_)
   target_link_libraries(chorus_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
@@ -71,11 +76,14 @@ function(chorus_unity name)
   if(CHORUS_UNITY)
     foreach(source ${ARGN})
       file(STRINGS ${source} architecture REGEX "^Architecture [A-Za-z0-9]+\\(\\) {")
+        if(architecture AND CMAKE_BUILD_TYPE STREQUAL Release)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${CHORUS_COLD_FLAGS})
+      endif()
       if(architecture OR (name STREQUAL kernels AND NOT source MATCHES "/(reference|bench)\\.cc$"))
         set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
       endif()
     endforeach()
-    set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_target_properties(chorus_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT name STREQUAL kernels)
       # In a unity build GCC 12 gives false warnings for code that it inlines from the standard library and fmt, and for
       # types of anonymous namespaces.

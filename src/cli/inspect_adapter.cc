@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/names.h"
 #include "checkpoint/reader.h"
 #include "cli/inspect_paths.h"
 #include "convert/huggingface.h"

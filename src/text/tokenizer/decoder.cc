@@ -19,7 +19,7 @@ constexpr uint64_t kDecodeWork = uint64_t{1} << 20;
 constexpr uint64_t kDecodeWorkPerByte = 1024;
 
 // Turns tokens of the byte-level alphabet into bytes, and the bytes into UTF-8.
-class ByteLevelStage final : public DecoderStage {
+class ByteLevelDecoder final : public DecoderStage {
  public:
   void feed(Utf8Text token, EncodeWork&, Sink sink) override {
     appendByteLevelToken(pending_, token);
@@ -238,7 +238,7 @@ void TokenDecoder::append(const Json& json, const std::string& source) {
     }
     for (const Json& part : *list) append(part, here);
   } else if (type == "ByteLevel") {
-    add([] { return std::make_unique<ByteLevelStage>(); });
+    add([] { return std::make_unique<ByteLevelDecoder>(); });
     fused_ = true;
   } else if (type == "ByteFallback") {
     add([] { return std::make_unique<ByteFallbackStage>(); });

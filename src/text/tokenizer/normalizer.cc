@@ -108,7 +108,7 @@ class StripAccents final : public NormalizerStage {
   }
 };
 
-class ByteLevelStage final : public NormalizerStage {
+class ByteLevelNormalizer final : public NormalizerStage {
  public:
   void normalize(Utf8View text, EncodeWork&, ScratchText& out) const override { appendByteLevel(text.bytes(), out); }
 };
@@ -121,7 +121,7 @@ std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, c
   if (type == "NFKD") return std::make_unique<FormStage>(UnicodeForm{.compatibility = true});
   if (type == "Lowercase") return std::make_unique<Lowercase>();
   if (type == "StripAccents") return std::make_unique<StripAccents>();
-  if (type == "ByteLevel") return std::make_unique<ByteLevelStage>();
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Prepend") return std::make_unique<Prepend>(jsonGetText(json, "prepend", here));
   if (type == "Strip") {
     return std::make_unique<Strip>(jsonGet<bool>(json, "strip_left", here), jsonGet<bool>(json, "strip_right", here));
