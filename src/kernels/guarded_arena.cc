@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace chorus {
 namespace {
@@ -18,8 +19,6 @@ constexpr size_t kAlignment = 64;
 // Reserved addresses, not memory: more than the memory of a machine that runs tests, but small enough for several ranks
 // under a sanitizer.
 constexpr size_t kReserved = size_t{128} << 30;
-
-size_t roundUp(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 // Bytes of the pages of an allocation: its data, which ends at the guard page, and the guard page.
 size_t pagesOf(size_t size) { return roundUp(roundUp(size, kAlignment), kPage) + kPage; }

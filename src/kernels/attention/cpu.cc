@@ -4,6 +4,7 @@
 #include <cassert>
 #include <new>
 
+#include "base/round_up.h"
 #include "kernels/attention/kv_run.h"
 #include "kernels/attention/online_softmax_kernels.h"
 #include "kernels/attention/products.h"
@@ -33,8 +34,6 @@ struct Result {
   SoftmaxState& state() const { return *reinterpret_cast<SoftmaxState*>(at); }
   float* out() const { return at + kStateFloats; }
 };
-
-int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Data that all items of a call share.
 struct Call {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/round_up.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
-namespace {
-int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-}  // namespace
+namespace {}  // namespace
 
 KvRunReader::KvRunReader(const KvLayer& kv)
     : kv_(kv),

@@ -11,7 +11,7 @@ namespace chorus {
 namespace {
 
 // Number of units of each row that are moved at a time, so that reads and writes both stay in L1.
-constexpr int64_t kInputBlock = 64;
+constexpr int64_t kUnitsAtOnce = 64;
 
 // Copies units [begin, end) of a row into a panel's column.
 template <typename Unit>
@@ -57,21 +57,21 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
     const int64_t column = (row_begin + r) % kPanelCols;
     const int64_t count = std::min(num_rows - r, kPanelCols - column);
     Unit* panel = dst + (row_begin + r) / kPanelCols * kPanelCols * units + column;
-    for (int64_t i0 = 0; i0 < units; i0 += kInputBlock) {
-      const int64_t i1 = std::min(whole, i0 + kInputBlock);
+    for (int64_t i0 = 0; i0 < units; i0 += kUnitsAtOnce) {
+      const int64_t i1 = std::min(whole, i0 + kUnitsAtOnce);
       if (count == kPanelCols) {
         packBlock(rows + r * row_bytes, row_bytes, i0, i1, panel);
       } else {
         for (int64_t c = 0; c < count; ++c) packRow(rows + (r + c) * row_bytes, i0, i1, panel + c);
       }
-      if (left > 0 && i0 + kInputBlock >= units) {
+      if (left > 0 && i0 + kUnitsAtOnce >= units) {
         for (int64_t c = 0; c < count; ++c) {
           Unit last = 0;
           std::memcpy(&last, rows + (r + c + 1) * row_bytes - left, static_cast<size_t>(left));
           panel[whole * kPanelCols + c] = last;
         }
       }
-      chargeThrottle(static_cast<size_t>(count * kInputBlock) * sizeof(Unit));
+      chargeThrottle(static_cast<size_t>(count * kUnitsAtOnce) * sizeof(Unit));
     }
     r += count;
     if (r == num_rows && column + count < kPanelCols) {

@@ -82,8 +82,8 @@ HWY_POP_ATTRIBUTES
 
 namespace chorus {
 namespace {
-// The kernels by AMX, except that VNNI multiplies tiles of up to vnni_rows rows. Both read rows and weights in the same
-// layout.
+// The kernels by AMX, except that VNNI multiplies tiles of up to vnni_rows rows, for which `tiles` needs no kernels.
+// Both read rows and weights in the same layout.
 PanelKernels withVnni(const PanelKernels* tiles, const PanelKernels* vnni, int vnni_rows) {
   assert(vnni_rows <= vnni->max_rows && vnni->pack != nullptr && vnni->fixed_run == tiles->fixed_run);
   PanelKernels kernels = *tiles;
@@ -92,16 +92,19 @@ PanelKernels withVnni(const PanelKernels* tiles, const PanelKernels* vnni, int v
   return kernels;
 }
 
-// The last argument of withVnni is the number of rows up to which VNNI is faster. Measured with 2048 inputs and 11264
+// The number of rows up to which VNNI is faster. Measured with 2048 inputs and 11264
 // outputs on two cores, in microseconds by AMX and by VNNI:
 //   int8                  1 row 868, 729; 4 rows 838, 739; 6 rows 858, 808; 7 rows 873, 966
 //   int4, groups of 64    1 row 517, 366; 4 rows 556, 404; 5 rows 577, 505; 7 rows 624, 681
 //   int4, groups of 128   1 row 474, 356; 4 rows 490, 409; 5 rows 507, 479; 6 rows 516, 530
+template <DType kType>
+constexpr int kVnniRows = kType == DType::kInt8 ? 6 : 5;
+
 template <DType kType, int kRun>
 const PanelKernels* ofRun() {
   static const PanelKernels kernels =
-      withVnni(tiles::quantised::kernelsOf<QuantisedTiles, kType>(kRun),
-               kType == DType::kInt8 ? int8VnniKernels(kRun) : int4VnniKernels(kRun), kType == DType::kInt8 ? 6 : 5);
+      withVnni(tiles::quantised::kernelsOf<QuantisedTiles, kType, kVnniRows<kType> + 1>(kRun),
+               kType == DType::kInt8 ? int8VnniKernels(kRun) : int4VnniKernels(kRun), kVnniRows<kType>);
   return &kernels;
 }
 template <DType kType>

@@ -298,7 +298,7 @@ size_t blockScratch(int tiles, int64_t inputs, int64_t panels) {
 //   int4    24 rows 1.02, 0.99; 32 rows 1.21, 1.01
 constexpr int blockRows(DType dtype) { return dtype == DType::kInt4 ? 24 : 20; }
 
-template <class Unit, DType kType, int kRun, int... kRows>
+template <class Unit, DType kType, int kRun, int kFirst, int... kRows>
 constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
@@ -307,8 +307,8 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   kernels.unit_inputs = kFixedRun;
   kernels.unit_extra = sizeof(FixedRuns);
   kernels.fixed_run = kRun;
-  ((kernels.run[kRows + 1] = &panelProduct<Unit, kType, kRows + 1>), ...);
-  ((kernels.passes[kRows + 1] = kPanelsInTurn / panelsAtOnce(kRows + 1)), ...);
+  ((kernels.run[kFirst + kRows] = &panelProduct<Unit, kType, kFirst + kRows>), ...);
+  ((kernels.passes[kFirst + kRows] = kPanelsInTurn / panelsAtOnce(kFirst + kRows)), ...);
   kernels.scale_columns = &Unit::scaleColumns;
   kernels.block = &blockProduct<Unit, kType, kRun>;
   kernels.block_inputs = kFixedRun;
@@ -317,12 +317,16 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   return kernels;
 }
 
-template <class Unit, DType kType, int kRun>
-inline constexpr PanelKernels kKernels = makeKernels<Unit, kType, kRun>(std::make_integer_sequence<int, kTileRows>());
+template <class Unit, DType kType, int kRun, int kFirst>
+inline constexpr PanelKernels kKernels =
+    makeKernels<Unit, kType, kRun, kFirst>(std::make_integer_sequence<int, kTileRows + 1 - kFirst>());
 
-template <class Unit, DType kType>
+// The kernels for runs of `run` inputs. kFirst: the number of rows of the smallest tile that they multiply.
+template <class Unit, DType kType, int kFirst = 1>
 const PanelKernels* kernelsOf(int64_t run) {
-  return run == 32 ? &kKernels<Unit, kType, 32> : run == 64 ? &kKernels<Unit, kType, 64> : &kKernels<Unit, kType, 128>;
+  return run == 32   ? &kKernels<Unit, kType, 32, kFirst>
+         : run == 64 ? &kKernels<Unit, kType, 64, kFirst>
+                     : &kKernels<Unit, kType, 128, kFirst>;
 }
 
 }  // namespace chorus::tiles::quantised
