@@ -59,6 +59,11 @@ def check_source(path):
                 complain(path, number, f"includes {other}/, which is no layer")
             elif LADDER.index(other) > LADDER.index(layer):
                 complain(path, number, f"layer {layer} includes the later layer {other}")
+        inner = re.match(r'\s*#include "kernels/(\w+)/([\w-]+)\.h"', line)
+        if inner and layer != "kernels" and parts[0] in {"src", "tests", "examples"}:
+            # A backend may change its own files; the layers above it know the contracts of its ops.
+            if inner[1] != inner[2] and inner[0].strip() != '#include "kernels/attention/kv_layout.h"':
+                complain(path, number, "includes a file of the kernels that is no contract of an op")
         if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line):
             complain(path, number, "a mark of unfinished work")
         if re.search(r"GTEST_SKIP|\bDISABLED_|(EXPECT|ASSERT)_TRUE\(true\)", line):

@@ -110,7 +110,8 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
-    largest = std::max(largest, static_cast<uint64_t>(AdapterPacker(base.config, base.table, rank).bytes(part)));
+    const AdapterPacker packer(base.config, base.table, weightPacker(base.build.backend), rank);
+    largest = std::max(largest, static_cast<uint64_t>(packer.bytes(part)));
   }
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);

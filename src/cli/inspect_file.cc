@@ -45,7 +45,8 @@ void inspectEngineFile(const MappedFile& file, Inspection& found) {
   found.setKind("engine file");
   std::map<std::string, uint64_t> bytes;
   Json tensors = Json::object();
-  for (const EngineTensor& tensor : parseEngineFile(file.bytes(), file.path().string())) {
+  for (const EngineTensor& tensor :
+       parseEngineFile(file.bytes(), file.path().string(), weightPacker(BuildConfig{}.backend))) {
     const std::string dtype(dtypeName(tensor.dtype));
     bytes[dtype] += tensor.bytes;
     tensors[tensor.name] = {{"dtype", dtype}, {"shape", {tensor.rows, tensor.cols}}};

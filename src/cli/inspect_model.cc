@@ -70,7 +70,7 @@ void describeCost(const WeightTable& table, const ModelConfig& config, int64_t m
   found.add("parameters", parameterCount(table, config));
   uint64_t weights = 0, all_weights = 0;
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
-    const uint64_t of_rank = packedWeightBytes(table, config, rank);
+    const uint64_t of_rank = packedWeightBytes(table, config, rank, weightPacker(BuildConfig{}.backend));
     weights = std::max(weights, of_rank);
     all_weights += of_rank;
   }

@@ -48,7 +48,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
       return device;
     }
     PackedWeight operator()(PackedWeight weight) const {
-      weight.data = (*this)(weight.data, packedBytes(weight.format(), weight.out, weight.in));
+      weight.data = (*this)(weight.data, weightPacker("cpu").bytes(weight.format(), weight.out, weight.in));
       return weight;
     }
     const float* vector(const float* data, int64_t count) const {
@@ -60,22 +60,24 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
   // tokens, then all further tokens.
   static PackedWeight headOf(const RankGroup& other, int64_t share, int32_t tp_rank, std::vector<std::byte>& memory) {
     const ModelConfig& config = other.engine().config();
+    const WeightPacker& packer = other.engine().packer();
     const int64_t own_share = vocabularyShare(config), in = config.hidden_size;
     const int64_t added = config.vocab_size - kVocab;
     const int32_t first_rank = (config.mapping.pp_size - 1) * config.mapping.tp_size;
     const auto row = [&](int64_t token) {
       std::vector<float> values(static_cast<size_t>(in));
       const auto holder = static_cast<int32_t>(first_rank + token / own_share);
-      unpackRow(other.session(holder).engine().linear("lm_head", own_share, in), token % own_share, values.data());
+      packer.unpackRow(other.session(holder).engine().linear("lm_head", own_share, in), token % own_share,
+                       values.data());
       std::vector<std::byte> bytes(values.size() * dtypeSize(config.dtype));
       convertElements(values.data(), DType::kFloat32, bytes.data(), config.dtype, values.size());
       return bytes;
     };
-    memory.assign(static_cast<size_t>(packedBytes(config.dtype, share + added, in)), std::byte{});
+    memory.assign(static_cast<size_t>(packer.bytes(config.dtype, share + added, in)), std::byte{});
     for (int64_t r = 0; r < share + added; ++r) {
       const int64_t token = r < share ? tp_rank * share + r : kVocab + r - share;
       if (r < share && token >= kVocab) continue;
-      packRows(row(token).data(), config.dtype, 1, in, r, memory.data());
+      packer.packRows(row(token).data(), config.dtype, 1, in, r, memory.data());
     }
     return {memory.data(), config.dtype, share + added, in};
   }

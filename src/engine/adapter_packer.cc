@@ -33,17 +33,18 @@ std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens
 }
 
 // Unpacks the first `count` rows to rows [count, in] and charges the throttle after each row.
-void unpackRows(const PackedWeight& weight, int64_t count, float* rows) {
+void unpackRows(const WeightPacker& packer, const PackedWeight& weight, int64_t count, float* rows) {
   for (int64_t row = 0; row < count; ++row) {
-    unpackRow(weight, row, rows + row * weight.in);
+    packer.unpackRow(weight, row, rows + row * weight.in);
     chargeThrottle(static_cast<size_t>(weight.in) * sizeof(float));
   }
 }
 
 }  // namespace
 
-AdapterPacker::AdapterPacker(const ModelConfig& config, const WeightTable& table, int32_t rank)
-    : config_(config), table_(table), rank_(rank) {}
+AdapterPacker::AdapterPacker(const ModelConfig& config, const WeightTable& table, const WeightPacker& packer,
+                             int32_t rank)
+    : config_(config), table_(table), packer_(packer), rank_(rank) {}
 
 int32_t AdapterPacker::localLayer(int32_t layer) const {
   if (layer == kOutsideLayers) return layer;
@@ -75,9 +76,10 @@ class AdapterPacker::Writer {
  public:
   Writer(const AdapterPacker& packer, const Adapter& part, const ModelWeights* base, std::byte* staging,
          const std::byte* device, AdapterParts& parts)
-      : packer_(packer),
+      : places_(packer),
         config_(packer.config_),
         table_(packer.table_),
+        packer_(packer.packer_),
         part_(part),
         base_(base),
         staging_(staging),
@@ -113,9 +115,9 @@ class AdapterPacker::Writer {
     return device_ + at;
   }
   PackedWeight pack(const std::byte* values, DType from, int64_t out, int64_t in) {
-    const std::byte* data = take(packedBytes(dtype_, out, in), [&](std::byte* host) {
+    const std::byte* data = take(packer_.bytes(dtype_, out, in), [&](std::byte* host) {
       if (from == dtype_) {
-        packRows(values, dtype_, out, in, 0, host);
+        packer_.packRows(values, dtype_, out, in, 0, host);
       } else {
         const std::vector<std::byte> converted = convertedValues(values, from, dtype_, out * in);
         // An infinite value would become NaN in the rows of other requests, by products with zeros (BlockTerm).
@@ -123,7 +125,7 @@ class AdapterPacker::Writer {
           fail(ErrorCode::kInvalidArgument, "the adapter holds values beyond the range of {}, the model's type",
                dtypeName(dtype_));
         }
-        packRows(converted.data(), dtype_, out, in, 0, host);
+        packer_.packRows(converted.data(), dtype_, out, in, 0, host);
       }
     });
     return PackedWeight{data, dtype_, out, in};
@@ -131,9 +133,9 @@ class AdapterPacker::Writer {
   // values() returns row-major [out, in] values of type `dtype`.
   template <typename Values>
   PackedWeight pack(DType dtype, int64_t out, int64_t in, Values&& values) {
-    const std::byte* data = take(packedBytes(dtype, out, in), [&](std::byte* host) {
+    const std::byte* data = take(packer_.bytes(dtype, out, in), [&](std::byte* host) {
       const std::vector<std::byte> rows = values();
-      packRows(rows.data(), dtype, out, in, 0, host);
+      packer_.packRows(rows.data(), dtype, out, in, 0, host);
     });
     return PackedWeight{data, dtype, out, in};
   }
@@ -155,7 +157,7 @@ class AdapterPacker::Writer {
   }
 
   void addModule(const AdapterModule& module) {
-    const Place place = packer_.placeOf(module);
+    const Place place = places_.placeOf(module);
     const LoraTerm term = partOf(module, place.out_begin);
     if (place.experts > 0) {
       parts_.addToExpert(place.layer, place.linear, place.experts, place.expert, term);
@@ -173,7 +175,7 @@ class AdapterPacker::Writer {
     int64_t out = 0, in = 0;
     for (const WeightRow& row : table_) {
       if (row.slot.whole() != slotOf(linear)) continue;
-      const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(packer_.rank_));
+      const TensorSlice slice = sliceForRank(row, mapping.tp_size, mapping.tpRank(places_.rank_));
       out += slice.rows;
       in = slice.cols;
     }
@@ -182,7 +184,7 @@ class AdapterPacker::Writer {
 
   static bool isHead(const AdapterWeight& weight) { return weight.slot == slotOf(LinearId::kHead); }
   Place placeOf(const AdapterWeight& weight) const {
-    return packer_.placeOf(*findRow(table_, weight.slot.weight()), weight.layer, weight.row_begin);
+    return places_.placeOf(*findRow(table_, weight.slot.weight()), weight.layer, weight.row_begin);
   }
 
   // Adds whole weights of the layers' linears. Rows that the adapter does not replace are copied from the base. If the
@@ -211,7 +213,7 @@ class AdapterPacker::Writer {
                                     const std::vector<std::pair<int64_t, const AdapterWeight*>>& weights, int64_t out,
                                     int64_t in, DType dtype) const {
     std::vector<float> rows(static_cast<size_t>(out * in));
-    unpackRows(base_->at(layer)[linear].weight, out, rows.data());
+    unpackRows(packer_, base_->at(layer)[linear].weight, out, rows.data());
     for (const auto& [begin, weight] : weights) {
       std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
       roundValues(weight->data, weight->dtype, typeOf(linear), own);
@@ -242,7 +244,7 @@ class AdapterPacker::Writer {
     const float* copy = copyFloats(values);
     NormWeights norm = {.size = weight.rows};
     (weight.slot.isBias() ? norm.bias : norm.weight) = copy;
-    parts_.addNorm(packer_.localLayer(weight.layer), weight.slot.norm(), norm);
+    parts_.addNorm(places_.localLayer(weight.layer), weight.slot.norm(), norm);
   }
 
   void addHead(const LoraTerm& part) { parts_.add(kOutsideLayers, LinearId::kHead, part); }
@@ -266,7 +268,7 @@ class AdapterPacker::Writer {
     addHeadWeight(pack(dtype, out, in, [&] {
       const PackedWeight& base = base_->outside[LinearId::kHead].weight;
       std::vector<float> rows(static_cast<size_t>(out * in));
-      unpackRows(base, base.out, rows.data());
+      unpackRows(packer_, base, base.out, rows.data());
       return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
     }));
   }
@@ -345,12 +347,13 @@ class AdapterPacker::Writer {
     const Mapping& mapping = config_.mapping;
     if (!config_.use_parallel_embedding || config_.embedding_sharding_dim != 0) return 0;
     const int64_t all = part_.input_vocab_size > 0 ? part_.input_vocab_size : config_.vocab_size;
-    return tokenShare(all, mapping.tp_size, mapping.tpRank(packer_.rank_)).begin;
+    return tokenShare(all, mapping.tp_size, mapping.tpRank(places_.rank_)).begin;
   }
 
-  const AdapterPacker& packer_;
+  const AdapterPacker& places_;
   const ModelConfig& config_;
   const WeightTable& table_;
+  const WeightPacker& packer_;
   const Adapter& part_;
   const ModelWeights* base_;
   std::byte* staging_;

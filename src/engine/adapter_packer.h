@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "checkpoint/weight_table.h"
+#include "kernels/weight_packer.h"
 #include "lora/adapter.h"
 #include "models/adapter_parts.h"
 #include "models/model_weights.h"
@@ -15,8 +16,8 @@ inline int64_t packedPiece(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class AdapterPacker {
  public:
-  // config and table are the engine's and must outlive this object.
-  AdapterPacker(const ModelConfig& config, const WeightTable& table, int32_t rank);
+  // config, table and packer are the engine's and must outlive this object.
+  AdapterPacker(const ModelConfig& config, const WeightTable& table, const WeightPacker& packer, int32_t rank);
 
   // Number of bytes that pack() will write. part: the rank's shard (lora/shard.h), possibly with shapes only.
   int64_t bytes(const Adapter& part) const;
@@ -44,6 +45,7 @@ class AdapterPacker {
 
   const ModelConfig& config_;
   const WeightTable& table_;
+  const WeightPacker& packer_;
   int32_t rank_;
 };
 

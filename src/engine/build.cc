@@ -56,6 +56,7 @@ struct PackTask {
   int64_t in;         // of the engine tensor
   EngineTensorKind kind;
   std::byte* target;
+  const WeightPacker* packer;
 
   int64_t rowsOfSource() const {
     const bool pairs = tensor->part == TensorPart::kIntegers && tensor->format.dtype == DType::kInt4;
@@ -67,11 +68,11 @@ void packLinear(const PackTask& task, const std::byte* rows, int64_t count) {
   const int64_t row = task.row_begin + task.begin;
   switch (task.tensor->part) {
     case TensorPart::kValues:
-      return packRows(rows, task.dtype, count, task.in, row, task.target);
+      return task.packer->packRows(rows, task.dtype, count, task.in, row, task.target);
     case TensorPart::kIntegers:
-      return packRows(rows, task.tensor->format, count, task.in, row, task.target);
+      return task.packer->packRows(rows, task.tensor->format, count, task.in, row, task.target);
     case TensorPart::kScales:
-      return packScales(rows, task.dtype, task.tensor->format, count, task.in, row, task.target);
+      return task.packer->packScales(rows, task.dtype, task.tensor->format, count, task.in, row, task.target);
   }
 }
 
@@ -103,12 +104,11 @@ void checkScales(const RankTensor& tensor, const TensorView& scales) {
 }
 
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
-              ThreadPool& pool) {
+              const WeightPacker& packer, ThreadPool& pool) {
   const EngineLayout layout = engineLayout(weights.tensors(), model, rank);
-  EngineFileWriter writer(path, layout.tensors);
+  EngineFileWriter writer(path, layout.tensors, packer);
 
-  // Rows that are appended to an engine tensor may share a panel with the rows before them, so they are packed after
-  // them.
+  // Rows that are appended to an engine tensor may have to be packed after the rows before them.
   std::vector<PackTask> leading, appended;
   for (const EngineLayout::Piece& piece : layout.pieces) {
     const RankTensor& tensor = *piece.source;
@@ -121,15 +121,15 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
                                 static_cast<size_t>(expert) * (bytes.size() / static_cast<size_t>(experts)) +
                                 static_cast<size_t>(piece.first * cols) * dtypeSize(tensor.dtype);
       std::byte* data = writer.data(piece.target) +
-                        (expert > 0 ? expert * expertStride(target.format(), target.rows, target.cols) : 0);
-      // A task ends at the end of a panel of the engine tensor, so that two tasks of one source never share a panel.
-      constexpr int64_t kTaskRows = 512;
+                        (expert > 0 ? expert * packer.expertStride(target.format(), target.rows, target.cols) : 0);
+      // Tasks begin where the packer lets them run at the same time.
+      const int64_t together = packer.rowsTogether(), task_rows = (512 + together - 1) / together * together;
       for (int64_t begin = 0; begin < piece.rows;) {
         const int64_t end =
-            std::min((piece.row_begin + begin) / kTaskRows * kTaskRows + kTaskRows - piece.row_begin, piece.rows);
+            std::min((piece.row_begin + begin) / task_rows * task_rows + task_rows - piece.row_begin, piece.rows);
         auto& tasks = piece.row_begin == 0 ? leading : appended;
-        tasks.push_back(
-            {source, &tensor, tensor.dtype, begin, end, cols, piece.row_begin, target.cols, target.kind, data});
+        tasks.push_back({source, &tensor, tensor.dtype, begin, end, cols, piece.row_begin, target.cols, target.kind,
+                         data, &packer});
         begin = end;
       }
     }
@@ -174,9 +174,11 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   checkTargetModules(config, table, architecture.name);
   resolveLimits(config, model);
   StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
+  const WeightPacker& packer = weightPacker(config.backend);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint.rank(rank, table), model, rank, directory.path() / fmt::format("rank{}.engine", rank), pool);
+    packRank(checkpoint.rank(rank, table), model, rank, directory.path() / fmt::format("rank{}.engine", rank), packer,
+             pool);
   }
   writeEngineConfig(directory.path(), model.toJson(), config);
   directory.publish();

@@ -54,7 +54,7 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
   const auto path = dir / fmt::format("rank{}.engine", rank);
   engine->file_ = MappedFile(path);
   const auto bytes = engine->file_.bytes();
-  for (EngineTensor& tensor : parseEngineFile(bytes, path.string())) {
+  for (EngineTensor& tensor : parseEngineFile(bytes, path.string(), engine->packer())) {
     std::string name = tensor.name;
     engine->entries_.emplace(std::move(name), std::move(tensor));
   }

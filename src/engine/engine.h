@@ -32,6 +32,8 @@ class Engine {
 
   const ModelConfig& config() const { return config_; }
   const BuildConfig& buildConfig() const { return build_; }
+  // The packer that made the engine's weights; adapters are packed by it too.
+  const WeightPacker& packer() const { return weightPacker(build_.backend); }
   const Architecture& architecture() const { return *architecture_; }
   int32_t rank() const { return rank_; }
   // The layers of this rank's pipeline stage.

@@ -6,7 +6,6 @@
 #include "base/checked.h"
 #include "base/json.h"
 #include "engine/build_config.h"
-#include "kernels/tensor.h"
 
 namespace chorus {
 namespace {
@@ -35,7 +34,7 @@ void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source
   tensor.scale_dtype = *scales;
 }
 
-EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source) {
+EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source, const WeightPacker& packer) {
   EngineTensor tensor;
   tensor.name = jsonGet<std::string>(json, "name", source);
   const auto kind = jsonGet<std::string>(json, "kind", source);
@@ -49,9 +48,9 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
   tensor.experts = jsonGetOr<int64_t>(json, "experts", 0, source);
   tensor.offset = jsonGet<uint64_t>(json, "offset", source);
   tensor.bytes = jsonGet<uint64_t>(json, "bytes", source);
-  if (tensor.bytes != tensorBytes(tensor)) {
+  if (const uint64_t needed = tensorBytes(tensor, packer); tensor.bytes != needed) {
     fail(ErrorCode::kCorrupt, "{}: {} has {} bytes where its shape needs {}", source, tensor.name, tensor.bytes,
-         tensorBytes(tensor));
+         needed);
   }
   const bool inside = tensor.offset <= file_size && tensor.bytes <= file_size - tensor.offset;
   if (!inside || tensor.offset % kEngineFileAlignment != 0 || tensor.offset == 0) {
@@ -61,7 +60,7 @@ EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view 
 }
 }  // namespace
 
-uint64_t tensorBytes(const EngineTensor& tensor) {
+uint64_t tensorBytes(const EngineTensor& tensor, const WeightPacker& packer) {
   constexpr int64_t kMaxExtent = int64_t{1} << 40;
   if (tensor.rows <= 0 || tensor.cols <= 0 || tensor.rows > kMaxExtent || tensor.cols > kMaxExtent) {
     fail(ErrorCode::kCorrupt, "{}: shape [{}, {}] is out of range", tensor.name, tensor.rows, tensor.cols);
@@ -75,15 +74,13 @@ uint64_t tensorBytes(const EngineTensor& tensor) {
   if (tensor.kind != EngineTensorKind::kLinear) {
     return checkedMul(checkedMul(rows, cols, tensor.name.c_str()), dtypeSize(tensor.dtype), tensor.name.c_str());
   }
-  const uint64_t panels = (rows + kPanelCols - 1) / kPanelCols;
-  const uint64_t bytes =
-      checkedMul(panels, static_cast<uint64_t>(panelBytes(tensor.format(), tensor.cols)), tensor.name.c_str());
-  if (tensor.experts == 0) return bytes;
-  const uint64_t stride = checkedAdd(bytes, 63, tensor.name.c_str()) / 64 * 64;  // expertStride()
+  if (tensor.experts == 0) return static_cast<uint64_t>(packer.bytes(tensor.format(), tensor.rows, tensor.cols));
+  const auto stride = static_cast<uint64_t>(packer.expertStride(tensor.format(), tensor.rows, tensor.cols));
   return checkedMul(stride, static_cast<uint64_t>(tensor.experts), tensor.name.c_str());
 }
 
-std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source) {
+std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source,
+                                          const WeightPacker& packer) {
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
     fail(ErrorCode::kCorrupt, "{}: not an engine rank file", source);
   }
@@ -104,7 +101,7 @@ std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::
   std::vector<EngineTensor> tensors;
   std::unordered_set<std::string> names;
   for (const Json& item : *list) {
-    tensors.push_back(parseTensor(item, file.size(), source));
+    tensors.push_back(parseTensor(item, file.size(), source, packer));
     if (!names.insert(tensors.back().name).second) {
       fail(ErrorCode::kCorrupt, "{}: {} stands twice in the index", source, tensors.back().name);
     }

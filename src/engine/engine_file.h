@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "kernels/tensor.h"
+#include "kernels/weight_packer.h"
 
 namespace chorus {
 
 inline constexpr uint64_t kEngineFileAlignment = 4096;
 
 enum class EngineTensorKind {
-  kLinear,  // packed panels (kernels/tensor.h), rows = out, cols = in
+  kLinear,  // packed (kernels/weight_packer.h), rows = out, cols = in
   kTable,   // row-major
   kVector,  // float32, rows = 1
 };
@@ -35,8 +35,8 @@ struct EngineTensor {
   int64_t cols = 0;
   int64_t group = 0;  // group and scale_dtype as in WeightFormat
   DType scale_dtype = DType::kFloat32;
-  // Number of weights [rows, cols] of a linear with experts, which lie at expertStride() (kernels/tensor.h); 0: the
-  // tensor is one weight.
+  // Number of weights [rows, cols] of a linear with experts, which lie at expertStride() (WeightPacker); 0: the tensor
+  // is one weight.
   int64_t experts = 0;
   uint64_t offset = 0;  // set by the writer
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
@@ -45,11 +45,12 @@ struct EngineTensor {
 };
 
 // Size of a tensor of this kind, dtype and shape. Throws Error(kCorrupt) if it is out of range.
-uint64_t tensorBytes(const EngineTensor& tensor);
+uint64_t tensorBytes(const EngineTensor& tensor, const WeightPacker& packer);
 
 // Reads the index of a whole file. Throws Error(kCorrupt) unless the file has exactly this format: magic and version
 // are right, sizes match shapes, offsets are aligned and inside the file, and names are unique.
-std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source);
+std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source,
+                                          const WeightPacker& packer);
 
 // The bytes before the first tensor: magic, size of the index, index.
 std::string engineFileHead(std::span<const EngineTensor> tensors);

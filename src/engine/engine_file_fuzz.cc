@@ -15,13 +15,13 @@ const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .byt
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   try {
-    const auto tensors = chorus::parseEngineFile(bytes, "fuzz");
+    const auto tensors = chorus::parseEngineFile(bytes, "fuzz", chorus::weightPacker("cpu"));
     for (const auto& tensor : tensors) {
       if (tensor.offset + tensor.bytes > size) __builtin_trap();
     }
     std::string again = chorus::engineFileHead(tensors);
     again.resize(std::max(again.size(), size));
-    const auto read = chorus::parseEngineFile(std::as_bytes(std::span(again)), "fuzz");
+    const auto read = chorus::parseEngineFile(std::as_bytes(std::span(again)), "fuzz", chorus::weightPacker("cpu"));
     if (chorus::engineFileHead(read) != chorus::engineFileHead(tensors)) __builtin_trap();
   } catch (const chorus::Error&) {
   }

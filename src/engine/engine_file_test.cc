@@ -22,14 +22,15 @@ class EngineFileTest : public testing::Test {
     EngineFileWriter writer(
         dir_ / "rank0.engine",
         {{.name = "a", .kind = EngineTensorKind::kVector, .rows = 1, .cols = 3},
-         {.name = "b", .kind = EngineTensorKind::kLinear, .dtype = DType::kBFloat16, .rows = 17, .cols = 5}});
+         {.name = "b", .kind = EngineTensorKind::kLinear, .dtype = DType::kBFloat16, .rows = 17, .cols = 5}},
+        weightPacker("cpu"));
     std::memset(writer.data(0), 1, 12);
     std::memset(writer.data(1), 2, writer.tensors()[1].bytes);
     writer.commit();
     return readFile(dir_ / "rank0.engine", 1 << 20);
   }
   static std::vector<EngineTensor> parse(std::string_view bytes) {
-    return parseEngineFile(std::as_bytes(std::span(bytes)), "x.engine");
+    return parseEngineFile(std::as_bytes(std::span(bytes)), "x.engine", weightPacker("cpu"));
   }
   static std::string refusal(const std::string& bytes) {
     return errorOf([&] { parse(bytes); });
@@ -73,19 +74,16 @@ TEST_F(EngineFileTest, RefusesAnotherVersionAndLyingSizes) {
 
 TEST_F(EngineFileTest, ALinearWithExpertsHasOneWeightForEach) {
   {
-    EngineFileWriter writer(dir_ / "r", {{.name = "e",
-                                          .kind = EngineTensorKind::kLinear,
-                                          .dtype = DType::kFloat16,
-                                          .rows = 17,
-                                          .cols = 5,
-                                          .experts = 3}});
+    const EngineTensor tensor = {
+        .name = "e", .kind = EngineTensorKind::kLinear, .dtype = DType::kFloat16, .rows = 17, .cols = 5, .experts = 3};
+    EngineFileWriter writer(dir_ / "r", {tensor}, weightPacker("cpu"));
     writer.commit();
   }
   const std::string bytes = readFile(dir_ / "r", 1 << 20);
   const auto tensors = parse(bytes);
   EXPECT_EQ(tensors[0].experts, 3);
   EXPECT_EQ(tensors[0].bytes, 3u * 320) << "two panels of five inputs, 32 bytes each";
-  EXPECT_EQ(expertStride(DType::kFloat16, 3, 5), 192) << "160 bytes, rounded up to cache lines";
+  EXPECT_EQ(weightPacker("cpu").expertStride(DType::kFloat16, 3, 5), 192) << "160 bytes, rounded up to cache lines";
   const auto edit = [&](std::string_view to) {
     std::string copy = bytes;
     copy.replace(copy.find("\"experts\":3"), 11, to);
@@ -97,7 +95,7 @@ TEST_F(EngineFileTest, ALinearWithExpertsHasOneWeightForEach) {
 
 TEST_F(EngineFileTest, AnUncommittedFileLeavesNothing) {
   {
-    EngineFileWriter writer(dir_ / "r", {{.name = "a", .rows = 1, .cols = 1}});
+    EngineFileWriter writer(dir_ / "r", {{.name = "a", .rows = 1, .cols = 1}}, weightPacker("cpu"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir_));
 }

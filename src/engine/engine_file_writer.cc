@@ -16,12 +16,13 @@ namespace {
 uint64_t alignUp(uint64_t x) { return (x + kEngineFileAlignment - 1) / kEngineFileAlignment * kEngineFileAlignment; }
 }  // namespace
 
-EngineFileWriter::EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors)
+EngineFileWriter::EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors,
+                                   const WeightPacker& packer)
     : path_(std::move(path)), tensors_(std::move(tensors)) {
   // The offsets depend on the size of the index, which depends on the offsets' digits. The file is therefore laid out
   // for an index in which every offset has the largest number of digits.
   for (EngineTensor& tensor : tensors_) {
-    tensor.bytes = tensorBytes(tensor);
+    tensor.bytes = tensorBytes(tensor, packer);
     tensor.offset = ~uint64_t{0};
   }
   uint64_t offset = alignUp(engineFileHead(tensors_).size());

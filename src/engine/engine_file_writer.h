@@ -15,8 +15,8 @@ namespace chorus {
 // mapped file cannot fail. commit() renames it to `path`; the destructor removes a file that was not committed.
 class EngineFileWriter {
  public:
-  // Throws Error(kExhausted) if the disk has too little space.
-  EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors);
+  // packer: computes the sizes of linears. Throws Error(kExhausted) if the disk has too little space.
+  EngineFileWriter(std::filesystem::path path, std::vector<EngineTensor> tensors, const WeightPacker& packer);
   ~EngineFileWriter();
   EngineFileWriter(const EngineFileWriter&) = delete;
   EngineFileWriter& operator=(const EngineFileWriter&) = delete;

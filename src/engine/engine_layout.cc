@@ -131,11 +131,12 @@ EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelCon
   return layout;
 }
 
-uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank) {
+uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank,
+                           const WeightPacker& packer) {
   const std::vector<RankTensor> tensors = rankTensors(table, config, rank);
   uint64_t bytes = 0;
   for (const EngineTensor& tensor : engineLayout(tensors, config, rank).tensors) {
-    bytes = checkedAdd(bytes, tensorBytes(tensor), "the engine");
+    bytes = checkedAdd(bytes, tensorBytes(tensor, packer), "the engine");
   }
   return bytes;
 }

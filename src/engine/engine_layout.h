@@ -50,6 +50,7 @@ struct TiedHead {
 TiedHead tiedHead(const ModelConfig& config, int32_t rank);
 
 // Bytes of one rank's tensors in an engine of this model.
-uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank);
+uint64_t packedWeightBytes(const WeightTable& table, const ModelConfig& config, int32_t rank,
+                           const WeightPacker& packer);
 
 }  // namespace chorus

@@ -39,11 +39,11 @@ bool sameTable(const AdapterWeight& weight, const TableWeights& weights) {
   return true;
 }
 
-bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype) {
+bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype, const WeightPacker& packer) {
   if (weight.rows != base.out || weight.cols != base.in || base.dtype != dtype) return false;
   std::vector<float> row(static_cast<size_t>(base.in)), own(row.size());
   for (int64_t i = 0; i < weight.rows; ++i) {
-    unpackRow(base, i, row.data());
+    packer.unpackRow(base, i, row.data());
     roundValues(rowOf(weight, i), weight.dtype, dtype, own);
     if (own != row) return false;
     chargeThrottle(row.size() * sizeof(float));
@@ -86,7 +86,8 @@ class Delta {
 
 // Row `feature` of the shard's output head: its row in head_tokens, in the adapter's own head or in the base's,
 // whichever comes first.
-void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t feature, std::vector<float>& row) {
+void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t feature, const WeightPacker& packer,
+             std::vector<float>& row) {
   const std::vector<int32_t>& tokens = part.head_tokens.tokens;
   const auto token = std::lower_bound(tokens.begin(), tokens.end(), feature);
   if (token != tokens.end() && *token == feature) {
@@ -95,7 +96,7 @@ void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t
   } else if (const AdapterWeight* own = weightOf(part, slotOf(LinearId::kHead))) {
     roundValues(rowOf(*own, feature), own->dtype, dtype, row);
   } else {
-    unpackRow(base, feature, row.data());
+    packer.unpackRow(base, feature, row.data());
   }
 }
 
@@ -130,28 +131,29 @@ void Session::dropCopiesOfBase(Adapter& part) const {
       return sameTable(weight, base[TableId::kTokens]);
     }
     return weight.slot == slotOf(LinearId::kHead) && part.vocab_size == 0 &&
-           sameHead(weight, base[LinearId::kHead].weight, dtype);
+           sameHead(weight, base[LinearId::kHead].weight, dtype, engine_->packer());
   });
 }
 
 std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterModule& module) const {
   const DType dtype = engine_->config().dtype;
+  const WeightPacker& packer = engine_->packer();
   const ModelWeights& base = baseWeights();
   if (module.module_id == kTokenEmbedding) {
     return squaredColumns(part, module, base.outside[TableId::kTokens].table, dtype);
   }
   const Delta delta(module, dtype);
   const bool head = module.module_id == kOutputHead;
-  const auto place = AdapterPacker(engine_->config(), table_, engine_->rank()).placeOf(module);
+  const auto place = AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).placeOf(module);
   const PackedWeight& first = base.at(place.layer)[place.linear].weight;
-  const PackedWeight weight = place.experts > 0 ? expertOf(first, place.expert) : first;
+  const PackedWeight weight = place.experts > 0 ? packer.expertOf(first, place.expert) : first;
   std::vector<float> row(static_cast<size_t>(module.in));
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
     if (head) {
-      headRow(part, weight, dtype, o, row);
+      headRow(part, weight, dtype, o, packer, row);
     } else {
-      unpackRow(weight, place.out_begin + o, row.data());
+      packer.unpackRow(weight, place.out_begin + o, row.data());
     }
     delta.addRow(o, row);
     double sum = 0;
@@ -163,11 +165,11 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
 }
 
 int64_t Session::packedBytes(const Adapter& part) const {
-  return AdapterPacker(engine_->config(), table_, engine_->rank()).bytes(part);
+  return AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).bytes(part);
 }
 
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
-  const AdapterPacker packer(engine_->config(), table_, engine_->rank());
+  const AdapterPacker packer(engine_->config(), table_, engine_->packer(), engine_->rank());
   const auto total = static_cast<size_t>(packer.bytes(part));
   DeviceBuffer memory = adapter_memory_->take(total);
   std::byte* const view = backend_->hostView(memory);

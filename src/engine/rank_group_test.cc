@@ -124,7 +124,7 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
     double squares = 0;
     for (int32_t rank = 0; rank < 2; ++rank) {
       const Engine& engine = ranks.session(rank).engine();
-      unpackRow(engine.linear("transformer.layers.0.mlp.proj", 24, 20), o, row.data());
+      engine.packer().unpackRow(engine.linear("transformer.layers.0.mlp.proj", 24, 20), o, row.data());
       for (int64_t i = 0; i < 20; ++i) {
         double sum = row[static_cast<size_t>(i)];
         for (int64_t r = 0; r < 4; ++r) sum += value(module.b, o * 4 + r) * value(module.a, r * 40 + rank * 20 + i);
@@ -143,7 +143,7 @@ TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
   const Engine& engine = ranks.session(0).engine();
   const PackedWeight packed = engine.linear("lm_head", 45, 24);
   std::vector<float> head(45 * 24), table(45 * 24);
-  for (int64_t row = 0; row < 45; ++row) unpackRow(packed, row, head.data() + row * 24);
+  for (int64_t row = 0; row < 45; ++row) engine.packer().unpackRow(packed, row, head.data() + row * 24);
   convertElements(engine.table("transformer.vocab_embedding", 45, 24).data, DType::kBFloat16, table.data(),
                   DType::kFloat32, table.size());
   const auto with = [](const WeightSlot& slot, const std::vector<float>& values) {

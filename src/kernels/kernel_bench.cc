@@ -1,4 +1,5 @@
 #include "kernels/kernel_bench.h"
+#include "kernels/linear/panel_layout.h"
 
 #include <algorithm>
 #include <chrono>

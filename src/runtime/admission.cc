@@ -45,8 +45,7 @@ std::unique_ptr<Request> Admission::make(IdType id, const executor::Request& ask
     request->refusal.emplace(*refusal);
     return request;
   }
-  if (asked.getLoraConfig())
-    request->lora_source = tensorSource(*asked.getLoraConfig(), options_.adapter_element_bytes);
+  if (asked.getLoraConfig()) request->lora_source = tensorSource(*asked.getLoraConfig(), options_.adapter_row_bytes);
   for (const auto& sequence : request->sequences()) {
     sequence->post_processing = post_processors_.of(asked);
     if (options_.token_masks) sequence->masks = options_.token_masks(asked);

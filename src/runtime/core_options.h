@@ -9,6 +9,7 @@
 #include "chorus/executor_config.h"
 #include "chorus/request.h"
 #include "runtime/adapter_cache/adapter_cache.h"
+#include "runtime/adapter_cache/tensor_source.h"
 #include "runtime/decoding/decoding_strategy.h"
 #include "runtime/decoding/token_mask.h"
 #include "runtime/request_checks.h"
@@ -30,7 +31,8 @@ struct CoreOptions {
   std::function<std::unique_ptr<TokenMaskSource>(const executor::Request&)> token_masks;
   int sampler_threads = 1;
   AdapterSize adapter_host_capacity;  // the device level's capacity is scheduler.adapter_budget
-  int64_t adapter_element_bytes = 2;  // bytes per packed weight, to size adapters that are sent as tensors
+  // Sizes adapters that are sent as tensors.
+  PackedRowBytes adapter_row_bytes = packedRowBytes(weightPacker("cpu"), DType::kBFloat16, 1);
   int adapter_workers = 1;
   std::function<void(const AdapterCacheEvent&)> adapter_observer;  // called on the step thread; may be empty
   bool block_reuse = true;                                         // between requests

@@ -95,8 +95,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;
   core.logits_post_processors = config.getLogitsPostProcessorConfig();
   core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
-  // Upper bound: every tensor-parallel rank holds the whole of A or of B.
-  core.adapter_element_bytes = static_cast<int64_t>(dtypeSize(engine.config().dtype)) * engine.config().mapping.tp_size;
+  core.adapter_row_bytes = packedRowBytes(engine.packer(), engine.config().dtype, engine.config().mapping.tp_size);
   return core;
 }
 
@@ -147,8 +146,7 @@ class Executor::Impl {
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     if (config.getPeftCacheConfig() && config.getPeftCacheConfig()->getLoraPrefetchDir()) {
-      prefetched_ =
-          prefetchedAdapters(*config.getPeftCacheConfig()->getLoraPrefetchDir(), options.adapter_element_bytes);
+      prefetched_ = prefetchedAdapters(*config.getPeftCacheConfig()->getLoraPrefetchDir(), options.adapter_row_bytes);
       for (const auto& [task_id, source] : prefetched_) core_->registerAdapter(task_id, source);
     }
     log::info("engine ready: {} KV blocks of {} tokens, at most {} requests and {} tokens a step",

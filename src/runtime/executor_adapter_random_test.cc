@@ -54,7 +54,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     // Holds at least the largest composition: three adapters of two bytes.
     const int host = pick(6, 16);
     setAdapterRoom(host, pick(6, host));
-    options.adapter_element_bytes = 1;
+    options.adapter_row_bytes = [](int64_t, int64_t width, bool) { return width; };
     options.adapter_workers = pick(1, 3);
   }
 

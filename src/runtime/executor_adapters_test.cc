@@ -83,7 +83,7 @@ TEST_F(ExecutorAdaptersTest, TensorsAreCachedUnderTheirTask) {
 }
 
 TEST_F(ExecutorAdaptersTest, EvictedTensorsMustBeSentAgain) {
-  options.adapter_element_bytes = 1;
+  options.adapter_row_bytes = [](int64_t, int64_t width, bool) { return width; };
   setAdapterRoom(2);
   start();
   answer(withTensors({1}, 1, 1, 1));
@@ -206,7 +206,7 @@ TEST_F(ExecutorAdaptersTest, TensorsThatDidNotLoadAreNotKnown) {
     return plain(source);
   };
   options.adapter_workers = 2;
-  options.adapter_element_bytes = 1;
+  options.adapter_row_bytes = [](int64_t, int64_t width, bool) { return width; };
   setAdapterRoom(1000);
   start();
   core->registerAdapter(1, fakeSource("large-700"));

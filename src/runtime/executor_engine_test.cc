@@ -205,7 +205,7 @@ TEST_F(ExecutorEngineTest, TensorsAreTakenForLargeEnough) {
   for (const char* name : {"qv_r3_f32", "all_r8_bf16", "mlp_rslora_r16_f16", "pattern_f32"}) {
     const auto dir = kModel / "adapters" / name;
     const Adapter adapter = readPeftAdapter(dir, name, {engine->config(), table, 64});
-    const auto source = tensorSource(tensorsOf(dir, 1), static_cast<int64_t>(dtypeSize(engine->config().dtype)));
+    const auto source = tensorSource(tensorsOf(dir, 1), packedRowBytes(engine->packer(), engine->config().dtype, 1));
     EXPECT_GE(source->bytes, ranks.preparedBytes(adapter)) << name;
     EXPECT_GE(source->elements, adapterElements(adapter)) << name;
   }

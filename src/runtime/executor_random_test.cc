@@ -110,7 +110,7 @@ TEST_F(ExecutorRandomTest, AThousandRequestsCancelledAtAnyMoment) {
   };
   options.scheduler.max_batch_size = 6;
   options.scheduler.policy = CapacitySchedulerPolicy::kMAX_UTILIZATION;
-  options.adapter_element_bytes = 1;
+  options.adapter_row_bytes = [](int64_t, int64_t width, bool) { return width; };
   setAdapterRoom(7);
   start();
   for (uint64_t id = 0; id < 5; ++id) core->registerAdapter(id, fakeSource(fmt::format("a{}-{}", id, 1 + id % 2)));

@@ -10,7 +10,7 @@
 namespace chorus {
 
 std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetchedAdapters(const std::filesystem::path& dir,
-                                                                            int64_t element_bytes) {
+                                                                            const PackedRowBytes& row_bytes) {
   std::error_code error;
   const std::filesystem::directory_iterator entries(dir, error);
   if (error) fail(ErrorCode::kNotFound, "loraPrefetchDir {}: {}", dir.string(), error.message());
@@ -25,7 +25,7 @@ std::map<uint64_t, std::shared_ptr<const AdapterSource>> prefetchedAdapters(cons
     }
     const LoraTensors tensors = readLoraFiles(entry.path());
     try {
-      sources[task_id] = tensorSource(executor::LoraConfig(task_id, tensors.weights, tensors.config), element_bytes);
+      sources[task_id] = tensorSource(executor::LoraConfig(task_id, tensors.weights, tensors.config), row_bytes);
     } catch (const std::invalid_argument& refused) {
       fail(ErrorCode::kCorrupt, "{}: {}", entry.path().string(), refused.what());
     }

@@ -95,7 +95,7 @@ const std::map<std::string, std::function<std::string(Bytes)>>& readers() {
        }},
       {"checkpoint_config", [](Bytes b) { return ModelConfig::fromJson(jsonOf(b), "file").architecture; }},
       {"build_config", [](Bytes b) { return std::to_string(BuildConfig::fromJson(jsonOf(b), "file").max_batch_size); }},
-      {"engine_file", [](Bytes b) { return std::to_string(parseEngineFile(b, "file").size()); }}};
+      {"engine_file", [](Bytes b) { return std::to_string(parseEngineFile(b, "file", weightPacker("cpu")).size()); }}};
   return kReaders;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/attention/kv_run.h"
 #include "kernels/attention/online_softmax_kernels.h"
 #include "kernels/attention/products.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/round_up.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/tensor.h"
 
 namespace chorus {

@@ -13,6 +13,7 @@
 
 #include "kernels/attention/products.h"
 #include "kernels/linear/panel_kernels-inl.h"
+#include "kernels/linear/panel_layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {

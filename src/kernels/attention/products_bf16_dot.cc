@@ -1,6 +1,7 @@
 // The products of attention by AVX-512 BF16 dot products. Queries and weights are rounded to bfloat16, and denormals on
 // either side count as zero. Each output is one chain over ascending input pairs.
 #include "kernels/attention/products.h"
+#include "kernels/linear/panel_layout.h"
 
 #if defined(__x86_64__)
 #include "kernels/linear/dot_kernels-inl.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/attention/products.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_kernels-inl.h"
 
 namespace chorus::tiles::attention {

@@ -7,6 +7,7 @@
 
 #include "kernels/attention/products_tile-inl.h"
 #include "kernels/linear/emulated_tiles.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/test_util.h"
 
 namespace chorus {

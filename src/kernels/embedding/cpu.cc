@@ -4,6 +4,7 @@
 
 #include "kernels/embedding/look_up.h"
 #include "kernels/linear/panel_kernels.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

@@ -3,6 +3,7 @@
 
 #include "kernels/embedding/look_up.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "base/aligned_buffer.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/test_util.h"
 
 namespace chorus {

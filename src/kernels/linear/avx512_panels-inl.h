@@ -9,7 +9,7 @@
 
 #include <hwy/base.h>
 #include "kernels/linear/panel_kernels.h"
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 namespace chorus::avx512 {

@@ -1,5 +1,6 @@
 #include "kernels/kernel_bench.h"
 #include "kernels/linear/panel_kernels.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

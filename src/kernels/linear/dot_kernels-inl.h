@@ -5,6 +5,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include "kernels/linear/panel_layout.h"
 
 #include <algorithm>
 #include <cstring>

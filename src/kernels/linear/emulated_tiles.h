@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include "kernels/linear/panel_layout.h"
 
 #include "kernels/linear/tile_block-inl.h"
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

@@ -4,6 +4,7 @@
 #include "base/aligned_buffer.h"
 #include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/test_util.h"
 
 namespace chorus {

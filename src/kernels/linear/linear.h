@@ -55,25 +55,6 @@ struct LinearArgs {
   std::span<const RowGroup> groups;
 };
 
-// Packs rows of a row-major weight into panels, from host memory to host memory; used at build time and for adapters.
-//   - rows: num_rows contiguous rows of `in` elements of the format's dtype. int8: signed elements. int4: signed,
-//     [num_rows / 2, in] bytes; a byte has the element of an even row in its low half and that of the odd row after it
-//     in its high half. num_rows may be odd, row_begin may not.
-//   - dst: the start of a whole packed weight of packedBytes(...) bytes. Source row r becomes output feature row_begin
-//     + r, so that several sources can be appended by calls in ascending order.
-//   - Sets to zero the padding of the inputs and, in the last panel, the features after the given rows.
-//   - Calls may run at the same time if each begins at a multiple of kPanelCols.
-//   - packScales packs the scales of int8 and int4.
-void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
-
-// Packs the scales of quantised rows: [num_rows, groups of `in`] (or [num_rows] for a format without groups) of type
-// `from`, rounded to the format's scale_dtype. row_begin and dst are as in packRows. packRows and packScales may be
-// called in either order.
-void packScales(const void* scales, DType from, const WeightFormat& format, int64_t num_rows, int64_t in,
-                int64_t row_begin, void* dst);
-// Unpacks feature `row` of a packed weight to floats, for DoRA norms and tests.
-void unpackRow(const PackedWeight& weight, int64_t row, float* out);
-
 // The type to which the CPU's linear with this instruction set (none: the reference) rounds the inputs of a product (x,
 // and A x for B), to nearest even, for weights of this format.
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/linear/linear.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

@@ -1,7 +1,7 @@
 // packRows and unpackRow (linear.h) for int8 and int4.
 #pragma once
 
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

@@ -6,6 +6,7 @@
 #include "base/background_throttle.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/packed_quantised.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

@@ -5,6 +5,7 @@
 #if defined(__x86_64__)
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/linear/dot_kernels-inl.h"
+#include "kernels/linear/panel_layout.h"
 
 CHORUS_BEGIN_DOT_CODE
 #include "kernels/linear/tile_block-inl.h"

@@ -12,7 +12,7 @@
 
 #include <hwy/highway.h>
 #include "kernels/linear/panel_kernels.h"
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {

@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

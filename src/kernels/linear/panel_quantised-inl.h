@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <utility>
+#include "kernels/linear/panel_layout.h"
 
 #include "kernels/linear/panel_kernels-inl.h"
 

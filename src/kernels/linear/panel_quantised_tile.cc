@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/linear/fixed_pack-inl.h"
+#include "kernels/linear/panel_layout.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
 #include "kernels/linear/tile_quantised_block-inl.h"

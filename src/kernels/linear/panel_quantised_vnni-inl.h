@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/linear/fixed_pack-inl.h"
+#include "kernels/linear/panel_layout.h"
 
 #if defined(__x86_64__)
 #include <cstring>

@@ -1,6 +1,7 @@
 // Divides a linear call into tiles, blocks and tasks. The division depends on weights, cache sizes and the number of
 // threads; results do not depend on the last two.
 #include "kernels/linear/plan.h"
+#include "kernels/linear/panel_layout.h"
 
 #include <algorithm>
 #include <numeric>

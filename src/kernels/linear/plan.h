@@ -6,6 +6,7 @@
 
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_kernels.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "kernels/linear/linear.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus::reference {
 namespace {

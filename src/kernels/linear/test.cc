@@ -4,6 +4,7 @@
 
 #include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear_cases.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

@@ -11,6 +11,7 @@
 // Between two slices, sums are stored in the layout of the registers. The chain of a sum is that of tile_kernels-inl.h.
 #pragma once
 
+#include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_kernels-inl.h"
 
 namespace chorus::tiles {

@@ -9,7 +9,7 @@
 
 #include <hwy/base.h>
 #include "kernels/linear/panel_kernels.h"
-#include "kernels/tensor.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus::tiles {
 

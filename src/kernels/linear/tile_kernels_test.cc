@@ -10,6 +10,7 @@
 #include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/test_util.h"
 
 namespace chorus {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/linear/fixed_point.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_kernels-inl.h"
 
 namespace chorus::tiles::quantised {

@@ -11,6 +11,7 @@
 // on these sums are placed between the products of the next run, so that the processor computes both at the same time.
 #pragma once
 
+#include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_block-inl.h"
 #include "kernels/linear/tile_quantised-inl.h"
 

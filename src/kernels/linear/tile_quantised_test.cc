@@ -8,6 +8,7 @@
 #include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_quantised_block-inl.h"
 #include "kernels/test_util.h"
 

@@ -41,6 +41,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "kernels/gated_activation/cpu.h"
 #include "kernels/linear/cpu.h"
+#include "kernels/linear/panel_layout.h"
 
 namespace chorus {
 namespace {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/moe/moe.h"
 #include "kernels/row_groups.h"
 

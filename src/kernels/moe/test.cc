@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/aligned_buffer.h"
+#include "kernels/linear/panel_layout.h"
 #include "kernels/test_util.h"
 
 namespace chorus {

@@ -69,7 +69,10 @@ void checkHoldsOne(const AdapterSize& capacity, const AdapterSize& largest, cons
 }  // namespace
 
 AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build)
-    : layers_(config.num_hidden_layers), dtype_(config.dtype), dora_(build.dora_plugin) {
+    : packer_(weightPacker(build.backend)),
+      layers_(config.num_hidden_layers),
+      dtype_(config.dtype),
+      dora_(build.dora_plugin) {
   const int32_t tp_size = config.mapping.tp_size;
   for (const WeightRow& row : findArchitecture(config.architecture).weightTable(config)) {
     if (row.stage != Stage::kEveryLayer) continue;
@@ -96,7 +99,7 @@ AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build
 int64_t AdapterSizing::bytesOf(const Module& module, int32_t rank) const {
   int64_t bytes = 0;
   for (const auto& [in, out] : module.ranks) {
-    bytes += packedPiece(packedBytes(dtype_, rank, in)) + packedPiece(packedBytes(dtype_, out, rank));
+    bytes += packedPiece(packer_.bytes(dtype_, rank, in)) + packedPiece(packer_.bytes(dtype_, out, rank));
     if (dora_) bytes += packedPiece(out * static_cast<int64_t>(sizeof(float)));
   }
   return bytes;

@@ -33,6 +33,7 @@ class AdapterSizing {
   };
   int64_t bytesOf(const Module& module, int32_t rank) const;
 
+  const WeightPacker& packer_;
   std::vector<Module> modules_;  // those that one adapter can have together
   int32_t layers_;
   DType dtype_;

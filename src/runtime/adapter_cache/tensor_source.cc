@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/sha256.h"
-#include "kernels/tensor.h"
+#include "engine/adapter_packer.h"
 
 namespace chorus {
 namespace {
@@ -27,19 +27,7 @@ int64_t lastExtent(const Tensor& tensor) {
   return shape.empty() ? 0 : *(shape.end() - 1);
 }
 
-// Upper bound of the packed bytes of one row of the weights tensor, which holds rank x in + out x rank elements, and
-// out more with DoRA. Packed, A is in panels of 16 ranks, B in panels of 16 outputs and pairs of ranks, a DoRA
-// magnitude takes 4 bytes, and every piece starts at a cache line.
-int64_t packedRowAtMost(int64_t width, int64_t rank, bool dora, int64_t element_bytes) {
-  rank = std::clamp<int64_t>(rank, 1, std::max<int64_t>(width, 1));
-  const int64_t panels = (rank + kPanelCols - 1) / kPanelCols * kPanelCols;
-  const int64_t stretched = (width * panels + rank - 1) / rank;
-  const int64_t magnitudes = dora ? width / (rank + 1) : 0;
-  constexpr int64_t kCacheLines = 3 * 64;
-  return (stretched + magnitudes + kPanelCols * (rank + 1) + panels + kCacheLines) * element_bytes;
-}
-
-int64_t packedAtMost(const Tensor& weights, const Tensor& config, int64_t element_bytes) {
+int64_t packedAtMost(const Tensor& weights, const Tensor& config, const PackedRowBytes& row_bytes) {
   const int64_t width = std::max<int64_t>(lastExtent(weights), 1), columns = lastExtent(config);
   const int64_t rows = static_cast<int64_t>(weights.getSize()) / width;
   const bool readable = config.getDataType() == executor::DataType::kINT32 && columns >= 3 &&
@@ -48,20 +36,33 @@ int64_t packedAtMost(const Tensor& weights, const Tensor& config, int64_t elemen
   int64_t bytes = 0;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t rank = readable ? keys[row * columns + 2] : 1;
-    bytes += packedRowAtMost(width, rank, readable && columns > 3 && keys[row * columns + 3] != 0, element_bytes);
+    const bool dora = readable && columns > 3 && keys[row * columns + 3] != 0;
+    bytes += row_bytes(std::clamp<int64_t>(rank, 1, width), width, dora);
   }
   return bytes;
 }
 
 }  // namespace
 
-std::shared_ptr<const AdapterSource> tensorSource(const executor::LoraConfig& lora, int64_t element_bytes) {
+PackedRowBytes packedRowBytes(const WeightPacker& packer, DType dtype, int32_t tp_size) {
+  return [&packer, dtype, tp_size](int64_t rank, int64_t width, bool dora) {
+    // A takes bytes in proportion to `in`, plus at most the bytes of one input; B likewise for `out`.
+    const int64_t features = (width + rank - 1) / rank;  // at least in + out
+    int64_t bytes = std::max(packer.bytes(dtype, rank, features), packer.bytes(dtype, features, rank)) +
+                    packer.bytes(dtype, rank, 1) + packer.bytes(dtype, 1, rank);
+    if (dora) bytes += width / (rank + 1) * static_cast<int64_t>(sizeof(float));
+    constexpr int64_t kPieces = 3;
+    return tp_size * (bytes + kPieces * packedPiece(1));
+  };
+}
+
+std::shared_ptr<const AdapterSource> tensorSource(const executor::LoraConfig& lora, const PackedRowBytes& row_bytes) {
   if (!lora.getWeights()) return nullptr;
   auto source = std::make_shared<AdapterSource>();
   source->weights = ownTensor(*lora.getWeights());
   source->config = ownTensor(*lora.getConfig());
   source->elements = static_cast<int64_t>(source->weights->getSize());
-  source->bytes = packedAtMost(*source->weights, *source->config, element_bytes);
+  source->bytes = packedAtMost(*source->weights, *source->config, row_bytes);
   Sha256 hash;
   hashTensor(hash, *source->weights);
   hashTensor(hash, *source->config);

@@ -24,11 +24,11 @@ struct Tensors {
   std::shared_ptr<const AdapterSource> source() {
     return tensorSource(
         LoraConfig(5, Tensor::of(type, values.data(), shape), Tensor::of(DataType::kINT32, keys.data(), keys_shape)),
-        2);
+        packedRowBytes(weightPacker("cpu"), DType::kBFloat16, 1));
   }
 };
 
-TEST(TensorSource, ATaskIdAloneBringsNone) { EXPECT_EQ(tensorSource(LoraConfig(5), 2), nullptr); }
+TEST(TensorSource, ATaskIdAloneBringsNone) { EXPECT_EQ(tensorSource(LoraConfig(5), {}), nullptr); }
 
 TEST(TensorSource, ContentIsTheTensorsValuesTypesAndShapes) {
   const std::string same = Tensors().source()->content_hash;
@@ -61,7 +61,8 @@ TEST(TensorSource, TensorsThatARequestLooksAtAreCopied) {
 
 // The sizes of a source are at least those of the packed adapter, for one row of any shape, padded or not.
 TEST(TensorSource, SizesAreAtLeastWhatIsPacked) {
-  for (const auto& [dtype, size] : {std::pair(DType::kBFloat16, 2), std::pair(DType::kFloat32, 4)}) {
+  const WeightPacker& packer = weightPacker("cpu");
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (const int64_t rank : {1, 2, 15, 16, 17, 64}) {
       for (const int64_t in : {1, 7, 64, 200}) {
         for (const int64_t out : {1, 9, 65, 1000}) {
@@ -71,10 +72,11 @@ TEST(TensorSource, SizesAreAtLeastWhatIsPacked) {
               const int32_t keys[] = {1, 0, static_cast<int32_t>(rank), dora};
               const auto source = tensorSource(LoraConfig(1, Tensor::cpu(DataType::kFP32, {1, width}),
                                                           Tensor::copyOf(DataType::kINT32, keys, {1, 4})),
-                                               size);
-              const int64_t packed = packedPiece(packedBytes(dtype, rank, in)) +
-                                     packedPiece(packedBytes(dtype, out, rank)) + dora * packedPiece(out * 4);
-              EXPECT_GE(source->bytes, packed) << rank << " " << in << " " << out << " " << dora << " " << size;
+                                               packedRowBytes(packer, dtype, 1));
+              const int64_t packed = packedPiece(packer.bytes(dtype, rank, in)) +
+                                     packedPiece(packer.bytes(dtype, out, rank)) + dora * packedPiece(out * 4);
+              EXPECT_GE(source->bytes, packed)
+                  << rank << " " << in << " " << out << " " << dora << " " << dtypeName(dtype);
               EXPECT_GE(source->elements, rank * (in + out));
             }
           }

@@ -19,10 +19,12 @@ namespace fs = std::filesystem;
 // More than one, so that an adapter that loads slowly does not delay small ones (adapter_loader.h).
 constexpr int32_t kAdapterLoaders = 2;
 
+// The engine that this program will build.
 uint64_t engineBytes(const WeightTable& table, const ModelConfig& config) {
+  const WeightPacker& packer = weightPacker(BuildConfig{}.backend);
   uint64_t bytes = 0;
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
-    bytes = checkedAdd(bytes, packedWeightBytes(table, config, rank), "the engine");
+    bytes = checkedAdd(bytes, packedWeightBytes(table, config, rank, packer), "the engine");
   }
   return bytes;
 }
