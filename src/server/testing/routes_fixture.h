@@ -84,7 +84,7 @@ class RoutesTest : public ::testing::Test {
 
   std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
   ModelCatalog models{{.name = "base", .fingerprint = "fp_base", .created = 7, .text = codec}};
-  Intake intake{IntakeOptions{.threads = 1}};
+  Intake intake{IntakeOptions{.threads = 1, .reserve = false}};
   WorkerPool delivery{2};
   FakeEngine engine;
   std::shared_ptr<ApiContext> context;
