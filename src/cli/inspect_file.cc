@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/inspect_paths.h"
+#include "engine/build_config.h"
 #include "engine/engine_file.h"
 #include "formats/npy.h"
 #include "formats/tensor_file.h"
