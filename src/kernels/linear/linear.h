@@ -45,7 +45,7 @@ struct RowGroup {
 //   - weight may have no outputs if only groups have some.
 //   - A row's result depends only on that row, its weight and its LoRA terms, bit for bit. Each output is one chain of
 //     fused multiply-adds over ascending inputs. For int8 and int4 weights, inputs are taken in runs: a run is a scale
-//     group, or a number of inputs that divides kScaleRun if the group is longer. The sum of a run is one such chain
+//     group, or a number of inputs that divides 1,024 if the group is longer. The sum of a run is one such chain
 //     over the integers, or their exact sum in fixed point (fixed_point.h). The output is one chain of scale * sum over
 //     ascending runs.
 struct LinearArgs {
