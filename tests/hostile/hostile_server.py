@@ -19,6 +19,7 @@ DRAIN_S = 5
 # within the 10 % margin, for the demo's 10 MB it is more.
 UNPLANNED_MIB = 64
 SMALL_STACK = 256 << 10
+INTAKE_TIMEOUT_S = 10  # the server's default
 
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer|terminate called|stack smashing")
 
@@ -46,7 +47,7 @@ class HostileServer:
             self.put_adapter(name, edit)
         own = {"--lora_dir": self.adapters, "--lora_refresh_interval": "1", "--threads": "1", "--kv_cache_max_tokens": "16384",
                "--max_cpu_loras": "8", "--adapter_text_memory": "128", "--drain_timeout": DRAIN_S,
-               "--cache_dir": self.folder / "cache"}
+               "--intake_timeout": str(INTAKE_TIMEOUT_S * time_scale()), "--cache_dir": self.folder / "cache"}
         arguments = [setting.demo / "base", *flags]
         for name, value in own.items():
             arguments += [] if name in flags else [name, value]

@@ -12,6 +12,8 @@ import resource
 import socket
 import time
 
+import server_process
+
 ATTACKER = "127.0.0.1"
 KEPT_BODY = 4000
 
@@ -42,9 +44,13 @@ def encoded(body):
 
 
 def ask(address, path, body=None, label="", method="POST", headers=None, timeout=60, source=ATTACKER):
-    """Sends one request on a new connection. An error of the connection is returned as an Answer too."""
+    """Sends one request on a new connection. An error of the connection is returned as an Answer too.
+
+    timeout: seconds for a release build; a slower build has more (server_process.TIME_SCALE).
+    """
     begun = time.monotonic()
-    connection = http.client.HTTPConnection(*address, timeout=timeout, source_address=(source, 0))
+    connection = http.client.HTTPConnection(*address, timeout=timeout * server_process.TIME_SCALE,
+                                            source_address=(source, 0))
     try:
         sent = None if body is None else encoded(body)
         base = {"Content-Type": "application/json"} if sent is not None else {}
