@@ -31,7 +31,7 @@ std::string groupText(const Group& group) {
 
 // Describes an op's arguments by the field names that all argument structs share, so a new op needs no code here.
 template <typename Args>
-std::string describe(std::string_view name, const Args& args) {
+std::string describe(std::string_view name, const Args& args, const StepGroups& groups) {
   std::string text(name);
 #define CHORUS_FIELD(field) \
   if constexpr (requires { ConstMatrix(args.field); }) text += matrixText(#field, args.field);
@@ -49,7 +49,7 @@ std::string describe(std::string_view name, const Args& args) {
     text += fmt::format(" heads {}/{} kv {}", args.num_heads, args.kv.num_kv_heads, dtypeName(args.kv.dtype));
   }
   if constexpr (requires { args.groups; }) {
-    for (const auto& group : args.groups) text += groupText(group);
+    for (const auto& group : groups[args.groups]) text += groupText(group);
   }
   return text;
 }
@@ -59,6 +59,7 @@ std::string describe(std::string_view name, const Args& args) {
 void RecordingBackend::prepare(const StepBatch& batch, StepContext& context) {
   lines_.push_back(fmt::format("prepare {} rows, {} sequences, {} logits rows", batch.rows(), batch.sequences.size(),
                                batch.logits_rows.size()));
+  groups_ = batch.groups;
   inner_->prepare(batch, context);
 }
 
@@ -69,7 +70,7 @@ void RecordingBackend::download(void* host, const void* device, size_t bytes, St
 
 #define CHORUS_OP(Name, function, name)                                                          \
   void RecordingBackend::function(const Name##Args& args, StepContext& context, Stream stream) { \
-    lines_.push_back(describe(name, args));                                                      \
+    lines_.push_back(describe(name, args, groups_));                                             \
     inner_->function(args, context, stream);                                                     \
   }
 CHORUS_OPS(CHORUS_OP)

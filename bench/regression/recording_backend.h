@@ -45,6 +45,7 @@ class RecordingBackend final : public Backend {
   void free(void*, size_t) override {}
 
   std::unique_ptr<Backend> inner_;
+  StepGroups groups_;  // of the step that was prepared last
   std::vector<std::string> lines_;
 };
 

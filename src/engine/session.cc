@@ -60,7 +60,8 @@ struct Session::State {
         activations(backend, spec, vocabulary, links, options.max_num_tokens, options.max_batch_size),
         context(backend.createContext()),
         position_tables(spec, engine.buildConfig().max_seq_len, backend),
-        kv(engine.config(), spec, engine.rank(), kvOptions(engine.buildConfig(), options)) {
+        kv(engine.config(), spec, engine.rank(), kvOptions(engine.buildConfig(), options)),
+        adapters(static_cast<int32_t>(spec.layers.size()), links.rank) {
     const ModelConfig& config = engine.config();
     kv.allocate(backend, options.kv_blocks);
     host_weights = loadWeights(engine);
@@ -130,7 +131,10 @@ const ModelWeights& Session::baseWeights() const { return state_->host_weights; 
 
 std::span<const float> Session::run(const StepInput& input) {
   State& s = *state_;
-  backend_->prepare({.tokens = input.tokens, .sequences = input.sequences, .logits_rows = input.logits_rows},
+  backend_->prepare({.tokens = input.tokens,
+                     .sequences = input.sequences,
+                     .logits_rows = input.logits_rows,
+                     .groups = s.adapters.begin(input)},
                     *s.context);
   s.kv.copy(input.copies, *backend_, s.stream);
   const ModelConfig& config = engine_->config();

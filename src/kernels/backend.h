@@ -58,6 +58,7 @@ struct Stream {
 };
 
 // Metadata of one step in the backend's own form. prepare() fills it once per step; the next prepare() overwrites it.
+// An op takes from it what is not device memory or a number: tokens, positions, block tables, and rows with adapters.
 class StepContext {
  public:
   virtual ~StepContext() = default;

@@ -39,16 +39,26 @@ class CpuBackend final : public HostBackend {
     own(context).attention.clear();
   }
 
-  void embedding(const EmbeddingArgs& args, StepContext&, Stream) override { embeddingCpu(args, workspace_); }
+  void embedding(const EmbeddingArgs& args, StepContext& context, Stream) override {
+    embeddingCpu(args, own(context).batch, workspace_);
+  }
   void positionEmbedding(const PositionEmbeddingArgs& args, StepContext& context, Stream) override {
     positionEmbeddingCpu(args, own(context).batch, workspace_);
   }
   void rowSquares(const RowSquaresArgs& args, StepContext&, Stream) override { rowSquaresCpu(args, workspace_); }
   void scale(const ScaleArgs& args, StepContext&, Stream) override { scaleCpu(args, workspace_); }
-  void gatherRows(const GatherRowsArgs& args, StepContext&, Stream) override { gatherRowsCpu(args, workspace_); }
-  void rmsNorm(const RmsNormArgs& args, StepContext&, Stream) override { rmsNormCpu(args, workspace_); }
-  void layerNorm(const LayerNormArgs& args, StepContext&, Stream) override { layerNormCpu(args, workspace_); }
-  void linear(const LinearArgs& args, StepContext&, Stream) override { linearCpu(args, workspace_, linear_plan_); }
+  void gatherRows(const GatherRowsArgs& args, StepContext& context, Stream) override {
+    gatherRowsCpu(args, own(context).batch, workspace_);
+  }
+  void rmsNorm(const RmsNormArgs& args, StepContext& context, Stream) override {
+    rmsNormCpu(args, own(context).batch, workspace_);
+  }
+  void layerNorm(const LayerNormArgs& args, StepContext& context, Stream) override {
+    layerNormCpu(args, own(context).batch, workspace_);
+  }
+  void linear(const LinearArgs& args, StepContext& context, Stream) override {
+    linearCpu(args, own(context).batch, workspace_, linear_plan_);
+  }
   void kvWrite(const KvWriteArgs& args, StepContext& context, Stream) override {
     kvWriteCpu(args, own(context).batch, workspace_);
   }
@@ -59,7 +69,9 @@ class CpuBackend final : public HostBackend {
   void gatedActivation(const GatedActivationArgs& args, StepContext&, Stream) override {
     gatedActivationCpu(args, workspace_);
   }
-  void moe(const MoeArgs& args, StepContext&, Stream) override { moeCpu(args, workspace_, moe_plan_, linear_plan_); }
+  void moe(const MoeArgs& args, StepContext& context, Stream) override {
+    moeCpu(args, own(context).batch, workspace_, moe_plan_, linear_plan_);
+  }
 
  private:
   ThreadPool pool_;

@@ -64,8 +64,8 @@ TEST_F(GuardedBackendDeathTest, OpsCannotLeaveTheirBuffers) {
   const DeviceBuffer table = backend_->allocate(10 * 64 * 4), out = backend_->allocate(64 * 4);
   const auto context = backend_->createContext();
   const std::vector<int32_t> tokens = {3};
-  EmbeddingArgs args{
-      .table = {.data = table.data(), .vocab = 10}, .tokens = tokens, .out = {out.as<float>(), 1, 64, 64}};
+  backend_->prepare({.tokens = tokens}, *context);
+  EmbeddingArgs args{.table = {.data = table.data(), .vocab = 10}, .out = {out.as<float>(), 1, 64, 64}};
   backend_->embedding(args, *context, {});
   args.out = {out.as<float>() + 16, 1, 64, 64};
   EXPECT_DEATH(backend_->embedding(args, *context, {}), kAnyMessage) << "past the end";

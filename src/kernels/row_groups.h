@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/step_batch.h"
+#include "kernels/row_range.h"
 
 namespace chorus {
 

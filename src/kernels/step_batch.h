@@ -1,6 +1,6 @@
-// Metadata of the rows of one step, in host memory; Backend::prepare turns it into the backend's form. A row is one
-// token. Rows are packed without padding: first the sequences in their context phase, then those in their generation
-// phase.
+// Metadata of the rows of one step, in host memory; Backend::prepare turns it into the backend's form. Ops get it from
+// the step's context; their arguments have only device memory, numbers and handles. A row is one token. Rows are packed
+// without padding: first the sequences in their context phase, then those in their generation phase.
 #pragma once
 
 #include <cassert>
@@ -10,12 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace chorus {
+#include "kernels/step_groups.h"
 
-struct RowRange {
-  int32_t begin = 0;
-  int32_t end = 0;
-};
+namespace chorus {
 
 // The block tables of one sequence, one for each KV group of the model (models/kv_groups.h). Entry i of a group's table
 // is the KV block that holds positions [i * tokens_per_block, (i + 1) * tokens_per_block) of the group's layers.
@@ -55,6 +52,7 @@ struct StepBatch {
   std::span<const int32_t> tokens;          // [rows]
   std::span<const SequenceSpan> sequences;  // in ascending order of rows; together they are all rows
   std::span<const int32_t> logits_rows;     // rows whose logits are needed, ascending
+  StepGroups groups = {};                   // rows that adapters change, for all ops of the step
   int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
 };
 

@@ -82,6 +82,19 @@ class EveryVariant : public testing::TestWithParam<Variant> {
   INSTANTIATE_TEST_SUITE_P(Name, suite, testing::ValuesIn(kernel_test::availableVariants(Op::k##Name)), \
                            [](const auto& info) { return kernel_test::testName(info.param); })
 
+// A context of the backend, prepared for the step.
+inline std::unique_ptr<StepContext> prepared(Backend& backend, const StepBatch& batch) {
+  auto context = backend.createContext();
+  backend.prepare(batch, *context);
+  return context;
+}
+
+// The handle of all groups of one kind in a step.
+template <typename Groups>
+auto allOf(const Groups& groups) {
+  return GroupList<std::remove_cvref_t<decltype(groups[0])>>{0, static_cast<int32_t>(std::size(groups))};
+}
+
 inline Matrix view(std::vector<float>& data, int64_t rows, int64_t cols) { return {data.data(), rows, cols, cols}; }
 
 // Converts the values to the dtype, rounded to nearest even.

@@ -1,7 +1,6 @@
 #include "models/activations.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace chorus {
 namespace {
@@ -55,8 +54,6 @@ DecoderActivations::DecoderActivations(Backend& backend, const ModelSpec& spec, 
   wide_ = floats(sizes.wide);
   logits_ = floats(sizes.logits);
   logits_part_ = floats(sizes.logits_part);
-  each_row_.resize(static_cast<size_t>(logits_rows));
-  std::iota(each_row_.begin(), each_row_.end(), 0);
 }
 
 int64_t DecoderActivations::bytes(const ModelSpec& spec, const VocabularyShape& vocabulary, int32_t tp_size,

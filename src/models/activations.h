@@ -1,8 +1,6 @@
 // The activations of one step.
 #pragma once
 
-#include <vector>
-
 #include "kernels/backend.h"
 #include "models/model_spec.h"
 #include "models/rank_links.h"
@@ -41,8 +39,6 @@ class DecoderActivations {
   Matrix logits(int64_t rows, int64_t cols) const { return view(logits_, rows, cols); }
   // This rank's logits, with tensor parallelism.
   Matrix logitsPart(int64_t rows, int64_t cols) const { return view(logits_part_, rows, cols); }
-  // 0, 1, 2, ..., logitsRows() - 1: gathers every row.
-  std::span<const int32_t> eachRow() const { return each_row_; }
 
  private:
   static Matrix view(const DeviceBuffer& buffer, int64_t rows, int64_t cols) {
@@ -55,7 +51,6 @@ class DecoderActivations {
   int64_t logits_rows_ = 0;
   DeviceBuffer logits_;       // [logits rows, vocabulary + added tokens]
   DeviceBuffer logits_part_;  // [logits rows, head_rows + added tokens]
-  std::vector<int32_t> each_row_;
 };
 
 // Floats for each row of a mixture of experts: the router logits and the shared expert's gate, then the workspace of

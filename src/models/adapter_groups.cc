@@ -3,118 +3,85 @@
 #include <algorithm>
 
 namespace chorus {
+namespace {
 
-void AdapterGroups::begin(const StepInput& input, int32_t rank) {
-  input_ = &input;
-  rank_ = rank;
+// Appends one group for each adapter for which `make` has one, and returns the handle of these groups.
+template <typename Group, typename Adapters, typename Make>
+GroupList<Group> append(std::vector<Group>& groups, const Adapters& adapters, Make make) {
+  const auto count = [&] { return static_cast<int32_t>(groups.size()); };
+  GroupList<Group> list{count(), count()};
+  for (const auto& adapter : adapters) make(adapter);
+  list.end = count();
+  return list;
+}
+
+bool isOfLogits(LinearId id) { return id == LinearId::kProjectOut || id == LinearId::kHead; }
+bool isOfExperts(LinearId id) { return id == LinearId::kExpertsFc || id == LinearId::kExpertsProj; }
+}  // namespace
+
+StepGroups AdapterGroups::begin(const StepInput& input) {
+  embedding_.clear();
+  linear_.clear();
+  moe_.clear();
+  norm_.clear();
+  findRows(input);
+  addEmbedding();
+  for (int32_t layer = kOutsideLayers; layer - kOutsideLayers < static_cast<int32_t>(layers_.size()); ++layer) {
+    addLayer(layer);
+  }
+  return {.embedding = embedding_, .linear = linear_, .moe = moe_, .norm = norm_};
+}
+
+void AdapterGroups::findRows(const StepInput& input) {
+  adapters_.clear();
+  logits_ranges_.clear();
   size_t count = 0;
   for (const AdapterRows& adapter : input.adapters) count += adapter.ranges.size();
-  ranges_.reserve(count);  // groups point into ranges_, so it must not grow later
-}
-
-void AdapterGroups::clear() {
-  ranges_.clear();
-  linear_.clear();
-  experts_.clear();
-  norm_.clear();
-  embedding_.clear();
-}
-
-std::span<const RowRange> AdapterGroups::rangesIn(const AdapterRows& adapter, RowRange rows) {
-  if (isWhole(rows)) return adapter.ranges;
-  const size_t first = ranges_.size();
-  for (const RowRange& range : adapter.ranges) {
-    const RowRange seen{std::max(range.begin, rows.begin) - rows.begin, std::min(range.end, rows.end) - rows.begin};
-    if (seen.begin < seen.end) ranges_.push_back(seen);
-  }
-  return std::span(ranges_).subspan(first);
-}
-
-std::span<const RowRange> AdapterGroups::logitsRangesIn(const AdapterRows& adapter, RowRange rows) {
-  const std::vector<int32_t>& wanted = input_->logits_rows;
-  const auto begin = wanted.begin() + rows.begin, end = wanted.begin() + rows.end;
-  const size_t first = ranges_.size();
-  for (const RowRange& range : adapter.ranges) {
-    const auto from = std::lower_bound(begin, end, range.begin), to = std::lower_bound(from, end, range.end);
-    if (from < to) ranges_.push_back({static_cast<int32_t>(from - begin), static_cast<int32_t>(to - begin)});
-  }
-  return std::span(ranges_).subspan(first);
-}
-
-std::span<const EmbeddingGroup> AdapterGroups::embedding() {
-  clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterEmbedding& own = partsOf(adapter).embedding();
-    if (own.empty()) continue;
-    embedding_.push_back({adapter.ranges, own.table, own.replaced_tokens, own.replaced_rows, own.replaced, own.parts});
-  }
-  return embedding_;
-}
-
-std::span<const RowGroup> AdapterGroups::linear(int32_t layer, LinearId id, RowRange rows) {
-  clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterLinear& own = partsOf(adapter).at(layer, id);
-    if (own.empty()) continue;
-    const auto ranges = rangesIn(adapter, rows);
-    if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});
-  }
-  return linear_;
-}
-
-std::span<const MoeGroup> AdapterGroups::experts(int32_t layer, RowRange rows) {
-  clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterLinear& fc = partsOf(adapter).at(layer, LinearId::kExpertsFc);
-    const AdapterLinear& proj = partsOf(adapter).at(layer, LinearId::kExpertsProj);
-    if (fc.empty() && proj.empty()) continue;
-    const auto ranges = rangesIn(adapter, rows);
-    if (!ranges.empty()) experts_.push_back({ranges, fc.experts(), proj.experts()});
-  }
-  return experts_;
-}
-
-void AdapterGroups::appendNorms(int32_t layer, NormId id, std::vector<NormGroup>& groups) const {
-  for (const AdapterRows& adapter : input_->adapters) {
-    const NormWeights& own = partsOf(adapter).norm(layer, id);
-    if (!own.empty()) groups.push_back({adapter.ranges, own.weight, own.bias});
+  logits_ranges_.reserve(count);  // adapters_ has spans of it, so it must not grow later
+  const auto begin = input.logits_rows.begin(), end = input.logits_rows.end();
+  for (const AdapterRows& adapter : input.adapters) {
+    const size_t first = logits_ranges_.size();
+    for (const RowRange& range : adapter.ranges) {
+      const auto from = std::lower_bound(begin, end, range.begin), to = std::lower_bound(from, end, range.end);
+      if (from < to) logits_ranges_.push_back({static_cast<int32_t>(from - begin), static_cast<int32_t>(to - begin)});
+    }
+    adapters_.push_back({adapter.adapter->ranks[static_cast<size_t>(rank_)].get(), adapter.ranges,
+                         std::span(logits_ranges_).subspan(first)});
   }
 }
 
-std::span<const NormGroup> AdapterGroups::norm(int32_t layer, NormId id) {
-  clear();
-  appendNorms(layer, id, norm_);
-  return norm_;
+void AdapterGroups::addEmbedding() {
+  embedding_list_ = append(embedding_, adapters_, [&](const StepAdapter& adapter) {
+    const AdapterEmbedding& own = adapter.parts->embedding();
+    if (own.empty()) return;
+    embedding_.push_back({adapter.rows, own.table, own.replaced_tokens, own.replaced_rows, own.replaced, own.parts});
+  });
 }
 
-AdapterGroups::HeadNormGroups AdapterGroups::headNorms(int32_t layer) {
-  clear();
-  key_norm_.clear();
-  appendNorms(layer, NormId::kQuery, norm_);
-  appendNorms(layer, NormId::kKey, key_norm_);
-  return {norm_, key_norm_};
-}
-
-std::span<const NormGroup> AdapterGroups::finalNorm() {
-  clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const NormWeights& own = partsOf(adapter).norm(kOutsideLayers, NormId::kFinal);
-    if (own.empty()) continue;
-    const auto ranges = logitsRangesIn(adapter, {0, static_cast<int32_t>(input_->logits_rows.size())});
-    if (!ranges.empty()) norm_.push_back({ranges, own.weight, own.bias});
+void AdapterGroups::addLayer(int32_t layer) {
+  LayerLists& lists = layers_[static_cast<size_t>(layer - kOutsideLayers)];
+  for (int i = 0; i < kNumLinears; ++i) {
+    const auto id = static_cast<LinearId>(i);
+    if (isOfExperts(id)) continue;
+    lists.linears[static_cast<size_t>(i)] = append(linear_, adapters_, [&](const StepAdapter& adapter) {
+      const AdapterLinear& own = adapter.parts->at(layer, id);
+      const auto rows = isOfLogits(id) ? adapter.logits : adapter.rows;
+      if (!own.empty() && !rows.empty()) linear_.push_back({rows, own.parts, own.weight});
+    });
   }
-  return norm_;
-}
-
-std::span<const RowGroup> AdapterGroups::linearOfLogits(LinearId id, RowRange logits_rows) {
-  clear();
-  for (const AdapterRows& adapter : input_->adapters) {
-    const AdapterLinear& own = partsOf(adapter).at(kOutsideLayers, id);
-    if (own.empty()) continue;
-    const auto ranges = logitsRangesIn(adapter, logits_rows);
-    if (!ranges.empty()) linear_.push_back({ranges, own.parts, own.weight});
+  for (int i = 0; i < kNumNorms; ++i) {
+    const auto id = static_cast<NormId>(i);
+    lists.norms[static_cast<size_t>(i)] = append(norm_, adapters_, [&](const StepAdapter& adapter) {
+      const NormWeights& own = adapter.parts->norm(layer, id);
+      const auto rows = id == NormId::kFinal ? adapter.logits : adapter.rows;
+      if (!own.empty() && !rows.empty()) norm_.push_back({rows, own.weight, own.bias});
+    });
   }
-  return linear_;
+  lists.experts = append(moe_, adapters_, [&](const StepAdapter& adapter) {
+    const AdapterLinear& fc = adapter.parts->at(layer, LinearId::kExpertsFc);
+    const AdapterLinear& proj = adapter.parts->at(layer, LinearId::kExpertsProj);
+    if (!fc.empty() || !proj.empty()) moe_.push_back({adapter.rows, fc.experts(), proj.experts()});
+  });
 }
 
 int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary) {

@@ -1,57 +1,56 @@
 // Turns the adapters of a step into the groups of rows that the ops take.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "models/step_input.h"
 
 namespace chorus {
 
-// Makes the groups of one rank, for one step at a time. The groups that a function returns are valid until the next
-// call. Memory is kept from step to step. An adapter that has nothing for an op has no group in it.
+// The groups of all ops of one step, on one rank. Memory is kept from step to step. An adapter that has nothing for an
+// op has no group in it.
 class AdapterGroups {
  public:
-  // Starts a step. input must not change until the next begin(). rank: index into PreparedAdapter::ranks.
-  void begin(const StepInput& input, int32_t rank);
-  bool empty() const { return input_->adapters.empty(); }
+  // layers: number of layers of this rank's pipeline stage. rank: index into PreparedAdapter::ranks.
+  AdapterGroups(int32_t layers, int32_t rank) : layers_(static_cast<size_t>(layers) + 1), rank_(rank) {}
 
-  std::span<const EmbeddingGroup> embedding();
-  // rows: the rows of the step that the op processes. Ranges of the groups are relative to rows.begin.
-  std::span<const RowGroup> linear(int32_t layer, LinearId id, RowRange rows);
-  // Groups of the experts' linears. rows: as for linear().
-  std::span<const MoeGroup> experts(int32_t layer, RowRange rows);
-  std::span<const NormGroup> norm(int32_t layer, NormId id);
-  // The norms of query and key heads; the two results are valid together.
-  struct HeadNormGroups {
-    std::span<const NormGroup> query, key;
-  };
-  HeadNormGroups headNorms(int32_t layer);
-  // Groups of the rows that need logits. Their ranges are indices into StepInput::logits_rows. linearOfLogits() takes a
-  // linear outside layers and a range of these indices; ranges of its groups are relative to logits_rows.begin.
-  std::span<const NormGroup> finalNorm();
-  std::span<const RowGroup> linearOfLogits(LinearId id, RowRange logits_rows);
+  // Makes the groups of a step, for Backend::prepare. They point into `input` and are valid until the next call, as are
+  // the handles that the functions below return.
+  StepGroups begin(const StepInput& input);
+
+  GroupList<EmbeddingGroup> embedding() const { return embedding_list_; }
+  // layer: local id, or kOutsideLayers. The ranges of kProjectOut, kHead and NormId::kFinal are indices into
+  // StepInput::logits_rows; those of all others are rows of the step.
+  GroupList<RowGroup> linear(int32_t layer, LinearId id) const { return at(layer).linears[static_cast<size_t>(id)]; }
+  GroupList<NormGroup> norm(int32_t layer, NormId id) const { return at(layer).norms[static_cast<size_t>(id)]; }
+  GroupList<MoeGroup> experts(int32_t layer) const { return at(layer).experts; }
 
  private:
-  const AdapterParts& partsOf(const AdapterRows& adapter) const {
-    return *adapter.adapter->ranks[static_cast<size_t>(rank_)];
-  }
-  bool isWhole(RowRange rows) const {
-    return rows.begin == 0 && rows.end == static_cast<int32_t>(input_->tokens.size());
-  }
-  void clear();
-  void appendNorms(int32_t layer, NormId id, std::vector<NormGroup>& groups) const;
-  // The adapter's ranges within `rows`, relative to rows.begin.
-  std::span<const RowRange> rangesIn(const AdapterRows& adapter, RowRange rows);
-  // Like rangesIn(), but `rows` is a range of indices into StepInput::logits_rows.
-  std::span<const RowRange> logitsRangesIn(const AdapterRows& adapter, RowRange rows);
+  struct LayerLists {
+    std::array<GroupList<RowGroup>, kNumLinears> linears;
+    std::array<GroupList<NormGroup>, kNumNorms> norms;
+    GroupList<MoeGroup> experts;
+  };
+  struct StepAdapter {
+    const AdapterParts* parts;
+    std::span<const RowRange> rows;
+    std::span<const RowRange> logits;  // indices into StepInput::logits_rows
+  };
+  const LayerLists& at(int32_t layer) const { return layers_[static_cast<size_t>(layer - kOutsideLayers)]; }
+  void findRows(const StepInput& input);
+  void addLayer(int32_t layer);
+  void addEmbedding();
 
-  const StepInput* input_ = nullptr;
-  int32_t rank_ = 0;
-  std::vector<RowRange> ranges_;
-  std::vector<RowGroup> linear_;
-  std::vector<MoeGroup> experts_;
-  std::vector<NormGroup> norm_, key_norm_;
+  std::vector<LayerLists> layers_;  // outside layers, then every layer
+  int32_t rank_;
+  GroupList<EmbeddingGroup> embedding_list_;
+  std::vector<StepAdapter> adapters_;
+  std::vector<RowRange> logits_ranges_;
   std::vector<EmbeddingGroup> embedding_;
+  std::vector<RowGroup> linear_;
+  std::vector<MoeGroup> moe_;
+  std::vector<NormGroup> norm_;
 };
 
 // Number of columns of a step's logits: the size of the largest vocabulary among the model's and those of the step's

@@ -77,9 +77,8 @@ void Decoder::checkWeights() const {
 }
 
 void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const DecoderActivations& activations,
-                  AdapterGroups& adapters, Backend& backend, StepContext& step, Stream stream,
+                  const AdapterGroups& adapters, Backend& backend, StepContext& step, Stream stream,
                   const LogitsSink& sink) const {
-  adapters.begin(input, links_.rank);
   const int64_t width = logitsWidth(input, vocabulary_.size);
   if (width > vocabulary_.size + vocabulary_.added_tokens) {
     fail(ErrorCode::kInternal, "a step's adapters add {} tokens, more than the session's {}", width - vocabulary_.size,
@@ -92,7 +91,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
   const auto rows = static_cast<int64_t>(input.tokens.size());
   const Matrix sum = activations.residual(rows);
   if (links_.firstStage()) {
-    runEmbedding(outside, spec_.embedding, input, vocabulary_.size, sum);
+    runEmbedding(outside, spec_.embedding, vocabulary_.size, sum);
   } else {
     links_.pipeline->receive(sum.data, sum.rows * sum.cols, links_.pipeline->rank() - 1, stream);
   }
@@ -103,7 +102,9 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
     runLayer(contextOf(static_cast<int32_t>(i)), spec_.layers[i], spec_.norm, tables_[i], kv[i], residual);
   }
 
-  if (links_.lastStage()) return runHead(outside, spec_, vocabulary_, input, residual, width, sink);
+  if (links_.lastStage()) {
+    return runHead(outside, spec_, vocabulary_, std::ssize(input.logits_rows), residual, width, sink);
+  }
   residual.sum(outside);
   links_.pipeline->send(sum.data, sum.rows * sum.cols, links_.pipeline->rank() + 1, stream);
 }

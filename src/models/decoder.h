@@ -23,10 +23,11 @@ class Decoder {
 
   // Runs one step, together with the other ranks.
   //   - kv: one for each layer of this stage.
-  //   - step: prepared for the same input.
+  //   - adapters, step: of the same input.
   //   - sink: on every rank of the last stage, it receives the logits of input.logits_rows, logitsWidth() columns each.
   void run(const StepInput& input, std::span<const KvLayer> kv, const DecoderActivations& activations,
-           AdapterGroups& adapters, Backend& backend, StepContext& step, Stream stream, const LogitsSink& sink) const;
+           const AdapterGroups& adapters, Backend& backend, StepContext& step, Stream stream,
+           const LogitsSink& sink) const;
 
  private:
   void checkWeights() const;

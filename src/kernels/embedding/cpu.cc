@@ -14,7 +14,7 @@ constexpr Variant kGatherRows{Op::kGatherRows, Isa::kScalar, std::nullopt};
 
 // Adds one LoRA term of a group to up to max_rows of its rows. The products with B use the panel kernels of the linear
 // and accumulate in `out`.
-void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKernels& kernels,
+void addPart(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingPart& part, const PanelKernels& kernels,
              std::span<const int32_t> rows, float* scratch) {
   const PackedWeight& b = part.b;
   const auto count = static_cast<int>(rows.size());
@@ -22,7 +22,7 @@ void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKe
   const float* t[kMaxTileRows] = {};
   for (int r = 0; r < count; ++r) {
     float* row = scratch + r * b.in;
-    widenRow(part.a, args.tokens[static_cast<size_t>(rows[static_cast<size_t>(r)])], b.in, row);
+    widenRow(part.a, batch.tokens[static_cast<size_t>(rows[static_cast<size_t>(r)])], b.in, row);
     for (int64_t i = 0; i < b.in; ++i) row[i] *= part.scale;
     t[r] = row;
     y[r] = args.out.data + rows[static_cast<size_t>(r)] * args.out.stride;
@@ -48,14 +48,14 @@ void addPart(const EmbeddingArgs& args, const EmbeddingPart& part, const PanelKe
 }
 
 // Adds all LoRA terms of the group to its rows in [begin, end).
-void addParts(const EmbeddingArgs& args, const EmbeddingGroup& group, int64_t begin, int64_t end, Isa isa,
-              float* scratch) {
+void addParts(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingGroup& group, int64_t begin,
+              int64_t end, Isa isa, float* scratch) {
   for (const EmbeddingPart& part : group.parts) {
     const PanelKernels& kernels = panelKernels(isa, part.b.dtype);
     int32_t rows[kMaxTileRows];
     size_t count = 0;
     const auto flush = [&] {
-      if (count > 0) addPart(args, part, kernels, {rows, count}, scratch);
+      if (count > 0) addPart(args, batch, part, kernels, {rows, count}, scratch);
       count = 0;
     };
     for (const RowRange range : group.ranges) {
@@ -70,32 +70,29 @@ void addParts(const EmbeddingArgs& args, const EmbeddingGroup& group, int64_t be
 }  // namespace
 
 // Without LoRA terms this only copies a few rows per step, with exact conversions; plain loops are fast enough.
-void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace) {
+void embeddingCpu(const EmbeddingArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   workspace.used.add(kEmbedding);
+  const auto groups = batch.groups[args.groups];
   int64_t floats = 0;  // scaled rows of A of one tile, and the same rows packed
-  for (const EmbeddingGroup& group : args.groups) {
+  for (const EmbeddingGroup& group : groups) {
     for (const EmbeddingPart& part : group.parts) {
       floats = std::max(floats, kMaxTileRows * part.b.in + tileSize(kMaxTileRows, part.b.in));
     }
   }
   for (ScratchMemory& scratch : workspace.thread) scratch.reserve<float>(static_cast<size_t>(floats));
-  workspace.forEachPiece(std::ssize(args.tokens), args.out.cols, [&](int64_t begin, int64_t end, int thread) {
-    lookUpRows(args, begin, end);
+  workspace.forEachPiece(batch.rows(), args.out.cols, [&](int64_t begin, int64_t end, int thread) {
+    lookUpRows(args, batch, begin, end);
     auto* scratch = workspace.thread[static_cast<size_t>(thread)].reserve<float>(0);
-    for (const EmbeddingGroup& group : args.groups) {
-      addParts(args, group, begin, end, workspace.isa, scratch);
+    for (const EmbeddingGroup& group : groups) {
+      addParts(args, batch, group, begin, end, workspace.isa, scratch);
     }
   });
 }
 
-void gatherRowsCpu(const GatherRowsArgs& args, CpuWorkspace& workspace) {
+void gatherRowsCpu(const GatherRowsArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   workspace.used.add(kGatherRows);
-  workspace.forEachPiece(std::ssize(args.rows), args.out.cols, [&](int64_t begin, int64_t end, int) {
-    GatherRowsArgs piece = args;
-    piece.rows = args.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    piece.out.data += begin * args.out.stride;
-    reference::gatherRows(piece);
-  });
+  workspace.forEachPiece(args.out.rows, args.out.cols,
+                         [&](int64_t begin, int64_t end, int) { copyRows(args, batch, begin, end); });
 }
 
 std::vector<Variant> embeddingVariants() { return {kEmbedding}; }

@@ -6,7 +6,7 @@
 
 namespace chorus {
 
-void embeddingCpu(const EmbeddingArgs& args, CpuWorkspace& workspace);
-void gatherRowsCpu(const GatherRowsArgs& args, CpuWorkspace& workspace);
+void embeddingCpu(const EmbeddingArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
+void gatherRowsCpu(const GatherRowsArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
 
 }  // namespace chorus

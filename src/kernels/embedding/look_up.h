@@ -1,4 +1,5 @@
-// The copying half of an embedding, without LoRA terms; shared by the CPU and the reference backend.
+// The copying half of an embedding, without LoRA terms, and the row gather; shared by the CPU and the reference
+// backend.
 #pragma once
 
 #include "kernels/embedding/embedding.h"
@@ -9,6 +10,9 @@ namespace chorus {
 void widenRow(const EmbeddingTable& table, int32_t token, int64_t cols, float* out);
 
 // Writes rows [begin, end) of the result, without the LoRA terms of their groups.
-void lookUpRows(const EmbeddingArgs& args, int64_t begin, int64_t end);
+void lookUpRows(const EmbeddingArgs& args, const StepBatch& batch, int64_t begin, int64_t end);
+
+// Writes rows [begin, end) of args.out.
+void copyRows(const GatherRowsArgs& args, const StepBatch& batch, int64_t begin, int64_t end);
 
 }  // namespace chorus

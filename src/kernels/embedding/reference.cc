@@ -4,6 +4,7 @@
 #include "kernels/embedding/look_up.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_layout.h"
+#include "kernels/row_groups.h"
 
 namespace chorus {
 
@@ -18,12 +19,13 @@ void widenRow(const EmbeddingTable& table, int32_t token, int64_t cols, float* o
                   static_cast<size_t>(cols));
 }
 
-void lookUpRows(const EmbeddingArgs& args, int64_t begin, int64_t end) {
+void lookUpRows(const EmbeddingArgs& args, const StepBatch& batch, int64_t begin, int64_t end) {
+  const auto groups = batch.groups[args.groups];
   const int64_t cols = args.out.cols;
   for (int64_t i = begin; i < end; ++i) {
-    const int32_t token = args.tokens[static_cast<size_t>(i)];
+    const int32_t token = batch.tokens[static_cast<size_t>(i)];
     float* out = args.out.data + i * args.out.stride;
-    const EmbeddingGroup* group = groupOf(args.groups, i);
+    const EmbeddingGroup* group = groupOf(groups, i);
     if (group != nullptr && group->replaced > 0) {
       const int32_t* tokens = group->replaced_tokens;
       const int64_t at = std::lower_bound(tokens, tokens + group->replaced, token) - tokens;
@@ -36,20 +38,27 @@ void lookUpRows(const EmbeddingArgs& args, int64_t begin, int64_t end) {
   }
 }
 
+void copyRows(const GatherRowsArgs& args, const StepBatch& batch, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t from = args.rows == RowsToGather::kAll ? i : batch.logits_rows[static_cast<size_t>(i)];
+    std::copy_n(args.x.data + from * args.x.stride, args.x.cols, args.out.data + i * args.out.stride);
+  }
+}
+
 }  // namespace chorus
 
 namespace chorus::reference {
 
-void embedding(const EmbeddingArgs& args) {
+void embedding(const EmbeddingArgs& args, const StepBatch& batch) {
   const int64_t cols = args.out.cols;
-  lookUpRows(args, 0, std::ssize(args.tokens));
-  for (const EmbeddingGroup& group : args.groups) {
+  lookUpRows(args, batch, 0, batch.rows());
+  for (const EmbeddingGroup& group : batch.groups[args.groups]) {
     for (const EmbeddingPart& part : group.parts) {
       std::vector<float> t(static_cast<size_t>(part.b.in)), b(t.size());
       for (const RowRange range : group.ranges) {
         for (int64_t r = range.begin; r < range.end; ++r) {
           float* out = args.out.data + r * args.out.stride;
-          widenRow(part.a, args.tokens[static_cast<size_t>(r)], part.b.in, t.data());
+          widenRow(part.a, batch.tokens[static_cast<size_t>(r)], part.b.in, t.data());
           for (int64_t c = 0; c < cols; ++c) {
             unpackRow(part.b, c, b.data());
             float sum = 0;
@@ -63,11 +72,6 @@ void embedding(const EmbeddingArgs& args) {
   }
 }
 
-void gatherRows(const GatherRowsArgs& args) {
-  for (size_t i = 0; i < args.rows.size(); ++i) {
-    const float* row = args.x.data + args.rows[i] * args.x.stride;
-    std::copy(row, row + args.x.cols, args.out.data + static_cast<int64_t>(i) * args.out.stride);
-  }
-}
+void gatherRows(const GatherRowsArgs& args, const StepBatch& batch) { copyRows(args, batch, 0, args.out.rows); }
 
 }  // namespace chorus::reference

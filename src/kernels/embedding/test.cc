@@ -16,14 +16,15 @@ using GatherRowsTest = kernel_test::EveryVariant;
 TEST_P(EmbeddingTest, RowsAreExactAndTokensOutsideTheShardAreZero) {
   Values values;
   Backend& backend = newBackend(2);
-  const auto context = backend.createContext();
   for (const DType dtype : dtypes()) {
     const int64_t vocab = 50, cols = 1027;
     const auto table = kernel_test::asDtype(values.reals(vocab * cols), dtype);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 120; ++i) tokens.push_back(static_cast<int32_t>(values.integer(0, 160)));
     std::vector<float> out(tokens.size() * cols, -1.0f);
-    backend.embedding({{table.data(), dtype, vocab, 100}, tokens, kernel_test::view(out, 120, cols), {}}, *context, {});
+    const auto context = kernel_test::prepared(backend, {.tokens = tokens});
+    backend.embedding({.table = {table.data(), dtype, vocab, 100}, .out = kernel_test::view(out, 120, cols)}, *context,
+                      {});
     for (size_t i = 0; i < tokens.size(); ++i) {
       const int64_t row = tokens[i] - 100;
       for (int64_t c = 0; c < cols; ++c) {
@@ -183,11 +184,12 @@ TEST_P(EmbeddingTest, GroupsHaveTablesReplacementsAndParts) {
         groups.push_back(group);
       }
       std::vector<float> out(static_cast<size_t>(count * cols), -1.0f);
-      backend.embedding({{shard.table.data(), dtype, shard.vocab, shard.first},
-                         std::span(tokens).subspan(static_cast<size_t>(first_row), static_cast<size_t>(count)),
-                         kernel_test::view(out, count, cols),
-                         groups},
-                        *backend.createContext(), {});
+      const auto own_tokens = std::span(tokens).subspan(static_cast<size_t>(first_row), static_cast<size_t>(count));
+      const auto context = kernel_test::prepared(backend, {.tokens = own_tokens, .groups = {.embedding = groups}});
+      backend.embedding({.table = {shard.table.data(), dtype, shard.vocab, shard.first},
+                         .out = kernel_test::view(out, count, cols),
+                         .groups = kernel_test::allOf(groups)},
+                        *context, {});
       return out;
     };
     for (const std::optional<Isa>& isa : isas) {
@@ -219,24 +221,37 @@ TEST_P(EmbeddingTest, GroupsHaveTablesReplacementsAndParts) {
   }
 }
 
-TEST_P(GatherRowsTest, CopiesTheRowsAskedFor) {
+TEST_P(GatherRowsTest, CopiesTheRowsThatNeedLogits) {
   Values values;
   Backend& backend = newBackend(2);
-  const auto context = backend.createContext();
   auto x = values.reals(90 * 700);
-  const std::vector<int32_t> rows = {0, 3, 3, 89, 41};
+  const std::vector<int32_t> rows = {0, 3, 4, 41, 89};
+  const auto context = kernel_test::prepared(backend, {.logits_rows = rows});
   std::vector<float> out(rows.size() * 700);
-  backend.gatherRows({kernel_test::view(x, 90, 700), rows, kernel_test::view(out, 5, 700)}, *context, {});
+  backend.gatherRows({.x = kernel_test::view(x, 90, 700), .out = kernel_test::view(out, 5, 700)}, *context, {});
   for (size_t i = 0; i < rows.size(); ++i) {
     kernel_test::expectSameBits(out.data() + i * 700, x.data() + rows[i] * 700, 700, "row");
   }
 }
 
+TEST_P(GatherRowsTest, CopiesAllRowsBetweenViews) {
+  Values values;
+  Backend& backend = newBackend(2);
+  auto x = values.reals(90 * 700);
+  std::vector<float> out(90 * 800, -5.0f);
+  backend.gatherRows({.x = {x.data() + 3, 90, 600, 700}, .rows = RowsToGather::kAll, .out = {out.data(), 90, 600, 800}},
+                     *backend.createContext(), {});
+  for (int64_t r = 0; r < 90; ++r) {
+    kernel_test::expectSameBits(out.data() + r * 800, x.data() + 3 + r * 700, 600, "row");
+    EXPECT_EQ(out[static_cast<size_t>(r * 800 + 600)], -5.0f);
+  }
+}
+
 TEST_P(EmbeddingTest, NoTokensTouchNothing) {
   Backend& backend = newBackend(2);
-  const auto context = backend.createContext();
   std::vector<float> table(8, 1.0f), out(4, -5.0f);
-  backend.embedding({{table.data(), DType::kFloat32, 2, 0}, {}, kernel_test::view(out, 0, 4), {}}, *context, {});
+  backend.embedding({.table = {table.data(), DType::kFloat32, 2, 0}, .out = kernel_test::view(out, 0, 4)},
+                    *kernel_test::prepared(backend, {}), {});
   EXPECT_EQ(out, std::vector<float>(4, -5.0f));
 }
 

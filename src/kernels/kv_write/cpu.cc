@@ -35,10 +35,10 @@ void normaliseHeads(const float* weight, float epsilon, int64_t heads, int64_t s
 }
 
 // q, k: of row `at` of the step.
-void normaliseQueryAndKey(const HeadNorms& norms, int64_t at, int64_t heads, int64_t kv_heads, int64_t size, float* q,
-                          float* k) {
-  const float* query = normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight;
-  const float* key = normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight;
+void normaliseQueryAndKey(const HeadNorms& norms, const StepGroups& groups, int64_t at, int64_t heads, int64_t kv_heads,
+                          int64_t size, float* q, float* k) {
+  const float* query = normOfRow(groups[norms.query_groups], at, {norms.query, nullptr}).weight;
+  const float* key = normOfRow(groups[norms.key_groups], at, {norms.key, nullptr}).weight;
   if (norms.row_squares == nullptr) {
     normaliseHeads(query, norms.epsilon, heads, size, q);
     normaliseHeads(key, norms.epsilon, kv_heads, size, k);
@@ -90,7 +90,8 @@ void writeCache(const KvLayer& kv, std::span<const int32_t> block_table, int64_t
   }
 }
 
-void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t begin, int64_t end) {
+void kvWriteRows(const KvWriteArgs& args, const StepGroups& groups, const SequenceSpan& sequence, int64_t begin,
+                 int64_t end) {
   const KvLayer& kv = args.kv;
   const int64_t head_size = kv.head_size;
   const int64_t rotated_heads = int64_t{args.num_heads} + kv.num_kv_heads;
@@ -100,7 +101,7 @@ void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t 
     float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
     if (args.bias != nullptr) addBias(args.bias, row, (rotated_heads + kv.num_kv_heads) * head_size);
     if (args.norms.query != nullptr) {
-      normaliseQueryAndKey(args.norms, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,
+      normaliseQueryAndKey(args.norms, groups, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,
                            row + args.num_heads * head_size);
     }
     const float* cos = args.rope.cos + position * half;
@@ -122,7 +123,7 @@ void kvWriteRows(const KvWriteArgs& args, const SequenceSpan& sequence, int64_t 
   }
 }
 
-using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, int64_t);
+using KvWriteRows = void (*)(const KvWriteArgs&, const StepGroups&, const SequenceSpan&, int64_t, int64_t);
 KvWriteRows rows() { return &kvWriteRows; }
 
 }  // namespace
@@ -133,7 +134,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-using KvWriteRows = void (*)(const KvWriteArgs&, const SequenceSpan&, int64_t, int64_t);
+using KvWriteRows = void (*)(const KvWriteArgs&, const StepGroups&, const SequenceSpan&, int64_t, int64_t);
 IsaTable<KvWriteRows> table() { CHORUS_ISA_TABLE(KvWriteRows, rows); }
 }  // namespace
 
@@ -143,7 +144,7 @@ void kvWriteCpu(const KvWriteArgs& args, const StepBatch& batch, CpuWorkspace& w
     for (const SequenceSpan& sequence : batch.sequences) {
       const int64_t from = std::max<int64_t>(begin - sequence.row_begin, 0);
       const int64_t to = std::min<int64_t>(end - sequence.row_begin, sequence.num_rows);
-      if (from < to) run(args, sequence, from, to);
+      if (from < to) run(args, batch.groups, sequence, from, to);
     }
   });
 }

@@ -3,10 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "kernels/attention/kv_layout.h"
-#include "kernels/norm_groups.h"
 #include "kernels/step_batch.h"
 #include "kernels/tensor.h"
 
@@ -30,8 +28,8 @@ struct HeadNorms {
   const float* query = nullptr;  // null: heads are not normalised
   const float* key = nullptr;
   float epsilon = 0;
-  std::span<const NormGroup> query_groups;
-  std::span<const NormGroup> key_groups;
+  GroupList<NormGroup> query_groups;
+  GroupList<NormGroup> key_groups;
   const float* row_squares = nullptr;  // [rows, 2], device memory
   int64_t query_count = 0;
   int64_t key_count = 0;

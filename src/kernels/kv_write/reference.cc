@@ -30,10 +30,10 @@ void normalise(const float* weight, float squares, int64_t count, float epsilon,
 }
 
 // q, k: of row `at` of the step.
-void normaliseQueryAndKey(const HeadNorms& norms, int64_t at, int64_t heads, int64_t kv_heads, int64_t size, float* q,
-                          float* k) {
-  const float* query = normOfRow(norms.query_groups, at, {norms.query, nullptr}).weight;
-  const float* key = normOfRow(norms.key_groups, at, {norms.key, nullptr}).weight;
+void normaliseQueryAndKey(const HeadNorms& norms, const StepGroups& groups, int64_t at, int64_t heads, int64_t kv_heads,
+                          int64_t size, float* q, float* k) {
+  const float* query = normOfRow(groups[norms.query_groups], at, {norms.query, nullptr}).weight;
+  const float* key = normOfRow(groups[norms.key_groups], at, {norms.key, nullptr}).weight;
   if (norms.row_squares != nullptr) {
     const float* squares = norms.row_squares + 2 * at;
     normalise(query + norms.query_begin, squares[0], norms.query_count, norms.epsilon, heads * size, q);
@@ -57,8 +57,8 @@ void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
       float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
       for (int64_t c = 0; args.bias != nullptr && c < heads * head_size; ++c) row[c] += args.bias[c];
       if (args.norms.query != nullptr) {
-        normaliseQueryAndKey(args.norms, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,
-                             row + args.num_heads * head_size);
+        normaliseQueryAndKey(args.norms, batch.groups, sequence.row_begin + i, args.num_heads, kv.num_kv_heads,
+                             head_size, row, row + args.num_heads * head_size);
       }
       for (int64_t head = 0; head < args.num_heads + kv.num_kv_heads; ++head) {
         rotate(args.rope, position, row + head * head_size);

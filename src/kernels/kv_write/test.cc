@@ -56,8 +56,7 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
   Outcome result{in.qkv, std::vector<std::byte>(in.cache_bytes)};
   KvLayer kv = in.kv;
   kv.base = result.cache.data();
-  const auto context = backend.createContext();
-  backend.prepare({in.tokens, in.spans, {}}, *context);
+  const auto context = kernel_test::prepared(backend, {.tokens = in.tokens, .sequences = in.spans});
   backend.kvWrite({kernel_test::view(result.qkv, std::ssize(in.tokens), in.width),
                    c.with_bias ? in.bias.data() : nullptr,
                    c.num_heads,
@@ -161,13 +160,13 @@ TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
     const auto query = values.reals(size), key = values.reals(size), own = values.reals(size);
     const RowRange ranges[] = {{0, 3}, {20, 21}};
     const NormGroup groups[] = {{ranges, own.data()}};
-    const auto context = backend.createContext();
-    backend.prepare({in.tokens, in.spans, {}}, *context);
+    const auto context =
+        kernel_test::prepared(backend, {.tokens = in.tokens, .sequences = in.spans, .groups = {.norm = groups}});
     const auto write = [&](std::vector<float>& qkv, const float* bias, const HeadNorms& norms) {
       return cacheAfter(backend, *context, in, c, qkv, bias, norms);
     };
     std::vector<float> together = in.qkv, apart = in.qkv;
-    const auto cache = write(together, in.bias.data(), {query.data(), key.data(), 1e-5f, groups, {}});
+    const auto cache = write(together, in.bias.data(), {query.data(), key.data(), 1e-5f, {0, 1}, {}});
     for (int64_t r = 0; r < rows; ++r) {
       float* row = apart.data() + r * in.width;
       for (int64_t i = 0; i < in.width; ++i) row[i] += in.bias[static_cast<size_t>(i)];
@@ -196,9 +195,9 @@ TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
     const auto query = values.reals(3 + queries), key = values.reals(5 + keys);
     const auto own = values.reals(3 + queries), own_key = values.reals(5 + keys);
     const RowRange ranges[] = {{0, 3}, {20, 21}};
-    const NormGroup groups[] = {{ranges, own.data()}}, key_groups[] = {{ranges, own_key.data()}};
-    const auto context = backend.createContext();
-    backend.prepare({in.tokens, in.spans, {}}, *context);
+    const NormGroup groups[] = {{ranges, own.data()}, {ranges, own_key.data()}};
+    const auto context =
+        kernel_test::prepared(backend, {.tokens = in.tokens, .sequences = in.spans, .groups = {.norm = groups}});
     std::vector<float> together = in.qkv, apart = in.qkv, squares(static_cast<size_t>(2 * rows));
     const auto squaresOf = [&](int64_t first, int64_t cols, float* to) {
       backend.rowSquares({.x = {in.qkv.data() + first, rows, cols, in.width},
@@ -217,8 +216,8 @@ TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
                              {.query = query.data(),
                               .key = key.data(),
                               .epsilon = 1e-5f,
-                              .query_groups = groups,
-                              .key_groups = key_groups,
+                              .query_groups = {0, 1},
+                              .key_groups = {1, 2},
                               .row_squares = squares.data(),
                               .query_count = 2 * queries,
                               .key_count = 2 * keys,

@@ -47,7 +47,7 @@ void normalise(const float* x, float mean, float scale, const RowNorm& norm, flo
   }
 }
 
-void layerNormRows(const LayerNormArgs& args, int64_t begin, int64_t end) {
+void layerNormRows(const LayerNormArgs& args, std::span<const NormGroup> groups, int64_t begin, int64_t end) {
   const int64_t cols = args.residual.cols;
   const auto count = static_cast<float>(cols);
   for (int64_t r = begin; r < end; ++r) {
@@ -56,12 +56,12 @@ void layerNormRows(const LayerNormArgs& args, int64_t begin, int64_t end) {
     const float mean = addAndSum(delta, args.bias, args.delta_scale, residual, cols) / count;
     if (args.y.data == nullptr) continue;
     const float scale = 1.0f / std::sqrt(sumOfSquares(residual, mean, cols) / count + args.epsilon);
-    normalise(residual, mean, scale, normOfRow(args.groups, r, {args.weight, args.norm_bias}),
+    normalise(residual, mean, scale, normOfRow(groups, r, {args.weight, args.norm_bias}),
               args.y.data + r * args.y.stride, cols);
   }
 }
 
-using LayerNormRows = void (*)(const LayerNormArgs&, int64_t, int64_t);
+using LayerNormRows = void (*)(const LayerNormArgs&, std::span<const NormGroup>, int64_t, int64_t);
 LayerNormRows rows() { return &layerNormRows; }
 
 }  // namespace
@@ -72,14 +72,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-using LayerNormRows = void (*)(const LayerNormArgs&, int64_t, int64_t);
+using LayerNormRows = void (*)(const LayerNormArgs&, std::span<const NormGroup>, int64_t, int64_t);
 IsaTable<LayerNormRows> table() { CHORUS_ISA_TABLE(LayerNormRows, rows); }
 }  // namespace
 
-void layerNormCpu(const LayerNormArgs& args, CpuWorkspace& workspace) {
+void layerNormCpu(const LayerNormArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   const LayerNormRows run = workspace.select(Op::kLayerNorm, table());
   workspace.forEachPiece(args.residual.rows, args.residual.cols,
-                         [&](int64_t begin, int64_t end, int) { run(args, begin, end); });
+                         [&](int64_t begin, int64_t end, int) { run(args, batch.groups[args.groups], begin, end); });
 }
 
 std::vector<Variant> layerNormVariants() { return variantsOf(Op::kLayerNorm, table()); }

@@ -6,6 +6,6 @@
 
 namespace chorus {
 
-void layerNormCpu(const LayerNormArgs& args, CpuWorkspace& workspace);
+void layerNormCpu(const LayerNormArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
 
 }  // namespace chorus

@@ -1,9 +1,7 @@
 // Layer norm, with the residual sum before it.
 #pragma once
 
-#include <span>
-
-#include "kernels/norm_groups.h"
+#include "kernels/step_batch.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
@@ -23,11 +21,11 @@ struct LayerNormArgs {
   const float* norm_bias = nullptr;
   float epsilon = 1e-5f;
   Matrix y;
-  std::span<const NormGroup> groups;
+  GroupList<NormGroup> groups;
 };
 
 namespace reference {
-void layerNorm(const LayerNormArgs& args);
+void layerNorm(const LayerNormArgs& args, const StepBatch& batch);
 }
 
 }  // namespace chorus

@@ -4,7 +4,7 @@
 
 namespace chorus::reference {
 
-void layerNorm(const LayerNormArgs& args) {
+void layerNorm(const LayerNormArgs& args, const StepBatch& batch) {
   const int64_t cols = args.residual.cols;
   const auto count = static_cast<float>(cols);
   for (int64_t r = 0; r < args.residual.rows; ++r) {
@@ -22,7 +22,7 @@ void layerNorm(const LayerNormArgs& args) {
     float squares = 0;
     for (int64_t c = 0; c < cols; ++c) squares += (residual[c] - mean) * (residual[c] - mean);
     const float scale = 1.0f / std::sqrt(squares / count + args.epsilon);
-    const RowNorm norm = normOfRow(args.groups, r, {args.weight, args.norm_bias});
+    const RowNorm norm = normOfRow(batch.groups[args.groups], r, {args.weight, args.norm_bias});
     for (int64_t c = 0; c < cols; ++c) {
       const float bias = norm.bias != nullptr ? norm.bias[c] : 0.0f;
       args.y.data[r * args.y.stride + c] = (residual[c] - mean) * scale * norm.weight[c] + bias;

@@ -98,11 +98,11 @@ TEST_P(LayerNormTest, RowsOfAGroupTakeItsWeightAndBias) {
   groups[2].weight = nullptr;  // or without a weight
   for (const int threads : {1, 3}) {
     Backend& backend = newBackend(threads);
-    const auto context = backend.createContext();
+    const auto context = kernel_test::prepared(backend, {.groups = {.norm = groups}});
     Call call(values, rows, cols);
     std::vector<Call> with(4, call);  // all rows with one weight: the base's, then each group's
     LayerNormArgs args = call.args(true, true, true);
-    args.groups = groups;
+    args.groups = kernel_test::allOf(groups);
     backend.layerNorm(args, *context, {});
     for (size_t g = 0; g < with.size(); ++g) {
       args = with[g].args(true, true, true);

@@ -30,8 +30,7 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
                                               {backend, rows, out},
                                               backend.createContext()});
             return [s, &backend] {
-              backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = {}},
-                             *s->context, {});
+              backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view()}, *s->context, {});
             };
           }};
 }
@@ -70,7 +69,9 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
                 s->parts[r] = {.a = s->a.next(), .b = s->b.next()};
                 s->groups[r] = {{&s->ranges[r], 1}, {&s->parts[r], 1}, {}};
               }
-              backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = s->groups},
+              backend.prepare({.groups = {.linear = s->groups}}, *s->context);
+              const GroupList<RowGroup> all = {0, static_cast<int32_t>(s->groups.size())};
+              backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view(), .groups = all},
                              *s->context, {});
             };
           }};

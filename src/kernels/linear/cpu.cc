@@ -303,10 +303,11 @@ void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch) const {
 }
 }  // namespace
 
-void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan) {
+void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& workspace, LinearPlan& plan) {
   assert(args.y.rows == args.x.rows);
   if (args.x.rows == 0) return;
-  assignRows(args, plan);
+  const auto groups = batch.groups[args.groups];
+  assignRows(args, groups, plan);
   bool packs = false;
   for (WeightRows& weight : plan.weights) {
     const PackedWeight& w = weight.weight;
@@ -314,7 +315,7 @@ void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan
     weight.kernels = workspace.select(Op::kLinear, panelKernels(w.format()), w.dtype);
     packs = packs || weight.packs();
   }
-  cutRows(args, workspace.isa, workspace.pool.size(), plan);
+  cutRows(args, groups, workspace.isa, workspace.pool.size(), plan);
   Call call{args, plan, workspace.isa};
   const int64_t tiles = packs ? std::ssize(plan.tiles) : 0;
   const auto adapter_tasks = static_cast<int64_t>(plan.adapter_tasks.size());

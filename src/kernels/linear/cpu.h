@@ -7,6 +7,6 @@
 
 namespace chorus {
 
-void linearCpu(const LinearArgs& args, CpuWorkspace& workspace, LinearPlan& plan);
+void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& workspace, LinearPlan& plan);
 
 }  // namespace chorus

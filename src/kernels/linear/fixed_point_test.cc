@@ -92,8 +92,9 @@ std::vector<float> run(Backend& backend, std::vector<float> x, const Integers& w
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
   std::vector<float> y(static_cast<size_t>(rows * weight.out));
   const auto context = backend.createContext();
-  backend.linear({kernel_test::view(x, rows, weight.in), weight.view, kernel_test::view(y, rows, weight.out), {}},
-                 *context, {});
+  backend.linear(
+      {.x = kernel_test::view(x, rows, weight.in), .weight = weight.view, .y = kernel_test::view(y, rows, weight.out)},
+      *context, {});
   return y;
 }
 

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "base/cpu_features.h"
 #include "kernels/step_batch.h"
@@ -12,35 +10,9 @@
 
 namespace chorus {
 
-// One LoRA term: one adapter module on one linear, for output features [out_begin, out_begin + b.out):
-//   y = magnitude * (W x + scale * (B (A x) + bias))
-//   - magnitude: DoRA's m / ||W + scale B A||; null means 1. It multiplies the current value of y for these features.
-//     Therefore terms are applied in order, and the consumer adds the base's bias afterwards (PEFT: DoRA does not scale
-//     the bias).
-//   - bias: PEFT's lora_bias; null means 0.
-//   - The rank may be 0: then a and b have no data, and b.out is the number of features of bias and magnitude. An
-//     adapter's own bias of a linear is such a term: its difference from the base's bias, placed after the term with
-//     the magnitude.
-struct LoraTerm {
-  int64_t out_begin = 0;
-  PackedWeight a;  // [rank, in], of a float format
-  PackedWeight b;  // [features, rank], of a's format
-  float scale = 1.0f;
-  const float* bias = nullptr;       // [features], device memory
-  const float* magnitude = nullptr;  // [features], device memory
-};
-
-// Rows that share LoRA terms and, if weight.data is set, a weight of their own that replaces LinearArgs::weight. The
-// own weight may have any format; it has the same inputs and at most as many outputs as y has columns. The terms lie
-// within the outputs of the rows' weight. Groups of one call are disjoint.
-struct RowGroup {
-  std::span<const RowRange> ranges;  // ascending
-  std::span<const LoraTerm> parts;
-  PackedWeight weight;
-};
-
 // y = x W^T per row, plus the LoRA terms of the row's group.
 //   - x: [rows, in] float32. y: [rows, out] float32, not an alias of x. rows may be 0.
+//   - groups: their ranges count row 0 of x as first_row, so that a call may process some of the step's rows.
 //   - y may have more columns than a row's weight has outputs; the columns past them stay unchanged.
 //   - weight may have no outputs if only groups have some.
 //   - A row's result depends only on that row, its weight and its LoRA terms, bit for bit. Each output is one chain of
@@ -52,7 +24,8 @@ struct LinearArgs {
   ConstMatrix x;
   PackedWeight weight;
   Matrix y;
-  std::span<const RowGroup> groups;
+  GroupList<RowGroup> groups;
+  int32_t first_row = 0;
 };
 
 // The type to which the CPU's linear with this instruction set (none: the reference) rounds the inputs of a product (x,
@@ -66,7 +39,7 @@ int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 Isa linearIsa(Isa isa, const WeightFormat& weights);
 
 namespace reference {
-void linear(const LinearArgs& args);
+void linear(const LinearArgs& args, const StepBatch& batch);
 }
 
 }  // namespace chorus

@@ -196,15 +196,19 @@ inline int64_t widest(const PackedWeight& weight, const Adapters& adapters) {
 // Initial value of y. Columns without an output keep it.
 inline constexpr float kUntouched = -12345.0f;
 
-// width: number of columns of y; 0: the weight's outputs.
+// width: number of columns of y; 0: the weight's outputs. first_row: as in LinearArgs.
 inline std::vector<float> run(Backend& backend, std::vector<float>& x, const PackedWeight& weight,
-                              std::span<const RowGroup> groups = {}, int64_t width = 0) {
+                              std::span<const RowGroup> groups = {}, int64_t width = 0, int32_t first_row = 0) {
   const auto rows = static_cast<int64_t>(x.size()) / weight.in;
   if (width == 0) width = weight.out;
   std::vector<float> y(static_cast<size_t>(rows * width), kUntouched);
-  const auto context = backend.createContext();
-  backend.linear({kernel_test::view(x, rows, weight.in), weight, kernel_test::view(y, rows, width), groups}, *context,
-                 {});
+  const auto context = kernel_test::prepared(backend, {.groups = {.linear = groups}});
+  backend.linear({.x = kernel_test::view(x, rows, weight.in),
+                  .weight = weight,
+                  .y = kernel_test::view(y, rows, width),
+                  .groups = kernel_test::allOf(groups),
+                  .first_row = first_row},
+                 *context, {});
   return y;
 }
 

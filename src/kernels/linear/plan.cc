@@ -65,12 +65,13 @@ bool joinsBlocks(const RowGroup& group, const WeightRows& weight, Isa isa) {
          });
 }
 
-// Divides the group's rows in [begin, end) into adapter tiles of almost equal size.
-void cutGroup(const RowGroup& group, int32_t begin, int32_t end, const WeightRows& weight, const RowBlock& block,
-              Isa isa, LinearPlan& plan) {
+// Divides the group's rows in [begin, end) of x into adapter tiles of almost equal size.
+void cutGroup(const RowGroup& group, int32_t first_row, int32_t begin, int32_t end, const WeightRows& weight,
+              const RowBlock& block, Isa isa, LinearPlan& plan) {
   const size_t first = plan.adapter_rows.size();
   for (const RowRange range : group.ranges) {
-    for (int32_t r = std::max(begin, range.begin); r < std::min(end, range.end); ++r) plan.adapter_rows.push_back(r);
+    const RowRange within = rangeWithin(range, first_row + begin, end - begin);
+    for (int32_t r = within.begin; r < within.end; ++r) plan.adapter_rows.push_back(begin + r);
   }
   const auto rows = static_cast<int64_t>(plan.adapter_rows.size() - first);
   if (rows == 0) return;
@@ -102,7 +103,8 @@ void cutGroup(const RowGroup& group, int32_t begin, int32_t end, const WeightRow
 }
 
 // Adds the adapter tiles of one RowTile: one for each group with LoRA terms that has rows in it.
-void cutTileGroups(const LinearArgs& args, const WeightRows& weight, int32_t index, Isa isa, LinearPlan& plan) {
+void cutTileGroups(std::span<const RowGroup> groups, const WeightRows& weight, int32_t index, Isa isa,
+                   LinearPlan& plan) {
   const RowTile& source = plan.tiles[static_cast<size_t>(index)];
   const int32_t* rows = plan.rows.data() + source.first_row;
   const auto groupOf = [&](int32_t r) { return plan.group_of[static_cast<size_t>(rows[r])]; };
@@ -111,7 +113,7 @@ void cutTileGroups(const LinearArgs& args, const WeightRows& weight, int32_t ind
     bool seen = g < 0;
     for (int32_t before = 0; before < r && !seen; ++before) seen = groupOf(before) == g;
     if (seen) continue;
-    const RowGroup& group = args.groups[static_cast<size_t>(g)];
+    const RowGroup& group = groups[static_cast<size_t>(g)];
     if (group.parts.empty() || !takesPackedRows(group, weight, isa)) continue;
     AdapterTile tile{.group = &group, .first_row = static_cast<int32_t>(plan.adapter_rows.size())};
     int32_t last = r;
@@ -135,35 +137,37 @@ void cutTileGroups(const LinearArgs& args, const WeightRows& weight, int32_t ind
 
 // Adds the adapter tiles of a block's rows: those of the group that owns the weight or, for the base's weight, those of
 // all groups without their own.
-void cutAdapters(const LinearArgs& args, const WeightRows& weight, RowBlock& block, Isa isa, LinearPlan& plan) {
+void cutAdapters(const LinearArgs& args, std::span<const RowGroup> groups, const WeightRows& weight, RowBlock& block,
+                 Isa isa, LinearPlan& plan) {
   block.adapter_begin = static_cast<int32_t>(plan.adapter_tiles.size());
   // BlockTerms belong to one RowTile, and only kernels with takes_part_of_tile support them. For the other kernels,
   // cutGroup makes tiles that the kernels of the terms can take.
   const bool by_tile = weight.inBlocks() && weight.kernels->takes_part_of_tile;
-  for (int32_t t = block.tile_begin; by_tile && t < block.tile_end && !args.groups.empty(); ++t) {
-    cutTileGroups(args, weight, t, isa, plan);
+  for (int32_t t = block.tile_begin; by_tile && t < block.tile_end && !groups.empty(); ++t) {
+    cutTileGroups(groups, weight, t, isa, plan);
   }
   const RowTile& last = plan.tiles[static_cast<size_t>(block.tile_end - 1)];
   const int32_t begin = plan.rows[static_cast<size_t>(plan.tiles[static_cast<size_t>(block.tile_begin)].first_row)];
   const int32_t end = plan.rows[static_cast<size_t>(last.first_row + last.rows - 1)] + 1;
   // A group's own weight has no rows of other groups; there may be as many such groups as experts.
-  const auto groups = weight.group == nullptr ? args.groups : std::span(weight.group, 1);
-  for (const RowGroup& group : groups) {
+  const auto candidates = weight.group == nullptr ? groups : std::span(weight.group, 1);
+  for (const RowGroup& group : candidates) {
     const bool here = weight.group != nullptr || group.weight.data == nullptr;
     if (!here || group.parts.empty() || (by_tile && takesPackedRows(group, weight, isa))) continue;
-    cutGroup(group, begin, end, weight, block, isa, plan);
+    cutGroup(group, args.first_row, begin, end, weight, block, isa, plan);
   }
   block.adapter_end = static_cast<int32_t>(plan.adapter_tiles.size());
 }
 
 // Fills `place` and `group_of`.
-void indexRows(const LinearArgs& args, LinearPlan& plan) {
+void indexRows(const LinearArgs& args, std::span<const RowGroup> groups, LinearPlan& plan) {
   plan.place.assign(static_cast<size_t>(args.x.rows), -1);
   for (size_t i = 0; i < plan.rows.size(); ++i) plan.place[static_cast<size_t>(plan.rows[i])] = static_cast<int32_t>(i);
   plan.group_of.assign(static_cast<size_t>(args.x.rows), -1);
-  for (size_t g = 0; g < args.groups.size(); ++g) {
-    for (const RowRange range : args.groups[g].ranges) {
-      std::fill(plan.group_of.begin() + range.begin, plan.group_of.begin() + range.end, static_cast<int32_t>(g));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const RowRange range : groups[g].ranges) {
+      const RowRange rows = rangeWithin(range, args.first_row, args.x.rows);
+      std::fill(plan.group_of.begin() + rows.begin, plan.group_of.begin() + rows.end, static_cast<int32_t>(g));
     }
   }
 }
@@ -216,17 +220,19 @@ void dealAdapters(int threads, LinearPlan& plan) {
 }
 }  // namespace
 
-void assignRows(const LinearArgs& args, LinearPlan& plan) {
+void assignRows(const LinearArgs& args, std::span<const RowGroup> groups, LinearPlan& plan) {
   plan.weights.clear();
   plan.rows.clear();
   plan.own_ranges.clear();
   const auto rowsSoFar = [&] { return static_cast<int32_t>(plan.rows.size()); };
-  for (const RowGroup& group : args.groups) {
+  for (const RowGroup& group : groups) {
     if (group.weight.data == nullptr) continue;
     WeightRows own{.weight = group.weight, .group = &group, .first_row = rowsSoFar()};
     for (const RowRange range : group.ranges) {
-      addRows(range, plan);
-      plan.own_ranges.push_back(range);
+      const RowRange rows = rangeWithin(range, args.first_row, args.x.rows);
+      if (rows.begin == rows.end) continue;
+      addRows(rows, plan);
+      plan.own_ranges.push_back(rows);
     }
     own.num_rows = rowsSoFar() - own.first_row;
     if (own.num_rows > 0 && own.weight.out > 0) plan.weights.push_back(own);
@@ -245,7 +251,7 @@ void assignRows(const LinearArgs& args, LinearPlan& plan) {
   if (base.num_rows > 0) plan.weights.push_back(base);
 }
 
-void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan) {
+void cutRows(const LinearArgs& args, std::span<const RowGroup> groups, Isa isa, int threads, LinearPlan& plan) {
   plan.tiles.clear();
   plan.blocks.clear();
   plan.adapter_rows.clear();
@@ -253,7 +259,7 @@ void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan) {
   plan.adapter_tasks.clear();
   plan.x_bytes = 0;
   plan.t_floats = 0;
-  if (!args.groups.empty()) indexRows(args, plan);
+  if (!groups.empty()) indexRows(args, groups, plan);
   for (size_t w = 0; w < plan.weights.size(); ++w) {
     WeightRows& weight = plan.weights[w];
     weight.row_bytes = weight.kernels->rowBytes(weight.weight.in);
@@ -276,7 +282,7 @@ void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan) {
                      .tile_begin = first + static_cast<int32_t>(tiles * b / blocks),
                      .tile_end = first + static_cast<int32_t>(tiles * (b + 1) / blocks)};
       if (block.tile_begin == block.tile_end) continue;
-      cutAdapters(args, weight, block, isa, plan);
+      cutAdapters(args, groups, weight, block, isa, plan);
       plan.blocks.push_back(block);
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/linear/linear.h"
@@ -95,7 +96,7 @@ struct LinearPlan {
   std::vector<AddTask> add_tasks;      // for rows that PanelKernels::block does not multiply
   std::vector<RowRange> own_ranges;    // rows of the groups that have their own weight
   std::vector<int32_t> place;          // index into `rows`, by row number in x
-  std::vector<int32_t> group_of;       // index into LinearArgs::groups, by row number in x; -1: no group
+  std::vector<int32_t> group_of;       // index into the call's groups, by row number in x; -1: no group
   std::vector<BlockTerm> block_terms;  // grouped by RowTile
   std::vector<std::span<const BlockTerm>> terms_of_tile;  // by index of a RowTile; empty if no tile has BlockTerms
   int64_t x_bytes = 0;                                    // of all packed rows
@@ -104,9 +105,10 @@ struct LinearPlan {
 };
 
 // assignRows finds the rows of every weight. The caller then sets the kernels of every weight, and cutRows divides the
-// rows into tiles, blocks and tasks for `threads` threads.
-void assignRows(const LinearArgs& args, LinearPlan& plan);
-void cutRows(const LinearArgs& args, Isa isa, int threads, LinearPlan& plan);
+// rows into tiles, blocks and tasks for `threads` threads. groups: those of the call, which must stay valid while the
+// plan is used.
+void assignRows(const LinearArgs& args, std::span<const RowGroup> groups, LinearPlan& plan);
+void cutRows(const LinearArgs& args, std::span<const RowGroup> groups, Isa isa, int threads, LinearPlan& plan);
 // Fills block_terms and terms_of_tile after cutRows. t: memory for the products with A of all adapter tiles,
 // plan.t_floats floats. The terms point into it and into `plan`.
 void assignBlockTerms(const std::byte* t, LinearPlan& plan);

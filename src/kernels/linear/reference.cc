@@ -30,11 +30,13 @@ void applyPart(const LoraTerm& part, const float* x, float* y) {
 }
 }  // namespace
 
-void linear(const LinearArgs& args) {
+void linear(const LinearArgs& args, const StepBatch& batch) {
+  const auto groups = batch.groups[args.groups];
   std::vector<const RowGroup*> group_of(static_cast<size_t>(args.x.rows));
-  for (const RowGroup& group : args.groups) {
+  for (const RowGroup& group : groups) {
     for (const RowRange range : group.ranges) {
-      for (int64_t r = range.begin; r < range.end; ++r) group_of[static_cast<size_t>(r)] = &group;
+      const RowRange rows = rangeWithin(range, args.first_row, args.x.rows);
+      for (int64_t r = rows.begin; r < rows.end; ++r) group_of[static_cast<size_t>(r)] = &group;
     }
   }
   const auto multiply = [&](const PackedWeight& weight, const RowGroup* owner) {
@@ -48,7 +50,7 @@ void linear(const LinearArgs& args) {
     }
   };
   multiply(args.weight, nullptr);
-  for (const RowGroup& group : args.groups) {
+  for (const RowGroup& group : groups) {
     if (group.weight.data != nullptr) multiply(group.weight, &group);
   }
   for (int64_t r = 0; r < args.x.rows; ++r) {

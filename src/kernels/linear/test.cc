@@ -250,6 +250,35 @@ TEST_P(LinearTest, EveryRowOfAMixedCallHasTheBitsOfItsSoloCall) {
   }
 }
 
+// A call may process some rows of the step: its rows have the bits that they have in a call with all rows.
+TEST_P(LinearTest, SomeRowsOfTheStepTakeTheirGroups) {
+  Values values;
+  Backend& backend = newBackend(2);
+  for (const DType dtype : dtypes()) {
+    const int64_t in = 131, rows = 90;
+    const Weight weight = anyWeight(values, dtype, 77, in);
+    Adapters adapters;
+    adapters.add(values, weight.view, {16});
+    adapters.add(values, weight.view, {3, 8});
+    adapters.add(values, weight.view, {4}, true);
+    const int64_t width = widest(weight.view, adapters);
+    auto x = values.reals(rows * in);
+    std::vector<int> adapter_of;
+    for (int64_t r = 0; r < rows; ++r) {
+      const bool same = r > 0 && values.integer(0, 2) > 0;
+      adapter_of.push_back(same ? adapter_of.back() : static_cast<int>(values.integer(-1, 2)));
+    }
+    const Assignment all(adapter_of, adapters);
+    const auto expected = run(backend, x, weight.view, all.groups, width);
+    for (const auto& [first, end] : {std::pair<int64_t, int64_t>{0, 1}, {0, 45}, {13, 14}, {40, 90}, {89, 90}}) {
+      std::vector<float> some(x.begin() + first * in, x.begin() + end * in);
+      const auto y = run(backend, some, weight.view, all.groups, width, static_cast<int32_t>(first));
+      kernel_test::expectSameBits(y.data(), expected.data() + first * width, (end - first) * width,
+                                  fmt::format("rows {} to {}", first, end));
+    }
+  }
+}
+
 // If only groups have outputs, the other rows of y stay unchanged.
 TEST_P(LinearTest, TheBaseMayHaveNoOutputs) {
   Values values;
@@ -277,7 +306,7 @@ TEST_P(LinearTest, RowsAndColumnsOutsideTheViewsStayUntouched) {
   auto x = values.reals(7 * 40);
   std::vector<float> y(7 * 64, -5.0f);
   const auto context = backend.createContext();
-  backend.linear({{x.data() + 3, 7, 19, 40}, weight.view, {y.data() + 5, 7, 37, 64}, {}}, *context, {});
+  backend.linear({.x = {x.data() + 3, 7, 19, 40}, .weight = weight.view, .y = {y.data() + 5, 7, 37, 64}}, *context, {});
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t col = i % 64;
     if (col >= 5 && col < 42) continue;

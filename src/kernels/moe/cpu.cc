@@ -64,20 +64,21 @@ void route(const MoeArgs& args, CpuWorkspace& workspace, MoePlan& plan) {
 }
 
 // Sorts the pairs by expert and group.
-void sortPairs(const MoeArgs& args, MoePlan& plan) {
+void sortPairs(const MoeArgs& args, std::span<const MoeGroup> groups, MoePlan& plan) {
   const auto top_k = static_cast<size_t>(args.routing.top_k);
   plan.group_of.assign(static_cast<size_t>(args.x.rows), -1);
-  for (size_t g = 0; g < args.groups.size(); ++g) {
-    for (const RowRange range : args.groups[g].ranges) {
-      std::fill(plan.group_of.begin() + range.begin, plan.group_of.begin() + range.end, static_cast<int32_t>(g));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const RowRange range : groups[g].ranges) {
+      const RowRange rows = rangeWithin(range, args.first_row, args.x.rows);
+      std::fill(plan.group_of.begin() + rows.begin, plan.group_of.begin() + rows.end, static_cast<int32_t>(g));
     }
   }
-  const size_t keys_of_expert = args.groups.size() + 1;
+  const size_t keys_of_expert = groups.size() + 1;
   const auto keyOf = [&](size_t pair) {
     const int32_t expert = plan.experts[pair];
     int32_t group = plan.group_of[pair / top_k];
     if (group >= 0) {
-      const MoeGroup& own = args.groups[static_cast<size_t>(group)];
+      const MoeGroup& own = groups[static_cast<size_t>(group)];
       if (own.fc.of(expert).empty() && own.proj.of(expert).empty()) group = -1;
     }
     return static_cast<size_t>(expert) * keys_of_expert + static_cast<size_t>(group + 1);
@@ -98,8 +99,8 @@ void sortPairs(const MoeArgs& args, MoePlan& plan) {
 }
 
 // One group of gathered rows for each key that has some.
-void groupPairs(const MoeArgs& args, MoePlan& plan) {
-  const size_t keys_of_expert = args.groups.size() + 1;
+void groupPairs(const MoeArgs& args, std::span<const MoeGroup> groups, MoePlan& plan) {
+  const size_t keys_of_expert = groups.size() + 1;
   const auto has_rows = [&](size_t key) { return plan.begin[key] < plan.begin[key + 1]; };
   plan.ranges.clear();
   plan.fc.clear();
@@ -113,7 +114,7 @@ void groupPairs(const MoeArgs& args, MoePlan& plan) {
     if (!has_rows(key)) continue;
     const auto expert = static_cast<int64_t>(key / keys_of_expert);
     const size_t group = key % keys_of_expert;
-    const MoeGroup terms = group == 0 ? MoeGroup() : args.groups[group - 1];
+    const MoeGroup terms = group == 0 ? MoeGroup() : groups[group - 1];
     plan.fc.push_back({{range, 1}, terms.fc.of(expert), expertOf(args.fc, expert)});
     plan.proj.push_back({{range, 1}, terms.proj.of(expert), expertOf(args.proj, expert)});
     ++range;
@@ -124,13 +125,15 @@ void groupPairs(const MoeArgs& args, MoePlan& plan) {
 PackedWeight noWeight(const PackedWeight& like) { return {nullptr, like.format(), 0, like.in}; }
 }  // namespace
 
-void moeCpu(const MoeArgs& args, CpuWorkspace& workspace, MoePlan& plan, LinearPlan& linear_plan) {
+void moeCpu(const MoeArgs& args, const StepBatch& batch, CpuWorkspace& workspace, MoePlan& plan,
+            LinearPlan& linear_plan) {
   assert(args.out.rows == args.x.rows && args.logits.rows == args.x.rows && args.fc.out == 2 * args.proj.in);
   const AddOutputs add = workspace.select(Op::kMoe, table());
   if (args.x.rows == 0) return;
   route(args, workspace, plan);
-  sortPairs(args, plan);
-  groupPairs(args, plan);
+  const auto groups = batch.groups[args.groups];
+  sortPairs(args, groups, plan);
+  groupPairs(args, groups, plan);
 
   const auto pairs = static_cast<int64_t>(plan.row.size());
   const int64_t hidden = args.x.cols, f = args.proj.in, top_k = args.routing.top_k;
@@ -144,10 +147,12 @@ void moeCpu(const MoeArgs& args, CpuWorkspace& workspace, MoePlan& plan, LinearP
       std::memcpy(gathered.data + i * hidden, row, static_cast<size_t>(hidden) * sizeof(float));
     }
   });
-  linearCpu({.x = gathered, .weight = noWeight(args.fc), .y = fc, .groups = plan.fc}, workspace, linear_plan);
+  const GroupList<RowGroup> all = {0, static_cast<int32_t>(plan.fc.size())};
+  linearCpu({.x = gathered, .weight = noWeight(args.fc), .y = fc, .groups = all}, {.groups = {.linear = plan.fc}},
+            workspace, linear_plan);
   gatedActivationCpu({.fc_gate = fc, .kind = args.kind, .out = activated, .activates_second = true}, workspace);
-  linearCpu({.x = activated, .weight = noWeight(args.proj), .y = gathered, .groups = plan.proj}, workspace,
-            linear_plan);
+  linearCpu({.x = activated, .weight = noWeight(args.proj), .y = gathered, .groups = all},
+            {.groups = {.linear = plan.proj}}, workspace, linear_plan);
 
   workspace.forEachPiece(args.x.rows, hidden * (top_k + 1), [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {

@@ -16,7 +16,7 @@ struct MoePlan {
   std::vector<float> weights;     // [rows * top_k], in the same order
   std::vector<int32_t> place;     // [rows * top_k], in the same order: the gathered row of the pair
   std::vector<int32_t> row;       // [rows * top_k]: the row of each gathered row
-  std::vector<int32_t> group_of;  // [rows]: index into MoeArgs::groups, or -1
+  std::vector<int32_t> group_of;  // [rows]: index into the call's groups, or -1
   // Gathered rows are ordered by key = expert * (groups + 1) + group + 1, with group -1 for a row that has no terms for
   // the expert. begin[key] is the first gathered row of a key, and begin.back() their number.
   std::vector<int32_t> begin;
@@ -24,6 +24,7 @@ struct MoePlan {
   std::vector<RowGroup> fc, proj;  // one for each of `ranges`
 };
 
-void moeCpu(const MoeArgs& args, CpuWorkspace& workspace, MoePlan& plan, LinearPlan& linear_plan);
+void moeCpu(const MoeArgs& args, const StepBatch& batch, CpuWorkspace& workspace, MoePlan& plan,
+            LinearPlan& linear_plan);
 
 }  // namespace chorus

@@ -2,7 +2,7 @@
 // logits choose.
 #pragma once
 
-#include <span>
+#include <cstdint>
 
 #include "kernels/activation/activation_kind.h"
 #include "kernels/linear/linear.h"
@@ -21,24 +21,6 @@ struct MoeRouting {
 //   - experts, weights: [top_k].
 void routeRow(const float* logits, int64_t num_experts, const MoeRouting& routing, int32_t* experts, float* weights);
 
-// LoRA terms of a linear with experts: those of expert e are terms [begin[e], begin[e + 1]).
-struct ExpertTerms {
-  std::span<const LoraTerm> terms;
-  std::span<const int32_t> begin;  // [experts + 1], or empty if there are no terms
-
-  std::span<const LoraTerm> of(int64_t expert) const {
-    if (begin.empty()) return {};
-    const auto e = static_cast<size_t>(expert);
-    return terms.subspan(static_cast<size_t>(begin[e]), static_cast<size_t>(begin[e + 1] - begin[e]));
-  }
-};
-
-// Rows that share the LoRA terms of all experts. Groups of one call are disjoint.
-struct MoeGroup {
-  std::span<const RowRange> ranges;  // ascending
-  ExpertTerms fc, proj;
-};
-
 // out = sum over the row's experts e, in routeRow()'s order, of weight[e] * proj_e(gated(fc_e(x)))
 //       + sigmoid(shared_gate) * shared
 //   - x: [rows, hidden] float32. logits: [rows, experts] float32.
@@ -46,6 +28,7 @@ struct MoeGroup {
 //     The second half of the outputs of fc is activated, as in TensorRT-LLM.
 //   - shared: [rows, hidden], or without data: nothing is added.
 //   - shared_gate: [rows, 1], or without data: the factor is 1.
+//   - groups: their ranges count row 0 of x as first_row.
 //   - workspace: moeWorkspace() floats, which no other argument overlaps.
 //   - out: [rows, hidden]. It may be `shared` itself; otherwise it overlaps no other argument. rows may be 0.
 //   - A row's result depends only on that row, the experts' weights and the row's LoRA terms, bit for bit.
@@ -57,7 +40,8 @@ struct MoeArgs {
   PackedWeight fc;
   PackedWeight proj;
   ActivationKind kind = ActivationKind::kSilu;
-  std::span<const MoeGroup> groups;
+  GroupList<MoeGroup> groups;
+  int32_t first_row = 0;
   ConstMatrix shared;
   ConstMatrix shared_gate;
   float* workspace = nullptr;
@@ -70,7 +54,7 @@ inline int64_t moeWorkspace(int64_t rows, int32_t top_k, int64_t hidden, int64_t
 }
 
 namespace reference {
-void moe(const MoeArgs& args);
+void moe(const MoeArgs& args, const StepBatch& batch);
 }
 
 }  // namespace chorus

@@ -18,7 +18,8 @@ std::vector<float> multiply(const PackedWeight& first, int64_t expert, std::span
   linear({.x = {x, 1, first.in, first.in},
           .weight = expertOf(first, expert),
           .y = {y.data(), 1, first.out, first.out},
-          .groups = {&group, 1}});
+          .groups = {0, 1}},
+         {.groups = {.linear = {&group, 1}}});
   return y;
 }
 
@@ -35,7 +36,7 @@ std::vector<float> runExpert(const MoeArgs& args, const MoeGroup* group, int64_t
 }
 }  // namespace
 
-void moe(const MoeArgs& args) {
+void moe(const MoeArgs& args, const StepBatch& batch) {
   const auto top_k = static_cast<size_t>(args.routing.top_k);
   std::vector<int32_t> experts(top_k);
   std::vector<float> weights(top_k), sum(static_cast<size_t>(args.out.cols));
@@ -43,8 +44,8 @@ void moe(const MoeArgs& args) {
     routeRow(args.logits.data + r * args.logits.stride, args.logits.cols, args.routing, experts.data(), weights.data());
     std::fill(sum.begin(), sum.end(), 0.0f);
     for (size_t i = 0; i < top_k; ++i) {
-      const std::vector<float> y =
-          runExpert(args, groupOf(args.groups, r), experts[i], args.x.data + r * args.x.stride);
+      const std::vector<float> y = runExpert(args, groupOf(batch.groups[args.groups], args.first_row + r), experts[i],
+                                             args.x.data + r * args.x.stride);
       for (size_t c = 0; c < sum.size(); ++c) sum[c] += weights[i] * y[c];
     }
     float factor = 1.0f;

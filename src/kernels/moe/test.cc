@@ -88,21 +88,9 @@ struct Mixture {
     }
     groups = {{ranges[0], all_fc.view(), all_proj.view()}, {ranges[1], one_fc.view(), no_proj.view()}};
   }
-  // Runs rows [first, first + count) with the groups that they have.
+  // Runs rows [first, first + count).
   std::vector<float> run(Backend& backend, const MoeRouting& routing, int64_t first, int64_t count, bool adds_shared) {
-    const auto context = backend.createContext();
-    std::array<std::vector<RowRange>, 2> own;
-    for (size_t g = 0; g < 2; ++g) {
-      for (const RowRange& range : ranges[g]) {
-        if (range.begin >= first && range.begin < first + count) {
-          own[g].push_back({static_cast<int32_t>(range.begin - first), static_cast<int32_t>(range.end - first)});
-        }
-      }
-    }
-    std::vector<MoeGroup> own_groups;
-    for (size_t g = 0; g < 2; ++g) {
-      if (!own[g].empty()) own_groups.push_back({own[g], groups[g].fc, groups[g].proj});
-    }
+    const auto context = kernel_test::prepared(backend, {.groups = {.moe = groups}});
     std::vector<float> out(shared.begin() + first * hidden, shared.begin() + (first + count) * hidden);
     std::vector<float> workspace(static_cast<size_t>(moeWorkspace(count, routing.top_k, hidden, fc.out)));
     MoeArgs args = {.x = {x.data() + first * hidden, count, hidden, hidden},
@@ -110,7 +98,8 @@ struct Mixture {
                     .routing = routing,
                     .fc = fc.first(),
                     .proj = proj.first(),
-                    .groups = own_groups,
+                    .groups = kernel_test::allOf(groups),
+                    .first_row = static_cast<int32_t>(first),
                     .workspace = workspace.data(),
                     .out = kernel_test::view(out, count, hidden)};
     if (adds_shared) {

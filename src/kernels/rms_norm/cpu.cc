@@ -37,7 +37,7 @@ void normalise(const float* x, float scale, const float* weight, float* y, int64
   for (; c < cols; ++c) y[c] = x[c] * scale * weight[c];
 }
 
-void rmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end) {
+void rmsNormRows(const RmsNormArgs& args, std::span<const NormGroup> groups, int64_t begin, int64_t end) {
   const int64_t cols = args.residual.cols;
   for (int64_t r = begin; r < end; ++r) {
     float* residual = args.residual.data + r * args.residual.stride;
@@ -45,12 +45,12 @@ void rmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end) {
     const float sum = addAndSquare(delta, args.bias, args.delta_scale, residual, cols);
     if (args.y.data == nullptr) continue;
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    normalise(residual, scale, normOfRow(args.groups, r, {args.weight, nullptr}).weight,
-              args.y.data + r * args.y.stride, cols);
+    normalise(residual, scale, normOfRow(groups, r, {args.weight, nullptr}).weight, args.y.data + r * args.y.stride,
+              cols);
   }
 }
 
-using RmsNormRows = void (*)(const RmsNormArgs&, int64_t, int64_t);
+using RmsNormRows = void (*)(const RmsNormArgs&, std::span<const NormGroup>, int64_t, int64_t);
 RmsNormRows rows() { return &rmsNormRows; }
 
 }  // namespace
@@ -61,14 +61,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-using RmsNormRows = void (*)(const RmsNormArgs&, int64_t, int64_t);
+using RmsNormRows = void (*)(const RmsNormArgs&, std::span<const NormGroup>, int64_t, int64_t);
 IsaTable<RmsNormRows> table() { CHORUS_ISA_TABLE(RmsNormRows, rows); }
 }  // namespace
 
-void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace) {
+void rmsNormCpu(const RmsNormArgs& args, const StepBatch& batch, CpuWorkspace& workspace) {
   const RmsNormRows run = workspace.select(Op::kRmsNorm, table());
   workspace.forEachPiece(args.residual.rows, args.residual.cols,
-                         [&](int64_t begin, int64_t end, int) { run(args, begin, end); });
+                         [&](int64_t begin, int64_t end, int) { run(args, batch.groups[args.groups], begin, end); });
 }
 
 std::vector<Variant> rmsNormVariants() { return variantsOf(Op::kRmsNorm, table()); }

@@ -6,6 +6,6 @@
 
 namespace chorus {
 
-void rmsNormCpu(const RmsNormArgs& args, CpuWorkspace& workspace);
+void rmsNormCpu(const RmsNormArgs& args, const StepBatch& batch, CpuWorkspace& workspace);
 
 }  // namespace chorus

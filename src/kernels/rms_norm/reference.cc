@@ -4,7 +4,7 @@
 
 namespace chorus::reference {
 
-void rmsNorm(const RmsNormArgs& args) {
+void rmsNorm(const RmsNormArgs& args, const StepBatch& batch) {
   const int64_t cols = args.residual.cols;
   for (int64_t r = 0; r < args.residual.rows; ++r) {
     float* residual = args.residual.data + r * args.residual.stride;
@@ -18,7 +18,7 @@ void rmsNorm(const RmsNormArgs& args) {
     float sum = 0;
     for (int64_t c = 0; c < cols; ++c) sum += residual[c] * residual[c];
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    const float* weight = normOfRow(args.groups, r, {args.weight, nullptr}).weight;
+    const float* weight = normOfRow(batch.groups[args.groups], r, {args.weight, nullptr}).weight;
     for (int64_t c = 0; c < cols; ++c) args.y.data[r * args.y.stride + c] = residual[c] * scale * weight[c];
   }
 }

@@ -1,9 +1,7 @@
 // RMS norm, with the residual sum before it.
 #pragma once
 
-#include <span>
-
-#include "kernels/norm_groups.h"
+#include "kernels/step_batch.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
@@ -22,11 +20,11 @@ struct RmsNormArgs {
   const float* weight = nullptr;
   float epsilon = 1e-5f;
   Matrix y;
-  std::span<const NormGroup> groups;
+  GroupList<NormGroup> groups;
 };
 
 namespace reference {
-void rmsNorm(const RmsNormArgs& args);
+void rmsNorm(const RmsNormArgs& args, const StepBatch& batch);
 }
 
 }  // namespace chorus

@@ -90,11 +90,11 @@ TEST_P(RmsNormTest, RowsOfAGroupTakeItsWeight) {
   for (size_t g = 0; g < 3; ++g) groups.push_back({ranges[g], own[g].data()});
   for (const int threads : {1, 3}) {
     Backend& backend = newBackend(threads);
-    const auto context = backend.createContext();
+    const auto context = kernel_test::prepared(backend, {.groups = {.norm = groups}});
     Call call(values, rows, cols);
     std::vector<Call> with(4, call);  // all rows with one weight: the base's, then each group's
     RmsNormArgs args = call.args(true, true, true);
-    args.groups = groups;
+    args.groups = kernel_test::allOf(groups);
     backend.rmsNorm(args, *context, {});
     for (size_t g = 0; g < with.size(); ++g) {
       args = with[g].args(true, true, true);

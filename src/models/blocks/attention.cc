@@ -36,12 +36,11 @@ Matrix rowSquares(const LayerContext& context, const AttentionSpec& spec, const 
 
 HeadNorms headNorms(const LayerContext& context, const AttentionSpec& spec, const NormSpec& norm, const Matrix& qkv) {
   if (spec.qk_norm == QkNorm::kNone) return {};
-  const auto groups = context.adapters.headNorms(context.layer);
   HeadNorms norms = {.query = context.weights[NormId::kQuery].weight,
                      .key = context.weights[NormId::kKey].weight,
                      .epsilon = norm.epsilon,
-                     .query_groups = groups.query,
-                     .key_groups = groups.key};
+                     .query_groups = context.adapters.norm(context.layer, NormId::kQuery),
+                     .key_groups = context.adapters.norm(context.layer, NormId::kKey)};
   if (spec.qk_norm == QkNorm::kPerHead) return norms;
   // If several ranks hold the same key head, the sum counts its squares once for each rank, and so does key_count.
   const int64_t ranks = spec.all_heads.queries / spec.heads.queries;
@@ -59,7 +58,7 @@ void runAttention(const LayerContext& context, const AttentionSpec& spec, const 
   const Heads& heads = spec.heads;
   const Matrix qkv = context.activations.wide(x.rows, heads.qkvWidth());
   const Matrix attended = context.activations.hidden(x.rows, heads.width());
-  context.linear(LinearId::kQkv, allRowsOf(x), x, qkv);
+  context.linear(LinearId::kQkv, x, qkv);
   // `attended` has the same memory as the sums of squares, which are read before attention writes it.
   const HeadNorms norms = headNorms(context, spec, norm, qkv);
   context.backend.kvWrite({.qkv = qkv,
@@ -76,7 +75,7 @@ void runAttention(const LayerContext& context, const AttentionSpec& spec, const 
                              .kv = kv,
                              .out = attended},
                             context.step, context.stream);
-  context.linear(LinearId::kDense, allRowsOf(x), attended, out);
+  context.linear(LinearId::kDense, attended, out);
 }
 
 }  // namespace chorus

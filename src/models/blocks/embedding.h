@@ -5,7 +5,6 @@
 
 #include "models/blocks/layer_context.h"
 #include "models/model_spec.h"
-#include "models/step_input.h"
 
 namespace chorus {
 
@@ -14,7 +13,6 @@ std::vector<SlotNeed> embeddingNeeds(const ModelSpec& spec);
 
 // residual = the embeddings of the step's tokens, [rows, hidden], without the norm after the embedding. vocab: number
 // of the model's tokens. Uses activations.delta and wide.
-void runEmbedding(const LayerContext& context, const EmbeddingSpec& spec, const StepInput& input, int64_t vocab,
-                  const Matrix& residual);
+void runEmbedding(const LayerContext& context, const EmbeddingSpec& spec, int64_t vocab, const Matrix& residual);
 
 }  // namespace chorus

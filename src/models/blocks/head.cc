@@ -10,33 +10,26 @@ bool projects(const ModelSpec& spec) { return spec.embedding.width != spec.hidde
 // x, which is in activations.wide or hidden, times kProjectOut, in the other of the two.
 Matrix projectOut(const LayerContext& context, const Matrix& x, int64_t width, bool x_is_wide) {
   const Matrix out = x_is_wide ? context.activations.hidden(x.rows, width) : context.activations.wide(x.rows, width);
-  context.backend.linear(
-      {.x = x,
-       .weight = context.weights[LinearId::kProjectOut].weight,
-       .y = out,
-       .groups = context.adapters.linearOfLogits(LinearId::kProjectOut, {0, static_cast<int32_t>(x.rows)})},
-      context.step, context.stream);
+  context.linear(LinearId::kProjectOut, x, out);
   return out;
 }
 
 // The columns of this rank's product are its share of the model's vocabulary and then the tokens that adapters add. The
 // shares of all ranks are gathered. The added tokens are the same on every rank and are copied behind the gathered
-// columns. rows: range of the step's logits rows that `normed` holds.
+// columns. first: index of row 0 of `normed` in StepInput::logits_rows.
 Matrix computeLogits(const LayerContext& context, const VocabularyShape& vocabulary, const ConstMatrix& normed,
-                     int64_t width, RowRange rows) {
+                     int64_t width, int32_t first) {
   const Matrix logits = context.activations.logits(normed.rows, width);
   const int64_t added = width - vocabulary.size;
-  const PackedWeight& weight = context.weights[LinearId::kHead].weight;
+  const int64_t share = context.weights[LinearId::kHead].weight.out;
   Communicator* ranks = context.links.tensor;
-  const Matrix part = ranks == nullptr ? logits : context.activations.logitsPart(normed.rows, weight.out + added);
-  context.backend.linear(
-      {.x = normed, .weight = weight, .y = part, .groups = context.adapters.linearOfLogits(LinearId::kHead, rows)},
-      context.step, context.stream);
+  const Matrix part = ranks == nullptr ? logits : context.activations.logitsPart(normed.rows, share + added);
+  context.linear(LinearId::kHead, normed, part, first);
   if (ranks == nullptr) return logits;
-  ranks->allGatherColumns(columnsOf(part, 0, weight.out), columnsOf(logits, 0, vocabulary.size), context.stream);
+  ranks->allGatherColumns(columnsOf(part, 0, share), columnsOf(logits, 0, vocabulary.size), context.stream);
   if (added > 0) {
-    context.backend.gatherRows({.x = columnsOf(part, weight.out, added),
-                                .rows = context.activations.eachRow().first(static_cast<size_t>(normed.rows)),
+    context.backend.gatherRows({.x = columnsOf(part, share, added),
+                                .rows = RowsToGather::kAll,
                                 .out = columnsOf(logits, vocabulary.size, added)},
                                context.step, context.stream);
   }
@@ -63,16 +56,15 @@ std::vector<SlotNeed> headNeeds(const ModelSpec& spec, int64_t head_rows) {
 }
 
 // Only the rows that need logits are computed: the last residual sum, the final norm and the logits.
-void runHead(const LayerContext& context, const ModelSpec& spec, const VocabularyShape& vocabulary,
-             const StepInput& input, ResidualStream& residual, int64_t width, const LogitsSink& sink) {
-  const auto wanted = static_cast<int64_t>(input.logits_rows.size());
+void runHead(const LayerContext& context, const ModelSpec& spec, const VocabularyShape& vocabulary, int64_t wanted,
+             ResidualStream& residual, int64_t width, const LogitsSink& sink) {
   if (wanted == 0) return;
-  Matrix normed = residual.finish(context, input.logits_rows, spec.head.norm);
+  Matrix normed = residual.finish(context, wanted, spec.head.norm);
   if (projects(spec)) normed = projectOut(context, normed, spec.embedding.width, spec.head.norm);
   for (int64_t first = 0; first < wanted; first += context.activations.logitsRows()) {
     const RowRange rows{static_cast<int32_t>(first),
                         static_cast<int32_t>(std::min(wanted, first + context.activations.logitsRows()))};
-    const Matrix logits = computeLogits(context, vocabulary, rowsOf(normed, rows), width, rows);
+    const Matrix logits = computeLogits(context, vocabulary, rowsOf(normed, rows), width, rows.begin);
     scaleLogits(context, spec.head, logits);
     sink(first, logits);
   }

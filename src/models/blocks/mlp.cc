@@ -40,7 +40,7 @@ void runMlp(const LayerContext& context, const MlpSpec& spec, const ConstMatrix&
     const Matrix fc = context.activations.wide(slice.end - slice.begin, fcRows(spec));
     // The activation overwrites its input in place: it is elementwise, and this is the widest buffer.
     const Matrix activated = columnsOf(fc, 0, spec.intermediate_size);
-    context.linear(LinearId::kFc, slice, rowsOf(x, slice), fc);
+    context.linear(LinearId::kFc, rowsOf(x, slice), fc, slice.begin);
     if (spec.kind == MlpKind::kGated) {
       context.backend.gatedActivation(
           {.fc_gate = fc, .bias = bias, .kind = activationKind(spec.activation), .out = activated}, context.step,
@@ -49,7 +49,7 @@ void runMlp(const LayerContext& context, const MlpSpec& spec, const ConstMatrix&
       context.backend.activation({.x = fc, .bias = bias, .kind = activationKind(spec.activation)}, context.step,
                                  context.stream);
     }
-    context.linear(LinearId::kProj, slice, activated, rowsOf(out, slice));
+    context.linear(LinearId::kProj, activated, rowsOf(out, slice), slice.begin);
   }
 }
 

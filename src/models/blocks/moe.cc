@@ -8,15 +8,15 @@ namespace chorus {
 namespace {
 
 // out = the shared expert's output for x. intermediate: memory for its input projection.
-void runShared(const LayerContext& context, const MlpSpec& spec, RowRange rows, const ConstMatrix& x,
+void runShared(const LayerContext& context, const MlpSpec& spec, const ConstMatrix& x, int32_t first_row,
                float* intermediate, const Matrix& out) {
   const Matrix fc = {intermediate, x.rows, 2 * spec.shared_size, 2 * spec.shared_size};
   const Matrix activated = columnsOf(fc, 0, spec.shared_size);
-  context.linear(LinearId::kSharedFc, rows, x, fc);
+  context.linear(LinearId::kSharedFc, x, fc, first_row);
   context.backend.gatedActivation(
       {.fc_gate = fc, .kind = activationKind(spec.activation), .out = activated, .activates_second = true},
       context.step, context.stream);
-  context.linear(LinearId::kSharedProj, rows, activated, out);
+  context.linear(LinearId::kSharedProj, activated, out, first_row);
 }
 }  // namespace
 
@@ -41,16 +41,17 @@ void runExperts(const LayerContext& context, const MlpSpec& spec, const ConstMat
     const Matrix router = context.activations.wide(input.rows, spec.experts + 1);
     const Matrix logits = columnsOf(router, 0, spec.experts), gate = columnsOf(router, spec.experts, 1);
     float* const workspace = router.data + router.rows * router.cols;
-    if (spec.shared_size > 0) runShared(context, spec, slice, input, workspace, output);
-    if (spec.shared_gate) context.linear(LinearId::kSharedGate, slice, input, gate);
-    context.linear(LinearId::kRouter, slice, input, logits);
+    if (spec.shared_size > 0) runShared(context, spec, input, slice.begin, workspace, output);
+    if (spec.shared_gate) context.linear(LinearId::kSharedGate, input, gate, slice.begin);
+    context.linear(LinearId::kRouter, input, logits, slice.begin);
     context.backend.moe({.x = input,
                          .logits = logits,
                          .routing = {.top_k = spec.top_k, .normalised = spec.normalised},
                          .fc = context.weights[LinearId::kExpertsFc].weight,
                          .proj = context.weights[LinearId::kExpertsProj].weight,
                          .kind = activationKind(spec.activation),
-                         .groups = context.adapters.experts(context.layer, slice),
+                         .groups = context.adapters.experts(context.layer),
+                         .first_row = slice.begin,
                          .shared = spec.shared_size > 0 ? ConstMatrix(output) : ConstMatrix(),
                          .shared_gate = spec.shared_gate ? ConstMatrix(gate) : ConstMatrix(),
                          .workspace = workspace,

@@ -106,11 +106,10 @@ void ResidualStream::addParallel(const LayerContext& context, LinearId last, con
   add(context, last, scale);
 }
 
-Matrix ResidualStream::finish(const LayerContext& context, std::span<const int32_t> rows, bool has_norm) const {
+Matrix ResidualStream::finish(const LayerContext& context, int64_t count, bool has_norm) const {
   const auto gather = [&](const ConstMatrix& from, const Matrix& to) {
-    context.backend.gatherRows({.x = from, .rows = rows, .out = to}, context.step, context.stream);
+    context.backend.gatherRows({.x = from, .rows = RowsToGather::kLogits, .out = to}, context.step, context.stream);
   };
-  const auto count = static_cast<int64_t>(rows.size());
   const Matrix last = context.activations.hidden(count, residual_.cols);
   const Matrix normed = context.activations.wide(count, residual_.cols);
   gather(residual_, last);
@@ -120,7 +119,7 @@ Matrix ResidualStream::finish(const LayerContext& context, std::span<const int32
     addition.delta = normed;
   }
   if (has_norm) {
-    apply(context, addition, {context.weights[NormId::kFinal], context.adapters.finalNorm()}, last, normed);
+    apply(context, addition, normOf(context, NormId::kFinal), last, normed);
     return normed;
   }
   if (addition.delta.data != nullptr) apply(context, addition, {}, last, {});

@@ -1,7 +1,6 @@
 // The residual of a step, and the norms before and after the blocks that add to it.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "models/blocks/layer_context.h"
@@ -50,15 +49,15 @@ class ResidualStream {
   void addParallel(const LayerContext& context, LinearId last, const ConstMatrix& other, LinearId last_of_other,
                    float scale);
 
-  // The rows of the step that need logits: with the final norm, in activations.wide; or without it, in
+  // The `count` rows of the step that need logits: with the final norm, in activations.wide; or without it, in
   // activations.hidden.
-  Matrix finish(const LayerContext& context, std::span<const int32_t> rows, bool has_norm) const;
+  Matrix finish(const LayerContext& context, int64_t count, bool has_norm) const;
 
  private:
   // A norm with the step's groups of rows that have norms of their own.
   struct Norm {
     NormWeights base;
-    std::span<const NormGroup> groups;
+    GroupList<NormGroup> groups;
   };
   static Norm normOf(const LayerContext& context, NormId id);
   // residual += addition; then y = norm of residual, unless y has no data.
