@@ -19,6 +19,7 @@ class RecordingBackend final : public Backend {
   std::vector<std::string> take() { return std::exchange(lines_, {}); }
 
   std::string_view name() const override { return inner_->name(); }
+  DType activationType() const override { return inner_->activationType(); }
   const VariantRecord& used() const override { return inner_->used(); }
   DeviceBuffer allocate(size_t bytes) override { return inner_->allocate(bytes); }
   void upload(void* device, const void* host, size_t bytes, Stream stream) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -13,10 +14,8 @@
 namespace chorus {
 namespace {
 
-// 1 MiB of floats per rank: small enough for the processor caches, large enough that the barriers cost little.
-constexpr int64_t kPiece = int64_t{1} << 18;
-
-size_t floatBytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+// Bytes of a rank's slot: small enough for the processor caches, large enough that the barriers cost little.
+constexpr size_t kPiece = size_t{1} << 20;
 
 inline void pauseCpu() {
 #if defined(__x86_64__)
@@ -26,11 +25,15 @@ inline void pauseCpu() {
 #endif
 }
 
-// Calls fn(packed offset, strided offset, count) for each contiguous run of floats of a [rows, cols] matrix.
+size_t bytesOf(const ConstMatrix& x, int64_t elements) { return static_cast<size_t>(elements) * dtypeSize(x.dtype); }
+
+// Calls fn(row, packed offset in bytes, bytes) for each contiguous run of rows [begin, begin + rows) of x, where a
+// run begins at column 0 of `row`.
 template <typename F>
-void forEachStretch(int64_t rows, int64_t cols, int64_t stride, F&& fn) {
-  if (cols == stride) return fn(0, 0, rows * cols);
-  for (int64_t row = 0; row < rows; ++row) fn(row * cols, row * stride, cols);
+void forEachRun(const ConstMatrix& x, int64_t begin, int64_t rows, F&& fn) {
+  if (x.cols == x.stride) return fn(begin, size_t{0}, bytesOf(x, rows * x.cols));
+  const size_t row_bytes = bytesOf(x, x.cols);
+  for (int64_t row = 0; row < rows; ++row) fn(begin + row, static_cast<size_t>(row) * row_bytes, row_bytes);
 }
 
 [[noreturn]] void failAborted() { fail(ErrorCode::kInternal, "another rank of the group failed"); }
@@ -42,74 +45,91 @@ class LocalGroup::End final : public Communicator {
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return group_.size_; }
 
-  void allReduceSum(float* data, int64_t count, Stream stream) override {
+  void allReduceSum(const Matrix& x, Stream stream) override {
     if (group_.size_ == 1) return;
-    for (int64_t begin = 0; begin < count; begin += group_.piece_) {
-      const int64_t piece = std::min(group_.piece_, count - begin);
-      download(group_.slot(rank_), data + begin, piece, stream);
+    forEachPiece(x, [&](std::byte* data, size_t bytes) {
+      download(group_.slot(rank_), data, bytes, stream);
       group_.meet();
-      group_.sumShare(rank_, piece);
+      switch (x.dtype) {
+        case DType::kFloat32:
+          group_.sumShare<float>(rank_, static_cast<int64_t>(bytes / sizeof(float)));
+          break;
+        case DType::kFloat64:
+          group_.sumShare<double>(rank_, static_cast<int64_t>(bytes / sizeof(double)));
+          break;
+        default:
+          fail(ErrorCode::kInternal, "a local group cannot add up values of type {}", dtypeName(x.dtype));
+      }
       group_.meet();
-      upload(data + begin, group_.result(), piece, stream);
-    }
+      upload(data, group_.result(), bytes, stream);
+    });
   }
 
   void allGatherColumns(const ConstMatrix& part, const Matrix& whole, Stream stream) override {
-    assert(part.rows == whole.rows);
-    assert(whole.cols <= group_.piece_ && whole.cols <= part.cols * group_.size_);
+    assert(part.rows == whole.rows && part.dtype == whole.dtype);
+    assert(bytesOf(whole, whole.cols) <= group_.piece_ && whole.cols <= part.cols * group_.size_);
     const int64_t first = std::min(rank_ * part.cols, whole.cols);
-    const int64_t kept = std::min(part.cols, whole.cols - first);
+    const size_t kept = bytesOf(part, std::min(part.cols, whole.cols - first));
+    const size_t part_row = bytesOf(part, part.cols), whole_row = bytesOf(whole, whole.cols);
     // A slot holds packed rows of `part`, which padding can make wider than those of `whole`.
-    const int64_t rows_at_once = std::max<int64_t>(1, group_.piece_ / std::max(whole.cols, part.cols));
+    const auto rows_at_once = static_cast<int64_t>(std::max<size_t>(1, group_.piece_ / std::max(part_row, whole_row)));
     for (int64_t begin = 0; begin < part.rows; begin += rows_at_once) {
       const int64_t rows = std::min(rows_at_once, part.rows - begin);
-      float* own = group_.slot(rank_);
-      forEachStretch(rows, part.cols, part.stride, [&](int64_t packed, int64_t at, int64_t count) {
-        download(own + packed, part.data + begin * part.stride + at, count, stream);
+      std::byte* own = group_.slot(rank_);
+      forEachRun(part, begin, rows, [&](int64_t row, size_t packed, size_t bytes) {
+        download(own + packed, part.at(row, 0), bytes, stream);
       });
       group_.meet();
-      for (int64_t row = 0; row < rows; ++row) {
-        std::copy_n(own + row * part.cols, kept, group_.result() + row * whole.cols + first);
+      for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+        std::copy_n(own + row * part_row, kept, group_.result() + row * whole_row + bytesOf(whole, first));
       }
       group_.meet();
-      forEachStretch(rows, whole.cols, whole.stride, [&](int64_t packed, int64_t at, int64_t count) {
-        upload(whole.data + begin * whole.stride + at, group_.result() + packed, count, stream);
+      forEachRun(whole, begin, rows, [&](int64_t row, size_t packed, size_t bytes) {
+        upload(whole.at(row, 0), group_.result() + packed, bytes, stream);
       });
     }
   }
 
-  void send(const float* data, int64_t count, int32_t to, Stream stream) override {
+  void send(const ConstMatrix& x, int32_t to, Stream stream) override {
     Channel& channel = group_.channel(rank_, to);
-    for (int64_t begin = 0; begin < count; begin += group_.piece_) {
+    forEachPiece(x, [&](const std::byte* data, size_t bytes) {
       group_.awaitChannel(channel, false);
-      if (channel.staging.data() == nullptr) channel.staging = AlignedBuffer(floatBytes(group_.piece_));
-      channel.count = std::min(group_.piece_, count - begin);
-      download(channel.staging.as<float>(), data + begin, channel.count, stream);
+      if (channel.staging.data() == nullptr) channel.staging = AlignedBuffer(group_.piece_);
+      channel.bytes = bytes;
+      download(channel.staging.as<std::byte>(), data, bytes, stream);
       group_.setChannel(channel, true);
-    }
+    });
   }
 
-  void receive(float* data, int64_t count, int32_t from, Stream stream) override {
+  void receive(const Matrix& x, int32_t from, Stream stream) override {
     Channel& channel = group_.channel(from, rank_);
-    for (int64_t begin = 0; begin < count; begin += group_.piece_) {
+    forEachPiece(x, [&](std::byte* data, size_t bytes) {
       group_.awaitChannel(channel, true);
-      const int64_t piece = std::min(group_.piece_, count - begin);
-      if (channel.count != piece) {
-        fail(ErrorCode::kInternal, "rank {} receives {} values where rank {} sends {}", rank_, piece, from,
-             channel.count);
+      if (channel.bytes != bytes) {
+        fail(ErrorCode::kInternal, "rank {} receives {} bytes where rank {} sends {}", rank_, bytes, from,
+             channel.bytes);
       }
-      upload(data + begin, channel.staging.as<float>(), piece, stream);
+      upload(data, channel.staging.as<std::byte>(), bytes, stream);
       group_.setChannel(channel, false);
-    }
+    });
   }
 
  private:
-  void download(float* host, const float* device, int64_t count, Stream stream) {
-    backend_.download(host, device, floatBytes(count), stream);
+  // Calls fn(address, bytes) for consecutive pieces of a matrix without gaps between rows.
+  template <typename AnyMatrix, typename F>
+  void forEachPiece(const AnyMatrix& x, F&& fn) {
+    assert(x.stride == x.cols || x.rows <= 1);
+    const size_t all = bytesOf(x, x.rows * x.cols);
+    using Byte = std::conditional_t<std::is_same_v<AnyMatrix, Matrix>, std::byte, const std::byte>;
+    auto* const first = static_cast<Byte*>(x.data);
+    for (size_t begin = 0; begin < all; begin += group_.piece_) fn(first + begin, std::min(group_.piece_, all - begin));
+  }
+  void download(void* host, const void* device, size_t bytes, Stream stream) {
+    backend_.download(host, device, bytes, stream);
     backend_.synchronize(stream);
   }
-  void upload(float* device, const float* host, int64_t count, Stream stream) {
-    backend_.upload(device, host, floatBytes(count), stream);
+  void upload(void* device, const void* host, size_t bytes, Stream stream) {
+    backend_.upload(device, host, bytes, stream);
     backend_.synchronize(stream);
   }
 
@@ -120,9 +140,10 @@ class LocalGroup::End final : public Communicator {
 
 LocalGroup::LocalGroup(int32_t size, int64_t longest_row, int spin_us)
     : size_(size),
-      piece_(std::max({kPiece, longest_row + size})),  // + size: padding adds less than one column per rank
+      // + size: padding adds less than one column per rank.
+      piece_(std::max(kPiece, static_cast<size_t>(longest_row + size) * sizeof(float))),
       spin_us_(spin_us),
-      slots_(floatBytes((size + 1) * piece_)),
+      slots_(static_cast<size_t>(size + 1) * piece_),
       channels_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
 
 LocalGroup::~LocalGroup() = default;
@@ -189,13 +210,15 @@ void LocalGroup::setChannel(Channel& channel, bool full) {
   changed_.notify_all();
 }
 
+template <typename T>
 void LocalGroup::sumShare(int32_t rank, int64_t count) {
   const int64_t begin = count * rank / size_;
   const int64_t end = count * (rank + 1) / size_;
-  float* sum = result();
-  std::copy(slot(0) + begin, slot(0) + end, sum + begin);
+  auto* const sum = reinterpret_cast<T*>(result());
+  const auto* const first = reinterpret_cast<const T*>(slot(0));
+  std::copy(first + begin, first + end, sum + begin);
   for (int32_t other = 1; other < size_; ++other) {
-    const float* add = slot(other);
+    const auto* const add = reinterpret_cast<const T*>(slot(other));
     for (int64_t i = begin; i < end; ++i) sum[i] += add[i];
   }
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,8 +16,8 @@ namespace chorus {
 
 class LocalGroup {
  public:
-  // longest_row: maximum whole.cols of allGatherColumns. spin_us: microseconds that a collective spins while it waits
-  // for the other ranks, before it sleeps; use 0 if the process has more threads than cores.
+  // longest_row: maximum whole.cols of allGatherColumns, in float32. spin_us: microseconds that a collective spins
+  // while it waits for the other ranks, before it sleeps; use 0 if the process has more threads than cores.
   LocalGroup(int32_t size, int64_t longest_row, int spin_us);
   ~LocalGroup();
   LocalGroup(const LocalGroup&) = delete;
@@ -33,27 +34,28 @@ class LocalGroup {
 
  private:
   class End;
-  // Staging buffer from one rank to another; holds one piece of at most piece_ floats.
+  // Staging buffer from one rank to another; holds one piece of at most piece_ bytes.
   struct Channel {
     AlignedBuffer staging;
     bool full = false;  // sent and not yet received
-    int64_t count = 0;
+    size_t bytes = 0;
   };
 
-  float* slot(int32_t rank) { return slots_.as<float>() + rank * piece_; }
-  float* result() { return slots_.as<float>() + size_ * piece_; }
+  std::byte* slot(int32_t rank) { return slots_.as<std::byte>() + static_cast<size_t>(rank) * piece_; }
+  std::byte* result() { return slot(size_); }
   Channel& channel(int32_t from, int32_t to) { return channels_[static_cast<size_t>(from * size_ + to)]; }
   // Barrier: returns when all ranks have called it.
   void meet();
   void awaitChannel(const Channel& channel, bool full);
   void setChannel(Channel& channel, bool full);
-  // Sums all ranks' slots, over this rank's share of [0, count), into result().
+  // Sums all ranks' slots, over this rank's share of the elements [0, count), into result().
+  template <typename T>
   void sumShare(int32_t rank, int64_t count);
 
   const int32_t size_;
-  const int64_t piece_;  // floats exchanged at a time
+  const size_t piece_;  // bytes exchanged at a time
   const int spin_us_;
-  AlignedBuffer slots_;  // [size_ + 1, piece_]: one slot per rank, then the result
+  AlignedBuffer slots_;  // [size_ + 1, piece_] bytes: one slot per rank, then the result
   std::vector<Channel> channels_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -53,6 +53,11 @@ std::vector<float> downloaded(const DeviceBuffer& buffer, size_t count, Backend&
   return values;
 }
 
+Matrix rowOf(const DeviceBuffer& buffer, size_t count) {
+  const auto cols = static_cast<int64_t>(count);
+  return {buffer.data(), 1, cols, cols};
+}
+
 // The magnitudes differ so much that the order of a sum changes its bits.
 std::vector<float> randomValues(size_t count, uint64_t seed) {
   std::mt19937_64 rng(seed);
@@ -85,12 +90,53 @@ TEST_P(LocalGroupTest, SumsInRankOrder) {
         }
         const DeviceBuffer data =
             uploaded(randomValues(count, 10 * count + static_cast<uint64_t>(comm.rank())), backend);
-        comm.allReduceSum(data.as<float>(), static_cast<int64_t>(count), {});
+        comm.allReduceSum(rowOf(data, count), {});
         EXPECT_TRUE(sameBits(downloaded(data, count, backend), sum)) << count;
       }
     });
     for (const auto& error : errors) EXPECT_EQ(error, "");
   }
+}
+
+TEST_P(LocalGroupTest, SumsDoublesAsDoubles) {
+  const int32_t size = GetParam();
+  LocalGroup group(size, 1, 0);
+  const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+    const int64_t count = 200001;  // more than one piece
+    const auto valueOf = [](int64_t i, int32_t rank) { return 1.0 / static_cast<double>(i + 3 * rank + 1); };
+    std::vector<double> values(static_cast<size_t>(count)), sums(values.size());
+    for (int64_t i = 0; i < count; ++i) {
+      values[static_cast<size_t>(i)] = valueOf(i, comm.rank());
+      for (int32_t rank = 0; rank < size; ++rank) sums[static_cast<size_t>(i)] += valueOf(i, rank);
+    }
+    const DeviceBuffer data = backend.allocate(values.size() * sizeof(double));
+    backend.upload(data.data(), values.data(), data.size(), {});
+    comm.allReduceSum({data.data(), 3, count / 3, count / 3, DType::kFloat64}, {});
+    backend.download(values.data(), data.data(), data.size(), {});
+    EXPECT_EQ(values, sums);
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST_P(LocalGroupTest, GathersColumnsOfTwoBytes) {
+  const int32_t size = GetParam();
+  LocalGroup group(size, 64, 0);
+  const auto errors = onAllRanks(group, size, [&](Communicator& comm, Backend& backend) {
+    const int64_t rows = 5, cols = 3, all = cols * size;
+    const auto valueOf = [&](int64_t row, int64_t col) { return static_cast<uint16_t>(1000 * row + col + 1); };
+    std::vector<uint16_t> part, expected, whole(static_cast<size_t>(rows * all));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t c = 0; c < cols; ++c) part.push_back(valueOf(row, comm.rank() * cols + c));
+      for (int64_t c = 0; c < all; ++c) expected.push_back(valueOf(row, c));
+    }
+    const DeviceBuffer from = backend.allocate(part.size() * 2), to = backend.allocate(whole.size() * 2);
+    backend.upload(from.data(), part.data(), from.size(), {});
+    comm.allGatherColumns({from.data(), rows, cols, cols, DType::kBFloat16},
+                          {to.data(), rows, all, all, DType::kBFloat16}, {});
+    backend.download(whole.data(), to.data(), to.size(), {});
+    EXPECT_EQ(whole, expected);
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
 TEST_P(LocalGroupTest, GathersColumnsAndLeavesPaddingOut) {
@@ -134,7 +180,7 @@ TEST_P(LocalGroupTest, PassesAlongAChain) {
       std::vector<float> values = origin;
       DeviceBuffer data = uploaded(std::vector<float>(count), backend);
       if (comm.rank() > 0) {
-        comm.receive(data.as<float>(), static_cast<int64_t>(count), comm.rank() - 1, {});
+        comm.receive(rowOf(data, count), comm.rank() - 1, {});
         values = downloaded(data, count, backend);
         // Every rank doubles what it received before it sends it on.
         std::vector<float> expected = origin;
@@ -144,7 +190,7 @@ TEST_P(LocalGroupTest, PassesAlongAChain) {
       for (float& value : values) value *= 2;
       backend.upload(data.data(), values.data(), count * sizeof(float), {});
       if (comm.rank() + 1 < comm.size()) {
-        comm.send(data.as<float>(), static_cast<int64_t>(count), comm.rank() + 1, {});
+        comm.send(rowOf(data, count), comm.rank() + 1, {});
       }
     }
   });
@@ -165,7 +211,7 @@ TEST_P(LocalGroupTest, MixedCallsInAnyRhythm) {
       const std::vector<float> part(3, mine);
       if (calls() % 2 == 0) {
         backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
-        comm.allReduceSum(sums.as<float>(), 3, {});
+        comm.allReduceSum(rowOf(sums, 3), {});
         EXPECT_EQ(downloaded(sums, 3, backend)[2], static_cast<float>((round + 1) * sum_of_ranks));
       } else {
         backend.upload(sums.data(), part.data(), 3 * sizeof(float), {});
@@ -191,9 +237,9 @@ TEST(LocalGroupAbortTest, FreesThoseThatWaitAndTheGroupGoesOn) {
         const DeviceBuffer data = backend.allocate(16);
         if (comm.rank() == failing) fail(ErrorCode::kExhausted, "no more memory");
         if (comm.rank() == 3) {
-          comm.receive(data.as<float>(), 4, 0, {});
+          comm.receive(rowOf(data, 4), 0, {});
         } else {
-          comm.allReduceSum(data.as<float>(), 4, {});
+          comm.allReduceSum(rowOf(data, 4), {});
         }
       });
       for (int32_t rank = 0; rank < 4; ++rank) {
@@ -203,10 +249,10 @@ TEST(LocalGroupAbortTest, FreesThoseThatWaitAndTheGroupGoesOn) {
       group.reset();
       const auto after = onAllRanks(group, 4, [&](Communicator& comm, Backend& backend) {
         const DeviceBuffer data = uploaded({1, 2, 3, 4}, backend);
-        comm.allReduceSum(data.as<float>(), 4, {});
+        comm.allReduceSum(rowOf(data, 4), {});
         EXPECT_EQ(downloaded(data, 4, backend), (std::vector<float>{4, 8, 12, 16}));
-        if (comm.rank() == 0) comm.send(data.as<float>(), 4, 3, {});
-        if (comm.rank() == 3) comm.receive(data.as<float>(), 4, 0, {});
+        if (comm.rank() == 0) comm.send(rowOf(data, 4), 3, {});
+        if (comm.rank() == 3) comm.receive(rowOf(data, 4), 0, {});
       });
       for (const auto& error : after) EXPECT_EQ(error, "");
     }
@@ -217,11 +263,11 @@ TEST(LocalGroupAbortTest, AReceiverOfAnotherSizeIsTold) {
   LocalGroup group(2, 1, 0);
   const auto errors = onAllRanks(group, 2, [&](Communicator& comm, Backend& backend) {
     const DeviceBuffer data = backend.allocate(64);
-    if (comm.rank() == 0) comm.send(data.as<float>(), 4, 1, {});
-    if (comm.rank() == 1) comm.receive(data.as<float>(), 5, 0, {});
+    if (comm.rank() == 0) comm.send(rowOf(data, 4), 1, {});
+    if (comm.rank() == 1) comm.receive(rowOf(data, 5), 0, {});
   });
   EXPECT_EQ(errors[0], "");
-  EXPECT_THAT(errors[1], HasSubstr("receives 5 values where rank 0 sends 4"));
+  EXPECT_THAT(errors[1], HasSubstr("receives 20 bytes where rank 0 sends 16"));
 }
 
 }  // namespace

@@ -118,8 +118,8 @@ SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig&
   memory.weights = weight_bytes;
   memory.kv_cache = RankKvCache(config, spec, rank, kvOptions(build, options)).blockBytes() * options.kv_blocks;
   memory.activations =
-      DecoderActivations::bytes(spec, vocabularyOf(config, options.max_added_tokens), config.mapping.tp_size,
-                                last_stage, options.max_num_tokens, options.max_batch_size);
+      DecoderActivations::bytes(spec, vocabularyOf(config, options.max_added_tokens), DType::kFloat32,
+                                config.mapping.tp_size, last_stage, options.max_num_tokens, options.max_batch_size);
   memory.activations += DevicePositionTables::bytes(spec, build.max_seq_len);
   if (holdsLogits(config, rank)) {
     memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;

@@ -70,6 +70,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  // Type of the activations between ops: what ops take and return as matrices of x, residual, delta, q, qkv and out.
+  // Logits and sums of squares are float32 on every backend.
+  virtual DType activationType() const { return DType::kFloat32; }
   // The variants that have run since the backend was created.
   virtual const VariantRecord& used() const = 0;
 

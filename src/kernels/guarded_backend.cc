@@ -14,6 +14,7 @@ class GuardedBackend final : public Backend {
   explicit GuardedBackend(std::unique_ptr<Backend> cpu) : cpu_(std::move(cpu)) {}
 
   std::string_view name() const override { return "guarded"; }
+  DType activationType() const override { return cpu_->activationType(); }
   const VariantRecord& used() const override { return cpu_->used(); }
 
   DeviceBuffer allocate(size_t bytes) override {

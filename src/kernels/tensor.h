@@ -1,6 +1,7 @@
 // Views of device memory that ops take as arguments. A view does not own its memory; a DeviceBuffer does.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,21 +9,44 @@
 
 namespace chorus {
 
-// A row-major float32 matrix in device memory. stride: elements from one row to the next.
+// A row-major matrix in device memory. stride: elements from one row to the next. dtype: float32, except where a
+// contract allows the backend's type of activations (Backend::activationType).
 struct Matrix {
-  float* data = nullptr;
+  void* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
+  DType dtype = DType::kFloat32;
+
+  // Address of an element.
+  void* at(int64_t row, int64_t col) const {
+    return static_cast<std::byte*>(data) + static_cast<size_t>(row * stride + col) * dtypeSize(dtype);
+  }
+  // A row of a float32 matrix.
+  float* row(int64_t r) const {
+    assert(dtype == DType::kFloat32);
+    return static_cast<float*>(data) + r * stride;
+  }
 };
 struct ConstMatrix {
-  const float* data = nullptr;
+  const void* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
+  DType dtype = DType::kFloat32;
+
   ConstMatrix() = default;
-  ConstMatrix(const float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  ConstMatrix(const Matrix& m) : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT
+  ConstMatrix(const void* where, int64_t num_rows, int64_t num_cols, int64_t elements_between_rows,
+              DType type = DType::kFloat32)
+      : data(where), rows(num_rows), cols(num_cols), stride(elements_between_rows), dtype(type) {}
+  ConstMatrix(const Matrix& m) : ConstMatrix(m.data, m.rows, m.cols, m.stride, m.dtype) {}  // NOLINT
+  const void* at(int64_t row, int64_t col) const {
+    return static_cast<const std::byte*>(data) + static_cast<size_t>(row * stride + col) * dtypeSize(dtype);
+  }
+  const float* row(int64_t r) const {
+    assert(dtype == DType::kFloat32);
+    return static_cast<const float*>(data) + r * stride;
+  }
 };
 
 // Storage format of a packed weight. An int8 or int4 weight is an integer times a scale; `group` consecutive inputs of

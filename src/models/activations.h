@@ -14,16 +14,18 @@ struct VocabularyShape {
   int64_t added_tokens = 0;  // maximum number of tokens that an adapter adds to the model's
 };
 
-// Activations of one step in float32, allocated once: for max_rows rows and, on the last stage, for the logits of
-// logits_rows rows at a time. A function returns a view of the first `rows` rows of its buffer.
+// Activations of one step, allocated once: for max_rows rows and, on the last stage, for the logits of logits_rows rows
+// at a time. A function returns a view of the first `rows` rows of its buffer, in the backend's type of activations or,
+// for logits and sums of squares, in float32.
 class DecoderActivations {
  public:
   // spec: the rank's (rankSpec).
   DecoderActivations(Backend& backend, const ModelSpec& spec, const VocabularyShape& vocabulary, const RankLinks& links,
                      int64_t max_rows, int64_t logits_rows);
-  // Number of bytes that the constructor allocates on a rank of a stage with tp_size ranks.
-  static int64_t bytes(const ModelSpec& spec, const VocabularyShape& vocabulary, int32_t tp_size, bool last_stage,
-                       int64_t max_rows, int64_t logits_rows);
+  // Number of bytes that the constructor allocates on a rank of a stage with tp_size ranks. type: the backend's type of
+  // activations.
+  static int64_t bytes(const ModelSpec& spec, const VocabularyShape& vocabulary, DType type, int32_t tp_size,
+                       bool last_stage, int64_t max_rows, int64_t logits_rows);
 
   // Residual and delta, a block's output, have hidden_size columns. `hidden` holds the output of a norm, then the
   // sums of squares of queries and keys, then the output of attention. `wide` holds q, k and v, then the MLP's
@@ -34,17 +36,20 @@ class DecoderActivations {
   Matrix hidden(int64_t rows, int64_t cols) const { return view(hidden_, rows, cols); }
   Matrix wide(int64_t rows, int64_t cols) const { return view(wide_, rows, cols); }
   int64_t mlpRows() const { return mlp_rows_; }
+  // Sums of squares of queries and keys, in the memory of hidden().
+  Matrix squares(int64_t rows) const { return {hidden_.data(), rows, 2, 2}; }
 
   int64_t logitsRows() const { return logits_rows_; }
-  Matrix logits(int64_t rows, int64_t cols) const { return view(logits_, rows, cols); }
+  Matrix logits(int64_t rows, int64_t cols) const { return {logits_.data(), rows, cols, cols}; }
   // This rank's logits, with tensor parallelism.
-  Matrix logitsPart(int64_t rows, int64_t cols) const { return view(logits_part_, rows, cols); }
+  Matrix logitsPart(int64_t rows, int64_t cols) const { return {logits_part_.data(), rows, cols, cols}; }
 
  private:
-  static Matrix view(const DeviceBuffer& buffer, int64_t rows, int64_t cols) {
-    return {buffer.as<float>(), rows, cols, cols};
+  Matrix view(const DeviceBuffer& buffer, int64_t rows, int64_t cols) const {
+    return {buffer.data(), rows, cols, cols, type_};
   }
 
+  DType type_;
   int64_t hidden_size_;
   DeviceBuffer residual_, delta_, hidden_, wide_;
   int64_t mlp_rows_ = 0;
@@ -53,19 +58,17 @@ class DecoderActivations {
   DeviceBuffer logits_part_;  // [logits rows, head_rows + added tokens]
 };
 
-// Floats for each row of a mixture of experts: the router logits and the shared expert's gate, then the workspace of
+// Elements for each row of a mixture of experts: the router logits and the shared expert's gate, then the workspace of
 // the experts or the input projection of the shared one.
 int64_t expertsWidth(const MlpSpec& mlp, int64_t hidden_size);
 
 // Rows [rows.begin, rows.end) of x.
-inline Matrix rowsOf(const Matrix& x, RowRange rows) {
-  return {x.data + rows.begin * x.stride, rows.end - rows.begin, x.cols, x.stride};
-}
-inline ConstMatrix rowsOf(const ConstMatrix& x, RowRange rows) {
-  return {x.data + rows.begin * x.stride, rows.end - rows.begin, x.cols, x.stride};
+template <typename AnyMatrix>
+AnyMatrix rowsOf(const AnyMatrix& x, RowRange rows) {
+  return {x.at(rows.begin, 0), rows.end - rows.begin, x.cols, x.stride, x.dtype};
 }
 inline Matrix columnsOf(const Matrix& x, int64_t first, int64_t cols) {
-  return {x.data + first, x.rows, cols, x.stride};
+  return {x.at(0, first), x.rows, cols, x.stride, x.dtype};
 }
 
 }  // namespace chorus

@@ -93,7 +93,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
   if (links_.firstStage()) {
     runEmbedding(outside, spec_.embedding, vocabulary_.size, sum);
   } else {
-    links_.pipeline->receive(sum.data, sum.rows * sum.cols, links_.pipeline->rank() - 1, stream);
+    links_.pipeline->receive(sum, links_.pipeline->rank() - 1, stream);
   }
 
   ResidualStream residual(spec_.norm, sum, activations.delta(rows), activations.hidden(rows, spec_.hidden_size));
@@ -106,7 +106,7 @@ void Decoder::run(const StepInput& input, std::span<const KvLayer> kv, const Dec
     return runHead(outside, spec_, vocabulary_, std::ssize(input.logits_rows), residual, width, sink);
   }
   residual.sum(outside);
-  links_.pipeline->send(sum.data, sum.rows * sum.cols, links_.pipeline->rank() + 1, stream);
+  links_.pipeline->send(sum, links_.pipeline->rank() + 1, stream);
 }
 
 }  // namespace chorus

@@ -67,7 +67,7 @@ void activationCpu(const ActivationArgs& args, CpuWorkspace& workspace) {
   workspace.forEachPiece(args.x.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % slices * kSlice;
-      run(args.kind, args.bias == nullptr ? nullptr : args.bias + c, args.x.data + i / slices * args.x.stride + c,
+      run(args.kind, args.bias == nullptr ? nullptr : args.bias + c, args.x.row(i / slices) + c,
           std::min(kSlice, cols - c));
     }
   });

@@ -24,7 +24,7 @@ float activate(ActivationKind kind, float x) {
 
 void activation(const ActivationArgs& args) {
   for (int64_t r = 0; r < args.x.rows; ++r) {
-    float* row = args.x.data + r * args.x.stride;
+    float* row = args.x.row(r);
     for (int64_t c = 0; c < args.x.cols; ++c) {
       row[c] = activate(args.kind, args.bias != nullptr ? row[c] + args.bias[c] : row[c]);
     }

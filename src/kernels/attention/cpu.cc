@@ -61,10 +61,10 @@ struct Call {
   }
   // Query i of an item. Queries are ordered by row, and within a row by query head of the group.
   const float* query(const AttentionItem& item, int32_t kv_head, int64_t i) const {
-    return args.q.data + row(item, i) * args.q.stride + column(kv_head, i);
+    return args.q.row(row(item, i)) + column(kv_head, i);
   }
   float* out(const AttentionItem& item, int32_t kv_head, int64_t i) const {
-    return args.out.data + row(item, i) * args.out.stride + column(kv_head, i);
+    return args.out.row(row(item, i)) + column(kv_head, i);
   }
   int64_t resultFloats() const { return Result::kStateFloats + roundUp(headSize(), kPanelCols); }
   Result partial(const AttentionItem& item, int32_t kv_head, int64_t split, int64_t i) const {

@@ -66,8 +66,8 @@ void attention(const AttentionArgs& args, const StepBatch& batch) {
         const int64_t row = sequence.row_begin + i;
         for (int64_t head = kv_head * heads_per_kv_head; head < (kv_head + 1) * heads_per_kv_head; ++head) {
           const float slope = args.score.slopes == nullptr ? 0 : args.score.slopes[head];
-          attend(args.q.data + row * args.q.stride + head * kv.head_size, cache, sequence.first_position + i,
-                 kv.head_size, args, slope, args.out.data + row * args.out.stride + head * kv.head_size);
+          attend(args.q.row(row) + head * kv.head_size, cache, sequence.first_position + i, kv.head_size, args, slope,
+                 args.out.row(row) + head * kv.head_size);
         }
       }
     }

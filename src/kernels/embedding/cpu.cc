@@ -25,7 +25,7 @@ void addPart(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingP
     widenRow(part.a, batch.tokens[static_cast<size_t>(rows[static_cast<size_t>(r)])], b.in, row);
     for (int64_t i = 0; i < b.in; ++i) row[i] *= part.scale;
     t[r] = row;
-    y[r] = args.out.data + rows[static_cast<size_t>(r)] * args.out.stride;
+    y[r] = args.out.row(rows[static_cast<size_t>(r)]);
   }
   PanelArgs panel;
   panel.x = t[0];

@@ -24,7 +24,7 @@ void lookUpRows(const EmbeddingArgs& args, const StepBatch& batch, int64_t begin
   const int64_t cols = args.out.cols;
   for (int64_t i = begin; i < end; ++i) {
     const int32_t token = batch.tokens[static_cast<size_t>(i)];
-    float* out = args.out.data + i * args.out.stride;
+    float* out = args.out.row(i);
     const EmbeddingGroup* group = groupOf(groups, i);
     if (group != nullptr && group->replaced > 0) {
       const int32_t* tokens = group->replaced_tokens;
@@ -41,7 +41,7 @@ void lookUpRows(const EmbeddingArgs& args, const StepBatch& batch, int64_t begin
 void copyRows(const GatherRowsArgs& args, const StepBatch& batch, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t from = args.rows == RowsToGather::kAll ? i : batch.logits_rows[static_cast<size_t>(i)];
-    std::copy_n(args.x.data + from * args.x.stride, args.x.cols, args.out.data + i * args.out.stride);
+    std::copy_n(args.x.row(from), args.x.cols, args.out.row(i));
   }
 }
 
@@ -57,7 +57,7 @@ void embedding(const EmbeddingArgs& args, const StepBatch& batch) {
       std::vector<float> t(static_cast<size_t>(part.b.in)), b(t.size());
       for (const RowRange range : group.ranges) {
         for (int64_t r = range.begin; r < range.end; ++r) {
-          float* out = args.out.data + r * args.out.stride;
+          float* out = args.out.row(r);
           widenRow(part.a, batch.tokens[static_cast<size_t>(r)], part.b.in, t.data());
           for (int64_t c = 0; c < cols; ++c) {
             unpackRow(part.b, c, b.data());

@@ -73,12 +73,12 @@ void gatedActivationCpu(const GatedActivationArgs& args, CpuWorkspace& workspace
   workspace.forEachPiece(args.out.rows * slices, 10 * std::min(cols, kSlice), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % slices * kSlice;
-      const float* first = args.fc_gate.data + i / slices * args.fc_gate.stride + c;
+      const float* first = args.fc_gate.row(i / slices) + c;
       const float* bias = args.bias == nullptr ? nullptr : args.bias + c;
       const auto half = [&](const float* of, bool is_second) { return of == nullptr || !is_second ? of : of + cols; };
       const bool swapped = args.activates_second;
       run(args.kind, half(first, swapped), half(first, !swapped), half(bias, swapped), half(bias, !swapped),
-          args.out.data + i / slices * args.out.stride + c, std::min(kSlice, cols - c));
+          args.out.row(i / slices) + c, std::min(kSlice, cols - c));
     }
   });
 }

@@ -98,7 +98,7 @@ void kvWriteRows(const KvWriteArgs& args, const StepGroups& groups, const Sequen
   const int64_t half = args.rope.rotary_dim / 2;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t position = sequence.first_position + i;
-    float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
+    float* row = args.qkv.row(sequence.row_begin + i);
     if (args.bias != nullptr) addBias(args.bias, row, (rotated_heads + kv.num_kv_heads) * head_size);
     if (args.norms.query != nullptr) {
       normaliseQueryAndKey(args.norms, groups, sequence.row_begin + i, args.num_heads, kv.num_kv_heads, head_size, row,

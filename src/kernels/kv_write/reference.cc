@@ -54,7 +54,7 @@ void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
   for (const SequenceSpan& sequence : batch.sequences) {
     for (int32_t i = 0; i < sequence.num_rows; ++i) {
       const int64_t position = int64_t{sequence.first_position} + i;
-      float* row = args.qkv.data + (sequence.row_begin + i) * args.qkv.stride;
+      float* row = args.qkv.row(sequence.row_begin + i);
       for (int64_t c = 0; args.bias != nullptr && c < heads * head_size; ++c) row[c] += args.bias[c];
       if (args.norms.query != nullptr) {
         normaliseQueryAndKey(args.norms, batch.groups, sequence.row_begin + i, args.num_heads, kv.num_kv_heads,

@@ -24,7 +24,7 @@ std::vector<BenchCase> layerNormBench() {
                        return [s, &backend] {
                          backend.layerNorm({.residual = s->residual.view(),
                                             .delta = s->delta.view(),
-                                            .weight = s->weight.view().data,
+                                            .weight = s->weight.view().row(0),
                                             .y = s->y.view()},
                                            *s->context, {});
                        };

@@ -51,13 +51,12 @@ void layerNormRows(const LayerNormArgs& args, std::span<const NormGroup> groups,
   const int64_t cols = args.residual.cols;
   const auto count = static_cast<float>(cols);
   for (int64_t r = begin; r < end; ++r) {
-    float* residual = args.residual.data + r * args.residual.stride;
-    const float* delta = args.delta.data == nullptr ? nullptr : args.delta.data + r * args.delta.stride;
+    float* residual = args.residual.row(r);
+    const float* delta = args.delta.data == nullptr ? nullptr : args.delta.row(r);
     const float mean = addAndSum(delta, args.bias, args.delta_scale, residual, cols) / count;
     if (args.y.data == nullptr) continue;
     const float scale = 1.0f / std::sqrt(sumOfSquares(residual, mean, cols) / count + args.epsilon);
-    normalise(residual, mean, scale, normOfRow(groups, r, {args.weight, args.norm_bias}),
-              args.y.data + r * args.y.stride, cols);
+    normalise(residual, mean, scale, normOfRow(groups, r, {args.weight, args.norm_bias}), args.y.row(r), cols);
   }
 }
 

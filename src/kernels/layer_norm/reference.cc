@@ -8,8 +8,8 @@ void layerNorm(const LayerNormArgs& args, const StepBatch& batch) {
   const int64_t cols = args.residual.cols;
   const auto count = static_cast<float>(cols);
   for (int64_t r = 0; r < args.residual.rows; ++r) {
-    float* residual = args.residual.data + r * args.residual.stride;
-    const float* delta = args.delta.data != nullptr ? args.delta.data + r * args.delta.stride : nullptr;
+    float* residual = args.residual.row(r);
+    const float* delta = args.delta.data != nullptr ? args.delta.row(r) : nullptr;
     for (int64_t c = 0; c < cols; ++c) {
       if (delta == nullptr && args.bias == nullptr) break;
       const float bias = args.bias != nullptr ? args.bias[c] : 0.0f;
@@ -25,7 +25,7 @@ void layerNorm(const LayerNormArgs& args, const StepBatch& batch) {
     const RowNorm norm = normOfRow(batch.groups[args.groups], r, {args.weight, args.norm_bias});
     for (int64_t c = 0; c < cols; ++c) {
       const float bias = norm.bias != nullptr ? norm.bias[c] : 0.0f;
-      args.y.data[r * args.y.stride + c] = (residual[c] - mean) * scale * norm.weight[c] + bias;
+      args.y.row(r)[c] = (residual[c] - mean) * scale * norm.weight[c] + bias;
     }
   }
 }

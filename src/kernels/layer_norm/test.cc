@@ -39,10 +39,10 @@ struct Call {
 void exactly(LayerNormArgs args, std::vector<float>& tolerance) {
   const auto cols = static_cast<double>(args.residual.cols);
   for (int64_t r = 0; r < args.residual.rows; ++r) {
-    float* residual = args.residual.data + r * args.residual.stride;
+    float* residual = args.residual.row(r);
     double sum = 0, squares = 0, largest = 0;
     for (int64_t c = 0; c < args.residual.cols; ++c) {
-      float added = args.delta.data != nullptr ? args.delta.data[r * args.delta.stride + c] : 0;
+      float added = args.delta.data != nullptr ? args.delta.row(r)[c] : 0;
       if (args.bias != nullptr) added = args.delta.data != nullptr ? added + args.bias[c] : args.bias[c];
       if (args.delta.data != nullptr || args.bias != nullptr) residual[c] += args.delta_scale * added;
       sum += double{residual[c]};
@@ -54,7 +54,7 @@ void exactly(LayerNormArgs args, std::vector<float>& tolerance) {
     const double epsilon = std::numeric_limits<float>::epsilon() * (cols + 8);
     for (int64_t c = 0; args.y.data != nullptr && c < args.residual.cols; ++c) {
       const double scaled = (residual[c] - mean) / deviation * args.weight[c];
-      args.y.data[r * args.y.stride + c] = static_cast<float>(scaled + args.norm_bias[c]);
+      args.y.row(r)[c] = static_cast<float>(scaled + args.norm_bias[c]);
       tolerance.push_back(
           static_cast<float>(epsilon * (std::abs(scaled) + largest / deviation) + std::abs(args.norm_bias[c]) * 1e-6));
     }

@@ -45,8 +45,8 @@ struct Call {
   std::byte* x = nullptr;  // packed rows of the weights
   std::byte* t = nullptr;  // scaled products with A, packed by adapter tile and LoRA term
 
-  const float* xRow(int64_t r) const { return args.x.data + r * args.x.stride; }
-  float* yRow(int64_t r) const { return args.y.data + r * args.y.stride; }
+  const float* xRow(int64_t r) const { return args.x.row(r); }
+  float* yRow(int64_t r) const { return args.y.row(r); }
   const WeightRows& weightOf(int32_t index) const { return plan.weights[static_cast<size_t>(index)]; }
   const int32_t* rowsOf(const RowTile& tile) const { return plan.rows.data() + tile.first_row; }
   std::byte* packed(const WeightRows& weight, const RowTile& tile) const {

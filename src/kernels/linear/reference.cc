@@ -45,7 +45,7 @@ void linear(const LinearArgs& args, const StepBatch& batch) {
       for (int64_t r = 0; r < args.x.rows; ++r) {
         const RowGroup* group = group_of[static_cast<size_t>(r)];
         const RowGroup* owner_of_row = group != nullptr && group->weight.data != nullptr ? group : nullptr;
-        if (owner_of_row == owner) args.y.data[r * args.y.stride + o] = dot(args.x.data + r * args.x.stride, w);
+        if (owner_of_row == owner) args.y.row(r)[o] = dot(args.x.row(r), w);
       }
     }
   };
@@ -57,7 +57,7 @@ void linear(const LinearArgs& args, const StepBatch& batch) {
     const RowGroup* group = group_of[static_cast<size_t>(r)];
     if (group == nullptr) continue;
     for (const LoraTerm& part : group->parts) {
-      applyPart(part, args.x.data + r * args.x.stride, args.y.data + r * args.y.stride);
+      applyPart(part, args.x.row(r), args.y.row(r));
     }
   }
 }

@@ -57,7 +57,7 @@ void route(const MoeArgs& args, CpuWorkspace& workspace, MoePlan& plan) {
   plan.weights.resize(static_cast<size_t>(args.x.rows * top_k));
   workspace.forEachPiece(args.x.rows, kExponential * experts, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      routeRow(args.logits.data + r * args.logits.stride, experts, args.routing, plan.experts.data() + r * top_k,
+      routeRow(args.logits.row(r), experts, args.routing, plan.experts.data() + r * top_k,
                plan.weights.data() + r * top_k);
     }
   });
@@ -139,12 +139,12 @@ void moeCpu(const MoeArgs& args, const StepBatch& batch, CpuWorkspace& workspace
   const int64_t hidden = args.x.cols, f = args.proj.in, top_k = args.routing.top_k;
   // The outputs overwrite the gathered rows, and the activated values the first half of the outputs of fc.
   const Matrix gathered = {args.workspace, pairs, hidden, hidden};
-  const Matrix fc = {args.workspace + pairs * hidden, pairs, 2 * f, 2 * f};
+  const Matrix fc = {gathered.row(pairs), pairs, 2 * f, 2 * f};
   const Matrix activated = {fc.data, pairs, f, fc.stride};
   workspace.forEachPiece(pairs, hidden, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* row = args.x.data + plan.row[static_cast<size_t>(i)] * args.x.stride;
-      std::memcpy(gathered.data + i * hidden, row, static_cast<size_t>(hidden) * sizeof(float));
+      const float* row = args.x.row(plan.row[static_cast<size_t>(i)]);
+      std::memcpy(gathered.row(i), row, static_cast<size_t>(hidden) * sizeof(float));
     }
   });
   const GroupList<RowGroup> all = {0, static_cast<int32_t>(plan.fc.size())};
@@ -156,12 +156,11 @@ void moeCpu(const MoeArgs& args, const StepBatch& batch, CpuWorkspace& workspace
 
   workspace.forEachPiece(args.x.rows, hidden * (top_k + 1), [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      const float* shared = args.shared.data == nullptr ? nullptr : args.shared.data + r * args.shared.stride;
-      const float* gate =
-          args.shared_gate.data == nullptr ? nullptr : args.shared_gate.data + r * args.shared_gate.stride;
+      const float* shared = args.shared.data == nullptr ? nullptr : args.shared.row(r);
+      const float* gate = args.shared_gate.data == nullptr ? nullptr : args.shared_gate.row(r);
       const float factor = gate == nullptr ? 1.0f : 1.0f / (1.0f + std::exp(-*gate));
-      add(gathered.data, hidden, plan.place.data() + r * top_k, plan.weights.data() + r * top_k, top_k, shared, factor,
-          args.out.data + r * args.out.stride, hidden);
+      add(gathered.row(0), hidden, plan.place.data() + r * top_k, plan.weights.data() + r * top_k, top_k, shared,
+          factor, args.out.row(r), hidden);
     }
   });
 }

@@ -29,7 +29,7 @@ void routeRow(const float* logits, int64_t num_experts, const MoeRouting& routin
 //   - shared: [rows, hidden], or without data: nothing is added.
 //   - shared_gate: [rows, 1], or without data: the factor is 1.
 //   - groups: their ranges count row 0 of x as first_row.
-//   - workspace: moeWorkspace() floats, which no other argument overlaps.
+//   - workspace: moeWorkspace() elements of the type of x, which no other argument overlaps.
 //   - out: [rows, hidden]. It may be `shared` itself; otherwise it overlaps no other argument. rows may be 0.
 //   - A row's result depends only on that row, the experts' weights and the row's LoRA terms, bit for bit.
 //   - Each linear has the arithmetic of LinearArgs. Only the weights of experts that some row has are read.
@@ -44,11 +44,11 @@ struct MoeArgs {
   int32_t first_row = 0;
   ConstMatrix shared;
   ConstMatrix shared_gate;
-  float* workspace = nullptr;
+  void* workspace = nullptr;
   Matrix out;
 };
 
-// Floats of MoeArgs::workspace. fc_rows: outputs of fc, 2 * f.
+// Elements of MoeArgs::workspace. fc_rows: outputs of fc, 2 * f.
 inline int64_t moeWorkspace(int64_t rows, int32_t top_k, int64_t hidden, int64_t fc_rows) {
   return rows * top_k * (hidden + fc_rows);
 }

@@ -41,21 +41,20 @@ void moe(const MoeArgs& args, const StepBatch& batch) {
   std::vector<int32_t> experts(top_k);
   std::vector<float> weights(top_k), sum(static_cast<size_t>(args.out.cols));
   for (int64_t r = 0; r < args.x.rows; ++r) {
-    routeRow(args.logits.data + r * args.logits.stride, args.logits.cols, args.routing, experts.data(), weights.data());
+    routeRow(args.logits.row(r), args.logits.cols, args.routing, experts.data(), weights.data());
     std::fill(sum.begin(), sum.end(), 0.0f);
     for (size_t i = 0; i < top_k; ++i) {
-      const std::vector<float> y = runExpert(args, groupOf(batch.groups[args.groups], args.first_row + r), experts[i],
-                                             args.x.data + r * args.x.stride);
+      const std::vector<float> y =
+          runExpert(args, groupOf(batch.groups[args.groups], args.first_row + r), experts[i], args.x.row(r));
       for (size_t c = 0; c < sum.size(); ++c) sum[c] += weights[i] * y[c];
     }
     float factor = 1.0f;
     if (args.shared_gate.data != nullptr) {
-      factor = 1.0f / (1.0f + std::exp(-args.shared_gate.data[r * args.shared_gate.stride]));
+      factor = 1.0f / (1.0f + std::exp(-*args.shared_gate.row(r)));
     }
     for (size_t c = 0; c < sum.size(); ++c) {
-      if (args.shared.data != nullptr)
-        sum[c] += factor * args.shared.data[r * args.shared.stride + static_cast<int64_t>(c)];
-      args.out.data[r * args.out.stride + static_cast<int64_t>(c)] = sum[c];
+      if (args.shared.data != nullptr) sum[c] += factor * args.shared.row(r)[static_cast<int64_t>(c)];
+      args.out.row(r)[static_cast<int64_t>(c)] = sum[c];
     }
   }
 }

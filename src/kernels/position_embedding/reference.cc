@@ -13,7 +13,7 @@ void addPositions(const PositionEmbeddingArgs& args, const StepBatch& batch, int
     for (int64_t row = from; row < to; ++row) {
       const int64_t position = sequence.first_position + row - sequence.row_begin;
       const std::byte* values = static_cast<const std::byte*>(args.table.data) + position * row_bytes;
-      float* x = args.x.data + row * args.x.stride;
+      float* x = args.x.row(row);
       for (int64_t c = 0; c < cols; ++c) x[c] += loadAsFloat(values, args.table.dtype, static_cast<size_t>(c));
     }
   }

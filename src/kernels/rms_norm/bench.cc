@@ -24,7 +24,7 @@ std::vector<BenchCase> rmsNormBench() {
                        return [s, &backend] {
                          backend.rmsNorm({.residual = s->residual.view(),
                                           .delta = s->delta.view(),
-                                          .weight = s->weight.view().data,
+                                          .weight = s->weight.view().row(0),
                                           .y = s->y.view()},
                                          *s->context, {});
                        };

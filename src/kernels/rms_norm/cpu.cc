@@ -40,13 +40,12 @@ void normalise(const float* x, float scale, const float* weight, float* y, int64
 void rmsNormRows(const RmsNormArgs& args, std::span<const NormGroup> groups, int64_t begin, int64_t end) {
   const int64_t cols = args.residual.cols;
   for (int64_t r = begin; r < end; ++r) {
-    float* residual = args.residual.data + r * args.residual.stride;
-    const float* delta = args.delta.data == nullptr ? nullptr : args.delta.data + r * args.delta.stride;
+    float* residual = args.residual.row(r);
+    const float* delta = args.delta.data == nullptr ? nullptr : args.delta.row(r);
     const float sum = addAndSquare(delta, args.bias, args.delta_scale, residual, cols);
     if (args.y.data == nullptr) continue;
     const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + args.epsilon);
-    normalise(residual, scale, normOfRow(groups, r, {args.weight, nullptr}).weight, args.y.data + r * args.y.stride,
-              cols);
+    normalise(residual, scale, normOfRow(groups, r, {args.weight, nullptr}).weight, args.y.row(r), cols);
   }
 }
 

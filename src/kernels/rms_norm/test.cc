@@ -36,11 +36,11 @@ struct Call {
 // Expected result: each addition of the residual sum is rounded to float32; the norm is in double precision.
 void exactly(RmsNormArgs args) {
   for (int64_t r = 0; r < args.residual.rows; ++r) {
-    float* residual = args.residual.data + r * args.residual.stride;
+    float* residual = args.residual.row(r);
     double sum = 0;
     for (int64_t c = 0; c < args.residual.cols; ++c) {
       if (args.delta.data != nullptr) {
-        const float delta = args.delta.data[r * args.delta.stride + c];
+        const float delta = args.delta.row(r)[c];
         residual[c] += args.delta_scale * (args.bias == nullptr ? delta : delta + args.bias[c]);
       } else if (args.bias != nullptr) {
         residual[c] += args.delta_scale * args.bias[c];
@@ -49,7 +49,7 @@ void exactly(RmsNormArgs args) {
     }
     const double rms = std::sqrt(sum / static_cast<double>(args.residual.cols) + double{args.epsilon});
     for (int64_t c = 0; args.y.data != nullptr && c < args.residual.cols; ++c) {
-      args.y.data[r * args.y.stride + c] = static_cast<float>(residual[c] / rms * args.weight[c]);
+      args.y.row(r)[c] = static_cast<float>(residual[c] / rms * args.weight[c]);
     }
   }
 }

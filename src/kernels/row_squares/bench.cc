@@ -19,7 +19,7 @@ std::vector<BenchCase> rowSquaresBench() {
                        const auto s = std::make_shared<State>(
                            State{{backend, rows, cols}, {backend, 1, rows}, backend.createContext()});
                        return [s, &backend] {
-                         backend.rowSquares({.x = s->x.view(), .squares = s->squares.view().data}, *s->context, {});
+                         backend.rowSquares({.x = s->x.view(), .squares = s->squares.view().row(0)}, *s->context, {});
                        };
                      }});
   }

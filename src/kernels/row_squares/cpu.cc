@@ -13,7 +13,7 @@ namespace {
 void rowSquaresRows(const RowSquaresArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.x.cols;
   for (int64_t r = begin; r < end; ++r) {
-    const float* row = args.x.data + r * args.x.stride;
+    const float* row = args.x.row(r);
     args.squares[r * args.stride] = sumOfColumns(cols, [=, bias = args.bias](int64_t c, FloatVec sum) HWY_ATTR {
       FloatVec x = loadColumns(row, c, cols);
       if (bias != nullptr) x = hn::Add(x, loadColumns(bias, c, cols));

@@ -10,7 +10,7 @@ void scaleCpu(const ScaleArgs& args, CpuWorkspace& workspace) {
   workspace.used.add(kScale);
   workspace.forEachPiece(args.x.rows, args.x.cols, [&](int64_t begin, int64_t end, int) {
     ScaleArgs piece = args;
-    piece.x.data += begin * args.x.stride;
+    piece.x.data = args.x.row(begin);
     piece.x.rows = end - begin;
     reference::scale(piece);
   });

@@ -20,14 +20,14 @@ namespace {
 // The sums of squares of each row's queries and keys over all ranks, [rows, 2], in activations.hidden.
 Matrix rowSquares(const LayerContext& context, const AttentionSpec& spec, const Matrix& qkv) {
   const Heads& heads = spec.heads;
-  const Matrix squares = context.activations.hidden(qkv.rows, 2);
+  const Matrix squares = context.activations.squares(qkv.rows);
   const float* bias = context.weights[LinearId::kQkv].bias;
   context.backend.rowSquares(
-      {.x = columnsOf(qkv, 0, heads.width()), .bias = bias, .squares = squares.data, .stride = squares.stride},
+      {.x = columnsOf(qkv, 0, heads.width()), .bias = bias, .squares = squares.row(0), .stride = squares.stride},
       context.step, context.stream);
   context.backend.rowSquares({.x = columnsOf(qkv, heads.width(), heads.keyWidth()),
                               .bias = bias == nullptr ? nullptr : bias + heads.width(),
-                              .squares = squares.data + 1,
+                              .squares = squares.row(0) + 1,
                               .stride = squares.stride},
                              context.step, context.stream);
   context.sumOverRanks(squares);
@@ -44,7 +44,7 @@ HeadNorms headNorms(const LayerContext& context, const AttentionSpec& spec, cons
   if (spec.qk_norm == QkNorm::kPerHead) return norms;
   // If several ranks hold the same key head, the sum counts its squares once for each rank, and so does key_count.
   const int64_t ranks = spec.all_heads.queries / spec.heads.queries;
-  norms.row_squares = rowSquares(context, spec, qkv).data;
+  norms.row_squares = rowSquares(context, spec, qkv).row(0);
   norms.query_count = ranks * spec.heads.width();
   norms.key_count = ranks * spec.heads.keyWidth();
   norms.query_begin = spec.first_query * spec.heads.size;

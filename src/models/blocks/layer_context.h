@@ -28,7 +28,7 @@ struct LayerContext {
   }
   // Adds up the partial results of the ranks, for example of a linear that is cut along its inputs.
   void sumOverRanks(const Matrix& x) const {
-    if (links.tensor != nullptr) links.tensor->allReduceSum(x.data, x.rows * x.cols, stream);
+    if (links.tensor != nullptr) links.tensor->allReduceSum(x, stream);
   }
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 // out = the shared expert's output for x. intermediate: memory for its input projection.
 void runShared(const LayerContext& context, const MlpSpec& spec, const ConstMatrix& x, int32_t first_row,
-               float* intermediate, const Matrix& out) {
-  const Matrix fc = {intermediate, x.rows, 2 * spec.shared_size, 2 * spec.shared_size};
+               void* intermediate, const Matrix& out) {
+  const Matrix fc = {intermediate, x.rows, 2 * spec.shared_size, 2 * spec.shared_size, x.dtype};
   const Matrix activated = columnsOf(fc, 0, spec.shared_size);
   context.linear(LinearId::kSharedFc, x, fc, first_row);
   context.backend.gatedActivation(
@@ -40,7 +40,7 @@ void runExperts(const LayerContext& context, const MlpSpec& spec, const ConstMat
     const Matrix output = rowsOf(out, slice);
     const Matrix router = context.activations.wide(input.rows, spec.experts + 1);
     const Matrix logits = columnsOf(router, 0, spec.experts), gate = columnsOf(router, spec.experts, 1);
-    float* const workspace = router.data + router.rows * router.cols;
+    void* const workspace = router.at(router.rows, 0);
     if (spec.shared_size > 0) runShared(context, spec, input, slice.begin, workspace, output);
     if (spec.shared_gate) context.linear(LinearId::kSharedGate, input, gate, slice.begin);
     context.linear(LinearId::kRouter, input, logits, slice.begin);
