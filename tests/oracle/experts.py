@@ -12,8 +12,12 @@ import llama_goldens as llama
 # Routing jumps where two experts' logits cross. A crossing must be as far away as a change of the best token: this many
 # times the distance of the router logits counts as a margin of the logits.
 GAP_WEIGHT = 12.0
-# The change of logits by the rounding of keys and values, as a part of the tests' tolerance for it (golden_tolerance.h).
+# The change of logits by the rounding of keys and values, and of the inputs of products, as a part of the tests'
+# tolerance for it (golden_tolerance.h).
 MOST_CHANGE = 0.7
+# Roundings of the inputs of products that are tried for each prompt. Which ones an engine meets depends on its order of
+# sums, so random ones stand for them.
+PERTURBATIONS = 12
 ROUTER = re.compile(r"\.(mlp|block_sparse_moe)\.gate$")
 
 
@@ -106,11 +110,13 @@ class Routing:
 
     def __init__(self, models, top_k, layers):
         self.logits, self.top_k, self.layers = [], top_k, layers
+        self.routers = set()  # addresses of their weights
         for model in models.values():
             routers = [module for name, module in model.named_modules() if ROUTER.search(name)]
             assert routers
             for router in routers:
                 router.register_forward_hook(self.record)
+                self.routers.update(parameter.data_ptr() for parameter in router.parameters())
 
     def record(self, module, inputs, output):
         self.logits.append(output[0] if isinstance(output, tuple) else output)
@@ -120,7 +126,8 @@ class Routing:
 
     def margins(self, models, adapter, prompts, tokens):
         """The least margin of each prompt's routing since forget(); negative for a prompt whose logits change too much
-        when keys and values are rounded, as 16-bit engines round them.
+        when values are rounded as 16-bit engines round them: keys and values, and with some instruction sets the inputs
+        of bfloat16 products.
         """
         batch, length = prompts.shape
         least = torch.full((batch,), float("inf"))
@@ -132,10 +139,17 @@ class Routing:
         first = 0 if length <= 5 else length - 1
         for name, bits in (("bfloat16", 8), ("float16", 11)):
             exact = llama.forward(models[name], adapter, input_ids=fed, use_cache=False).logits[:, first:]
-            with rounded_cache(llama.DTYPES[name]):
+
+            def reject(roundings):
                 rounded = llama.forward(models[name], adapter, input_ids=fed, use_cache=True).logits[:, first:]
-            change = (rounded - exact).abs().amax((1, 2)) / exact.abs().amax((1, 2))
-            least[change > MOST_CHANGE * 2 * (2 * self.layers) ** 0.5 * 2.0**-bits] = -1
+                change = (rounded - exact).abs().amax((1, 2)) / exact.abs().amax((1, 2))
+                least[change > MOST_CHANGE * 2 * roundings**0.5 * 2.0**-bits] = -1
+
+            with rounded_cache(llama.DTYPES[name]):
+                reject(2 * self.layers)
+                for seed in range(PERTURBATIONS if name == "bfloat16" else 0):
+                    with perturbed_inputs(2.0**-bits, seed, self.routers):
+                        reject(12 * self.layers + 1)
         self.forget()
         return least
 
@@ -153,3 +167,21 @@ def rounded_cache(dtype):
         yield
     finally:
         transformers.cache_utils.Cache.update = update
+
+
+@contextlib.contextmanager
+def perturbed_inputs(size, seed, exact):
+    """The inputs of linears change by up to `size` of their value, except for weights at the addresses in `exact`."""
+    linear = torch.nn.functional.linear
+    generator = torch.Generator().manual_seed(seed)
+
+    def perturbed(x, weight, bias=None):
+        if weight.data_ptr() not in exact:
+            x = x * (1 + size * (2 * torch.rand(x.shape, generator=generator) - 1))
+        return linear(x, weight, bias)
+
+    torch.nn.functional.linear = perturbed
+    try:
+        yield
+    finally:
+        torch.nn.functional.linear = linear

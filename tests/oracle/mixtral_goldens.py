@@ -7,8 +7,8 @@ import hashed_goldens
 import llama_goldens as llama
 
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
-RULES = dict(gains=dict(q_proj=1.5, k_proj=1.5, v_proj=1.2, o_proj=1.2, gate=1.0, w1=1.2, w3=1.2, w2=1.5,
-                        gate_up_proj=1.2, down_proj=1.5, lm_head=3.0), tables=dict(embed_tokens=1.0))
+RULES = dict(gains=dict(q_proj=1.5, k_proj=1.5, v_proj=1.2, o_proj=1.2, gate=1.0, w1=1.2, w3=1.2, w2=0.4,
+                        gate_up_proj=1.2, down_proj=0.4, lm_head=3.0), tables=dict(embed_tokens=1.0))
 BASE = dict(**llama.BASE, num_experts_per_tok=2)
 
 

@@ -8,7 +8,7 @@ import llama_goldens as llama
 
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 RULES = dict(gains=dict(q_proj=1.5, k_proj=1.5, v_proj=1.2, o_proj=1.2, gate=1.0, gate_proj=1.2, up_proj=1.2,
-                        gate_up_proj=1.2, down_proj=1.5, shared_expert_gate=1.0, lm_head=3.0),
+                        gate_up_proj=1.2, down_proj=0.4, shared_expert_gate=1.0, lm_head=3.0),
              tables=dict(embed_tokens=1.0))
 
 

@@ -30,7 +30,8 @@ VARIANTS = {
         tables=dict(embed_tokens=0.5), adapters=["lora_r8_f32", "rslora_r5_bf16"]),
 }
 for variant in VARIANTS.values():
-    rules = {**RULES, "tables": variant.get("tables", RULES["tables"])}
+    # Smaller experts than 1.5 would hide the adapters.
+    rules = {"gains": {**RULES["gains"], "down_proj": 1.5}, "tables": variant.get("tables", RULES["tables"])}
     variant.update(model=transformers.Qwen3MoeForCausalLM, rules=hashed_goldens.Rules(**rules),
                    round_weights=experts.rounded_by(variant["prepare"]))
 
