@@ -110,41 +110,54 @@ OnigurumaPattern::Search::Search(const OnigurumaPattern& pattern, Utf8View text,
 }
 OnigurumaPattern::Search::~Search() = default;
 
-int OnigurumaPattern::Search::searchRange(size_t from, size_t to) {
-  const auto* begin = reinterpret_cast<const OnigUChar*>(text_.bytes().data());
+template <typename Call>
+int OnigurumaPattern::Search::charged(Call&& call) {
   const auto start = WorkMeter::Clock::now();
-  const int status = onig_search_with_param(pattern_.compiled_->regex, begin, begin + text_.size(), begin + from,
-                                            begin + to, state_->region, ONIG_OPTION_NONE, state_->param);
+  const int status = call();
   const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(WorkMeter::Clock::now() - start);
   work_.meter.charge(std::max<uint64_t>(static_cast<uint64_t>(spent.count()), WorkMeter::kRegexStep));
   return status;
 }
 
+int OnigurumaPattern::Search::searchFrom(size_t from) {
+  const auto* begin = reinterpret_cast<const OnigUChar*>(text_.bytes().data());
+  const auto* end = begin + text_.size();
+  // The range of the search must end with the text: Oniguruma does not find a match whose required characters lie
+  // beyond the range, even if the match begins within it.
+  return charged([&] {
+    return onig_search_with_param(pattern_.compiled_->regex, begin, end, begin + from, end, state_->region,
+                                  ONIG_OPTION_NONE, state_->param);
+  });
+}
+
+int OnigurumaPattern::Search::matchAt(size_t at) {
+  const auto* begin = reinterpret_cast<const OnigUChar*>(text_.bytes().data());
+  return charged([&] {
+    return onig_match_with_param(pattern_.compiled_->regex, begin, begin + text_.size(), begin + at, state_->region,
+                                 ONIG_OPTION_NONE, state_->param);
+  });
+}
+
 std::optional<std::pair<size_t, size_t>> OnigurumaPattern::Search::search(size_t from) {
   const size_t size = text_.size();
-  const size_t most = pattern_.from_start_ ? size : std::max<size_t>(64, kWorkPerCall / (size + 1) / 4);
-  for (size_t at = from, batch = most; at <= size;) {
-    size_t to = std::min(size, at + batch);
-    while (!text_.isBoundary(to)) ++to;
-    const int status = searchRange(at, to);
-    if (status >= 0) {
-      const auto start = static_cast<size_t>(state_->region->beg[0]);
-      const auto stop = std::max(start, static_cast<size_t>(state_->region->end[0]));
-      return std::pair(start, stop);
+  int status = searchFrom(from);
+  const bool tired = status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER;
+  // Tries each start position alone, with the full number of steps. Not for a pattern with \G, which would match at
+  // every position.
+  if (tired && !pattern_.from_start_) {
+    status = ONIG_MISMATCH;
+    for (size_t at = from; at <= size && status == ONIG_MISMATCH;) {
+      status = matchAt(at);
+      at += at < size ? text_.characterAt(at).length : 1;
     }
-    const bool tired = status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER;
-    if (tired && batch > 1) {  // try each start position alone, with the full number of steps
-      batch = 1;
-      continue;
-    }
-    if (status != ONIG_MISMATCH) {
-      fail(ErrorCode::kInvalidArgument, "{}: matching the regular expression failed on a text of {} bytes: {}",
-           pattern_.source_, size, onigMessage(status, nullptr));
-    }
-    if (to == size) break;
-    at = to;
   }
-  return std::nullopt;
+  if (status == ONIG_MISMATCH) return std::nullopt;
+  if (status < 0) {
+    fail(ErrorCode::kInvalidArgument, "{}: matching the regular expression failed on a text of {} bytes: {}",
+         pattern_.source_, size, onigMessage(status, nullptr));
+  }
+  const auto start = static_cast<size_t>(state_->region->beg[0]);
+  return std::pair(start, std::max(start, static_cast<size_t>(state_->region->end[0])));
 }
 
 }  // namespace chorus

@@ -37,8 +37,12 @@ class OnigurumaPattern {
 
    private:
     struct State;
-    // Runs Oniguruma for matches that begin in [from, to] and returns its status.
-    int searchRange(size_t from, size_t to);
+    // These run Oniguruma and return its status: for the first match from `from` on, and for a match that begins at
+    // `at`.
+    int searchFrom(size_t from);
+    int matchAt(size_t at);
+    template <typename Call>
+    int charged(Call&& call);
 
     const OnigurumaPattern& pattern_;
     Utf8View text_;

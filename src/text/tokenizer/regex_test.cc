@@ -180,8 +180,37 @@ TEST(RegexTest, RememberedStatesChangeNoMatch) {
     std::string text;
     for (int n = 0; n < 60; ++n) text += randomText(rng).empty() ? "ab" : "aab";
     text += "c";
-    for (int n = 0; n < 60; ++n) text += "ab";
+    // Short, because Oniguruma tries every way to match what no "c" follows.
+    for (int n = 0; n < 5; ++n) text += "ab";
     EXPECT_EQ(matchesOf(regex, text), matchesOfOniguruma(oracle, text)) << pattern;
+  }
+}
+
+// In long texts, and in searches that exceed Oniguruma's limit of steps and are tried position by position, the matches
+// are those of the native matcher, wherever the characters are that a match requires.
+TEST(RegexTest, OnigurumaFindsEveryMatchOfALongText) {
+  std::mt19937 rng(11);
+  std::string long_text;
+  while (long_text.size() < 6000) {
+    long_text += std::string(rng() % 90, 'a') + (rng() % 3 == 0 ? "b" : "😀") + std::string(rng() % 5, 'c');
+  }
+  for (const char* pattern : {"a+😀", "a+?\\P{L}", "(?:a|c)+b", "[ac]{3}.*?b|c"}) {
+    const Regex regex(pattern, "p");
+    ASSERT_TRUE(regex.isNative()) << pattern;
+    EXPECT_EQ(matchesOf(regex, long_text), matchesOfOniguruma(OnigurumaPattern(pattern, "p"), long_text)) << pattern;
+  }
+  // Oniguruma needs exponentially many steps for this pattern: an error, not another result.
+  const char* const tiring = "(?:(?:[\\w-].|\\P{L})+?|\\P{L})+?\\P{L}";
+  const OnigurumaPattern oracle(tiring, "p");
+  std::string text;
+  for (int n = 1; n < 12; ++n) {
+    text += "aaa😀";
+    Ranges found;
+    const std::string error = errorOf([&] { found = matchesOfOniguruma(oracle, text); });
+    EXPECT_EQ(n > 6, error.find("retry-limit") != std::string::npos) << n << ": " << error;
+    if (error.empty()) {
+      EXPECT_EQ(found, matchesOf(Regex(tiring, "p"), text)) << n;
+    }
   }
 }
 
