@@ -33,8 +33,10 @@ class DrawnTokenizer {
                                                     "e\u0301"};
     return drawn_.oneOf(kWords);
   }
+  // A decoder's output may be this much longer for each match in each token.
+  static constexpr size_t kDecoderContent = 64;
   // Replacement text, sometimes long enough to make a text grow.
-  std::string content() { return drawn_.below(8) == 7 ? std::string(4096, 'b') : word(); }
+  std::string content(size_t longest = 4096) { return drawn_.below(8) == 7 ? std::string(longest, 'b') : word(); }
   Json pattern() {
     if (drawn_.chance()) return {{"String", word()}};
     return {{"Regex", drawnPattern(drawn_)}};
@@ -160,7 +162,7 @@ class DrawnTokenizer {
             {"type", "Metaspace"}, {"replacement", word()}, {"prepend_scheme", drawn_.chance() ? "first" : "never"}};
       case 3:
       case 4:
-        return {{"type", "Replace"}, {"pattern", pattern()}, {"content", content()}};
+        return {{"type", "Replace"}, {"pattern", pattern()}, {"content", content(kDecoderContent)}};
       case 5:
         return {{"type", "Strip"}, {"content", word()}, {"start", drawn_.below(4)}, {"stop", drawn_.below(4)}};
       default:
