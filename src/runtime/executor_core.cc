@@ -100,7 +100,7 @@ void ExecutorCore::step() {
     publish();
     steps_.run();
     for (Sequence* sequence : steps_.changes().forked) admission_.enterFork(*sequence);
-    for (Sequence* sequence : steps_.changes().dropped) remove(*sequence);
+    for (Sequence* sequence : steps_.changes().dropped) drop(*sequence);
     for (Sequence* sequence : steps_.changes().advanced) answer(*sequence);
   } catch (const std::exception& error) {
     steps_.failRunning(error);
@@ -143,6 +143,14 @@ void ExecutorCore::answer(Sequence& sequence) {
   if (!finished) return;
   remove(sequence);
   if (request.sequences().empty()) remove(request);
+}
+
+void ExecutorCore::drop(Sequence& sequence) {
+  Request& request = sequence.request;
+  const bool last = request.sequences().size() == 1;
+  if (last) respond(sequence, FinishReason::kCANCELLED);
+  remove(sequence);
+  if (last) remove(request);
 }
 
 void ExecutorCore::respond(const Sequence& sequence, FinishReason reason) {

@@ -69,6 +69,8 @@ class ExecutorCore {
   void answer(Sequence& sequence);
   // Adds the sequence's next response. If it throws std::bad_alloc, nothing has changed.
   void respond(const Sequence& sequence, executor::FinishReason reason);
+  // Ends a sequence that the strategy dropped.
+  void drop(Sequence& sequence);
   // Removes a sequence and all that it holds.
   void remove(Sequence& sequence) noexcept;
   // Removes a request without sequences.

@@ -22,12 +22,12 @@ constexpr int32_t kFirstFork = 2, kSecondFork = 6, kDropped = 9;
 
 // Begins with one sequence, which takes the likeliest tokens. After kFirstFork and after kSecondFork generated tokens
 // it forks another sequence, which continues with the second likeliest token and then with the likeliest ones. The
-// sequence forked first is dropped after kDropped generated tokens.
+// sequence forked first is dropped after kDropped generated tokens. A request for four sequences forks only once.
 class Forking : public DecodingStrategy {
  public:
   inline static std::atomic<int32_t> most_rows = 0;  // that a step offered
 
-  explicit Forking(const StrategyInput& input) {
+  explicit Forking(const StrategyInput& input) : forks_twice_(input.count == 3) {
     sequences_.push_back(
         std::make_unique<Sequence>(input.owner, 0, input.first, input.asked.getInputTokenIds(), input.max_tokens));
   }
@@ -55,7 +55,7 @@ class Forking : public DecodingStrategy {
         changes.dropped.push_back(sequence);
         continue;
       }
-      if (sequence->index == 0 && (generated == kFirstFork || generated == kSecondFork)) {
+      if (sequence->index == 0 && (generated == kFirstFork || (forks_twice_ && generated == kSecondFork))) {
         Sequence& child = fork(*sequence, generated == kFirstFork ? 1 : 2);
         changes.forked.push_back(&child);
         extend(child, outputs.back(), outputs.back().top.at(1).token, now, changes);
@@ -73,6 +73,7 @@ class Forking : public DecodingStrategy {
     if (sequence.numTokens() == sequence.maxTokens()) answer.finish(executor::FinishReason::kLENGTH);
     changes.advanced.push_back(&sequence);
   }
+  bool forks_twice_;
   SamplingParams greedy_;
 };
 
@@ -82,14 +83,14 @@ class ExecutorStrategiesTest : public CoreFixture {
 
   ExecutorStrategiesTest() {
     options.make_strategy = [](const StrategyInput& input) -> std::unique_ptr<DecodingStrategy> {
-      if (input.count == 3) return std::make_unique<Forking>(input);
+      if (input.count >= 3) return std::make_unique<Forking>(input);
       return makeStrategy(input);
     };
   }
-  static executor::Request forking(VecTokens prompt) {
+  static executor::Request forking(VecTokens prompt, int32_t sequences = 3) {
     executor::Request r = request(std::move(prompt), kTokens);
     executor::SamplingConfig sampling;
-    sampling.setNumReturnSequences(3);
+    sampling.setNumReturnSequences(sequences);
     r.setSamplingConfig(sampling);
     return r;
   }
@@ -117,9 +118,14 @@ class ExecutorStrategiesTest : public CoreFixture {
       ASSERT_FALSE(response.hasError()) << response.getErrorMsg();
       const auto& result = response.getResult();
       EXPECT_TRUE(result.isSequenceFinal);
+      // The dropped sequence answers only if it is the last one.
+      if (result.sequenceIndex == 1) {
+        EXPECT_TRUE(result.isFinal);
+        continue;
+      }
       answers[result.sequenceIndex] = result.outputTokenIds.at(0);
     }
-    ASSERT_EQ(answers.size(), 2u) << "the dropped sequence has no answer";
+    ASSERT_EQ(answers.size(), 2u);
     EXPECT_EQ(answers.at(0), expectedTokens(prompt, kTokens, kVocab, adapter));
     EXPECT_EQ(answers.at(2), branch(prompt, kSecondFork, adapter));
   }
@@ -171,6 +177,21 @@ TEST_F(ExecutorStrategiesTest, ForksWaitForASlotAndSurvivePauses) {
     for (const auto id : later) resultOf(id);
     expectNothingHeld();
   }
+}
+
+// With one slot, the fork runs after its trunk has ended.
+TEST_F(ExecutorStrategiesTest, ARequestEndsWhenItsLastSequenceIsDropped) {
+  options.scheduler.max_batch_size = 1;
+  start();
+  const auto responses = finish(enqueue(forking({3, 1}, 4)));
+  ASSERT_EQ(responses.size(), 2u);
+  const auto &trunk = responses[0].getResult(), &dropped = responses[1].getResult();
+  EXPECT_FALSE(trunk.isFinal);
+  EXPECT_EQ(trunk.outputTokenIds.at(0), expectedTokens({3, 1}, kTokens, kVocab));
+  EXPECT_TRUE(dropped.isFinal);
+  EXPECT_EQ(dropped.sequenceIndex, 1);
+  EXPECT_THAT(dropped.finishReasons, ElementsAre(executor::FinishReason::kCANCELLED));
+  expectNothingHeld();
 }
 
 TEST_F(ExecutorStrategiesTest, CancellingEndsForksToo) {

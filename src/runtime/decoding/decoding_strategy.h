@@ -34,7 +34,9 @@ struct SampledSequence {
 struct SequenceChanges {
   std::vector<Sequence*> advanced;  // got tokens; the answer says whether they are complete
   std::vector<Sequence*> forked;    // made by fork(); they wait for a slot, and then continue
-  std::vector<Sequence*> dropped;   // end without an answer
+  // These end without an answer. Only the last sequence of a request answers, with the reason kCANCELLED: a request
+  // ends with a response.
+  std::vector<Sequence*> dropped;
 
   void clear() {
     advanced.clear();
