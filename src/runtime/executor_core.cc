@@ -87,7 +87,7 @@ void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
       failed_rounds_ = 0;
       for (const auto& [_, request] : requests_.all()) requests_.decide(*request, known);
     }
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
     // Logging is best effort: it may itself run out of memory.
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1));

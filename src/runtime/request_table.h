@@ -37,7 +37,7 @@ class RequestTable {
     decided_ = true;
     try {
       request.verdict.error = std::make_shared<const Error>(errorCodeOf(error), error.what());
-    } catch (...) {
+    } catch (...) {  // NOLINT(bugprone-empty-catch)
       // Request::errorResponse() answers a null error as std::bad_alloc.
     }
   }
