@@ -48,10 +48,10 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   void runThread() noexcept;
   void accept() noexcept;
   void retryAccept();
-  void adopt(HttpConnection::Socket socket);
+  void adopt(ConnectionStream::Socket socket);
   bool makePlace(HttpConnection::Peer& peer);
   bool evictOne();
-  void insert(HttpConnection::Socket socket, HttpConnection::Peer peer);
+  void insert(ConnectionStream::Socket socket, HttpConnection::Peer peer);
   std::vector<std::shared_ptr<HttpConnection>> connections(bool with_evicted = true);
   void markEvicted(const HttpConnection& connection);
 
@@ -124,7 +124,7 @@ void HttpServer::Impl::runThread() noexcept {
 void HttpServer::Impl::accept() noexcept {
   while (acceptor_.is_open()) {
     try {
-      acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, HttpConnection::Socket socket) {
+      acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, ConnectionStream::Socket socket) {
         if (!acceptor_.is_open()) return;
         if (error) return retryAccept();
         try {
@@ -154,7 +154,7 @@ void HttpServer::Impl::retryAccept() {
   }
 }
 
-void HttpServer::Impl::adopt(HttpConnection::Socket socket) {
+void HttpServer::Impl::adopt(ConnectionStream::Socket socket) {
   error_code error;
   const auto endpoint = socket.remote_endpoint(error);
   if (error || draining_) return;
@@ -193,7 +193,7 @@ bool HttpServer::Impl::evictOne() {
   return true;
 }
 
-void HttpServer::Impl::insert(HttpConnection::Socket socket, HttpConnection::Peer peer) {
+void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::Peer peer) {
   std::list<Entry>::iterator place;
   {
     std::lock_guard lock(mutex_);
@@ -210,7 +210,7 @@ void HttpServer::Impl::insert(HttpConnection::Socket socket, HttpConnection::Pee
   };
   HttpConnection* made = nullptr;
   try {
-    made = new HttpConnection(std::move(socket), std::move(peer), context_);
+    made = new HttpConnection(ConnectionStream(std::move(socket)), std::move(peer), context_);
   } catch (...) {
     forget(nullptr);
     throw;

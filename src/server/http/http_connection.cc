@@ -36,12 +36,12 @@ std::string lowerCase(std::string text) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(Socket socket, Peer peer, const HttpConnectionContext& context)
+HttpConnection::HttpConnection(ConnectionStream stream, Peer peer, const HttpConnectionContext& context)
     : context_(context),
-      socket_(std::move(socket)),
+      stream_(std::move(stream)),
       peer_(std::move(peer)),
-      timer_(socket_.get_executor()),
-      room_timer_(socket_.get_executor()),
+      timer_(stream_.executor()),
+      room_timer_(stream_.executor()),
       input_charge_(peer_.client),
       pace_(context.options.write_timeout, context.options.min_read_rate) {
   setPhase(ConnectionPhase::kSilent);
@@ -62,10 +62,9 @@ void HttpConnection::failNow(std::exception_ptr error) noexcept {
 }
 
 void HttpConnection::start() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.executor(), [self = shared_from_this()] {
     self->guarded([&] {
-      error_code ignored;
-      self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+      self->stream_.begin();
       self->waitForDeadline();
       self->expectRequest();
     });
@@ -73,19 +72,19 @@ void HttpConnection::start() {
 }
 
 void HttpConnection::closeIfIdle() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.executor(), [self = shared_from_this()] {
     if (self->state_ == State::kReading && !self->decoder_ && self->input_.empty()) self->close();
   });
 }
 
 void HttpConnection::giveWay() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.executor(), [self = shared_from_this()] {
     if (self->state_ != State::kHandling) self->close();
   });
 }
 
 void HttpConnection::abort() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
+  asio::post(stream_.executor(), [self = shared_from_this()] { self->close(); });
 }
 
 ConnectionView HttpConnection::view() const {
@@ -115,7 +114,7 @@ void HttpConnection::readMore() {
   if (reading_ || state_ == State::kClosed) return;
   if (state_ == State::kHandling && !overrun_ && input_.size() - input_begin_ >= kPipelineBytes) return waitForRoom();
   reading_ = true;
-  socket_.async_read_some(asio::buffer(read_buffer_), [self = shared_from_this()](error_code error, size_t bytes) {
+  stream_.readSome(read_buffer_, [self = shared_from_this()](error_code error, size_t bytes) {
     self->guarded([&] { self->onRead(error, bytes); });
   });
 }
@@ -402,9 +401,7 @@ void HttpConnection::onDeadline() {
   if (steady_clock::now() < deadline_) return waitForDeadline();
   const bool mid_request = state_ == State::kReading && (decoder_ || !input_.empty());
   if (!mid_request) {
-    // Closing with a reset also frees the kernel's memory for an unread answer.
-    error_code ignored;
-    if (behind_) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+    if (behind_) stream_.resetOnClose();
     return close();
   }
   reject(408, "The request did not arrive in time.");

@@ -4,9 +4,7 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -17,6 +15,7 @@
 #include "server/http/body_decoder.h"
 #include "server/http/client_address.h"
 #include "server/http/connection_limits.h"
+#include "server/http/connection_stream.h"
 #include "server/http/cors.h"
 #include "server/http/header_checks.h"
 #include "server/http/http.h"
@@ -39,15 +38,12 @@ struct HttpConnectionContext {
 // the writing side.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp,
-                                                  boost::asio::strand<boost::asio::io_context::executor_type>>;
-
   struct Peer {
     std::string address;             // in text form
     std::shared_ptr<Client> client;  // the client of `address`
     bool reserved = false;           // the connection occupies a reserved slot
   };
-  HttpConnection(Socket socket, Peer peer, const HttpConnectionContext& context);
+  HttpConnection(ConnectionStream stream, Peer peer, const HttpConnectionContext& context);
 
   void start();
   // Any thread. Closes the connection if no request has begun to arrive or is being handled.
@@ -124,7 +120,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void setAbortCallback(uint64_t serial, std::function<void()> callback);
 
   HttpConnectionContext context_;
-  Socket socket_;
+  ConnectionStream stream_;
   const Peer peer_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer room_timer_;

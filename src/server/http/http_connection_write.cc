@@ -1,5 +1,3 @@
-#include <sys/socket.h>
-
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 
@@ -110,7 +108,7 @@ void HttpConnection::queue(std::string_view head, std::string body, bool last) {
   answered_ = last;
   if (flush_posted_) return;
   flush_posted_ = true;
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->guarded([&] { self->flush(); }); });
+  asio::post(stream_.executor(), [self = shared_from_this()] { self->guarded([&] { self->flush(); }); });
 }
 
 void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept {
@@ -124,7 +122,7 @@ void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bo
     if (fits) return queue(bytes, {}, last);
     alive = false;
     open_ = false;
-    ::shutdown(socket_.native_handle(), SHUT_RDWR);
+    stream_.breakOff();
     return;
   } catch (...) {
     alive = false;
@@ -153,13 +151,12 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
   breakOff();
 }
 
-// Allocates nothing: shutting down the socket makes the pending read or write fail, which closes the connection on its
-// strand.
+// Allocates nothing: the pending read or write fails, which closes the connection on its strand.
 void HttpConnection::breakOff() noexcept {
   std::lock_guard lock(mutex_);
   if (!open_) return;
   open_ = false;
-  ::shutdown(socket_.native_handle(), SHUT_RDWR);
+  stream_.breakOff();
 }
 
 void HttpConnection::setAbortCallback(uint64_t serial, std::function<void()> callback) {
@@ -198,10 +195,10 @@ void HttpConnection::writeSome() {
     pace_.begin(now);
   }
   if (state_ == State::kHandling) setDeadline(std::min(now + context_.options.write_timeout, pace_.deadline()));
-  const auto rest = asio::buffer(writing_.data() + written_, writing_.size() - written_);
-  socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t bytes) {
-    self->guarded([&] { self->onWritten(error, bytes); });
-  });
+  stream_.writeSome(std::string_view(writing_).substr(written_),
+                    [self = shared_from_this()](error_code error, size_t bytes) {
+                      self->guarded([&] { self->onWritten(error, bytes); });
+                    });
 }
 
 void HttpConnection::onWritten(error_code error, size_t bytes) {
@@ -238,9 +235,7 @@ void HttpConnection::linger() {
   state_ = State::kLingering;
   setPhase(ConnectionPhase::kLingering);
   setDeadline(kLingerTimeout);
-  error_code error;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
-  if (error) return close();
+  if (stream_.endWrites()) return close();
   consume(input_.size() - input_begin_);
   readMore();
 }
@@ -252,8 +247,7 @@ void HttpConnection::close() noexcept {
   {
     std::lock_guard lock(mutex_);
     open_ = false;
-    error_code ignored;
-    socket_.close(ignored);
+    stream_.close();
     callback.swap(abortCallback_);
     if (answered_ && pending_.empty() && writing_.empty()) callback = nullptr;
     pending_ = std::string();
