@@ -114,6 +114,9 @@ class WatchedExecutor {
     Runner(std::vector<std::shared_ptr<const Engine>> engines, const SessionOptions& options)
         : ranks(std::move(engines), {}, options) {}
     std::span<const float> run(const StepInput& input) override { return ranks.run(input); }
+    std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) override {
+      return ranks.composeAdapters(terms);
+    }
     RankGroup ranks;
   };
 

@@ -23,7 +23,7 @@ std::vector<float> teacherForced(RankGroup& ranks, std::span<const int32_t> toke
     for (int64_t position = std::max(begin, first_position); position < end; ++position) {
       step.logits_rows.push_back(static_cast<int32_t>(position - begin));
     }
-    if (adapter != nullptr) step.adapters.push_back({.adapter = adapter, .ranges = {{0, count}}});
+    if (adapter != nullptr) step.adapters.push_back({adapter->id, adapter->vocab_size, {{0, count}}});
     const auto result = ranks.run(step);
     logits.insert(logits.end(), result.begin(), result.end());
   }

@@ -1,6 +1,7 @@
 #include "fixed_steps.h"
 
 #include <numeric>
+#include <utility>
 
 namespace chorus {
 namespace {
@@ -33,6 +34,10 @@ FixedStep context(std::string name, int32_t sequences, int32_t rows, int32_t voc
   return step;
 }
 
+AdapterRows rowsOf(const PreparedAdapter& adapter, std::vector<RowRange> ranges) {
+  return {adapter.id, adapter.vocab_size, std::move(ranges)};
+}
+
 }  // namespace
 
 std::vector<FixedStep> fixedSteps(int32_t vocab, const std::vector<std::shared_ptr<const PreparedAdapter>>& adapters) {
@@ -46,13 +51,11 @@ std::vector<FixedStep> fixedSteps(int32_t vocab, const std::vector<std::shared_p
   steps.push_back(std::move(both));
   if (!adapters.empty()) {
     FixedStep mixed = generation("generation_8_adapters_3", 8, vocab);
-    mixed.input.adapters = {{.adapter = adapters[0].get(), .ranges = {{0, 1}, {5, 6}}},
-                            {.adapter = adapters[1].get(), .ranges = {{1, 3}}},
-                            {.adapter = adapters[2].get(), .ranges = {{4, 5}, {7, 8}}}};
+    mixed.input.adapters = {rowsOf(*adapters[0], {{0, 1}, {5, 6}}), rowsOf(*adapters[1], {{1, 3}}),
+                            rowsOf(*adapters[2], {{4, 5}, {7, 8}})};
     steps.push_back(std::move(mixed));
     FixedStep two = context("context_2x32_adapters_2", 2, 32, vocab);
-    two.input.adapters = {{.adapter = adapters[0].get(), .ranges = {{0, 32}}},
-                          {.adapter = adapters[1].get(), .ranges = {{32, 64}}}};
+    two.input.adapters = {rowsOf(*adapters[0], {{0, 32}}), rowsOf(*adapters[1], {{32, 64}})};
     steps.push_back(std::move(two));
   }
   for (FixedStep& step : steps) {

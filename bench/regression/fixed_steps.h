@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/prepared_adapter.h"
 #include "models/step_input.h"
 
 namespace chorus {

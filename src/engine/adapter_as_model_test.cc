@@ -84,8 +84,8 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
 
   // Makes an adapter of `base` from all weights of `other`.
   static PreparedAdapter adapterOf(const RankGroup& base, const RankGroup& other) {
-    PreparedAdapter adapter;
     const ModelConfig& config = other.engine().config();
+    const PreparedAdapter adapter{.id = AdapterId{77}, .vocab_size = config.vocab_size};
     const Mapping& mapping = config.mapping;
     const int64_t heads = config.num_attention_heads / mapping.tp_size * config.head_size;
     const int64_t kv_heads = std::max(1, config.num_key_value_heads / mapping.tp_size);
@@ -125,7 +125,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
         parts->addWeight(kOutsideLayers, LinearId::kHead, upload(headOf(other, share, mapping.tpRank(rank), memory)));
       }
       parts->addVocabulary(config.vocab_size, config.vocab_size);
-      adapter.ranks.push_back(parts);
+      base.session(rank).adapters().add(adapter.id, parts);
     }
     return adapter;
   }
@@ -145,16 +145,16 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
       input.sequences.push_back({begin, kPrompt, 0, {}});
       for (const int32_t row : {2, 7, kPrompt - 1}) input.logits_rows.push_back(begin + row);
       const bool own = adapters[i] != nullptr;
-      const int64_t width = own ? std::max(vocab, adapters[i]->ranks.front()->vocabSize()) : vocab;
+      const int64_t width = own ? std::max(vocab, adapters[i]->vocab_size) : vocab;
       widths.insert(widths.end(), 3, width);
       if (!own) continue;
       const auto same = std::find_if(input.adapters.begin(), input.adapters.end(),
-                                     [&](const AdapterRows& rows) { return rows.adapter == adapters[i]; });
+                                     [&](const AdapterRows& rows) { return rows.adapter == adapters[i]->id; });
       const RowRange range{begin, begin + kPrompt};
       if (same != input.adapters.end()) {
         same->ranges.push_back(range);
       } else {
-        input.adapters.push_back({adapters[i], {range}});
+        input.adapters.push_back({adapters[i]->id, adapters[i]->vocab_size, {range}});
       }
     }
     for (size_t i = 0; i < blocks.size(); ++i) input.sequences[i].block_tables = blocks[i];
@@ -199,7 +199,7 @@ TEST_P(AdapterAsModelTest, PartsOfTheHeadMeetTheirRowsOfLogits) {
   const int64_t share = vocabularyShare(ranks.engine().config());
   std::vector<float> bias(kVocab);
   for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i) - 20.0f;
-  PreparedAdapter adapter;
+  const PreparedAdapter adapter{.id = AdapterId{77}};
   for (int32_t rank = 0; rank < ranks.size(); ++rank) {
     auto parts = std::make_shared<AdapterParts>(ranks.session(rank).engine().layers().count());
     if (mapping.ppRank(rank) + 1 == mapping.pp_size) {
@@ -209,7 +209,7 @@ TEST_P(AdapterAsModelTest, PartsOfTheHeadMeetTheirRowsOfLogits) {
       part.bias = Uploads{ranks.session(rank).backend(), *parts}.vector(bias.data() + first, part.b.out);
       parts->add(kOutsideLayers, LinearId::kHead, part);
     }
-    adapter.ranks.push_back(parts);
+    ranks.session(rank).adapters().add(adapter.id, parts);
   }
   const auto plain = step(ranks, {nullptr, nullptr, nullptr}, {20, 33, 44});
   const auto adapted = step(ranks, {&adapter, nullptr, &adapter}, {20, 33, 44});

@@ -1,14 +1,30 @@
 #include "engine/rank_group.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/cpu_features.h"
-#include "engine/engine_layout.h"
+#include "base/error.h"
+#include "comm/local.h"
+#include "engine/adapter_limits.h"
+#include "engine/rank_threads.h"
+#include "lora/adapter.h"
 
 namespace chorus {
 namespace {
 constexpr int kSpinMicroseconds = 50;
+
+// A background throttle for the calling thread.
+struct Throttled {
+  explicit Throttled(ThrottleClock clock) : throttle(std::move(clock)), scope(throttle) {}
+  BackgroundThrottle throttle;
+  ThrottleScope scope;
+};
 }  // namespace
 
 std::vector<std::shared_ptr<const Engine>> RankGroup::loadEngines(const std::filesystem::path& dir) {
@@ -18,9 +34,34 @@ std::vector<std::shared_ptr<const Engine>> RankGroup::loadEngines(const std::fil
   return engines;
 }
 
+// Everything that may be in use after the group's end, by the last copy of an adapter.
+struct RankGroup::Ranks {
+  Rank& at(int32_t rank) { return *ranks[static_cast<size_t>(rank)]; }
+
+  // The adapters that commands name while they run.
+  const Adapter& pendingOf(AdapterId id) {
+    const std::lock_guard lock(mutex);
+    return *pending.at(id);
+  }
+  void drop(AdapterId id) noexcept {
+    const AdapterCommandBytes command = encodeAdapter(RankCommand::kDrop, id);
+    for (const auto& rank : ranks) rank->adapter(command);
+  }
+
+  std::atomic<uint64_t> last_id{0};
+  std::mutex mutex;
+  std::map<AdapterId, const Adapter*> pending;
+  int32_t tp_size = 1;
+  int32_t kv_groups = 1;
+  std::vector<std::unique_ptr<LocalGroup>> groups;  // for each use, one for each stage or for each tp_rank
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::byte> step;                 // the current step's command
+  std::optional<RankThreads> steps, adapters;  // declared last, because they use the members above
+};
+
 RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
                      const SessionOptions& options)
-    : engines_(std::move(engines)), table_(engine().architecture().weightTable(engine().config())) {
+    : engines_(std::move(engines)), ranks_(std::make_shared<Ranks>()) {
   const ModelConfig& config = engine().config();
   const Mapping& mapping = config.mapping;
   const int threads = backend.threads > 0 ? backend.threads : availableCores();
@@ -30,89 +71,138 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   if (each.threads * size() > availableCores()) each.spin_us = 0;
   const int spin_us = size() > availableCores() || each.spin_us == 0 ? 0 : kSpinMicroseconds;
 
+  Ranks& all = *ranks_;
+  all.tp_size = mapping.tp_size;
+  all.kv_groups = static_cast<int32_t>(Session::kvCache(config, engine().buildConfig(), options).windows.size());
+  // Adds one local group of `ranks` ranks for each of `count` stages or tp_ranks. A single rank needs none.
+  const auto addGroups = [&](int32_t count, int32_t ranks, int64_t longest_row, int spin) {
+    std::vector<LocalGroup*> added;
+    for (int32_t i = 0; i < count && ranks > 1; ++i) {
+      added.push_back(all.groups.emplace_back(std::make_unique<LocalGroup>(ranks, longest_row, spin)).get());
+    }
+    return added;
+  };
   const int64_t longest_row = std::max({config.vocab_size, config.hidden_size, config.embedding_size});
-  if (mapping.tp_size > 1) {
-    for (int32_t stage = 0; stage < mapping.pp_size; ++stage) {
-      groups_.push_back(std::make_unique<LocalGroup>(mapping.tp_size, longest_row, spin_us));
-    }
-  }
-  const size_t pipelines = groups_.size();
-  if (mapping.pp_size > 1) {
-    for (int32_t tp_rank = 0; tp_rank < mapping.tp_size; ++tp_rank) {
-      groups_.push_back(std::make_unique<LocalGroup>(mapping.pp_size, longest_row, spin_us));
-    }
-  }
-  ranks_.resize(engines_.size());
+  const auto tensor = addGroups(mapping.pp_size, mapping.tp_size, longest_row, spin_us);
+  const auto pipeline = addGroups(mapping.tp_size, mapping.pp_size, longest_row, spin_us);
+  const auto adapters = addGroups(mapping.pp_size, mapping.tp_size, 1, 0);
   for (int32_t i = 0; i < size(); ++i) {
-    Rank& rank = ranks_[static_cast<size_t>(i)];
     const std::shared_ptr<Backend> own = createBackend(each);
-    if (mapping.tp_size > 1) {
-      rank.tensor = groups_[static_cast<size_t>(mapping.ppRank(i))]->communicator(mapping.tpRank(i), *own);
-    }
-    if (mapping.pp_size > 1) {
-      LocalGroup& group = *groups_[pipelines + static_cast<size_t>(mapping.tpRank(i))];
-      rank.pipeline = group.communicator(mapping.ppRank(i), *own);
-    }
-    rank.session = std::make_unique<Session>(engines_[static_cast<size_t>(i)], own, options,
-                                             RankLinks{i, rank.tensor.get(), rank.pipeline.get()});
+    const int32_t stage = mapping.ppRank(i), tp_rank = mapping.tpRank(i);
+    const auto communicatorOf = [&](const std::vector<LocalGroup*>& groups, int32_t group, int32_t rank) {
+      return groups.empty() ? nullptr : groups[static_cast<size_t>(group)]->communicator(rank, *own);
+    };
+    RankCommunicators communicators{communicatorOf(tensor, stage, tp_rank), communicatorOf(pipeline, tp_rank, stage),
+                                    communicatorOf(adapters, stage, tp_rank)};
+    all.ranks.push_back(std::make_unique<Rank>(engines_[static_cast<size_t>(i)], own, options, std::move(communicators),
+                                               [&all](AdapterId id) -> const Adapter& { return all.pendingOf(id); }));
   }
-  for (size_t i = 1; i < ranks_.size(); ++i) threads_.emplace_back([this, i] { work(ranks_[i]); });
+  std::vector<LocalGroup*> of_steps = tensor;
+  of_steps.insert(of_steps.end(), pipeline.begin(), pipeline.end());
+  all.steps.emplace(size(), std::move(of_steps));
+  all.adapters.emplace(size(), adapters);
 }
 
-RankGroup::~RankGroup() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  begin_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-}
+RankGroup::~RankGroup() = default;
 
 std::span<const float> RankGroup::run(const StepInput& input) {
-  if (size() == 1) return ranks_.front().session->run(input);
-  {
-    const std::lock_guard lock(mutex_);
-    input_ = &input;
-    running_ = size() - 1;
-    ++step_;
-  }
-  begin_.notify_all();
-  runRank(ranks_.front());
-  std::unique_lock lock(mutex_);
-  end_.wait(lock, [this] { return running_ == 0; });
-  if (error_ != nullptr) {
-    for (const auto& group : groups_) group->reset();
-    std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-  // The logits are on the first rank of the last stage.
-  return ranks_[static_cast<size_t>(size() - engine().config().mapping.tp_size)].logits;
+  Ranks& all = *ranks_;
+  if (size() == 1) return all.at(0).session().run(input);
+  encodeStep(input, all.kv_groups, all.step);
+  std::span<const float> logits;
+  const int32_t holder = size() - all.tp_size;  // only the first rank of the last stage has the logits
+  all.steps->run(0, size(), [&](int32_t rank) {
+    const std::span<const float> own = all.at(rank).step(all.step);
+    if (rank == holder) logits = own;
+  });
+  return logits;
 }
 
-// A rank that fails aborts the collectives, so that the other ranks do not wait for it. The errors that the other ranks
-// then throw are dropped.
-void RankGroup::runRank(Rank& rank) {
-  try {
-    rank.logits = rank.session->run(*input_);
-  } catch (...) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (error_ == nullptr) error_ = std::current_exception();
+PreparedAdapter RankGroup::registered() const {
+  struct Shares {
+    std::weak_ptr<Ranks> ranks;
+    AdapterId id;
+    ~Shares() {
+      if (const auto all = ranks.lock()) all->drop(id);
     }
-    for (const auto& group : groups_) group->abort();
-  }
+  };
+  const AdapterId id{++ranks_->last_id};
+  return {.id = id, .shares = std::make_shared<const Shares>(ranks_, id)};
 }
 
-void RankGroup::work(Rank& rank) {
-  std::unique_lock lock(mutex_);
-  for (uint64_t done = 0;;) {
-    begin_.wait(lock, [&] { return stop_ || step_ != done; });
-    if (stop_) return;
-    done = step_;
-    lock.unlock();
-    runRank(rank);
-    lock.lock();
-    if (--running_ == 0) end_.notify_one();
+AdapterReport RankGroup::askRanks(RankCommand command, AdapterId id, const Adapter& adapter,
+                                  const MakeThrottleClock& throttle) const {
+  Ranks& all = *ranks_;
+  {
+    const std::lock_guard lock(all.mutex);
+    all.pending[id] = &adapter;
   }
+  struct Forget {
+    Ranks& all;
+    AdapterId id;
+    ~Forget() {
+      const std::lock_guard lock(all.mutex);
+      all.pending.erase(id);
+    }
+  } const forget{all, id};
+  const AdapterCommandBytes bytes = encodeAdapter(command, id);
+  AdapterReport sum;
+  std::mutex sum_mutex;
+  // One stage at a time, so that only that stage's part of the adapter is in memory twice.
+  for (int32_t begin = 0; begin < size(); begin += all.tp_size) {
+    all.adapters->run(begin, all.tp_size, [&](int32_t rank) {
+      std::optional<Throttled> throttled;
+      if (throttle && rank != begin) throttled.emplace(throttle());  // rank `begin` is on the caller's thread
+      const AdapterReport report = all.at(rank).adapter(bytes);
+      const std::lock_guard lock(sum_mutex);
+      sum.bytes += report.bytes;
+      if (sum.composition_refusal.empty()) sum.composition_refusal = report.composition_refusal;
+    });
+  }
+  return sum;
 }
+
+std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter,
+                                                                 const MakeThrottleClock& throttle) const {
+  assert(!adapter.only_shapes);
+  checkServable(adapter, engine().buildConfig());
+  const int64_t vocab = engine().config().vocab_size;
+  const int64_t most = vocab + session(0).options().max_added_tokens;
+  if (adapter.vocab_size > most || adapter.vocab_size > std::max(adapter.input_vocab_size, vocab)) {
+    fail(ErrorCode::kUnsupported,
+         "adapter '{}' has logits of {} tokens and takes {}: a model of {} serves adapters with at most {}, all of "
+         "which they take",
+         adapter.name, adapter.vocab_size, adapter.input_vocab_size, vocab, most);
+  }
+  auto prepared = std::make_shared<PreparedAdapter>(registered());
+  AdapterReport report = askRanks(RankCommand::kPrepare, prepared->id, adapter, throttle);
+  prepared->bytes = static_cast<size_t>(report.bytes);
+  prepared->elements = adapterElements(adapter);
+  prepared->vocab_size = adapter.vocab_size;
+  prepared->input_vocab_size = adapter.input_vocab_size;
+  prepared->content_hash = adapter.content_hash;
+  // Adapters of parameters could be added, but PEFT refuses to, and a composition must give PEFT's result.
+  prepared->composition_refusal = adapter.adapts_parameters ? "adapts parameters by name (target_parameters)"
+                                                            : std::move(report.composition_refusal);
+  return prepared;
+}
+
+int64_t RankGroup::preparedBytes(const Adapter& adapter, const MakeThrottleClock& throttle) const {
+  checkServable(adapter, engine().buildConfig());
+  return askRanks(RankCommand::kMeasure, AdapterId{++ranks_->last_id}, adapter, throttle).bytes;
+}
+
+std::shared_ptr<const PreparedAdapter> RankGroup::composeAdapters(std::span<const WeightedAdapter> terms) const {
+  assert(!terms.empty());
+  auto composed = std::make_shared<PreparedAdapter>(registered());
+  composed->content_hash = composedHash(terms);
+  std::vector<ComposedTerm> ids;
+  for (const WeightedAdapter& term : terms) ids.push_back({term.adapter->id, term.weight});
+  const std::vector<std::byte> command = encodeCompose(composed->id, ids);
+  for (const auto& rank : ranks_->ranks) rank->adapter(command);
+  return composed;
+}
+
+const Session& RankGroup::session(int32_t rank) const { return ranks_->at(rank).session(); }
 
 }  // namespace chorus

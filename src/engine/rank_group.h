@@ -1,22 +1,22 @@
 // All ranks of an engine in this process. Runs steps of the whole network and prepares adapters for all ranks.
 #pragma once
 
-#include <condition_variable>
-#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
-#include "comm/local.h"
-#include "engine/session.h"
+#include "base/background_throttle.h"
+#include "engine/rank.h"
+#include "models/prepared_adapter.h"
 
 namespace chorus {
 
-// Rank r = pp_rank * tp_size + tp_rank uses the file rank{r}.engine and has its own session, backend and thread. Rank 0
-// uses the caller's thread.
+using MakeThrottleClock = std::function<ThrottleClock()>;
+
+// Rank r = pp_rank * tp_size + tp_rank uses the file rank{r}.engine and has its own session, backend and threads. The
+// group reaches its ranks by commands alone. Rank 0 uses the caller's thread.
 class RankGroup {
  public:
   // Loads every rank file of an engine directory. Throws Error.
@@ -35,41 +35,35 @@ class RankGroup {
   // thread-safe.
   std::span<const float> run(const StepInput& input);
 
-  // Prepares a whole (unsharded) adapter for every rank and normalises its magnitudes with the base weights.
-  // Thread-safe; may run during steps. Throws Error(kUnsupported) if the engine was built without --lora_plugin or
-  // --dora_plugin, if it does not enable one of the adapter's modules, or if the adapter adds too many tokens.
-  std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter) const;
+  // The following functions are thread-safe and may run during steps. What they return may outlive the group.
+  //
+  // Prepares a whole (unsharded) adapter for every rank and normalises its magnitudes with the base weights. throttle:
+  // makes the throttle's clock for the thread of a rank other than the caller's; null: these ranks do not rest. Throws
+  // Error(kUnsupported) if the engine was built without --lora_plugin or --dora_plugin, if it does not enable one of
+  // the adapter's modules, or if the adapter adds too many tokens.
+  std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter,
+                                                        const MakeThrottleClock& throttle = nullptr) const;
   // The number of bytes that the prepared adapter will take on all ranks. Throws the Errors of checkServable().
-  int64_t preparedBytes(const Adapter& adapter) const;
+  int64_t preparedBytes(const Adapter& adapter, const MakeThrottleClock& throttle = nullptr) const;
+  // Composes adapters of this group (see composeParts()). terms: at least one, each with an empty composition_refusal.
+  // The composition takes no memory of its own, but its terms' weights stay in memory as long as it is used.
+  std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) const;
 
   // Rank 0's engine. Its configuration and limits are those of every rank.
   const Engine& engine() const { return *engines_.front(); }
   int32_t size() const { return static_cast<int32_t>(engines_.size()); }
-  const Session& session(int32_t rank) const { return *ranks_[static_cast<size_t>(rank)].session; }
+  const Session& session(int32_t rank) const;
 
  private:
-  struct Rank {
-    std::unique_ptr<Communicator> tensor, pipeline;  // null if there is only one rank of that kind
-    std::unique_ptr<Session> session;
-    std::span<const float> logits;
-  };
-  void runRank(Rank& rank);
-  void work(Rank& rank);
+  struct Ranks;
+  // Gives an adapter an id. The ranks drop the adapter when the result's `shares` end.
+  PreparedAdapter registered() const;
+  // Runs kPrepare or kMeasure on all ranks. Returns the sum of their bytes and the first refusal.
+  AdapterReport askRanks(RankCommand command, AdapterId id, const Adapter& adapter,
+                         const MakeThrottleClock& throttle) const;
 
   std::vector<std::shared_ptr<const Engine>> engines_;
-  WeightTable table_;
-  std::vector<std::unique_ptr<LocalGroup>> groups_;  // one for each stage, then one for each tp_rank
-  std::vector<Rank> ranks_;
-
-  // State of the current step.
-  std::mutex mutex_;
-  std::condition_variable begin_, end_;
-  const StepInput* input_ = nullptr;
-  uint64_t step_ = 0;
-  int32_t running_ = 0;
-  bool stop_ = false;
-  std::exception_ptr error_;          // of the first rank that failed
-  std::vector<std::thread> threads_;  // of ranks 1 and up; declared last, because they use the members above
+  std::shared_ptr<Ranks> ranks_;
 };
 
 }  // namespace chorus

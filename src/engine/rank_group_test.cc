@@ -55,7 +55,7 @@ class RankGroupTest : public RandomEngineTest {
     std::vector<int32_t> blocks(8);
     StepInput input = firstStep(30, blocks);
     input.logits_rows = {3, 29};
-    if (adapter != nullptr) input.adapters.push_back({.adapter = adapter, .ranges = {{0, 30}}});
+    if (adapter != nullptr) input.adapters.push_back({adapter->id, adapter->vocab_size, {{0, 30}}});
     const auto logits = ranks.run(input);
     EXPECT_EQ(logits.size(), 2u * 45u);
     return {logits.begin(), logits.end()};
@@ -85,11 +85,11 @@ TEST_F(RankGroupTest, AdaptersAreMadeWhileStepsRun) {
 TEST_F(RankGroupTest, StagesHoldTheirLayersAndRanksTheirShare) {
   RankGroup ranks = makeGroup(2, 2, 1);
   const auto prepared = ranks.prepareAdapter(adapter());
-  ASSERT_EQ(prepared->ranks.size(), 4u);
-  const auto parts = [&](size_t rank, int32_t layer, LinearId linear) {
-    return prepared->ranks[rank]->at(layer, linear).parts;
+  ASSERT_EQ(ranks.size(), 4);
+  const auto parts = [&](int32_t rank, int32_t layer, LinearId linear) {
+    return ranks.session(rank).adapters().at(prepared->id)->at(layer, linear).parts;
   };
-  for (size_t rank = 0; rank < 4; ++rank) {
+  for (int32_t rank = 0; rank < 4; ++rank) {
     ASSERT_EQ(parts(rank, 0, LinearId::kQkv).size(), 1u);
     EXPECT_EQ(parts(rank, 0, LinearId::kQkv)[0].b.out, 12);  // column-parallel: B
     EXPECT_EQ(parts(rank, 0, LinearId::kQkv)[0].a.in, 24);
@@ -131,7 +131,7 @@ TEST_F(RankGroupTest, RowNormsSpanTheRanks) {
         squares += sum * sum;
       }
     }
-    const float factor = prepared->ranks[0]->at(0, LinearId::kProj).parts[0].magnitude[o];
+    const float factor = ranks.session(0).adapters().at(prepared->id)->at(0, LinearId::kProj).parts[0].magnitude[o];
     EXPECT_NEAR(factor, 1.5 / std::sqrt(squares), 1e-5);
   }
 }
@@ -238,7 +238,7 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   std::mt19937_64 rng(99);
   StepInput wide;
   std::vector<StepInput> alone(kSequences);
-  AdapterRows adapted{.adapter = prepared.get()};
+  AdapterRows adapted{.adapter = prepared->id};
   for (int32_t i = 0; i < kSequences; ++i) {
     // With these lengths, slices begin and end inside sequences, both with and without an adapter.
     const int32_t rows = kRows - i % 3, first = static_cast<int32_t>(wide.tokens.size());
@@ -251,7 +251,7 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
     wide.sequences.push_back({.row_begin = first, .num_rows = rows, .block_tables = table});
     wide.logits_rows.push_back(first + rows - 1);
     if (i % 4 == 3) continue;
-    own.adapters.push_back({.adapter = prepared.get(), .ranges = {{0, rows}}});
+    own.adapters.push_back({.adapter = prepared->id, .ranges = {{0, rows}}});
     adapted.ranges.push_back({first, first + rows});
   }
   wide.adapters.push_back(adapted);
@@ -267,18 +267,53 @@ TEST_F(RankGroupTest, WideStepsAreSlicedWithoutATrace) {
   }
 }
 
+// The ranks know an adapter as long as a pointer to it exists, and the pointer may outlive the ranks.
+TEST_F(RankGroupTest, RanksDropAdaptersThatAreNoLongerUsed) {
+  std::shared_ptr<const PreparedAdapter> composed;
+  {
+    RankGroup ranks = makeGroup(2, 1, 1);
+    auto first = ranks.prepareAdapter(adapter());
+    const PreparedAdapter dropped{.id = first->id};
+    const auto base = step(ranks, nullptr), adapted = step(ranks, first.get());
+    composed = ranks.composeAdapters(std::vector<WeightedAdapter>{{first, 1.0f}});
+    EXPECT_NE(composed->id, dropped.id);
+    first.reset();
+    for (int32_t rank = 0; rank < 2; ++rank) EXPECT_THROW(ranks.session(rank).adapters().at(dropped.id), Error);
+    EXPECT_THROW(step(ranks, &dropped), Error);
+    EXPECT_EQ(step(ranks, composed.get()), adapted);
+    EXPECT_EQ(step(ranks, nullptr), base);
+  }
+  composed.reset();
+}
+
+// If a rank cannot prepare its share, no rank keeps one, and the next adapter can be prepared.
+TEST_F(RankGroupTest, AFailedPreparationLeavesNothing) {
+  RankGroup ranks = makeGroup(2, 2, 1);
+  Adapter large = adapter();
+  std::vector<float> values(40 * 4);
+  values.back() = 3.4e38f;  // in the columns of the second rank of each stage
+  for (AdapterModule& module : large.modules) {
+    if (module.module_id == kMlp4HToH) module.a = reinterpret_cast<const std::byte*>(values.data());
+  }
+  EXPECT_NE(errorOf([&] { ranks.prepareAdapter(large); }), "");
+  const auto next = ranks.prepareAdapter(adapter());
+  const AdapterId failed{static_cast<uint64_t>(next->id) - 1};
+  for (int32_t rank = 0; rank < 4; ++rank) EXPECT_THROW(ranks.session(rank).adapters().at(failed), Error);
+  EXPECT_EQ(step(ranks, next.get()), step(ranks, next.get()));
+}
+
 // If one rank fails, the step fails, and the next step succeeds.
 TEST_F(RankGroupTest, AFailingRankFreesTheOthers) {
   RankGroup ranks = makeGroup(2, 2, 1);
   const auto prepared = ranks.prepareAdapter(adapter());
   const auto expected = step(ranks, prepared.get());
-  for (size_t failing = 0; failing < 4; ++failing) {
+  for (int32_t failing = 0; failing < 4; ++failing) {
     for (const int32_t layers : {0, 1}) {
       if (layers == 1 && failing >= 2) continue;  // the second stage has one layer
       SCOPED_TRACE("rank " + std::to_string(failing) + " with " + std::to_string(layers) + " layers");
-      PreparedAdapter broken = *prepared;
-      broken.ranks[failing] = std::make_shared<AdapterParts>(layers);
-      EXPECT_THROW(step(ranks, &broken), std::out_of_range);
+      const auto broken = ranks.prepareAdapter(adapter());
+      ranks.session(failing).adapters().add(broken->id, std::make_shared<AdapterParts>(layers));
+      EXPECT_THROW(step(ranks, broken.get()), std::out_of_range);
       EXPECT_EQ(step(ranks, prepared.get()), expected);
     }
   }

@@ -61,7 +61,7 @@ struct Session::State {
         context(backend.createContext()),
         position_tables(spec, engine.buildConfig().max_seq_len, backend),
         kv(engine.config(), spec, engine.rank(), kvOptions(engine.buildConfig(), options)),
-        adapters(static_cast<int32_t>(spec.layers.size()), links.rank) {
+        adapter_groups(static_cast<int32_t>(spec.layers.size())) {
     const ModelConfig& config = engine.config();
     kv.allocate(backend, options.kv_blocks);
     host_weights = loadWeights(engine);
@@ -81,7 +81,7 @@ struct Session::State {
   RankKvCache kv;
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
-  AdapterGroups adapters;
+  AdapterGroups adapter_groups;
   std::vector<float> host_logits;     // [max_batch_size, vocab + max_added_tokens]
   std::vector<float> context_logits;  // of a step whose logits do not fit in host_logits
 };
@@ -134,7 +134,7 @@ std::span<const float> Session::run(const StepInput& input) {
   backend_->prepare({.tokens = input.tokens,
                      .sequences = input.sequences,
                      .logits_rows = input.logits_rows,
-                     .groups = s.adapters.begin(input)},
+                     .groups = s.adapter_groups.begin(input, *adapters_)},
                     *s.context);
   s.kv.copy(input.copies, *backend_, s.stream);
   const ModelConfig& config = engine_->config();
@@ -154,7 +154,8 @@ std::span<const float> Session::run(const StepInput& input) {
     roundTo(config.logits_dtype, to);
   };
   // Passed by reference, because a std::function that holds the lambda itself would allocate memory.
-  s.decoder->run(input, s.kv.layers(), s.activations, s.adapters, *backend_, *s.context, s.stream, std::ref(sink));
+  s.decoder->run(input, s.kv.layers(), s.activations, s.adapter_groups, *backend_, *s.context, s.stream,
+                 std::ref(sink));
   return host;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/kv_cache.h"
 #include "kernels/backend.h"
 #include "models/adapter_parts.h"
+#include "models/adapter_table.h"
 #include "models/decoder.h"
 #include "models/step_input.h"
 
@@ -58,6 +59,9 @@ class Session {
   static SessionMemory memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
                                    int64_t weight_bytes, const SessionOptions& options);
 
+  // The adapters that steps of this rank may use.
+  AdapterTable& adapters() const { return *adapters_; }
+
   // Runs this rank's share of one step: copies blocks, embeds, writes keys and values, and computes the logits of
   // input.logits_rows. The result, [logits_rows, logitsWidth(input, vocab_size)] float32 in host memory, is valid until
   // the next run; it is empty on every rank but the first of the last stage. Not thread-safe.
@@ -88,6 +92,7 @@ class Session {
   std::shared_ptr<Backend> backend_;
   std::shared_ptr<AdapterMemory> adapter_memory_;
   SessionOptions options_;
+  std::unique_ptr<AdapterTable> adapters_ = std::make_unique<AdapterTable>();
   std::unique_ptr<State> state_;
 };
 

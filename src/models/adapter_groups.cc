@@ -19,12 +19,12 @@ bool isOfLogits(LinearId id) { return id == LinearId::kProjectOut || id == Linea
 bool isOfExperts(LinearId id) { return id == LinearId::kExpertsFc || id == LinearId::kExpertsProj; }
 }  // namespace
 
-StepGroups AdapterGroups::begin(const StepInput& input) {
+StepGroups AdapterGroups::begin(const StepInput& input, const AdapterTable& table) {
   embedding_.clear();
   linear_.clear();
   moe_.clear();
   norm_.clear();
-  findRows(input);
+  findRows(input, table);
   addEmbedding();
   for (int32_t layer = kOutsideLayers; layer - kOutsideLayers < static_cast<int32_t>(layers_.size()); ++layer) {
     addLayer(layer);
@@ -32,7 +32,7 @@ StepGroups AdapterGroups::begin(const StepInput& input) {
   return {.embedding = embedding_, .linear = linear_, .moe = moe_, .norm = norm_};
 }
 
-void AdapterGroups::findRows(const StepInput& input) {
+void AdapterGroups::findRows(const StepInput& input, const AdapterTable& table) {
   adapters_.clear();
   logits_ranges_.clear();
   size_t count = 0;
@@ -45,8 +45,7 @@ void AdapterGroups::findRows(const StepInput& input) {
       const auto from = std::lower_bound(begin, end, range.begin), to = std::lower_bound(from, end, range.end);
       if (from < to) logits_ranges_.push_back({static_cast<int32_t>(from - begin), static_cast<int32_t>(to - begin)});
     }
-    adapters_.push_back({adapter.adapter->ranks[static_cast<size_t>(rank_)].get(), adapter.ranges,
-                         std::span(logits_ranges_).subspan(first)});
+    adapters_.push_back({table.at(adapter.adapter).get(), adapter.ranges, std::span(logits_ranges_).subspan(first)});
   }
 }
 
@@ -82,14 +81,6 @@ void AdapterGroups::addLayer(int32_t layer) {
     const AdapterLinear& proj = adapter.parts->at(layer, LinearId::kExpertsProj);
     if (!fc.empty() || !proj.empty()) moe_.push_back({adapter.rows, fc.experts(), proj.experts()});
   });
-}
-
-int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary) {
-  int64_t width = model_vocabulary;
-  for (const AdapterRows& adapter : input.adapters) {
-    width = std::max(width, adapter.adapter->vocabSize());
-  }
-  return width;
 }
 
 }  // namespace chorus

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "models/adapter_table.h"
 #include "models/step_input.h"
 
 namespace chorus {
@@ -12,12 +13,13 @@ namespace chorus {
 // op has no group in it.
 class AdapterGroups {
  public:
-  // layers: number of layers of this rank's pipeline stage. rank: index into PreparedAdapter::ranks.
-  AdapterGroups(int32_t layers, int32_t rank) : layers_(static_cast<size_t>(layers) + 1), rank_(rank) {}
+  // layers: number of layers of this rank's pipeline stage.
+  explicit AdapterGroups(int32_t layers) : layers_(static_cast<size_t>(layers) + 1) {}
 
-  // Makes the groups of a step, for Backend::prepare. They point into `input` and are valid until the next call, as are
-  // the handles that the functions below return.
-  StepGroups begin(const StepInput& input);
+  // Makes the groups of a step, for Backend::prepare. table: has the step's adapters. The groups point into `input` and
+  // are valid until the next call, as are the handles that the functions below return. Throws Error(kInternal) if the
+  // table lacks an adapter.
+  StepGroups begin(const StepInput& input, const AdapterTable& table);
 
   GroupList<EmbeddingGroup> embedding() const { return embedding_list_; }
   // layer: local id, or kOutsideLayers. The ranges of kProjectOut, kHead and NormId::kFinal are indices into
@@ -38,12 +40,11 @@ class AdapterGroups {
     std::span<const RowRange> logits;  // indices into StepInput::logits_rows
   };
   const LayerLists& at(int32_t layer) const { return layers_[static_cast<size_t>(layer - kOutsideLayers)]; }
-  void findRows(const StepInput& input);
+  void findRows(const StepInput& input, const AdapterTable& table);
   void addLayer(int32_t layer);
   void addEmbedding();
 
   std::vector<LayerLists> layers_;  // outside layers, then every layer
-  int32_t rank_;
   GroupList<EmbeddingGroup> embedding_list_;
   std::vector<StepAdapter> adapters_;
   std::vector<RowRange> logits_ranges_;
@@ -52,10 +53,5 @@ class AdapterGroups {
   std::vector<MoeGroup> moe_;
   std::vector<NormGroup> norm_;
 };
-
-// Number of columns of a step's logits: the size of the largest vocabulary among the model's and those of the step's
-// adapters. In a row with an adapter whose vocabulary has n tokens, the first n columns are the logits and the other
-// columns are undefined.
-int64_t logitsWidth(const StepInput& input, int64_t model_vocabulary);
 
 }  // namespace chorus

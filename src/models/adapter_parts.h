@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "checkpoint/weight_slot.h"
@@ -136,20 +135,6 @@ class AdapterParts {
   int64_t input_vocab_size_ = 0;
   std::vector<Owned> memory_;
   std::vector<std::shared_ptr<const AdapterParts>> kept_;
-};
-
-// An adapter that is ready for the steps of a rank group. Immutable once it is complete; all steps that use it share
-// it.
-struct PreparedAdapter {
-  std::vector<std::shared_ptr<const AdapterParts>> ranks;  // one for each rank
-  size_t bytes = 0;                                        // used bytes on all ranks
-  int64_t elements = 0;                                    // adapterElements() of the whole adapter
-  bool adapts_parameters = false;                          // Adapter::adapts_parameters
-  std::string content_hash;
-
-  // As in AdapterParts; 0: the model's.
-  int64_t vocabSize() const { return ranks.empty() ? 0 : ranks.front()->vocabSize(); }
-  int64_t inputVocabSize() const { return ranks.empty() ? 0 : ranks.front()->inputVocabSize(); }
 };
 
 }  // namespace chorus

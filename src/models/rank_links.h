@@ -1,15 +1,12 @@
 // A rank's place among the ranks that run a step together.
 #pragma once
 
-#include <cstdint>
-
 #include "comm/communicator.h"
 
 namespace chorus {
 
 // `tensor` is null without tensor parallelism and `pipeline` without pipeline parallelism.
 struct RankLinks {
-  int32_t rank = 0;                  // among all ranks; index into PreparedAdapter::ranks
   Communicator* tensor = nullptr;    // between the ranks of this stage
   Communicator* pipeline = nullptr;  // between the ranks with the same tp_rank, by stage
 

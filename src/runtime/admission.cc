@@ -16,13 +16,13 @@ using executor::FinishReason;
 using executor::IdType;
 
 Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
-                     LoadAdapter load)
+                     LoadAdapter load, ComposeAdapters compose)
     : options_(options),
       post_processors_(post_processors),
       requests_(requests),
       shares_(options.max_queue_size),
       adapters_(AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
-                options.adapter_workers, [this] { wake(); }) {
+                std::move(compose), options.adapter_workers, [this] { wake(); }) {
   adapters_.cache().observe(options.adapter_observer);
 }
 
@@ -292,7 +292,7 @@ void Admission::checkTokens(const Sequence& sequence) const {
   const auto own = [&](int64_t vocab) { return std::max(model, static_cast<int32_t>(vocab)); };
   const PreparedAdapter& adapter = *sequence.adapter.parts;
   const auto refusal =
-      unknownTokenRefusal(*request.unknown_tokens, own(adapter.vocabSize()), own(adapter.inputVocabSize()), model);
+      unknownTokenRefusal(*request.unknown_tokens, own(adapter.vocab_size), own(adapter.input_vocab_size), model);
   if (refusal) fail(refusal->code(), "{}", refusal->what());
   request.unknown_tokens = nullptr;
 }

@@ -30,7 +30,7 @@ class Admission {
 
   // load is called on loader threads until the destructor returns. The references must outlive this object.
   Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
-            LoadAdapter load);
+            LoadAdapter load, ComposeAdapters compose);
 
   // Thread-safe. They implement the methods of executor::Executor (chorus/executor.h). responses: where the responses
   // are awaited if there is no callback.

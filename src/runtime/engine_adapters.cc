@@ -108,7 +108,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
     source->stamps = files.stamps;
     source->content_hash = adapter.content_hash;
     if (files_of.onContent) files_of.onContent(adapter.content_hash);
-    source->bytes = ranks_.preparedBytes(adapter);
+    source->bytes = ranks_.preparedBytes(adapter, throttle_);
     source->elements = adapterElements(adapter);
   }
   source->heavy = large || std::chrono::steady_clock::now() - begin > kHeavy;
@@ -122,7 +122,7 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const PeftHeaders& headers, cons
   constexpr size_t kMostKnown = 256;
   const auto read = [&] {
     const Adapter adapter = readPeftAdapter(headers.parse(), name, target);
-    return Shapes{ranks_.preparedBytes(adapter), adapterElements(adapter), !adapter.weights.empty()};
+    return Shapes{ranks_.preparedBytes(adapter, throttle_), adapterElements(adapter), !adapter.weights.empty()};
   };
   const std::string digest = headers.digest();
   if (digest.empty()) return read();
@@ -161,7 +161,7 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
   const Adapter adapter = read(source, found.stamps);
   found.hash = adapter.content_hash;
   if (source.on_content && found.hash != known.hash) source.on_content(found.hash);
-  auto prepared = ranks_.prepareAdapter(adapter);
+  auto prepared = ranks_.prepareAdapter(adapter, throttle_);
   if (source.learned != nullptr && known.hash.empty()) source.learned->set(std::move(found));
   return prepared;
 }

@@ -108,6 +108,9 @@ class RankRunner : public StepRunner {
     const Running now(running_);
     return ranks.run(input);
   }
+  std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) override {
+    return ranks.composeAdapters(terms);
+  }
   // Thread-safe.
   bool running() const { return running_.load(std::memory_order_relaxed); }
   RankGroup ranks;

@@ -14,7 +14,8 @@ ExecutorCore::ExecutorCore(const CoreOptions& options, std::unique_ptr<StepRunne
     : options_(options),
       post_processors_(options.logits_post_processors),
       runner_(std::move(runner)),
-      admission_(options_, post_processors_, requests_, std::move(load)),
+      admission_(options_, post_processors_, requests_, std::move(load),
+                 [this](std::span<const WeightedAdapter> terms) { return runner_->composeAdapters(terms); }),
       steps_(options_, post_processors_, requests_, admission_, *runner_),
       statistics_(options_) {
   publish();

@@ -21,9 +21,7 @@ class ExecutorVocabularyTest : public testing::CoreFixture {
     options.requests.added_tokens = 8;
     load = [](const AdapterSource& source) {
       auto adapter = std::make_shared<PreparedAdapter>(*testing::fakeParts(source.directory.string()));
-      auto parts = std::make_shared<AdapterParts>(0);
-      if (source.directory == "grown") parts->addVocabulary(kVocab + kAdded, kVocab + kAdded);
-      adapter->ranks.push_back(parts);
+      if (source.directory == "grown") adapter->vocab_size = adapter->input_vocab_size = kVocab + kAdded;
       return adapter;
     };
   }

@@ -44,7 +44,7 @@ const StepInput& StepBuilder::build(std::span<const StepSequence> sequences) {
 
 void StepBuilder::addAdapterRows(const PreparedAdapter* adapter, RowRange rows) {
   auto group = std::find_if(input_.adapters.begin(), input_.adapters.end(),
-                            [&](const AdapterRows& g) { return g.adapter == adapter; });
+                            [&](const AdapterRows& g) { return g.adapter == adapter->id; });
   if (group == input_.adapters.end()) {
     std::vector<RowRange> ranges;
     if (!spare_ranges_.empty()) {
@@ -52,7 +52,7 @@ void StepBuilder::addAdapterRows(const PreparedAdapter* adapter, RowRange rows) 
       spare_ranges_.pop_back();
       ranges.clear();
     }
-    group = input_.adapters.insert(group, AdapterRows{adapter, std::move(ranges)});
+    group = input_.adapters.insert(group, AdapterRows{adapter->id, adapter->vocab_size, std::move(ranges)});
   }
   if (!group->ranges.empty() && group->ranges.back().end == rows.begin)
     group->ranges.back().end = rows.end;

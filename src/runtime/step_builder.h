@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "models/prepared_adapter.h"
 #include "models/step_input.h"
 
 namespace chorus {

@@ -46,7 +46,7 @@ TEST(StepBuilder, AllRowsOfAContextMayWantLogits) {
 
 TEST(StepBuilder, AnAdapterHasOneGroupOfAscendingRanges) {
   StepBuilder builder(8, 16);
-  const PreparedAdapter one, two;
+  const PreparedAdapter one{.id = AdapterId{1}}, two{.id = AdapterId{2}};
   const std::vector<int32_t> pair = {1, 2}, single = {3}, table = {0};
   const auto sequence = [&](const std::vector<int32_t>& tokens, const PreparedAdapter* adapter) {
     return StepSequence{tokens, 0, table, adapter, LogitsWanted::kLastRow};
@@ -58,9 +58,9 @@ TEST(StepBuilder, AnAdapterHasOneGroupOfAscendingRanges) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     const StepInput& input = builder.build(sequences);
     ASSERT_EQ(input.adapters.size(), 2u);
-    EXPECT_EQ(input.adapters[0].adapter, &one);
+    EXPECT_EQ(input.adapters[0].adapter, one.id);
     EXPECT_THAT(pairs(input.adapters[0].ranges), ElementsAre(std::pair(2, 6), std::pair(9, 10)));
-    EXPECT_EQ(input.adapters[1].adapter, &two);
+    EXPECT_EQ(input.adapters[1].adapter, two.id);
     EXPECT_THAT(pairs(input.adapters[1].ranges), ElementsAre(std::pair(6, 8), std::pair(10, 11)));
   }
 }

@@ -74,7 +74,7 @@ void StepLoop::collectInputs(std::span<const float> logits, int64_t width) {
     // The row's valid columns are the vocabulary of the model, or of its adapter if larger. The step is as wide as its
     // widest adapter's vocabulary.
     const PreparedAdapter* adapter = sequence.adapter.parts.get();
-    const int64_t added_to = adapter != nullptr ? adapter->vocabSize() : 0;
+    const int64_t added_to = adapter != nullptr ? adapter->vocab_size : 0;
     const LogitsRows own{logits.data() + range.begin * width, rows,
                          std::max(model_vocab, static_cast<int32_t>(added_to)), width};
     const int32_t first_row = sequence.numCached() - rows;

@@ -15,7 +15,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "chorus/tensor.h"
-#include "models/adapter_parts.h"
+#include "models/prepared_adapter.h"
 #include "runtime/adapter_cache/adapter_size.h"
 
 namespace chorus {
@@ -85,5 +85,8 @@ struct AdapterUnsettled {
 
 // Reads, checks and packs an adapter. Called on a loader thread; throws Error or AdapterUnsettled.
 using LoadAdapter = std::function<std::shared_ptr<const PreparedAdapter>(const AdapterSource& source)>;
+
+// StepRunner::composeAdapters().
+using ComposeAdapters = std::function<std::shared_ptr<const PreparedAdapter>(std::span<const WeightedAdapter> terms)>;
 
 }  // namespace chorus

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "models/compose_adapters.h"
 
 namespace chorus {
 namespace {
@@ -30,9 +29,11 @@ executor::AdapterCacheLevelStats statsOf(const AdapterLevel& level) {
 
 }  // namespace
 
-AdapterStore::AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers,
+AdapterStore::AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, ComposeAdapters compose, int workers,
                            std::function<void()> on_loaded)
-    : cache_(capacity.host, capacity.device), loader_(std::move(load), workers, std::move(on_loaded)) {}
+    : cache_(capacity.host, capacity.device),
+      compose_(std::move(compose)),
+      loader_(std::move(load), workers, std::move(on_loaded)) {}
 
 void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
   Task& task = tasks_[task_id];
@@ -78,7 +79,7 @@ namespace {
 
 // Throws Error if the member cannot be composed, even alone with weight 1, where it would run as the adapter itself.
 void refuseToCompose(const AdapterMember& member) {
-  const std::string refusal = compositionRefusal(*member.parts);
+  const std::string& refusal = member.parts->composition_refusal;
   if (refusal.empty()) return;
   fail(ErrorCode::kUnsupported, "LoRA task {} {}: it cannot be composed with others", member.key.task_id, refusal);
 }
@@ -249,7 +250,7 @@ std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterLease&
     const AdapterMember& member = lease.members[static_cast<size_t>(use - lease.uses.begin())];
     terms.push_back({member.parts, weight});
   }
-  auto made = composeAdapters(terms);
+  auto made = compose_(terms);
   lease.composition->parts = made;
   return made;
 }

@@ -30,7 +30,8 @@ struct AdapterCapacity {
 // Not thread-safe: used by the step thread alone. Only the loader's workers run on other threads.
 class AdapterStore {
  public:
-  AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, int workers, std::function<void()> on_loaded);
+  AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, ComposeAdapters compose, int workers,
+               std::function<void()> on_loaded);
 
   // Later leases for task_id use this source.
   void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
@@ -96,6 +97,7 @@ class AdapterStore {
   void forgetGone();
 
   AdapterCache cache_;
+  ComposeAdapters compose_;
   std::unordered_map<uint64_t, Task> tasks_;
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level
   std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;

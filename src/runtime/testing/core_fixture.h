@@ -28,8 +28,9 @@ inline std::shared_ptr<const AdapterSource> fakeSource(const std::string& name) 
 }
 
 inline std::shared_ptr<const PreparedAdapter> fakeParts(const std::string& name) {
-  return std::make_shared<PreparedAdapter>(
-      PreparedAdapter{.bytes = static_cast<size_t>(fakeAdapterBytes(name)), .content_hash = name});
+  auto adapter = std::make_shared<PreparedAdapter>(fakeAdapter(name));
+  adapter->bytes = static_cast<size_t>(fakeAdapterBytes(name));
+  return adapter;
 }
 
 // The content of a composition. A term is a fake adapter's name and its weight.

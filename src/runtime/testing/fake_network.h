@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/adapter_groups.h"
+#include "models/prepared_adapter.h"
 #include "runtime/kv_cache/kv_demand.h"
 #include "runtime/step_runner.h"
 
@@ -31,6 +31,13 @@ inline uint64_t hashAdapter(const PreparedAdapter* adapter) {
     for (const char c : adapter->content_hash) hash = hashStep(hash, static_cast<uint64_t>(c));
   }
   return hash;
+}
+
+// In the fake network, an adapter's id is the hash of its content.
+inline PreparedAdapter fakeAdapter(const std::string& content) {
+  PreparedAdapter adapter{.content_hash = content};
+  adapter.id = AdapterId{hashAdapter(&adapter)};
+  return adapter;
 }
 
 // The logit of each token after a history is a small hash value.
@@ -84,14 +91,14 @@ class FakeNetwork : public StepRunner {
       for (int32_t i = 0; i < sequence.num_rows; ++i) {
         const int32_t row = sequence.row_begin + i;
         const int32_t position = sequence.first_position + i;
-        const PreparedAdapter* used = adapterOf(input, row);
-        const uint64_t adapter = hashAdapter(used);
+        const AdapterRows* used = adapterOf(input, row);
+        const uint64_t adapter = used != nullptr ? static_cast<uint64_t>(used->adapter) : hashAdapter(nullptr);
         for (int32_t group = 0; group < kv_.numGroups(); ++group) {
           at(sequence, group, position) = {input.tokens.at(static_cast<size_t>(row)), adapter};
         }
         if (out == input.logits_rows.size() || input.logits_rows[out] != row) continue;
         const std::vector<int32_t> history = historyOf(sequence, position, adapter);
-        const int64_t vocab = std::max<int64_t>(vocab_, used != nullptr ? used->vocabSize() : 0);
+        const int64_t vocab = std::max<int64_t>(vocab_, used != nullptr ? used->vocab_size : 0);
         const std::span<float> logits(logits_.data() + out * width, static_cast<size_t>(vocab));
         fakeLogits(history, adapter, logits);
         if (after_row) after_row(history, logits);
@@ -100,6 +107,10 @@ class FakeNetwork : public StepRunner {
     }
     if (out != input.logits_rows.size()) throw std::logic_error("logits rows are not ascending rows of the step");
     return logits_;
+  }
+
+  std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) override {
+    return std::make_shared<PreparedAdapter>(fakeAdapter(composedHash(terms)));
   }
 
  private:
@@ -130,13 +141,13 @@ class FakeNetwork : public StepRunner {
     }
     return history;
   }
-  static const PreparedAdapter* adapterOf(const StepInput& input, int32_t row) {
-    const PreparedAdapter* found = nullptr;
+  static const AdapterRows* adapterOf(const StepInput& input, int32_t row) {
+    const AdapterRows* found = nullptr;
     for (const auto& group : input.adapters) {
       for (const auto& range : group.ranges) {
         if (row < range.begin || row >= range.end) continue;
         if (found != nullptr) throw std::logic_error("a row in two groups");
-        found = group.adapter;
+        found = &group;
       }
     }
     return found;

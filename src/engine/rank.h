@@ -1,0 +1,65 @@
+// One rank of an engine, with the adapters that it has ready. It does what commands ask (rank_command.h) and meets the
+// other ranks only through communicators.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/communicator.h"
+#include "engine/rank_command.h"
+#include "engine/session.h"
+#include "models/adapter_table.h"
+
+namespace chorus {
+
+// Null for a kind of which there is only one rank.
+struct RankCommunicators {
+  std::unique_ptr<Communicator> tensor;    // between the ranks of this stage
+  std::unique_ptr<Communicator> pipeline;  // between the ranks with the same tp_rank, by stage
+  // Between the ranks of this stage, for commands about adapters, which run at the same time as steps.
+  std::unique_ptr<Communicator> adapters;
+};
+
+// What a command about an adapter found out.
+struct AdapterReport {
+  int64_t bytes = 0;                // of the rank's share in device memory
+  std::string composition_refusal;  // compositionRefusal() of the share
+};
+
+class Rank {
+ public:
+  // Returns the whole (unsharded) adapter that a kPrepare or kMeasure names. It stays valid during the command.
+  using FindAdapter = std::function<const Adapter&(AdapterId)>;
+
+  // Loads the weights and allocates what steps need. Throws Error(kExhausted).
+  Rank(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backend, const SessionOptions& options,
+       RankCommunicators communicators, FindAdapter find_adapter);
+
+  // Runs a kStep and returns what Session::run() returns. Not thread-safe.
+  std::span<const float> step(std::span<const std::byte> command);
+  // Does any other command. All ranks of a stage get each kPrepare, one after another. Thread-safe; may run during
+  // steps. Errors leave the rank without the adapter.
+  AdapterReport adapter(std::span<const std::byte> command);
+
+  const Session& session() const { return session_; }
+  Session& session() { return session_; }
+
+ private:
+  AdapterReport prepare(AdapterId id);
+  AdapterReport measure(AdapterId id) const;
+  AdapterReport compose(AdapterId id, std::span<const ComposedTerm> terms);
+  Adapter shareOf(AdapterId id) const;
+  void normaliseMagnitudes(Adapter& share) const;
+  void sumOverRanks(std::span<double> values) const;
+
+  WeightTable table_;
+  RankCommunicators communicators_;
+  FindAdapter find_adapter_;
+  Session session_;
+  StepDecoder decoder_;
+};
+
+}  // namespace chorus
