@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
-#include "server/model/text_codec.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
+#include "text/text_codec.h"
 
 namespace chorus::test {
 namespace {
@@ -30,7 +30,7 @@ struct Text {
 
 // Held-out prompts and right answers in the demo's chat format. The special tokens are taken from an expected row.
 std::vector<Text> heldOutTexts() {
-  const auto codec = server::loadTextCodec(kDemo / "base");
+  const auto codec = loadTextCodec(kDemo / "base");
   std::ifstream expected(kDemo / "prompts/expected_float32.jsonl");
   std::string line;
   std::getline(expected, line);

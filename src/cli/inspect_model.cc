@@ -10,8 +10,8 @@
 #include "engine/session.h"
 #include "models/architecture.h"
 #include "runtime/memory_needs.h"
-#include "server/model/generation_defaults.h"
-#include "server/model/text_codec.h"
+#include "text/generation_defaults.h"
+#include "text/text_codec.h"
 
 namespace chorus {
 namespace {
@@ -92,11 +92,11 @@ BuildConfig servedBuild() {
 
 // Also checks that the end tokens of generation_config.json are in the model's vocabulary.
 void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_vocabulary) {
-  const auto codec = server::loadTextCodec(dir);
+  const auto codec = loadTextCodec(dir);
   found.add("tokenizer", codec->vocabSize(),
             fmt::format("{} tokens, {}", codec->vocabSize(),
                         codec->hasChatTemplate() ? "with a chat template" : "no chat template"));
-  const auto defaults = server::readGenerationDefaults(dir, *codec);
+  const auto defaults = readGenerationDefaults(dir, codec->eosTokenId());
   std::string ends;
   for (const int32_t id : defaults.end_ids) ends += (ends.empty() ? "" : ", ") + std::to_string(id);
   found.add("end tokens", defaults.end_ids, ends.empty() ? "none" : ends);

@@ -16,8 +16,8 @@
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
 #include "runtime/lora_files.h"
-#include "server/model/generation_defaults.h"
-#include "server/model/text_codec.h"
+#include "text/generation_defaults.h"
+#include "text/text_codec.h"
 
 namespace chorus {
 namespace {
@@ -68,7 +68,7 @@ ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
   return ErrorCode::kInternal;
 }
 
-std::vector<Row> readRows(const RunArgs& args, const server::TextCodec* text_codec) {
+std::vector<Row> readRows(const RunArgs& args, const TextCodec* text_codec) {
   std::vector<Row> rows;
   if (!args.input_file.empty()) {
     for (auto& prompt : readTokenFile(args.input_file)) rows.push_back({.prompt = std::move(prompt)});
@@ -144,7 +144,7 @@ void loadAdapters(const RunArgs& args, executor::Executor& executor,
 }
 
 executor::Request makeRequest(const RunArgs& args, const Row& row, size_t index, const std::vector<int32_t>& end_ids,
-                              const std::vector<executor::LoraConfig>& adapters, const server::TextCodec* text_codec) {
+                              const std::vector<executor::LoraConfig>& adapters, const TextCodec* text_codec) {
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnGenerationLogits = !args.output_logits_npy.empty();
@@ -185,7 +185,7 @@ void collect(executor::Executor& executor, const std::vector<executor::IdType>& 
   }
 }
 
-void report(const std::vector<Row>& rows, const server::TextCodec* text_codec, executor::Executor& executor) {
+void report(const std::vector<Row>& rows, const TextCodec* text_codec, executor::Executor& executor) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].error.empty()) continue;
     if (text_codec != nullptr) {
@@ -214,8 +214,8 @@ void runRun(const RunArgs& args) {
   if (args.input_text.empty() == args.input_file.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either --input_text or --input_file");
   }
-  std::shared_ptr<const server::TextCodec> text_codec;
-  if (!args.tokenizer_dir.empty()) text_codec = server::loadTextCodec(args.tokenizer_dir);
+  std::shared_ptr<const TextCodec> text_codec;
+  if (!args.tokenizer_dir.empty()) text_codec = loadTextCodec(args.tokenizer_dir);
   std::vector<Row> rows = readRows(args, text_codec.get());
   // Like TensorRT-LLM's run.py, keeps the end of a prompt that is too long.
   if (args.max_input_length > 0) {
@@ -239,7 +239,7 @@ void runRun(const RunArgs& args) {
   if (args.end_id) {
     end_ids = {*args.end_id};
   } else if (text_codec != nullptr) {
-    end_ids = server::readGenerationDefaults(args.tokenizer_dir, *text_codec).end_ids;
+    end_ids = readGenerationDefaults(args.tokenizer_dir, text_codec->eosTokenId()).end_ids;
   }
   std::vector<executor::Request> requests;
   for (size_t i = 0; i < rows.size(); ++i) {

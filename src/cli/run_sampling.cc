@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-std::list<executor::VecTokens> tokensOf(const std::vector<std::string>& words, const server::TextCodec& text) {
+std::list<executor::VecTokens> tokensOf(const std::vector<std::string>& words, const TextCodec& text) {
   std::list<executor::VecTokens> all;
   for (const std::string& word : words) all.push_back(text.encode(word, false));
   return all;
@@ -47,7 +47,7 @@ void RunSampling::addTo(CLI::App& command) {
   command.add_option("--bad_words", bad_words, "Texts that no answer completes");
 }
 
-void RunSampling::apply(executor::Request& request, const server::TextCodec* text) const {
+void RunSampling::apply(executor::Request& request, const TextCodec* text) const {
   executor::SamplingConfig config(num_beams);
   config.setTopK(top_k);
   if (top_p != 0) config.setTopP(top_p);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "chorus/request.h"
-#include "server/model/text_codec.h"
+#include "text/text_codec.h"
 
 namespace chorus {
 
@@ -22,7 +22,7 @@ struct RunSampling {
   void addTo(CLI::App& command);
   // Sets the request's sampling config, stop words and bad words. `text` may be null without a tokenizer, but words
   // need one. Throws Error or std::invalid_argument that names the field.
-  void apply(executor::Request& request, const server::TextCodec* text) const;
+  void apply(executor::Request& request, const TextCodec* text) const;
 };
 
 }  // namespace chorus

@@ -11,7 +11,7 @@
 #include "base/directory.h"
 #include "base/memory_budget.h"
 #include "base/work_meter.h"
-#include "server/model/text_codec.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

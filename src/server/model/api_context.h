@@ -7,10 +7,10 @@
 
 #include "server/model/cache_salts.h"
 #include "server/model/engine_client.h"
-#include "server/model/generation_defaults.h"
 #include "server/model/model_catalog.h"
 #include "server/work/intake.h"
 #include "server/work/worker_pool.h"
+#include "text/generation_defaults.h"
 
 namespace chorus::server {
 

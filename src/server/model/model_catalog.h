@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "chorus/request.h"
-#include "server/model/text_codec.h"
 #include "server/model/text_waits.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

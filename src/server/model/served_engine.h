@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "server/model/generation_defaults.h"
-#include "server/model/text_codec.h"
 #include "server/serve_options.h"
+#include "text/generation_defaults.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

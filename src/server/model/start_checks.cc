@@ -59,7 +59,7 @@ void checkLoraDirectories(const ServeOptions& options) {
 TokenizerDirectory checkTokenizer(const fs::path& dir, int64_t vocabulary) {
   TokenizerDirectory text;
   text.codec = loadTextCodec(dir);
-  text.defaults = readGenerationDefaults(dir, *text.codec);
+  text.defaults = readGenerationDefaults(dir, text.codec->eosTokenId());
   for (const int32_t id : text.defaults.end_ids) {
     if (id < vocabulary) continue;
     fail(ErrorCode::kInvalidArgument,

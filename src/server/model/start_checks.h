@@ -8,9 +8,9 @@
 #include "checkpoint/weight_table.h"
 #include "chorus/executor_config.h"
 #include "engine/build_config.h"
-#include "server/model/generation_defaults.h"
-#include "server/model/text_codec.h"
 #include "server/serve_options.h"
+#include "text/generation_defaults.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

@@ -1,8 +1,8 @@
 // Reads the fields of a chat request that vLLM defines for the chat template.
 #pragma once
 
-#include "server/model/text_codec.h"
 #include "server/openai/request_json.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

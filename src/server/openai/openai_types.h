@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "base/work_meter.h"
 #include "server/http/client.h"
-#include "server/model/text_codec.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/sampling_fields.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "server/http/http.h"
 #include "server/model/engine_client.h"
-#include "server/model/text_codec.h"
+#include "text/text_codec.h"
 
 namespace chorus::server {
 

@@ -1,4 +1,4 @@
-#include "server/model/text_codec.h"
+#include "text/text_codec.h"
 
 #include "base/error.h"
 #include "text/chat_template.h"
@@ -7,7 +7,7 @@
 #include "text/tokenizer/token_bytes.h"
 #include "text/tokenizer/tokenizer.h"
 
-namespace chorus::server {
+namespace chorus {
 namespace {
 
 class DetokenizedStream : public TextStream {
@@ -90,4 +90,4 @@ std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, c
   return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(parsed.tokenizer, parsed.config, parsed.source));
 }
 
-}  // namespace chorus::server
+}  // namespace chorus

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
-#include "server/model/text_codec.h"
-
-namespace chorus::server {
+namespace chorus {
 
 struct GenerationDefaults {
   double temperature = 1.0;  // OpenAI's default; 0 is greedy
@@ -21,9 +20,9 @@ struct GenerationDefaults {
   std::vector<int32_t> end_ids;                 // any of them ends an answer; without duplicates
 };
 
-// Reads generation_config.json, takes eos_token_id from config.json if the former has none, and adds the tokenizer's
-// end token. "do_sample": false makes greedy the default. Settings that would change answers but are not applied are
-// logged as warnings. Files may be missing; malformed ones throw Error.
-GenerationDefaults readGenerationDefaults(const std::filesystem::path& directory, const TextCodec& text);
+// Reads generation_config.json, takes eos_token_id from config.json if the former has none, and adds end_token, the
+// tokenizer's own end token. "do_sample": false makes greedy the default. Settings that would change answers but are
+// not applied are logged as warnings. Files may be missing; malformed ones throw Error.
+GenerationDefaults readGenerationDefaults(const std::filesystem::path& directory, std::optional<int32_t> end_token);
 
-}  // namespace chorus::server
+}  // namespace chorus

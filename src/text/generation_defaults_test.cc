@@ -1,16 +1,17 @@
-#include "server/model/generation_defaults.h"
+#include "text/generation_defaults.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "base/error.h"
-#include "server/testing/fakes.h"
 
-namespace chorus::server {
+namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int32_t kEnd = 257;  // the tokenizer's own end token
 
 class GenerationDefaultsTest : public ::testing::Test {
  protected:
@@ -20,7 +21,7 @@ class GenerationDefaultsTest : public ::testing::Test {
   }
   ~GenerationDefaultsTest() override { fs::remove_all(dir); }
   void write(const char* name, const char* text) { std::ofstream(dir / name) << text; }
-  GenerationDefaults read() { return readGenerationDefaults(dir, FakeCodec()); }
+  GenerationDefaults read() { return readGenerationDefaults(dir, kEnd); }
 
   fs::path dir;
 };
@@ -30,7 +31,7 @@ TEST_F(GenerationDefaultsTest, WithoutFilesOpenAis) {
   EXPECT_EQ(defaults.temperature, 1.0);
   EXPECT_EQ(defaults.top_p, 1.0);
   EXPECT_EQ(defaults.top_k, 0);
-  EXPECT_EQ(defaults.end_ids, std::vector<int32_t>{FakeCodec::kEnd});
+  EXPECT_EQ(defaults.end_ids, std::vector<int32_t>{kEnd});
 }
 
 TEST_F(GenerationDefaultsTest, ListOfEndIdsAndSampling) {
@@ -63,7 +64,7 @@ TEST_F(GenerationDefaultsTest, PenaltiesAndBans) {
 TEST_F(GenerationDefaultsTest, ConfigStandsIn) {
   write("generation_config.json", "{}");
   write("config.json", R"({"eos_token_id":9})");
-  EXPECT_EQ(read().end_ids, (std::vector<int32_t>{9, FakeCodec::kEnd}));
+  EXPECT_EQ(read().end_ids, (std::vector<int32_t>{9, kEnd}));
 }
 
 TEST_F(GenerationDefaultsTest, MalformedValuesAreNamed) {
@@ -78,4 +79,4 @@ TEST_F(GenerationDefaultsTest, MalformedValuesAreNamed) {
 }
 
 }  // namespace
-}  // namespace chorus::server
+}  // namespace chorus

@@ -1,4 +1,4 @@
-// The routes' interface to the tokenizer, the chat templates and the detokenizer of one model directory.
+// The tokenizer, the chat templates and the detokenizer of one model directory, behind one interface.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "text/tokenizer/encode_limits.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace chorus::server {
+namespace chorus {
 
 struct TextStreamOptions {
   std::vector<std::string> stops;   // none is empty; the earliest match in the text wins
@@ -82,4 +82,4 @@ std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& dire
 // Does the same with files that are already read. fallback: see parseTokenizerFiles. Throws Error.
 std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback);
 
-}  // namespace chorus::server
+}  // namespace chorus

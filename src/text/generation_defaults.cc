@@ -1,4 +1,4 @@
-#include "server/model/generation_defaults.h"
+#include "text/generation_defaults.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 
-namespace chorus::server {
+namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,7 +93,7 @@ double inRange(const Json& config, const char* key, double fallback, double low,
 
 }  // namespace
 
-GenerationDefaults readGenerationDefaults(const fs::path& directory, const TextCodec& text) {
+GenerationDefaults readGenerationDefaults(const fs::path& directory, std::optional<int32_t> end_token) {
   GenerationDefaults defaults;
   const fs::path generation = directory / "generation_config.json";
   const fs::path model = directory / "config.json";
@@ -117,12 +117,11 @@ GenerationDefaults readGenerationDefaults(const fs::path& directory, const TextC
     const Json config = readJsonFile(model);
     addEndIds(config, model.string(), defaults.end_ids);
   }
-  if (const auto eos = text.eosTokenId()) {
-    if (std::find(defaults.end_ids.begin(), defaults.end_ids.end(), *eos) == defaults.end_ids.end()) {
-      defaults.end_ids.push_back(*eos);
-    }
+  const std::vector<int32_t>& found = defaults.end_ids;
+  if (end_token && std::find(found.begin(), found.end(), *end_token) == found.end()) {
+    defaults.end_ids.push_back(*end_token);
   }
   return defaults;
 }
 
-}  // namespace chorus::server
+}  // namespace chorus
