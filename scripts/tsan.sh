@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh --ci
-layers=(base comm runtime server)
+layers=(base comm engine runtime server)
 cmake --preset tsan >/dev/null
 targets=()
 for layer in "${layers[@]}"; do
