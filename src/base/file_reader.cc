@@ -16,18 +16,6 @@
 namespace chorus {
 namespace {
 
-// A thread that reads one adapter after another reuses the same buffer: touching new pages costs as much as reading the
-// file. Buffers above kMostKept are needed too rarely to be kept, and below kLeastKept reuse is not worth it.
-constexpr size_t kLeastKept = size_t{1} << 20;
-constexpr size_t kMostKept = size_t{64} << 20;
-thread_local AlignedBuffer kept_memory;
-
-AlignedBuffer memoryFor(size_t size) {
-  if (size >= kLeastKept && kept_memory.size() >= size) return std::exchange(kept_memory, {});
-  if (size >= kLeastKept) kept_memory = {};
-  return AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
-}
-
 // Bytes of a file that PartsReader reads at a time: a directory of a zip archive is read by a few calls.
 constexpr size_t kPieceBytes = size_t{32} << 10;
 
@@ -48,11 +36,6 @@ size_t readAt(int descriptor, const std::string& path, size_t at, std::span<std:
 }
 
 }  // namespace
-
-FileContents::~FileContents() {
-  if (memory_.size() >= kLeastKept && memory_.size() <= kMostKept && memory_.size() > kept_memory.size())
-    std::swap(kept_memory, memory_);
-}
 
 const std::optional<FileStamp>& FileReader::see(const std::string& name) {
   return seen_.emplace_back(name, directory_->stampOf(name)).second;
@@ -86,16 +69,16 @@ FileReader::Opened FileReader::open(const std::string& name, size_t max_file_byt
 FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes) {
   const Opened file = open(name, max_file_bytes);
   const size_t size = std::min(file.size, bytes);
-  if (size > kMostKept) {
+  if (size > FileMemory::kMost) {
     const size_t available = availableMemory();
     if (size > available) {
       fail(ErrorCode::kExhausted, "{}: reading the file needs {} bytes, but only {} bytes of memory are free",
            file.path, size, available);
     }
   }
-  AlignedBuffer memory = memoryFor(size);
+  AlignedBuffer memory = memory_ != nullptr ? memory_->take(size) : AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
   const size_t done = readAt(file.descriptor.get(), file.path, 0, {memory.as<std::byte>(), size});
-  return {std::make_shared<const FileContents>(std::move(memory), done), file.size};
+  return {std::make_shared<const FileContents>(std::move(memory), done, memory_), file.size};
 }
 
 FileReader::PartsReader::PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes)

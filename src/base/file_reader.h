@@ -17,6 +17,7 @@
 #include "base/directory.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_memory.h"
 #include "base/partial_bytes.h"
 
 namespace chorus {
@@ -25,8 +26,12 @@ namespace chorus {
 // when the file is truncated.)
 class FileContents {
  public:
-  FileContents(AlignedBuffer memory, size_t size) : memory_(std::move(memory)), size_(size) {}
-  ~FileContents();
+  // pool: gets the memory back at the end; null: the memory is freed.
+  FileContents(AlignedBuffer memory, size_t size, std::shared_ptr<FileMemory> pool)
+      : memory_(std::move(memory)), size_(size), pool_(std::move(pool)) {}
+  ~FileContents() {
+    if (pool_ != nullptr) pool_->give(std::move(memory_));
+  }
   FileContents(const FileContents&) = delete;
   FileContents& operator=(const FileContents&) = delete;
   std::span<const std::byte> bytes() const { return {memory_.as<const std::byte>(), size_}; }
@@ -35,12 +40,15 @@ class FileContents {
  private:
   AlignedBuffer memory_;
   size_t size_;
+  std::shared_ptr<FileMemory> pool_;
 };
 
 // Reads files of one directory and records the stamp of each. Not thread-safe; for a single read, not for reuse.
 class FileReader {
  public:
-  explicit FileReader(std::shared_ptr<const Directory> directory) : directory_(std::move(directory)) {}
+  // memory: where the memory of read files comes from and returns to; null: it is allocated and freed.
+  explicit FileReader(std::shared_ptr<const Directory> directory, std::shared_ptr<FileMemory> memory = nullptr)
+      : directory_(std::move(directory)), memory_(std::move(memory)) {}
 
   // Reads a whole file. If it changed within the last tick of the file system's clock, first sleeps until the tick is
   // over, so that any further change gets a different stamp. Throws the Errors of Directory::openFile, kCorrupt when
@@ -96,19 +104,20 @@ class FileReader {
   using Seen = std::pair<std::string, std::optional<FileStamp>>;
   const std::optional<FileStamp>& see(const std::string& name);
   std::shared_ptr<const Directory> directory_;
+  std::shared_ptr<FileMemory> memory_;
   std::vector<Seen> seen_;
   bool changed_ = false;  // the stamp of an opened file differed from the recorded one
 };
 
 // Calls read(FileReader&) until no file changed during the call (at most three tries, each opens the directory again).
 // Then returns its result, or rethrows the exception that it ended with. Throws what `open` throws, and kConflict,
-// naming the directory, when files changed during every try.
+// naming the directory, when files changed during every try. memory: see FileReader.
 template <typename F>
-auto readUnchanged(const OpenDirectory& open, F&& read) {
+auto readUnchanged(const OpenDirectory& open, F&& read, const std::shared_ptr<FileMemory>& memory = nullptr) {
   constexpr int kTries = 3;
   std::string what;
   for (int i = 0; i < kTries; ++i) {
-    FileReader files(open());
+    FileReader files(open(), memory);
     try {
       auto result = read(files);
       if (files.unchanged()) return result;

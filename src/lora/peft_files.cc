@@ -108,8 +108,8 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
   return static_cast<size_t>(std::min(bytes, kMost));
 }
 
-PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes) {
-  return readUnchanged(open, [&](FileReader& files) { return readWhole(max_bytes, files); });
+PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes, const std::shared_ptr<FileMemory>& memory) {
+  return readUnchanged(open, [&](FileReader& files) { return readWhole(max_bytes, files); }, memory);
 }
 
 std::string PeftHeaders::digest() const {

@@ -34,7 +34,9 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 // Weights of more than max_bytes are refused. The files may be rewritten meanwhile: both are read in one state of the
 // directory (FileReader), and nothing is memory-mapped. Throws Error: those of `open`, kNotFound, kCorrupt, kConflict
 // when the directory keeps changing, and those of the formats.
-PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes);
+// memory: see FileReader.
+PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes,
+                        const std::shared_ptr<FileMemory>& memory = nullptr);
 
 // Like PeftFiles, but of the weights only names, types and shapes are read (parseSafetensorsHeader, parseTorchHeader);
 // an adapter_model.bin of PyTorch 1.5 or older is read whole.

@@ -59,7 +59,7 @@ Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   if (source.reloadable()) {
     const PeftFiles files =
-        readPeftFiles(source.open, largestPeftWeights(target.config, target.table, target.max_rank));
+        readPeftFiles(source.open, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
     const LearnedContent::Content known = knownOf(source);
     Adapter adapter = readPeftAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
     stamps = files.stamps;
@@ -103,7 +103,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
     source->on_refused = std::move(files_of.onRefused);
     large = headers.weights_bytes > kHeavyBytes;
   } else {
-    const PeftFiles files = readPeftFiles(source->open, most_bytes);
+    const PeftFiles files = readPeftFiles(source->open, most_bytes, file_memory_);
     const Adapter adapter = readPeftAdapter(files, name, target);
     source->stamps = files.stamps;
     source->content_hash = adapter.content_hash;

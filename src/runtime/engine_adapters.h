@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/background_throttle.h"
+#include "base/file_memory.h"
 #include "checkpoint/weight_table.h"
 #include "chorus/executor.h"
 #include "engine/rank_group.h"
@@ -53,6 +54,7 @@ class EngineAdapters {
   const RankGroup& ranks_;
   std::function<ThrottleClock()> throttle_;
   WeightTable table_;
+  std::shared_ptr<FileMemory> file_memory_ = std::make_shared<FileMemory>();
   mutable std::mutex shapes_mutex_;
   mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by PeftHeaders::digest
 };
