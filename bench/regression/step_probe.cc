@@ -89,6 +89,7 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
   }
   const auto recorder = std::make_shared<RecordingBackend>(createBackend(backend));
   Session session(engines.front(), recorder, options, {});
+  for (const auto& adapter : adapters) session.adapters().add(adapter->id, ranks.session(0).adapters().at(adapter->id));
   recorder->take();
   for (const FixedStep& step : steps) {
     session.run(step.input);
