@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "lora/adapter.h"
+#include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
 #include "lora/shard.h"
 #include "models/architecture.h"

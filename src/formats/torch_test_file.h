@@ -45,8 +45,10 @@ struct TestZip {
         directory += littleEndian<uint16_t>(1) + littleEndian<uint16_t>(24) + littleEndian<uint64_t>(e.bytes.size()) +
                      littleEndian<uint64_t>(e.bytes.size()) + littleEndian<uint64_t>(out.size());
       }
-      out += "PK\x03\x04" + littleEndian<uint16_t>(0) + middle + sizes + littleEndian<uint16_t>(e.name.size()) +
-             littleEndian<uint16_t>(0) + e.name + e.bytes;
+      out += "PK\x03\x04" + littleEndian<uint16_t>(0) + middle + sizes;
+      out += littleEndian<uint16_t>(e.name.size()) + littleEndian<uint16_t>(0);
+      out += e.name;
+      out += e.bytes;
     }
     const uint64_t offset = out.size(), size = directory.size(), count = entries.size();
     out += directory;
