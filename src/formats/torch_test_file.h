@@ -45,7 +45,9 @@ struct TestZip {
         directory += littleEndian<uint16_t>(1) + littleEndian<uint16_t>(24) + littleEndian<uint64_t>(e.bytes.size()) +
                      littleEndian<uint64_t>(e.bytes.size()) + littleEndian<uint64_t>(out.size());
       }
-      out += "PK\x03\x04" + littleEndian<uint16_t>(0) + middle + sizes;
+      out += "PK\x03\x04" + littleEndian<uint16_t>(0);
+      out += middle;
+      out += sizes;
       out += littleEndian<uint16_t>(e.name.size()) + littleEndian<uint16_t>(0);
       out += e.name;
       out += e.bytes;
