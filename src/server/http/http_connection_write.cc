@@ -146,7 +146,7 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
         responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()), keepAlive(),
                      id, response.headers);
     return queue(head, head_only ? std::string() : std::move(response.body), true);
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
   breakOff();
 }
@@ -261,7 +261,7 @@ void HttpConnection::close() noexcept {
     timer_.cancel();
     room_timer_.cancel();
     if (callback) callback();
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
 }
 
