@@ -41,8 +41,8 @@ EngineLayout engineLayout(const std::vector<RankTensor>& tensors, const ModelCon
 // vocabulary. On the last ranks, some of them may be padding.
 int64_t vocabularyShare(const ModelConfig& config);
 
-// For a model without lm_head.weight: the rank's output head is rows [begin, begin + rows) of its embedding table,
-// followed by zeros up to vocabularyShare() rows.
+// The rows of a rank's embedding table that are its output head, in a model without lm_head.weight: [begin, begin +
+// rows). Zeros follow up to vocabularyShare() rows.
 struct TiedHead {
   int64_t begin = 0;
   int64_t rows = 0;

@@ -15,7 +15,7 @@
 
 namespace chorus {
 
-// Null for a kind of which there is only one rank.
+// A rank's communicators. A pointer is null if the rank is the only one of its stage or of its tp_rank.
 struct RankCommunicators {
   std::unique_ptr<Communicator> tensor;    // between the ranks of this stage
   std::unique_ptr<Communicator> pipeline;  // between the ranks with the same tp_rank, by stage
@@ -23,7 +23,7 @@ struct RankCommunicators {
   std::unique_ptr<Communicator> adapters;
 };
 
-// What a command about an adapter found out.
+// Result of a command about an adapter, on one rank or added up over all ranks.
 struct AdapterReport {
   int64_t bytes = 0;                // of the rank's share in device memory
   std::string composition_refusal;  // compositionRefusal() of the share

@@ -146,24 +146,24 @@ const StepInput& StepDecoder::decode(std::span<const std::byte> bytes) {
   reader.getList(input_.logits_rows);
   reader.getList(input_.copies);
   input_.sequences.resize(reader.count(sizeof(SequenceHead)));
-  std::vector<SequenceHead> heads(input_.sequences.size());
-  reader.getAll(std::span(heads));
   if (kv_groups < 1) Reader::failCut();
+  table_lengths_.clear();
   uint64_t blocks_of_group = 0;
-  for (const SequenceHead& head : heads) {
+  for (SequenceSpan& sequence : input_.sequences) {
+    const auto head = reader.get<SequenceHead>();
     if (head.blocks < 0) Reader::failCut();
+    sequence = {head.row_begin, head.num_rows, head.first_position, {}};
+    table_lengths_.push_back(head.blocks);
     blocks_of_group += static_cast<uint64_t>(head.blocks);
   }
   if (blocks_of_group > bytes.size() / sizeof(int32_t) / static_cast<uint64_t>(kv_groups)) Reader::failCut();
   tables_.resize(blocks_of_group * static_cast<uint64_t>(kv_groups));
   reader.getAll(std::span(tables_));
   std::span<const int32_t> rest = tables_;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    const SequenceHead& head = heads[i];
-    const auto blocks = static_cast<size_t>(head.blocks);
-    input_.sequences[i] = {head.row_begin, head.num_rows, head.first_position,
-                           BlockTables(rest.first(blocks), head.blocks)};
-    rest = rest.subspan(blocks * static_cast<size_t>(kv_groups));
+  for (size_t i = 0; i < table_lengths_.size(); ++i) {
+    const auto length = static_cast<size_t>(table_lengths_[i]);
+    input_.sequences[i].block_tables = BlockTables(rest.first(length), table_lengths_[i]);
+    rest = rest.subspan(length * static_cast<size_t>(kv_groups));
   }
   input_.adapters.resize(reader.count(sizeof(AdapterId)));
   for (AdapterRows& rows : input_.adapters) {

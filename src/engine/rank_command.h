@@ -1,5 +1,5 @@
-// What a rank group asks its ranks to do, as plain bytes. A command holds numbers and ids but no addresses, so a rank
-// may be a thread of this process or, on a machine of the same byte order, another process.
+// Commands of a rank group to its ranks, encoded as plain bytes. A command holds numbers and ids but no addresses, so a
+// rank may be a thread of this process or, on a machine of the same byte order, another process.
 #pragma once
 
 #include <array>
@@ -46,7 +46,8 @@ class StepDecoder {
 
  private:
   StepInput input_;
-  std::vector<int32_t> tables_;  // entries of all sequences' block tables
+  std::vector<int32_t> table_lengths_;  // of each sequence: entries of each of its block tables
+  std::vector<int32_t> tables_;         // entries of all sequences' block tables
 };
 
 }  // namespace chorus

@@ -15,9 +15,9 @@ struct ThroughputResult {
   double generation_tokens_per_s = 0;  // later tokens / the time they took
 };
 
-// For one pass.
+// The rates of one pass of the benchmark.
 ThroughputResult throughputOf(const TokenTimes& times, const ExecutorWork& work);
-// Medians over several passes.
+// The medians of the rates of several passes.
 ThroughputResult throughputOf(const std::vector<TokenTimes>& passes, const ExecutorWork& work);
 
 struct LatencyResult {
