@@ -44,8 +44,9 @@ def check_source(path):
         complain(path, len(lines), f"{len(lines)} lines, more than {MAX_LINES}")
     parts = path.relative_to(root).parts
     layer = parts[1] if parts[0] == "src" else None
-    # Tests and fuzz targets in src/ may also include the shared headers in tests/fuzz and tests/support.
-    for_tests = {"fuzz", "support"} if re.search(r"(_test|_fuzz|^test)\.cc$", path.name) else set()
+    # Tests, their helpers and fuzz targets in src/ may also include the shared headers in tests/fuzz and tests/support.
+    is_test = "testing" in parts or re.search(r"(_test|_fuzz|^test)\.cc$", path.name)
+    for_tests = {"fuzz", "support"} if is_test else set()
     for number, line in enumerate(lines, 1):
         include = re.match(r'\s*#include "([a-z_]+)/', line)
         if include and layer:

@@ -20,6 +20,7 @@
 #include "runtime/engine_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/testing/plain_adapter_cache.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -163,7 +164,7 @@ int64_t anonymousKb() {
 
 TEST(AdapterChurn, EveryAnswerIsTheAdaptersOwnAndMemoryDoesNotGrow) {
   const ChurnSize size = ChurnSize::asked();
-  const fs::path engine_dir = testEngine(fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base", DType::kBFloat16);
+  const fs::path engine_dir = testEngine(test::sourceDir() / "examples/demo/base", DType::kBFloat16);
   const auto engine = Engine::load(engine_dir);
   const auto vocab = static_cast<int32_t>(engine->config().vocab_size);
   const TempDir dir;

@@ -12,6 +12,7 @@
 #include "golden_tolerance.h"
 #include "kernels/default_isa.h"
 #include "kernels/linear/linear.h"
+#include "support/test_paths.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
 
@@ -36,7 +37,7 @@ struct ComposedRow {
 class Composition : public testing::Test {
  protected:
   Composition() {
-    const fs::path dir = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/composition";
+    const fs::path dir = test::sourceDir() / "tests/goldens/composition";
     const Safetensors expected = Safetensors::open(dir / "expected.safetensors");
     const Json json = readJsonFile(dir / "case.json");
     for (const Json& from : json.at("rows")) {

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "executor_runs.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -19,7 +20,7 @@ struct DemoRow {
 };
 
 TEST(DemoTokens, AreThoseOfPeft) {
-  const std::filesystem::path demo = std::filesystem::path(CHORUS_SOURCE_DIR) / "examples/demo";
+  const std::filesystem::path demo = test::sourceDir() / "examples/demo";
   const Json model = readJsonFile(demo / "base/config.json");
   const int32_t end_id = model.at("eos_token_id").get<int32_t>();
 

@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "hashed_weights.h"
 #include "models/architecture.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -18,8 +19,7 @@ namespace {
 const std::map<std::string, std::filesystem::path>& goldens() {
   static const auto kGoldens = [] {
     std::map<std::string, std::filesystem::path> found;
-    for (const auto& family :
-         std::filesystem::directory_iterator(std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/goldens")) {
+    for (const auto& family : std::filesystem::directory_iterator(test::sourceDir() / "tests/goldens")) {
       const auto manifest = family.path() / "manifest.json";
       if (!std::filesystem::exists(manifest)) continue;
       const Json json = readJsonFile(manifest);

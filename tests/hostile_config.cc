@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -14,7 +15,7 @@ namespace {
 using executor::CapacitySchedulerPolicy;
 using Setter = std::function<void(const Json& value)>;
 
-std::filesystem::path configs() { return std::filesystem::path(CHORUS_SOURCE_DIR) / "tests/configs"; }
+std::filesystem::path configs() { return test::sourceDir() / "tests/configs"; }
 
 void apply(const Json& object, const std::string& where, const std::map<std::string, Setter>& setters) {
   for (const auto& [key, value] : object.items()) {

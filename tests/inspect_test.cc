@@ -13,6 +13,7 @@
 #include "engine/rank_group.h"
 #include "golden_case.h"
 #include "safetensors_edit.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -188,7 +189,7 @@ TEST_F(Inspect, AdaptersThatWouldNotServe) {
 }
 
 TEST_F(Inspect, OtherFilesAndDirectories) {
-  const fs::path demo = fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base";
+  const fs::path demo = test::sourceDir() / "examples/demo/base";
   EXPECT_EQ(facts({demo}, "Hugging Face model").at("tokenizer"), 1509);
   fs::create_directory(dir_.path() / "tokenizer");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) fs::copy(demo / name, dir_.path() / "tokenizer");

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "command.h"
+#include "support/test_paths.h"
 #include "test_engines.h"
 
 namespace chorus::test {
@@ -13,7 +14,7 @@ namespace {
 // An answer of one token ends with its first step. A prompt that started before the others' adapters were loaded would
 // share no step with them.
 TEST(OneBatch, AllSixRequestsOfTheDemoAreInOneBatchOnEveryMachine) {
-  const std::filesystem::path demo = std::filesystem::path(CHORUS_SOURCE_DIR) / "examples/demo";
+  const std::filesystem::path demo = test::sourceDir() / "examples/demo";
   const std::filesystem::path engine = testEngine(demo / "base", DType::kBFloat16);
   std::vector<std::string> arguments{
       "run", "--engine_dir", engine, "--tokenizer_dir", demo / "base", "--apply_chat_template", "--max_output_len",

@@ -12,6 +12,7 @@
 #include "golden_case.h"
 #include "golden_tolerance.h"
 #include "safetensors_edit.h"
+#include "support/test_paths.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
 
@@ -57,7 +58,7 @@ class GrownVocabulary : public testing::TestWithParam<std::string> {
  protected:
   GrownVocabulary() : expected_(Safetensors::open(grown() / "expected.safetensors")) {}
 
-  static fs::path family() { return fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/peft_family"; }
+  static fs::path family() { return test::sourceDir() / "tests/goldens/peft_family"; }
   static fs::path grown() { return family() / "grown" / GetParam(); }
 
   static RankGroup ranksOf(const Cut& cut) {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
+#include "support/test_paths.h"
 #include "teacher_forced.h"
 #include "test_engines.h"
 #include "text/text_codec.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kDemo = fs::path(CHORUS_SOURCE_DIR) / "examples/demo";
+const fs::path kDemo = test::sourceDir() / "examples/demo";
 constexpr size_t kPhrases = 40;  // held-out phrases per skill
 
 struct Text {

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -18,7 +19,7 @@ std::string page() {
 }
 
 TEST(FlagsPageTest, AllVariablesAndFlagsAreInOneGeneratedTableThatIsNotStale) {
-  const std::string written = readFile(CHORUS_SOURCE_DIR "/docs/flags.md", size_t{1} << 20);
+  const std::string written = readFile(test::sourceDir().string() + "/docs/flags.md", size_t{1} << 20);
   EXPECT_TRUE(written == page()) << "docs/flags.md is not what the program's definitions say; write it again:\n"
                                     "  build/release/bin/chorus flags > docs/flags.md";
 }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -20,7 +21,7 @@ class TextCommandsTest : public testing::Test {
   void SetUp() override {
     dir_ = std::filesystem::path(testing::TempDir()) / ("text_commands_" + std::to_string(::getpid()));
     std::filesystem::create_directories(dir_);
-    std::filesystem::copy_file(std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/llama2.json",
+    std::filesystem::copy_file(test::sourceDir().string() + "/tests/goldens/text/tokenizers/llama2.json",
                                dir_ / "tokenizer.json");
     writeFileAtomically(
         dir_ / "tokenizer_config.json",

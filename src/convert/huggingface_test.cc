@@ -17,6 +17,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "models/architecture.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const fs::path kGoldens = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/checkpoint";
+const fs::path kGoldens = test::sourceDir() / "tests/goldens/checkpoint";
 
 std::string describe(const TensorView& tensor) {
   Sha256 hash;

@@ -14,6 +14,7 @@
 #include "formats/npy.h"
 #include "formats/safetensors.h"
 #include "lora/module_ids.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -23,7 +24,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const fs::path kGoldens = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens";
+const fs::path kGoldens = test::sourceDir() / "tests/goldens";
 
 class LoraConvertTest : public testing::Test {
  protected:

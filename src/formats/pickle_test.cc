@@ -166,7 +166,7 @@ TEST(PickleTest, DamageIsRefused) {
                                                           "Q",
                                                           "]N)R",
                                                           "\x99",
-                                                          "(N]" /* stack below a mark */ "ta"}) {
+                                                          "(N]ta" /* stack below a mark */}) {
     EXPECT_NE(refusalOfBody(body), "") << body;
   }
   EXPECT_THAT(refusalOfBody("N(R"), HasSubstr("stack")) << "a mark hides what is below it";

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -23,7 +24,7 @@ std::string errorOf(std::string_view bytes) {
 }
 
 const std::string kModel =
-    readFile(std::string(CHORUS_SOURCE_DIR) + "/tests/fuzz/sentencepiece_model_fuzz/every_field.model", 1 << 20);
+    readFile(test::sourceDir().string() + "/tests/fuzz/sentencepiece_model_fuzz/every_field.model", 1 << 20);
 
 TEST(SentencePieceModelTest, ReadsEveryField) {
   const SentencePieceModel model = parse(kModel);

@@ -14,6 +14,7 @@
 #include "formats/safetensors.h"
 #include "formats/tensor_source.h"
 #include "formats/torch_test_file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -30,7 +31,7 @@ using pickled::tuple;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const fs::path kSource(CHORUS_SOURCE_DIR);
+const fs::path kSource(test::sourceDir());
 const std::string kFloats = global("torch", "FloatStorage");
 
 std::string describe(const TensorView& tensor) {

@@ -13,6 +13,7 @@
 #include "lora/peft_config.h"
 #include "lora/peft_reader.h"
 #include "lora/test_model.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -22,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const fs::path kSource(CHORUS_SOURCE_DIR);
+const fs::path kSource(test::sourceDir());
 const fs::path kGoldens = kSource / "tests/goldens/peft";
 
 Json manifest() { return readJsonFile(kGoldens / "manifest.json"); }

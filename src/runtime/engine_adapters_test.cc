@@ -16,13 +16,14 @@
 #include "engine/build.h"
 #include "formats/safetensors.h"
 #include "formats/torch_test_file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kModel = fs::path(CHORUS_SOURCE_DIR) / "tests/goldens/llama/plain";
+const fs::path kModel = test::sourceDir() / "tests/goldens/llama/plain";
 
 // A fake clock on which one byte takes one nanosecond; records the slices between the throttle's rests.
 struct Recorder {

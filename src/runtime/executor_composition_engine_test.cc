@@ -14,6 +14,7 @@
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "lora/peft_reader.h"
+#include "support/test_paths.h"
 
 namespace chorus::executor {
 namespace {
@@ -145,7 +146,7 @@ class CompositionEngineTest : public ::testing::TestWithParam<int32_t> {
     for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-4f * (1 + std::abs(b[i]))) << i;
   }
 
-  inline static const std::filesystem::path kModel = CHORUS_SOURCE_DIR "/tests/goldens/llama/plain";
+  inline static const std::filesystem::path kModel = test::sourceDir() / "tests/goldens/llama/plain";
   static constexpr const char* kAdapters[] = {"qv_r3_f32", "all_r8_bf16", "mlp_rslora_r16_f16", "pattern_f32",
                                               "dora_r4_f32"};
   inline static std::filesystem::path directory_;

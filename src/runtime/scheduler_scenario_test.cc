@@ -3,6 +3,7 @@
 
 #include "runtime/testing/scenario_file.h"
 #include "runtime/testing/scheduler_simulation.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -96,7 +97,7 @@ std::string play(SchedulerSimulation& simulation, const ScenarioLine& line) {
 }
 
 TEST(SchedulerScenarios, Files) {
-  const auto files = testing::scenarioFiles(CHORUS_SOURCE_DIR "/tests/scenarios/scheduler");
+  const auto files = testing::scenarioFiles(test::sourceDir().string() + "/tests/scenarios/scheduler");
   ASSERT_FALSE(files.empty());
   for (const auto& file : files) {
     auto simulation = std::make_unique<SchedulerSimulation>();

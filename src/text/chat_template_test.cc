@@ -10,12 +10,13 @@
 
 #include "base/error.h"
 #include "base/error_of.h"
+#include "support/test_paths.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
 namespace {
 
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/chat/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/chat/";
 
 std::vector<OrderedJson> readLines(const std::string& name) {
   std::ifstream in(kGoldens + name);
@@ -217,7 +218,7 @@ TEST(ChatTemplatesTest, ChoosesByTools) {
   Json config = Json::parse(
       R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},
                                 {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
-  const std::string path = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/gpt2.json";
+  const std::string path = test::sourceDir().string() + "/tests/goldens/text/tokenizers/gpt2.json";
   const Json tokenizer = readJsonFile(path);
   const ChatTemplates both(*Tokenizer::fromJson(tokenizer, config, "t"), "t");
   ChatTemplateInput input;

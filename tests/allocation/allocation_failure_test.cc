@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "support/malloc_hook.h"
+#include "support/test_paths.h"
 
 extern char** environ;
 
@@ -43,7 +44,7 @@ class FailingServer {
   FailingServer() {
     std::string pattern = (fs::temp_directory_path() / "chorus-allocation-XXXXXX").string();
     work_ = mkdtemp(pattern.data());
-    const fs::path demo = fs::path(CHORUS_SOURCE_DIR) / "examples/demo";
+    const fs::path demo = test::sourceDir() / "examples/demo";
     std::vector<std::string> arguments = {CHORUS_FAILING_BINARY,
                                           "serve",
                                           (demo / "base").string(),

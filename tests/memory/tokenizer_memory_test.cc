@@ -3,13 +3,14 @@
 
 #include "base/json.h"
 #include "support/malloc_hook.h"
+#include "support/test_paths.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
 constexpr int64_t kBytesForEachByte = 16;
 // Allowance for the first buffers of each stage.
 constexpr int64_t kRoom = int64_t{512} << 10;

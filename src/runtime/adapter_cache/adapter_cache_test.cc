@@ -7,6 +7,7 @@
 
 #include "runtime/testing/plain_adapter_cache.h"
 #include "runtime/testing/scenario_file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -127,7 +128,7 @@ AdapterCache cacheOf(const testing::ScenarioLine& line) {
 }
 
 TEST(AdapterCacheScenarios, Files) {
-  const auto files = testing::scenarioFiles(CHORUS_SOURCE_DIR "/tests/scenarios/adapter_cache");
+  const auto files = testing::scenarioFiles(test::sourceDir().string() + "/tests/scenarios/adapter_cache");
   ASSERT_FALSE(files.empty());
   for (const auto& file : files) {
     AdapterCache cache({}, {});

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "runtime/decoding/candidates.h"
 #include "runtime/decoding/sampling_state.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -26,7 +27,7 @@ executor::SamplingConfig configOf(const Json& settings) {
 }
 
 TEST(SamplingGolden, KeepsWhatTransformersKeeps) {
-  const Json golden = readJsonFile(std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/sampling/processors.json");
+  const Json golden = readJsonFile(test::sourceDir().string() + "/tests/goldens/sampling/processors.json");
   ASSERT_GT(golden["cases"].size(), 100u);
   for (const Json& one : golden["cases"]) {
     const Json& settings = one["settings"];

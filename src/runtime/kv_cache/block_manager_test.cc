@@ -6,6 +6,7 @@
 #include <map>
 
 #include "runtime/testing/scenario_file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
@@ -119,7 +120,7 @@ class Scenario {
 };
 
 TEST(BlockManagerScenarios, Files) {
-  const auto files = testing::scenarioFiles(CHORUS_SOURCE_DIR "/tests/scenarios/kv_cache");
+  const auto files = testing::scenarioFiles(test::sourceDir().string() + "/tests/scenarios/kv_cache");
   ASSERT_FALSE(files.empty());
   for (const auto& file : files) {
     Scenario scenario;

@@ -11,6 +11,7 @@
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "lora/peft_reader.h"
+#include "support/test_paths.h"
 
 namespace chorus::executor {
 
@@ -71,7 +72,7 @@ class EngineFixture : public ::testing::Test {
     return LoraConfig(task_id, weights, config);
   }
 
-  inline static const std::filesystem::path kModel = CHORUS_SOURCE_DIR "/tests/goldens/llama/plain";
+  inline static const std::filesystem::path kModel = test::sourceDir() / "tests/goldens/llama/plain";
   inline static std::filesystem::path directory_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "server/openai/routes.h"
 #include "server/testing/fakes.h"
+#include "support/test_paths.h"
 
 namespace chorus::server {
 namespace {
@@ -37,7 +38,7 @@ class LoadedModelTest : public ::testing::Test {
     fs::remove_all(cache);
   }
 
-  static fs::path demo() { return fs::path(CHORUS_SOURCE_DIR) / "examples" / "demo"; }
+  static fs::path demo() { return test::sourceDir() / "examples" / "demo"; }
   static std::vector<Json> expected(size_t per_model) {
     std::vector<Json> rows;
     std::map<std::string, size_t> counts;

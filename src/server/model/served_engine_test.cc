@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "server/model/start_checks.h"
+#include "support/test_paths.h"
 
 namespace chorus::server {
 namespace {
@@ -24,7 +25,7 @@ class ServedEngineTest : public ::testing::Test {
   ServedEngineTest() {
     std::string pattern = (fs::temp_directory_path() / "chorus-located-XXXXXX").string();
     cache = mkdtemp(pattern.data());
-    options.model_directory = (fs::path(CHORUS_SOURCE_DIR) / "examples/demo/base").string();
+    options.model_directory = (test::sourceDir() / "examples/demo/base").string();
     options.cache_directory = cache.string();
   }
   ~ServedEngineTest() override { fs::remove_all(cache); }

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "server/errors.h"
 #include "server/openai/openai_types.h"
+#include "support/test_paths.h"
 
 namespace chorus::server {
 namespace {
@@ -207,7 +208,7 @@ std::string fieldsPage() {
 }
 
 TEST(RequestFields, ThePageHasTheListsOfTheTables) {
-  const std::string path = std::string(CHORUS_SOURCE_DIR) + "/docs/compatibility.md";
+  const std::string path = test::sourceDir().string() + "/docs/compatibility.md";
   EXPECT_NE(readFile(path, size_t{1} << 20).find(fieldsPage()), std::string::npos)
       << "docs/compatibility.md must have these lists:\n\n"
       << fieldsPage();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 #include "text/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/sentencepiece/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/sentencepiece/";
 
 class ModelDirectory : public testing::Test {
  protected:

@@ -1,11 +1,12 @@
 #include "text/tokenizer/token_bytes.h"
+#include "support/test_paths.h"
 
 #include <gtest/gtest.h>
 
 namespace chorus {
 namespace {
 
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
 
 std::string bytesOf(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   std::string bytes;

@@ -8,6 +8,7 @@
 
 #include "base/error_of.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
@@ -16,7 +17,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
 constexpr const char* kFamilies[] = {"gpt2",   "roberta",   "llama3",    "qwen2",
                                      "llama2", "metaspace", "lowercase", "unigram"};
 

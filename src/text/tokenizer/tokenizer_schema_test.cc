@@ -5,13 +5,14 @@
 
 #include "base/error_of.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 
 namespace chorus {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kGoldens = CHORUS_SOURCE_DIR "/tests/goldens/text/tokenizers/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
 
 // A document with every kind of component that the schema covers.
 Json wholeDocument() {

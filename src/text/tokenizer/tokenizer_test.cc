@@ -10,6 +10,7 @@
 
 #include "base/error_of.h"
 #include "base/file.h"
+#include "support/test_paths.h"
 #include "text/incremental_detokenizer.h"
 #include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/regex.h"
@@ -19,7 +20,7 @@ namespace chorus {
 namespace {
 
 using Ids = std::vector<int32_t>;
-const std::string kGoldens = std::string(CHORUS_SOURCE_DIR) + "/tests/goldens/text/tokenizers/";
+const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
 
 std::vector<Json> readLines(const std::string& name) {
   std::ifstream in(kGoldens + name);
