@@ -3,6 +3,7 @@
 
   layers   a source includes only its own layer and the layers before it in LADDER
   sizes    a source over 800 lines is refused
+  models   only src/models/ names the class of a model: no other layer tells models apart
   types    no two types of the program have one name in one namespace: the linker would merge their functions in silence
   tests    no skipped or disabled test, no test that cannot fail
   words    no TODO, no commented-out include, no merge conflict marker
@@ -21,6 +22,8 @@ LADDER = ["base", "formats", "text", "kernels", "comm", "checkpoint", "lora", "m
 API_FROM = "checkpoint"  # this layer and all later ones may include headers of include/chorus
 MAX_LINES = 800
 MAX_MIB = {"tests/goldens": 12, "tests/fuzz": 3, "examples/demo": 16}
+
+MODEL_CLASS = re.compile(r"\b[A-Z]\w*(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)\b")
 
 root = pathlib.Path(__file__).resolve().parent.parent
 has_git = shutil.which("git") is not None and (root / ".git").exists()
@@ -48,6 +51,8 @@ def check_source(path):
     is_test = "testing" in parts or re.search(r"(_test|_fuzz|^test)\.cc$", path.name)
     for_tests = {"fuzz", "support"} if is_test else set()
     for number, line in enumerate(lines, 1):
+        if layer and layer != "models" and not is_test and MODEL_CLASS.search(line.split("//")[0]):
+            complain(path, number, "names the class of a model outside src/models/")
         include = re.match(r'\s*#include "([a-z_]+)/', line)
         if include and layer:
             other = include.group(1)

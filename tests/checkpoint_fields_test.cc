@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "engine/build.h"
 #include "engine/rank_group.h"
 #include "golden_tolerance.h"

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

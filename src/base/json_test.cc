@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
 #include "base/exact_json.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

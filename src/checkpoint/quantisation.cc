@@ -14,9 +14,9 @@ std::vector<std::string> usuallyExcluded() {
 bool isGroupSize(int32_t size) { return size == 0 || size == 32 || size == 64 || size == 128; }
 }  // namespace
 
-bool WeightQuantisation::takes(const WeightRow& row, int32_t layer) const {
-  if (!row.quantisable) return false;
-  return !matchesAny(excluded, std::string(moduleOf(layerName(row.name, layer))));
+QuantScheme WeightQuantisation::schemeOf(const WeightRow& row, int32_t layer, DType dtype) const {
+  const bool quantised = row.quantisable && !matchesAny(excluded, std::string(moduleOf(layerName(row.name, layer))));
+  return {quantised ? format : WeightFormat(dtype)};
 }
 
 void checkQuantisation(const ModelConfig& config, std::string_view source) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/config.h"
+#include "checkpoint/quant_scheme.h"
 #include "checkpoint/weight_table.h"
 
 namespace chorus {
@@ -19,11 +20,12 @@ namespace chorus {
 inline constexpr std::string_view kPlainLayout = "plain";
 
 struct WeightQuantisation {
-  WeightFormat format;
+  WeightFormat format;                // of the quantised weights
   std::vector<std::string> excluded;  // fnmatch patterns of module names (tensor names without ".weight")
 
-  // Whether the weight of this table row is quantised. layer: global layer id; -1 for a weight outside the layers.
-  bool takes(const WeightRow& row, int32_t layer) const;
+  // How the weight of this table row is stored if its type is `dtype` when it is not quantised. layer: global layer id;
+  // -1 for a weight outside the layers.
+  QuantScheme schemeOf(const WeightRow& row, int32_t layer, DType dtype) const;
 };
 
 // How the config's weights are quantised; nullopt when they are not. Throws the Errors of checkQuantisation.

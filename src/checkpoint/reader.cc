@@ -48,12 +48,12 @@ void detectGroups(ModelConfig& config, const Safetensors& file, std::string_view
 
 // Whether a file's tensor may have this dtype: the dtype that we write, or an equivalent one that other converters use.
 bool isReadable(const RankTensor& tensor, DType dtype) {
-  switch (tensor.part) {
-    case TensorPart::kValues:
+  switch (tensor.role) {
+    case TensorRole::kValues:
       return dtype == tensor.dtype;
-    case TensorPart::kIntegers:
+    case TensorRole::kIntegers:
       return dtype == tensor.dtype || (tensor.format.dtype == DType::kInt4 && dtype == DType::kUint8);
-    case TensorPart::kScales:
+    case TensorRole::kScales:
       return dtype == tensor.dtype || dtype == DType::kFloat32;
   }
   return false;

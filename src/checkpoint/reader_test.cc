@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "checkpoint/writer.h"
 
 namespace chorus {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

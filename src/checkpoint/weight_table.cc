@@ -59,35 +59,6 @@ void keepSpelling(WeightTable& table, const std::function<bool(const std::string
   }
 }
 
-namespace {
-
-// The integers and the scales of a quantised row, whose unquantised tensor is `whole`.
-void addQuantised(const RankTensor& whole, const WeightFormat& format, std::vector<RankTensor>& tensors) {
-  const int64_t out = whole.rows(), in = whole.cols();
-  if (format.dtype == DType::kInt4 && out % 2 != 0) {
-    fail(ErrorCode::kUnsupported,
-         "{}: {} rows on a rank cannot be int4, which packs them in pairs; exclude it or use int8", whole.name, out);
-  }
-  if (format.group > 0 && in % format.group != 0) {
-    fail(ErrorCode::kUnsupported, "{}: group size {} does not divide the {} inputs of a rank", whole.name, format.group,
-         in);
-  }
-  RankTensor integers = whole;
-  integers.dtype = DType::kInt8;
-  integers.part = TensorPart::kIntegers;
-  integers.format = format;
-  if (format.dtype == DType::kInt4) integers.shape[integers.shape.size() - 2] /= 2;
-  RankTensor scales = whole;
-  scales.name = scaleName(whole.name, format.group > 0);
-  scales.shape.pop_back();
-  if (format.group > 0) scales.shape.push_back(in / format.group);
-  scales.part = TensorPart::kScales;
-  scales.format = format;
-  tensors.push_back(std::move(integers));
-  tensors.push_back(std::move(scales));
-}
-}  // namespace
-
 std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig& config, int32_t rank) {
   const int32_t pp_rank = config.mapping.ppRank(rank);
   const int32_t tp_rank = config.mapping.tpRank(rank);
@@ -99,17 +70,18 @@ std::vector<RankTensor> rankTensors(const WeightTable& table, const ModelConfig&
     shape[0] = slice.rows;
     if (shape.size() == 2) shape[1] = slice.cols;
     if (row.experts > 0) shape.insert(shape.begin(), row.experts);
-    const RankTensor whole = {.name = layerName(row.name, local),
-                              .shape = std::move(shape),
-                              .dtype = row.dtype.value_or(config.dtype),
-                              .row = &row,
-                              .layer = global,
-                              .format = row.dtype.value_or(config.dtype),
-                              .slot_begin = rankSlotBegin(table, row, config.mapping.tp_size, tp_rank)};
-    if (quantisation && quantisation->takes(row, global)) {
-      addQuantised(whole, quantisation->format, tensors);
-    } else {
-      tensors.push_back(whole);
+    const DType dtype = row.dtype.value_or(config.dtype);
+    const QuantScheme scheme = quantisation ? quantisation->schemeOf(row, global, dtype) : QuantScheme{dtype};
+    const int64_t slot_begin = rankSlotBegin(table, row, config.mapping.tp_size, tp_rank);
+    for (StoredTensor& stored : scheme.tensors(layerName(row.name, local), shape)) {
+      tensors.push_back({.name = std::move(stored.name),
+                         .shape = std::move(stored.shape),
+                         .dtype = stored.dtype,
+                         .row = &row,
+                         .layer = global,
+                         .role = stored.role,
+                         .format = scheme.format,
+                         .slot_begin = slot_begin});
     }
   };
 

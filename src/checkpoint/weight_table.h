@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "checkpoint/config.h"
+#include "checkpoint/quant_scheme.h"
 #include "checkpoint/weight_slot.h"
 #include "kernels/tensor.h"
 
@@ -129,10 +130,6 @@ std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& sourc
 // tensor, or else the first one.
 void keepSpelling(WeightTable& table, const std::function<bool(const std::string& name)>& has);
 
-// What a tensor of a rank's file holds of its table row: all of it, or only the integers or the scales of a quantised
-// weight (quantisation.h).
-enum class TensorPart { kValues, kIntegers, kScales };
-
 // One tensor of one rank's file, with its final name and its shape on that rank.
 struct RankTensor {
   std::string name;
@@ -140,14 +137,14 @@ struct RankTensor {
   DType dtype;  // in the file
   const WeightRow* row;
   int32_t layer;  // global id, or kOutsideLayers
-  TensorPart part = TensorPart::kValues;
+  TensorRole role = TensorRole::kValues;
   WeightFormat format;     // of the weight that it belongs to
   int64_t slot_begin = 0;  // where its rows begin in the slot, in rows of this rank
 
   // Rows of the weight, or of each expert's: one int4 row of the file holds two of them.
   int64_t rows() const {
     const int64_t in_file = shape[row->experts > 0 ? 1 : 0];
-    return part == TensorPart::kIntegers && format.dtype == DType::kInt4 ? 2 * in_file : in_file;
+    return role == TensorRole::kIntegers && format.dtype == DType::kInt4 ? 2 * in_file : in_file;
   }
   // Elements of one row of the file.
   int64_t cols() const {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <random>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "formats/safetensors.h"
 
 namespace chorus {

@@ -135,7 +135,7 @@ std::vector<Job> planJobs(const CheckpointWriter& writer, int32_t ranks) {
   std::vector<Job> jobs;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     for (const RankTensor& tensor : writer.tensors(rank)) {
-      if (tensor.part == TensorPart::kScales) {
+      if (tensor.role == TensorRole::kScales) {
         jobs.back().scales = &tensor;
         jobs.back().bytes += fileBytes(tensor);
       } else {

@@ -10,10 +10,10 @@
 #include <limits>
 #include <map>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/testing/error_of.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "models/architecture.h"

@@ -6,10 +6,10 @@
 
 #include <map>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/testing/error_of.h"
 #include "convert/lora_places.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"

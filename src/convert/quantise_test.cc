@@ -10,9 +10,9 @@
 #include <map>
 #include <random>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "convert/quantise.h"
 #include "formats/safetensors.h"
 
@@ -80,7 +80,7 @@ TEST_F(TensorCopyTest, QuantisedRowsAreTransformedFirst) {
   const WeightTable table = {row_};
   RankTensor integers = rankTensors(table, config_, 0).at(0);
   integers.dtype = DType::kInt8;
-  integers.part = TensorPart::kIntegers;
+  integers.role = TensorRole::kIntegers;
   integers.format = {DType::kInt8, 0, DType::kFloat32};
   std::vector<std::byte> bytes, scales;
   const auto into = [](std::vector<std::byte>& to) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/engine_layout.h"
-#include "engine/random_engine.h"
+#include "engine/testing/random_engine.h"
 
 namespace chorus {
 namespace {

@@ -1,7 +1,7 @@
 // Windows of attention: a model's own and those of a session.
 #include <gtest/gtest.h>
 
-#include "engine/random_engine.h"
+#include "engine/testing/random_engine.h"
 
 namespace chorus {
 namespace {

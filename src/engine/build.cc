@@ -59,19 +59,19 @@ struct PackTask {
   const WeightPacker* packer;
 
   int64_t rowsOfSource() const {
-    const bool pairs = tensor->part == TensorPart::kIntegers && tensor->format.dtype == DType::kInt4;
+    const bool pairs = tensor->role == TensorRole::kIntegers && tensor->format.dtype == DType::kInt4;
     return pairs ? (end - begin) / 2 : end - begin;
   }
 };
 
 void packLinear(const PackTask& task, const std::byte* rows, int64_t count) {
   const int64_t row = task.row_begin + task.begin;
-  switch (task.tensor->part) {
-    case TensorPart::kValues:
+  switch (task.tensor->role) {
+    case TensorRole::kValues:
       return task.packer->packRows(rows, task.dtype, count, task.in, row, task.target);
-    case TensorPart::kIntegers:
+    case TensorRole::kIntegers:
       return task.packer->packRows(rows, task.tensor->format, count, task.in, row, task.target);
-    case TensorPart::kScales:
+    case TensorRole::kScales:
       return task.packer->packScales(rows, task.dtype, task.tensor->format, count, task.in, row, task.target);
   }
 }
@@ -112,7 +112,7 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
   std::vector<PackTask> leading, appended;
   for (const EngineLayout::Piece& piece : layout.pieces) {
     const RankTensor& tensor = *piece.source;
-    if (tensor.part == TensorPart::kScales) checkScales(tensor, weights.get(tensor.name));
+    if (tensor.role == TensorRole::kScales) checkScales(tensor, weights.get(tensor.name));
     const int64_t cols = tensor.cols(), experts = std::max<int64_t>(tensor.row->experts, 1);
     const std::span<const std::byte> bytes = weights.get(tensor.name).bytes;
     const EngineTensor& target = writer.tensors()[piece.target];

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "engine/engine_file_writer.h"
 
 namespace chorus {

@@ -24,7 +24,7 @@ EngineTensor packedTensor(const RankTensor& tensor) {
     packed.cols = tensor.shape[0];
     return packed;
   }
-  const WeightFormat format = tensor.part == TensorPart::kIntegers ? tensor.format : WeightFormat(tensor.dtype);
+  const WeightFormat format = tensor.role == TensorRole::kIntegers ? tensor.format : WeightFormat(tensor.dtype);
   packed.dtype = format.dtype;
   packed.group = format.group;
   packed.scale_dtype = format.scale_dtype;
@@ -55,7 +55,7 @@ class LayoutBuilder {
     const auto [found, is_new] = index_.emplace(std::pair(tensor.layer, slot.whole()), layout_.tensors.size());
     const size_t target = found->second;
     layout_.pieces.push_back({&tensor, 0, tensor.rows(), target, tensor.slot_begin});
-    if (tensor.part == TensorPart::kScales) return;
+    if (tensor.role == TensorRole::kScales) return;
     if (is_new) {
       begin(tensor);
     } else {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <thread>
 
-#include "base/error_of.h"
-#include "engine/random_engine.h"
+#include "base/testing/error_of.h"
+#include "engine/testing/random_engine.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
 

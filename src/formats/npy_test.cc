@@ -6,8 +6,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

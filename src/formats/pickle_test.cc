@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
+#include "formats/testing/torch_test_file.h"
 #include "formats/torch_objects.h"
-#include "formats/torch_test_file.h"
 
 namespace chorus {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "formats/tensor_source.h"
 
 namespace chorus {

@@ -7,13 +7,13 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/testing/error_of.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_source.h"
-#include "formats/torch_test_file.h"
+#include "formats/testing/torch_test_file.h"
 #include "support/test_paths.h"
 
 namespace chorus {

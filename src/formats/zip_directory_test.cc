@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "base/error_of.h"
-#include "formats/torch_test_file.h"
+#include "base/testing/error_of.h"
+#include "formats/testing/torch_test_file.h"
 
 namespace chorus {
 namespace {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <utility>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

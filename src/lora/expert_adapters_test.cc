@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "lora/adapter_builder.h"
-#include "lora/peft_directory.h"
 #include "lora/peft_reader.h"
 #include "lora/shard.h"
 #include "lora/tensor_adapter.h"
+#include "lora/testing/peft_directory.h"
 
 namespace chorus {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "lora/peft_config.h"
 
 namespace chorus {

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "lora/peft_directory.h"
 #include "lora/shard.h"
+#include "lora/testing/peft_directory.h"
 
 namespace chorus {
 namespace {

@@ -8,11 +8,11 @@
 #include <map>
 #include <set>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "lora/peft_config.h"
 #include "lora/peft_reader.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 #include "support/test_paths.h"
 
 namespace chorus {

@@ -13,7 +13,7 @@
 #include "formats/safetensors.h"
 #include "fuzz/fuzz_target.h"
 #include "lora/peft_reader.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 // A valid adapter is expanded to float matrices for every module of the test model, however short its file is: the most
 // expensive one takes 1.1 ms and 90 KB.

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_pattern.h"
 #include "lora/peft_config.h"
-#include "lora/peft_directory.h"
+#include "lora/testing/peft_directory.h"
 
 namespace chorus {
 namespace {

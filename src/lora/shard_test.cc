@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 namespace chorus {
 namespace {

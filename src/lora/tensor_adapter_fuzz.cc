@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "fuzz/fuzz_target.h"
 #include "lora/tensor_adapter.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "lora/shard.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 namespace chorus {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "models/blocks/attention.h"
 #include "models/blocks/embedding.h"
 #include "models/blocks/head.h"

@@ -7,8 +7,8 @@
 #include <map>
 #include <sstream>
 
-#include "base/error_of.h"
 #include "base/log.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

@@ -10,12 +10,12 @@
 #include <thread>
 
 #include "base/directory.h"
-#include "base/error_of.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "convert/huggingface.h"
 #include "engine/build.h"
 #include "formats/safetensors.h"
-#include "formats/torch_test_file.h"
+#include "formats/testing/torch_test_file.h"
 #include "support/test_paths.h"
 
 namespace chorus {

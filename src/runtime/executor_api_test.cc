@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "convert/lora_convert.h"
 #include "runtime/testing/engine_fixture.h"
 

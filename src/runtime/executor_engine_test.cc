@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "engine/adapter_limits.h"
 #include "engine/rank_group.h"
 #include "runtime/adapter_cache/adapter_sizing.h"

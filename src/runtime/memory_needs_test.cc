@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "base/error_of.h"
-#include "engine/random_engine.h"
+#include "base/testing/error_of.h"
+#include "engine/testing/random_engine.h"
 #include "runtime/adapter_cache/adapter_sizing.h"
 #include "runtime/memory_plan.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "support/test_paths.h"
 #include "text/tokenizer/tokenizer.h"
 

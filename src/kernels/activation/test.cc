@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

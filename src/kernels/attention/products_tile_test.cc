@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "kernels/attention/products_tile-inl.h"
-#include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/panel_layout.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/emulated_tiles.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

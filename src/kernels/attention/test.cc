@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/linear/linear.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

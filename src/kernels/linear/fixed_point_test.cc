@@ -2,10 +2,10 @@
 #include <span>
 
 #include "base/aligned_buffer.h"
-#include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_layout.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/fixed_reference.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

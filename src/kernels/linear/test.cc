@@ -2,9 +2,9 @@
 #include <limits>
 #include <span>
 
-#include "kernels/linear/fixed_reference.h"
-#include "kernels/linear/linear_cases.h"
 #include "kernels/linear/panel_layout.h"
+#include "kernels/testing/fixed_reference.h"
+#include "kernels/testing/linear_cases.h"
 
 namespace chorus {
 namespace {

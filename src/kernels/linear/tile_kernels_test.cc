@@ -6,12 +6,12 @@
 #include <deque>
 #include <limits>
 
-#include "kernels/guarded_memory.h"
-#include "kernels/linear/emulated_tiles.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
 #include "kernels/linear/panel_layout.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/emulated_tiles.h"
+#include "kernels/testing/guarded_memory.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

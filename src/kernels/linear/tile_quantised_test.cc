@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "base/aligned_buffer.h"
-#include "kernels/guarded_memory.h"
-#include "kernels/linear/emulated_tiles.h"
-#include "kernels/linear/fixed_reference.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/panel_formats.h"
 #include "kernels/linear/panel_layout.h"
 #include "kernels/linear/tile_quantised_block-inl.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/emulated_tiles.h"
+#include "kernels/testing/fixed_reference.h"
+#include "kernels/testing/guarded_memory.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

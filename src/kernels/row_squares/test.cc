@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus {
 namespace {

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include "base/error_of.h"
 #include "base/log.h"
+#include "base/testing/error_of.h"
 #include "models/architecture.h"
 
 namespace chorus {

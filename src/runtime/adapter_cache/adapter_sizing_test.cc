@@ -1,8 +1,8 @@
 // The sizes of AdapterSizing equal those of a packed adapter that adapts every linear.
 #include "runtime/adapter_cache/adapter_sizing.h"
 
-#include "base/error_of.h"
-#include "engine/random_engine.h"
+#include "base/testing/error_of.h"
+#include "engine/testing/random_engine.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
 

@@ -12,9 +12,9 @@
 
 #include <spdlog/sinks/ostream_sink.h>
 
-#include "base/error_of.h"
 #include "base/file_reader.h"
 #include "base/log.h"
+#include "base/testing/error_of.h"
 #include "server/testing/adapter_directory_fixture.h"
 
 namespace chorus::server {

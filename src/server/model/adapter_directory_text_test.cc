@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "server/testing/adapter_directory_fixture.h"
 
 namespace chorus::server {

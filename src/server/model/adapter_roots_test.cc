@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/error_of.h"
 #include "base/log.h"
+#include "base/testing/error_of.h"
 
 namespace chorus::server {
 namespace {

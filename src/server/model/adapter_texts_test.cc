@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus::server {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fstream>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "engine/engine.h"
 #include "server/model/start_checks.h"
 #include "support/test_paths.h"

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "text/tokenizer/oniguruma_pattern.h"
 #include "text/tokenizer/regex_matcher.h"
 #include "text/tokenizer/regex_syntax.h"

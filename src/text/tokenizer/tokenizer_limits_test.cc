@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "support/test_paths.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "support/test_paths.h"
 
 namespace chorus {

@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "support/test_paths.h"
 #include "text/incremental_detokenizer.h"
 #include "text/tokenizer/known_splits.h"

@@ -10,7 +10,7 @@
 #include "base/aligned_buffer.h"
 #include "kernels/linear/panel_kernels.h"
 #include "kernels/linear/panel_layout.h"
-#include "kernels/test_util.h"
+#include "kernels/testing/test_util.h"
 
 namespace chorus::linear_test {
 

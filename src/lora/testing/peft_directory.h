@@ -8,12 +8,12 @@
 #include <map>
 #include <numeric>
 
-#include "base/error_of.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/testing/error_of.h"
 #include "formats/safetensors.h"
 #include "lora/peft_reader.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 namespace chorus {
 
