@@ -114,7 +114,9 @@ Architecture troubadourArchitecture() {
       .weightTable = weightTable,
       .modelSpec = structure,
       .ignored_sources = {"lm_head.weight"},
-      .fields = {{"position_embedding_type", {"rope_gptj"}}, {"hidden_act", activationNames()}, {"attn_bias", {true}}}};
+      .fields = {{"position_embedding_type", {"rope_gptj"}}, {"hidden_act", activationNames()}, {"attn_bias", {true}}},
+      .models = {"Troubadour"},
+      .structure = "norms before and after each block, RoPE on adjacent pairs of half of each head, fused projections"};
 }
 
 }  // namespace chorus::example

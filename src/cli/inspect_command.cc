@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/inspect_architectures.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
 #include "lora/peft_files.h"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct InspectArgs {
   std::string path, base, log_level = "error";
-  bool json = false, kernels = false;
+  bool json = false, kernels = false, architectures = false;
 };
 
 void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
@@ -44,10 +45,19 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
   }
 }
 
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+std::string lines(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 void runInspect(const InspectArgs& args) {
   initLogging(args.log_level);
+  if (args.architectures) {
+    return print(args.json ? lines(architecturesJson(knownArchitectures())) : architecturesTable(knownArchitectures()));
+  }
   if (args.kernels) return printKernels();
-  if (args.path.empty()) fail(ErrorCode::kInvalidArgument, "inspect: give a path, or --kernels");
+  if (args.path.empty()) fail(ErrorCode::kInvalidArgument, "inspect: give a path, --kernels or --architectures");
   Inspection found;
   std::optional<Error> refusal;
   try {
@@ -56,10 +66,7 @@ void runInspect(const InspectArgs& args) {
     refusal = error;
     found.problem = error.what();
   }
-  const std::string text = args.json ? found.json(args.path).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                                     : found.table(args.path);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  print(args.json ? lines(found.json(args.path)) : found.table(args.path));
   if (refusal) throw Error(*refusal);
 }
 }  // namespace
@@ -91,7 +98,12 @@ void addInspectCommand(CLI::App& app) {
   inspect->add_option("path", args->path,
                       "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or "
                       "engine file");
-  inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
+  CLI::Option* kernels =
+      inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
+  inspect
+      ->add_flag("--architectures", args->architectures,
+                 "Instead of a path: the table of the models that this program supports")
+      ->excludes(kernels);
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();

@@ -42,6 +42,11 @@ struct Architecture {
   // field has a value that is neither neutral nor listed here.
   std::vector<FieldValues> fields;
   std::vector<std::string> aliases = {};  // other spellings of the name in checkpoints
+  // For the table of `chorus inspect --architectures`, which README.md contains: the published models that have this
+  // architecture, under the names that users know ("Qwen2.5"), and one phrase about what this architecture computes
+  // that others do not, with what it supports only in part.
+  std::vector<std::string> models = {};
+  std::string structure = {};
 };
 
 // The architectures that are part of Chorus.

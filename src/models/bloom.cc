@@ -80,7 +80,9 @@ Architecture bloomArchitecture() {
                      {"hidden_act", {"gelu", "gelu_pytorch_tanh"}},
                      {"attn_bias", {true}},
                      {"mlp_bias", {true}},
-                     {"bias", {true}}}};
+                     {"bias", {true}}},
+          .models = {"BLOOM", "BLOOMZ"},
+          .structure = "layer norms, one of them after the embedding, biases, fused qkv by head"};
 }
 
 }  // namespace chorus

@@ -107,17 +107,21 @@ ModelSpec falconSpec(const ModelConfig& config) {
 }  // namespace
 
 Architecture falconArchitecture() {
-  return {.name = "FalconForCausalLM",
-          .configFromHuggingFace = falconConfig,
-          .weightTable = falconTable,
-          .modelSpec = falconSpec,
-          .ignored_sources = {"*.rotary_emb.inv_freq", "lm_head.weight"},
-          .fields = {{"position_embedding_type", {"rope_gpt_neox", "alibi_with_scale"}},
-                     {"hidden_act", activationNames()},
-                     {kBias, {true}},
-                     {kParallel, {true}},
-                     {kNewArchitecture, {true}},
-                     {kNorms, {1}}}};
+  return {
+      .name = "FalconForCausalLM",
+      .configFromHuggingFace = falconConfig,
+      .weightTable = falconTable,
+      .modelSpec = falconSpec,
+      .ignored_sources = {"*.rotary_emb.inv_freq", "lm_head.weight"},
+      .fields = {{"position_embedding_type", {"rope_gpt_neox", "alibi_with_scale"}},
+                 {"hidden_act", activationNames()},
+                 {kBias, {true}},
+                 {kParallel, {true}},
+                 {kNewArchitecture, {true}},
+                 {kNorms, {1}}},
+      .models = {"Falcon", "Falcon 2"},
+      .structure =
+          "parallel blocks or sequential ones, multi-query or grouped-query attention, layer norms, optional biases"};
 }
 
 }  // namespace chorus

@@ -191,7 +191,11 @@ Architecture gemma2Architecture() {
           .weightTable = gemma2Table,
           .modelSpec = gemma2Spec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = gemma2Fields()};
+          .fields = gemma2Fields(),
+          .models = {"Gemma 2"},
+          .structure =
+              "norms before and after each block, soft caps of scores and logits, a sliding window in every second "
+              "layer, scaled embedding"};
 }
 
 Architecture gemma3Architecture() {
@@ -200,7 +204,11 @@ Architecture gemma3Architecture() {
           .weightTable = gemma3Table,
           .modelSpec = gemma3Spec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = gemma3Fields()};
+          .fields = gemma3Fields(),
+          .models = {"Gemma 3 (text)"},
+          .structure =
+              "Gemma 2 with norms of query and key heads instead of the cap of scores; layers with a window have a "
+              "RoPE base of their own"};
 }
 
 }  // namespace chorus

@@ -71,7 +71,9 @@ Architecture graniteArchitecture() {
           .weightTable = graniteTable,
           .modelSpec = graniteSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = graniteFields()};
+          .fields = graniteFields(),
+          .models = {"Granite 3 (dense)"},
+          .structure = "Llama with multipliers of embedding, scores, residuals and logits"};
 }
 
 }  // namespace chorus

@@ -51,13 +51,16 @@ std::vector<FieldValues> mistralFields() {
 }  // namespace
 
 Architecture llamaArchitecture() {
-  return {.name = "LlamaForCausalLM",
-          .configFromHuggingFace = llamaConfig,
-          .weightTable = tableWithBiases,
-          .modelSpec = llamaSpec,
-          .ignored_sources = llamaIgnoredSources(),
-          .fields = fieldsWithBiases(),
-          .aliases = {"LLaMAForCausalLM"}};
+  return {
+      .name = "LlamaForCausalLM",
+      .configFromHuggingFace = llamaConfig,
+      .weightTable = tableWithBiases,
+      .modelSpec = llamaSpec,
+      .ignored_sources = llamaIgnoredSources(),
+      .fields = fieldsWithBiases(),
+      .aliases = {"LLaMAForCausalLM"},
+      .models = {"Llama 1, 2, 3", "models with Llama's layers"},
+      .structure = "RMS norms, gated MLP, grouped-query attention, optional biases; linear and llama3 RoPE scaling"};
 }
 
 Architecture mistralArchitecture() {
@@ -66,7 +69,9 @@ Architecture mistralArchitecture() {
           .weightTable = tableWithBiases,
           .modelSpec = llamaSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = mistralFields()};
+          .fields = mistralFields(),
+          .models = {"Mistral"},
+          .structure = "Llama with a sliding window"};
 }
 
 }  // namespace chorus

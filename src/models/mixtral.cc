@@ -53,7 +53,9 @@ Architecture mixtralArchitecture() {
           .weightTable = mixtralTable,
           .modelSpec = mixtralSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = mixtralFields()};
+          .fields = mixtralFields(),
+          .models = {"Mixtral"},
+          .structure = "Mistral with a mixture of experts in every layer"};
 }
 
 }  // namespace chorus

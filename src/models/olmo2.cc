@@ -40,12 +40,16 @@ std::vector<FieldValues> olmo2Fields() {
 }  // namespace
 
 Architecture olmo2Architecture() {
-  return {.name = "Olmo2ForCausalLM",
-          .configFromHuggingFace = olmo2Config,
-          .weightTable = olmo2Table,
-          .modelSpec = olmo2Spec,
-          .ignored_sources = llamaIgnoredSources(),
-          .fields = olmo2Fields()};
+  return {
+      .name = "Olmo2ForCausalLM",
+      .configFromHuggingFace = olmo2Config,
+      .weightTable = olmo2Table,
+      .modelSpec = olmo2Spec,
+      .ignored_sources = llamaIgnoredSources(),
+      .fields = olmo2Fields(),
+      .models = {"OLMo 2"},
+      .structure =
+          "Llama with norms after the blocks instead of before them, and one norm of all query or key heads together"};
 }
 
 }  // namespace chorus

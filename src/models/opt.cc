@@ -87,19 +87,22 @@ ModelSpec optSpec(const ModelConfig& config) {
 }  // namespace
 
 Architecture optArchitecture() {
-  return {.name = "OPTForCausalLM",
-          .configFromHuggingFace = optConfig,
-          .weightTable = optTable,
-          .modelSpec = optSpec,
-          // Files have the output head of a tied model too.
-          .ignored_sources = {"lm_head.weight"},
-          .fields = {{"position_embedding_type", {"learned_absolute"}},
-                     {"hidden_act", activationNames()},
-                     {"attn_bias", {true}},
-                     {"mlp_bias", {true}},
-                     {"bias", {true}},
-                     {"embedding_size"},
-                     {kNormsBefore, {true}}}};
+  return {
+      .name = "OPTForCausalLM",
+      .configFromHuggingFace = optConfig,
+      .weightTable = optTable,
+      .modelSpec = optSpec,
+      // Files have the output head of a tied model too.
+      .ignored_sources = {"lm_head.weight"},
+      .fields = {{"position_embedding_type", {"learned_absolute"}},
+                 {"hidden_act", activationNames()},
+                 {"attn_bias", {true}},
+                 {"mlp_bias", {true}},
+                 {"bias", {true}},
+                 {"embedding_size"},
+                 {kNormsBefore, {true}}},
+      .models = {"OPT"},
+      .structure = "layer norms before the blocks or after the sums, biases, embeddings narrower than the hidden size"};
 }
 
 }  // namespace chorus

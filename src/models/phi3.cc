@@ -35,12 +35,15 @@ WeightTable phi3Table(const ModelConfig& config) { return llamaTable(config, {.f
 }  // namespace
 
 Architecture phi3Architecture() {
-  return {.name = "Phi3ForCausalLM",
-          .configFromHuggingFace = phi3Config,
-          .weightTable = phi3Table,
-          .modelSpec = llamaSpec,
-          .ignored_sources = llamaIgnoredSources(),
-          .fields = phi3Fields()};
+  return {
+      .name = "Phi3ForCausalLM",
+      .configFromHuggingFace = phi3Config,
+      .weightTable = phi3Table,
+      .modelSpec = llamaSpec,
+      .ignored_sources = llamaIgnoredSources(),
+      .fields = phi3Fields(),
+      .models = {"Phi-3", "Phi-4"},
+      .structure = "Llama with fused qkv and gate_up projections, partial RoPE, a sliding window; longrope is refused"};
 }
 
 }  // namespace chorus

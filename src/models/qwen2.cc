@@ -38,7 +38,9 @@ Architecture qwen2Architecture() {
           .weightTable = qwen2Table,
           .modelSpec = llamaSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = qwen2Fields()};
+          .fields = qwen2Fields(),
+          .models = {"Qwen1.5", "Qwen2", "Qwen2.5 (text)"},
+          .structure = "Llama with biases of q, k and v, and a sliding window in some layers"};
 }
 
 }  // namespace chorus

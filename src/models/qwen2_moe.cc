@@ -57,12 +57,15 @@ std::vector<FieldValues> qwen2MoeFields() {
 }  // namespace
 
 Architecture qwen2MoeArchitecture() {
-  return {.name = "Qwen2MoeForCausalLM",
-          .configFromHuggingFace = qwen2MoeConfig,
-          .weightTable = qwen2MoeTable,
-          .modelSpec = qwen2MoeSpec,
-          .ignored_sources = llamaIgnoredSources(),
-          .fields = qwen2MoeFields()};
+  return {
+      .name = "Qwen2MoeForCausalLM",
+      .configFromHuggingFace = qwen2MoeConfig,
+      .weightTable = qwen2MoeTable,
+      .modelSpec = qwen2MoeSpec,
+      .ignored_sources = llamaIgnoredSources(),
+      .fields = qwen2MoeFields(),
+      .models = {"Qwen1.5-MoE", "Qwen2-MoE"},
+      .structure = "Qwen2 with a mixture of experts, a shared expert with a gate, and dense layers among the others"};
 }
 
 }  // namespace chorus

@@ -46,7 +46,9 @@ Architecture qwen3Architecture() {
           .weightTable = qwen3Table,
           .modelSpec = qwen3Spec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = qwen3Fields()};
+          .fields = qwen3Fields(),
+          .models = {"Qwen3 (dense)"},
+          .structure = "Llama with norms of query and key heads, explicit head size"};
 }
 
 }  // namespace chorus

@@ -60,7 +60,9 @@ Architecture qwen3MoeArchitecture() {
           .weightTable = qwen3MoeTable,
           .modelSpec = qwen3MoeSpec,
           .ignored_sources = llamaIgnoredSources(),
-          .fields = qwen3MoeFields()};
+          .fields = qwen3MoeFields(),
+          .models = {"Qwen3-MoE"},
+          .structure = "Qwen3 with a mixture of experts, and dense layers among the others"};
 }
 
 }  // namespace chorus
