@@ -4,6 +4,7 @@
   layers   a source includes only its own layer and the layers before it in LADDER
   sizes    a source over 800 lines is refused
   models   only src/models/ names the class of a model: no other layer tells models apart
+  names    variables and fields are in snake_case (clang-tidy checks all other names; to it a lambda is a variable)
   types    no two types of the program have one name in one namespace: the linker would merge their functions in silence
   tests    no skipped or disabled test, no test that cannot fail
   words    no TODO, no commented-out include, no merge conflict marker
@@ -23,6 +24,10 @@ API_FROM = "checkpoint"  # this layer and all later ones may include headers of 
 MAX_LINES = 800
 MAX_MIB = {"tests/goldens": 12, "tests/fuzz": 3, "examples/demo": 16}
 
+# A declaration of a variable or field in camelCase that is no lambda.
+CAMEL_VARIABLE = re.compile(r"^\s*(?:(?:static|constexpr|const|mutable) )*(?!return|using|case|throw|delete|new)"
+                            r"(?:auto|(?:\w+::)*[A-Za-z_]\w*(?:<[^;=()]*>)?)[&*]*\s+[&*]*"
+                            r"(?!k[A-Z])([a-z]+[A-Z]\w*)\s*(?:=(?!\s*\[)|;|\{)")
 MODEL_CLASS = re.compile(r"\b[A-Z]\w*(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)\b")
 
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -53,6 +58,10 @@ def check_source(path):
     for number, line in enumerate(lines, 1):
         if layer and layer != "models" and not is_test and MODEL_CLASS.search(line.split("//")[0]):
             complain(path, number, "names the class of a model outside src/models/")
+        if layer or parts[0] == "tests":
+            variable = CAMEL_VARIABLE.match(line)
+            if variable:
+                complain(path, number, f"'{variable.group(1)}' is a variable or field and no snake_case")
         include = re.match(r'\s*#include "([a-z_]+)/', line)
         if include and layer:
             other = include.group(1)

@@ -188,7 +188,7 @@ void addServeCommand(CLI::App& app) {
       ->check(oneOf({-1, 0, 32, 64, 128}))
       ->needs(quantize);
   serve
-      ->add_option("--max_seq_len", options.maxSeqLen,
+      ->add_option("--max_seq_len", options.max_seq_len,
                    "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")
       ->check(positive);
   serve
@@ -216,9 +216,11 @@ void addServeCommand(CLI::App& app) {
                    "$XDG_CACHE_HOME/chorus or ~/.cache/chorus")
       ->envname("NIM_CACHE_PATH");
 
-  serve->add_option("--max_batch_size", options.maxBatchSize, "Most requests in one step; default: 64 or the engine's")
+  serve
+      ->add_option("--max_batch_size", options.max_batch_size, "Most requests in one step; default: 64 or the engine's")
       ->check(inRange(1, 1 << 20));
-  serve->add_option("--max_num_tokens", options.maxNumTokens, "Most tokens in one step; default: 2048 or the engine's")
+  serve
+      ->add_option("--max_num_tokens", options.max_num_tokens, "Most tokens in one step; default: 2048 or the engine's")
       ->check(inRange(1, 1 << 20));
   serve->add_option("--kv_cache_max_tokens", options.kv_cache_max_tokens, "Tokens the KV cache holds")->check(positive);
   serve
@@ -232,7 +234,7 @@ void addServeCommand(CLI::App& app) {
   addBackendFlags(*serve, options.backend, options.isa);
 
   serve
-      ->add_option("--max_queue_size", options.maxQueueSize,
+      ->add_option("--max_queue_size", options.max_queue_size,
                    "Most waiting requests; further ones are refused (429), also those of one client when it would have "
                    "more waiting than places are free")
       ->check(positive)

@@ -31,13 +31,13 @@ struct ServeOptions {
   std::string dtype = "auto";
   std::string quantize;               // int8 or int4; empty: none
   std::optional<int32_t> group_size;  // for `quantize`; default: see served_engine.cc
-  std::optional<int32_t> maxSeqLen;
+  std::optional<int32_t> max_seq_len;
   std::string cache_directory;  // empty: defaultCacheDirectory()
   // Limits of that engine, or lower limits for a given engine.
   std::optional<int32_t> max_lora_rank;                 // default: 64, or the given engine's
   std::optional<int32_t> max_cpu_loras, max_gpu_loras;  // cache sizes in adapters of rank max_lora_rank
-  std::optional<int32_t> maxBatchSize;
-  std::optional<int32_t> maxNumTokens;
+  std::optional<int32_t> max_batch_size;
+  std::optional<int32_t> max_num_tokens;
 
   int threads = 0;  // 0: all cores that this process may use
   std::string backend = "cpu";
@@ -45,7 +45,7 @@ struct ServeOptions {
   std::optional<int32_t> kv_cache_max_tokens;
   std::optional<float> kv_cache_free_memory_fraction;
   std::vector<int32_t> attention_windows;  // KvCacheConfig::maxAttentionWindowVec; empty: unset
-  int32_t maxQueueSize = 2048;
+  int32_t max_queue_size = 2048;
   int32_t max_choices = 16;            // limit on the sequences of one request
   std::string kv_reuse_scope;          // client, adapter or all; empty: all
   double request_timeout_seconds = 0;  // 0: none

@@ -55,8 +55,8 @@ class HttpExchange {
   // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view content_type) = 0;
   // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped
-  // because it left more than HttpServerOptions::maxStreamBacklog bytes unread or exceeded its memory share. The caller
-  // must then stop.
+  // because it left more than HttpServerOptions::max_stream_backlog bytes unread or exceeded its memory share. The
+  // caller must then stop.
   virtual bool write(std::string_view bytes) = 0;
   virtual void endStream() = 0;
   // Sets the callback, in place of an earlier one. It runs once when the client disconnects before the response is
@@ -72,14 +72,14 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";  // IPv4 or IPv6 address, or a name
   uint16_t port = 8000;            // 0: any free port
   int io_threads = 2;
-  size_t maxHeaderBytes = size_t{16} << 10;
-  size_t maxTargetBytes = size_t{8} << 10;
-  size_t maxBodyBytes = size_t{8} << 20;
+  size_t max_header_bytes = size_t{16} << 10;
+  size_t max_target_bytes = size_t{8} << 10;
+  size_t max_body_bytes = size_t{8} << 20;
   size_t max_connections = 1024;
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
   size_t reserved_connections = 32;         // beyond max_connections, only for paths that begin with reserved_prefix
   std::string reserved_prefix = "/v1/health/";
-  size_t maxStreamBacklog = size_t{1} << 20;
+  size_t max_stream_backlog = size_t{1} << 20;
   ClientMemoryLimits memory;
   uint64_t min_read_rate = size_t{64} << 10;         // bytes/s a client must read, after write_timeout; 0: no limit
   std::vector<std::string> cors_origins;             // see CorsPolicy

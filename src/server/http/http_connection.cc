@@ -98,7 +98,7 @@ void HttpConnection::setPhase(ConnectionPhase phase) {
 
 void HttpConnection::expectRequest() {
   request_ = HttpRequest();
-  scanner_.emplace(context_.options.maxHeaderBytes);
+  scanner_.emplace(context_.options.max_header_bytes);
   decoder_.reset();
   head_started_ = !input_.empty();
   if (!head_started_) input_ = std::string();
@@ -237,7 +237,7 @@ bool HttpConnection::parseHead() {
 // Fills in request_ and makes the checks that do not need the body. Returns false if the request was rejected.
 bool HttpConnection::acceptHead(std::string_view head, const BodyFraming& framing) {
   if (!readFields(head) || !checkAccess()) return false;
-  if (!framing.chunked && framing.length > context_.options.maxBodyBytes) {
+  if (!framing.chunked && framing.length > context_.options.max_body_bytes) {
     reject(413, "The request's body is too large.");
     return false;
   }
@@ -248,7 +248,7 @@ bool HttpConnection::acceptHead(std::string_view head, const BodyFraming& framin
 
 bool HttpConnection::readFields(std::string_view head) {
   http::request_parser<http::empty_body> parser;
-  parser.header_limit(static_cast<uint32_t>(context_.options.maxHeaderBytes + 1));
+  parser.header_limit(static_cast<uint32_t>(context_.options.max_header_bytes + 1));
   parser.skip(true);
   error_code error;
   parser.put(asio::buffer(head.data(), head.size()), error);
@@ -259,7 +259,7 @@ bool HttpConnection::readFields(std::string_view head) {
   const auto& message = parser.get();
   request_.method = toString(message.method_string());
   std::string target = toString(message.target());
-  if (target.size() > context_.options.maxTargetBytes) {
+  if (target.size() > context_.options.max_target_bytes) {
     reject(414, "The request's URL is too long.");
     return false;
   }
@@ -303,12 +303,12 @@ bool HttpConnection::checkAccess() {
 bool HttpConnection::growBody(std::string_view data) {
   std::string& body = request_.body;
   const size_t needed = body.size() + data.size();
-  if (needed > context_.options.maxBodyBytes) {
+  if (needed > context_.options.max_body_bytes) {
     reject(413, "The request's body is too large.");
     return false;
   }
   if (needed > body.capacity()) {
-    const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : context_.options.maxBodyBytes;
+    const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : context_.options.max_body_bytes;
     const size_t capacity = std::max(needed, std::min(2 * body.capacity(), most));
     const MemoryAnswer answer = request_.memory.resize(capacity);
     if (answer != MemoryAnswer::kGranted) {

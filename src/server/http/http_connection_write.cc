@@ -117,7 +117,7 @@ void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bo
     alive = open_ && serial == serial_ && !answered_;
     if (!alive) return;
     const size_t waiting = pending_.size() + bytes.size();
-    const bool fits = !bounded || (waiting <= context_.options.maxStreamBacklog &&
+    const bool fits = !bounded || (waiting <= context_.options.max_stream_backlog &&
                                    queued_charge_.resize(waiting + being_written_) == MemoryAnswer::kGranted);
     if (fits) return queue(bytes, {}, last);
     alive = false;

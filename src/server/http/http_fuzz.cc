@@ -26,9 +26,9 @@ HttpServerOptions options() {
   HttpServerOptions options;
   options.port = 0;
   options.io_threads = 1;
-  options.maxHeaderBytes = 1024;
-  options.maxTargetBytes = 128;
-  options.maxBodyBytes = 512;
+  options.max_header_bytes = 1024;
+  options.max_target_bytes = 128;
+  options.max_body_bytes = 512;
   options.memory = {.server = size_t{1} << 20, .client = size_t{1} << 18};
   return options;
 }

@@ -207,7 +207,7 @@ TEST_F(HttpTest, ExpectContinue) {
 }
 
 TEST_F(HttpTest, Limits) {
-  start({.maxHeaderBytes = 2048, .maxTargetBytes = 100, .maxBodyBytes = 1000});
+  start({.max_header_bytes = 2048, .max_target_bytes = 100, .max_body_bytes = 1000});
   const auto status = [&](const std::string& text) {
     Client client(server->port());
     client.send(text);
@@ -278,7 +278,7 @@ TEST_F(HttpTest, DisconnectIsNoticed) {
 }
 
 TEST_F(HttpTest, SlowReaderIsDropped) {
-  start({.maxStreamBacklog = 65536});
+  start({.max_stream_backlog = 65536});
   Client client(server->port());
   const int small = 4096;
   setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);

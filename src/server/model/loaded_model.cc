@@ -39,9 +39,9 @@ executor::KvReuseScope reuseScope(const ServeOptions& options) {
 executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   executor::ExecutorConfig config;
   config.setPeftCacheConfig(adapterCacheConfig(options));
-  config.setMaxBatchSize(options.maxBatchSize);
-  config.setMaxNumTokens(options.maxNumTokens);
-  config.setMaxQueueSize(options.maxQueueSize);
+  config.setMaxBatchSize(options.max_batch_size);
+  config.setMaxNumTokens(options.max_num_tokens);
+  config.setMaxQueueSize(options.max_queue_size);
   config.getKvCacheConfigRef().setMaxTokens(options.kv_cache_max_tokens);
   config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kv_cache_free_memory_fraction);
   config.getKvCacheConfigRef().setReuseScope(reuseScope(options));

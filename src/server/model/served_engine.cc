@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 
 BuildConfig buildConfigFor(const ServeOptions& options) {
   BuildConfig build;
-  build.max_batch_size = options.maxBatchSize.value_or(build.max_batch_size);
-  build.max_num_tokens = options.maxNumTokens.value_or(build.max_num_tokens);
-  build.max_seq_len = options.maxSeqLen.value_or(0);
+  build.max_batch_size = options.max_batch_size.value_or(build.max_batch_size);
+  build.max_num_tokens = options.max_num_tokens.value_or(build.max_num_tokens);
+  build.max_seq_len = options.max_seq_len.value_or(0);
   build.max_input_len = 1 << 28;  // buildEngine limits it to max_seq_len
   build.lora_plugin = true;
   build.dora_plugin = true;
@@ -39,7 +39,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   };
   refuse(options.dtype != "auto", "--dtype");
   refuse(!options.quantize.empty(), "--quantize");
-  refuse(options.maxSeqLen.has_value(), "--max_seq_len");
+  refuse(options.max_seq_len.has_value(), "--max_seq_len");
   if (options.tokenizer_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
   }

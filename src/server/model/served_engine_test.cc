@@ -57,9 +57,9 @@ TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold)
   const fs::path first = locateEngine(options).engine_directory;
   const auto packed = fs::canonical(first / "rank0.engine");
   const auto built = fs::last_write_time(packed);
-  options.maxBatchSize = 128;
-  options.maxNumTokens = 4096;
-  options.maxSeqLen = 100;
+  options.max_batch_size = 128;
+  options.max_num_tokens = 4096;
+  options.max_seq_len = 100;
   options.max_lora_rank = 16;
   const fs::path other = locateEngine(options).engine_directory;
   EXPECT_EQ(fs::canonical(other / "rank0.engine"), packed);
@@ -77,7 +77,7 @@ TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold)
 }
 
 TEST_F(ServedEngineTest, AnEngineThatIsBuiltAnewHasTheLimitsToo) {
-  options.maxBatchSize = 7;
+  options.max_batch_size = 7;
   const ServedEngine served = locateEngine(options);
   fs::remove_all(served.engine_directory);
   served.rebuild();
@@ -143,10 +143,10 @@ TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
   refused("template");
   fs::copy_file(demo / "tokenizer_config.json", model / "tokenizer_config.json", fs::copy_options::overwrite_existing);
 
-  options.maxSeqLen = 1 << 28;
+  options.max_seq_len = 1 << 28;
   options.max_cpu_loras = 1 << 20;
   refused("the model does not fit");
-  options.maxSeqLen.reset();
+  options.max_seq_len.reset();
   options.max_cpu_loras.reset();
   fs::resize_file(model / "model.safetensors", 1000);
   refused("model.safetensors");

@@ -25,11 +25,11 @@ class ChatWriter : public GenerationWriter {
     OrderedJson content = OrderedJson::object();
     if (!delta.text.empty()) content["content"] = delta.text;
     return chunkChoice(delta.choice, std::move(content), logProbsOf(delta),
-                       delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stop_reason);
+                       delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
   }
 
   OrderedJson logProbsOf(const GenerationDelta& delta) override {
-    return chatLogProbs(*model().text, options(), delta.logProbs);
+    return chatLogProbs(*model().text, options(), delta.log_probs);
   }
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
@@ -37,20 +37,20 @@ class ChatWriter : public GenerationWriter {
     json["index"] = everything.choice;
     json["message"] = {{"role", "assistant"}, {"content", everything.text}, {"refusal", nullptr}};
     json["logprobs"] = nullptr;
-    json["finish_reason"] = everything.finishReason.value_or("stop");
+    json["finish_reason"] = everything.finish_reason.value_or("stop");
     json["stop_reason"] = everything.stop_reason;
     return json;
   }
 
  private:
-  static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson logProbs, OrderedJson finishReason,
+  static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson log_probs, OrderedJson finish_reason,
                                  OrderedJson stop_reason) {
-    const bool last = !finishReason.is_null();
+    const bool last = !finish_reason.is_null();
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["delta"] = std::move(delta);
-    json["logprobs"] = std::move(logProbs);
-    json["finish_reason"] = std::move(finishReason);
+    json["logprobs"] = std::move(log_probs);
+    json["finish_reason"] = std::move(finish_reason);
     if (last) json["stop_reason"] = std::move(stop_reason);
     return json;
   }

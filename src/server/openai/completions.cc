@@ -23,14 +23,14 @@ class CompletionWriter : public GenerationWriter {
  protected:
   OrderedJson firstChoice(int32_t index) override {
     // With log probabilities, the echo is sent in the delta that has those of the prompt.
-    if (echoes_.empty() || options().promptLogProbs) return nullptr;
+    if (echoes_.empty() || options().prompt_log_probs) return nullptr;
     return choice(index, echoOf(index), nullptr, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
-    const bool echo = !delta.promptLogProbs.empty();
+    const bool echo = !delta.prompt_log_probs.empty();
     return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text, logProbsOf(delta),
-                  delta.finishReason ? OrderedJson(*delta.finishReason) : OrderedJson(), delta.stop_reason);
+                  delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
   }
 
   OrderedJson logProbsOf(const GenerationDelta& delta) override {
@@ -40,13 +40,13 @@ class CompletionWriter : public GenerationWriter {
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
     return choice(everything.choice, echoOf(everything.choice) + everything.text, nullptr,
-                  everything.finishReason.value_or("stop"), everything.stop_reason);
+                  everything.finish_reason.value_or("stop"), everything.stop_reason);
   }
 
  private:
   static std::vector<TokenLogProb> tokensOf(const GenerationDelta& delta) {
-    std::vector<TokenLogProb> all = delta.promptLogProbs;
-    all.insert(all.end(), delta.logProbs.begin(), delta.logProbs.end());
+    std::vector<TokenLogProb> all = delta.prompt_log_probs;
+    all.insert(all.end(), delta.log_probs.begin(), delta.log_probs.end());
     return all;
   }
 
@@ -54,13 +54,13 @@ class CompletionWriter : public GenerationWriter {
     return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().generated)];
   }
 
-  static OrderedJson choice(int32_t index, const std::string& text, OrderedJson logProbs, OrderedJson finishReason,
+  static OrderedJson choice(int32_t index, const std::string& text, OrderedJson log_probs, OrderedJson finish_reason,
                             OrderedJson stop_reason) {
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["text"] = text;
-    json["logprobs"] = std::move(logProbs);
-    json["finish_reason"] = std::move(finishReason);
+    json["logprobs"] = std::move(log_probs);
+    json["finish_reason"] = std::move(finish_reason);
     json["stop_reason"] = std::move(stop_reason);
     return json;
   }

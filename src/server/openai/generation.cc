@@ -107,7 +107,7 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
                            job_.prompt_field);
     throw ApiError::invalid(std::move(message), job_.prompt_field, "context_length_exceeded");
   }
-  if (const auto asked = job_.options.maxTokens) {
+  if (const auto asked = job_.options.max_tokens) {
     if (*asked <= room) return std::max(*asked, 1);
     throw ApiError::invalid(
         fmt::format("'{}' is too large: {}. This model's maximum context length is {} tokens and your request has {} "
@@ -129,8 +129,8 @@ std::chrono::milliseconds Generation::timeLeft() const {
 
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
   const GenerationOptions& options = job_.options;
-  const int32_t maxTokens = maxTokensFor(prompt);
-  const int32_t longest = onlyScores() ? 0 : maxTokens;
+  const int32_t max_tokens = maxTokensFor(prompt);
+  const int32_t longest = onlyScores() ? 0 : max_tokens;
   if (options.sampling.min_tokens.value_or(0) > longest) {
     throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
                                         "may have.",
@@ -139,16 +139,16 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   }
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
-  output.returnLogProbs = options.logProbs || options.generated > options.choices;
-  output.returnPromptLogProbs = options.promptLogProbs;
-  output.topLogProbs = options.topLogProbs;
+  output.returnLogProbs = options.log_probs || options.generated > options.choices;
+  output.returnPromptLogProbs = options.prompt_log_probs;
+  output.topLogProbs = options.top_log_probs;
   // Stop strings are matched in the text, so the executor must stream such a request even if the client does not. Log
   // probabilities are streamed too, because they are charged to the client here, but not in the executor.
-  const bool streaming = options.stream || !options.stop.empty() || options.logProbs;
-  executor::Request request(prompt, maxTokens, streaming,
+  const bool streaming = options.stream || !options.stop.empty() || options.log_probs;
+  executor::Request request(prompt, max_tokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   if (!rules_.bad_words.empty()) request.setBadWords(rules_.bad_words);
-  if (rules_.embeddingBias) request.setEmbeddingBias(*rules_.embeddingBias);
+  if (rules_.embedding_bias) request.setEmbeddingBias(*rules_.embedding_bias);
   if (!end_ids_.empty()) {
     request.setEndId(end_ids_.front());
     request.setExtraEndIds({end_ids_.begin() + 1, end_ids_.end()});
@@ -303,7 +303,7 @@ bool Generation::handle(const Arrival& arrival) {
   checkContent(result);
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
-  delta.adapterContentHash = result.adapterContentHash;
+  delta.adapter_content_hash = result.adapterContentHash;
   static const executor::VecTokens kNone;
   const bool none = result.outputTokenIds.empty() || onlyScores();
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
@@ -313,9 +313,9 @@ bool Generation::handle(const Arrival& arrival) {
     ++usage_.completion_tokens;
     ++choice.tokens;
     if (result.logProbs) choice.log_prob_sum += static_cast<double>(result.logProbs->front()[i]);
-    if (job_.options.logProbs) {
-      delta.logProbs.push_back({tokens[i], result.logProbs->front()[i], {}});
-      if (result.topLogProbs) delta.logProbs.back().likeliest = result.topLogProbs->front()[i];
+    if (job_.options.log_probs) {
+      delta.log_probs.push_back({tokens[i], result.logProbs->front()[i], {}});
+      if (result.topLogProbs) delta.log_probs.back().likeliest = result.topLogProbs->front()[i];
     }
     const bool end_token = last && reason == FinishReason::kEND_ID && i + 1 == tokens.size();
     if (end_token && !job_.options.include_stop) break;
@@ -328,7 +328,7 @@ bool Generation::handle(const Arrival& arrival) {
     }
   }
   if (!last) {
-    const bool silent = delta.text.empty() && delta.logProbs.empty();
+    const bool silent = delta.text.empty() && delta.log_probs.empty();
     if (silent || listener_->onDelta(std::move(delta))) return true;
     cancel();
     return false;
@@ -362,10 +362,10 @@ void Generation::checkContent(const executor::Result& result) {
 void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
   if (!result.promptLogProbs) return;
   const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
-  delta.promptLogProbs.push_back({prompt.front(), std::nullopt, {}});
+  delta.prompt_log_probs.push_back({prompt.front(), std::nullopt, {}});
   for (size_t i = 1; i < prompt.size(); ++i) {
-    delta.promptLogProbs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
-    if (result.promptTopLogProbs) delta.promptLogProbs.back().likeliest = (*result.promptTopLogProbs)[i - 1];
+    delta.prompt_log_probs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
+    if (result.promptTopLogProbs) delta.prompt_log_probs.back().likeliest = (*result.promptTopLogProbs)[i - 1];
   }
 }
 
@@ -373,7 +373,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
                               GenerationDelta delta) {
   choice.finished = true;
   --unfinished_;
-  delta.finishReason = reason;
+  delta.finish_reason = reason;
   delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stop_reason = std::move(stop_reason);
   if (!listener_->onDelta(std::move(delta))) {

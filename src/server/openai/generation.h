@@ -19,19 +19,19 @@ namespace chorus::server {
 
 struct TokenLogProb {
   int32_t token;
-  std::optional<float> logProb;                   // none for a prompt's first token
+  std::optional<float> log_prob;                  // none for a prompt's first token
   std::vector<executor::TokenLogProb> likeliest;  // alternatives, the likeliest first
 };
 
 struct GenerationDelta {
   int32_t choice = 0;  // prompt index * options.generated + index among that prompt's choices
   std::string text;
-  std::vector<TokenLogProb> promptLogProbs;  // of the prompt's tokens, in a choice's first delta; if asked for
-  std::vector<TokenLogProb> logProbs;        // of the tokens that arrived; empty unless asked for
-  std::optional<std::string> finishReason;   // "stop" or "length" in a choice's last delta
-  double mean_log_prob = 0;                  // mean over the choice's tokens, in its last delta; only for ranking
-  OrderedJson stop_reason;                   // the stop string or stop token id that ended it, else null
-  std::string adapterContentHash;            // see executor::Result
+  std::vector<TokenLogProb> prompt_log_probs;  // of the prompt's tokens, in a choice's first delta; if asked for
+  std::vector<TokenLogProb> log_probs;         // of the tokens that arrived; empty unless asked for
+  std::optional<std::string> finish_reason;    // "stop" or "length" in a choice's last delta
+  double mean_log_prob = 0;                    // mean over the choice's tokens, in its last delta; only for ranking
+  OrderedJson stop_reason;                     // the stop string or stop token id that ended it, else null
+  std::string adapter_content_hash;            // see executor::Result
 };
 
 struct GenerationUsage {
@@ -89,7 +89,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
   // max_tokens is 0. The executor generates at least one token, which is dropped then.
-  bool onlyScores() const { return job_.options.maxTokens == 0; }
+  bool onlyScores() const { return job_.options.max_tokens == 0; }
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
   std::chrono::milliseconds timeLeft() const;
   void onResponse(size_t choice, const executor::Response& response);

@@ -88,7 +88,7 @@ void GenerationWriter::sendFirstChunks() {
 }
 
 bool GenerationWriter::onDelta(GenerationDelta delta) {
-  if (!delta.adapterContentHash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapterContentHash);
+  if (!delta.adapter_content_hash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapter_content_hash);
   if (setup_.options.stream) {
     sendFirstChunks();
     return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
@@ -102,7 +102,7 @@ bool GenerationWriter::keep(GenerationDelta delta) {
   const size_t held = everything.text.size() + whole.log_probs.bytes();
   everything.text += delta.text;
   whole.log_probs.append(logProbsOf(delta));
-  everything.finishReason = std::move(delta.finishReason);
+  everything.finish_reason = std::move(delta.finish_reason);
   everything.mean_log_prob = delta.mean_log_prob;
   everything.stop_reason = std::move(delta.stop_reason);
   const MemoryAnswer answer = setup_.memory.add(everything.text.size() + whole.log_probs.bytes() - held);

@@ -23,11 +23,11 @@ int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, in
   return count;
 }
 
-OrderedJson entryOf(const TextCodec& text, int32_t token, float logProb) {
+OrderedJson entryOf(const TextCodec& text, int32_t token, float log_prob) {
   const std::string bytes = text.tokenBytes(token);
   OrderedJson entry = OrderedJson::object();
   entry["token"] = nameOf(bytes);
-  entry["logprob"] = logProb;
+  entry["logprob"] = log_prob;
   entry["bytes"] = OrderedJson::array();
   for (const char c : bytes) entry["bytes"].push_back(static_cast<unsigned char>(c));
   return entry;
@@ -37,12 +37,12 @@ OrderedJson entryOf(const TextCodec& text, int32_t token, float logProb) {
 
 OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
                          const std::vector<TokenLogProb>& tokens) {
-  if (!options.logProbs) return nullptr;
+  if (!options.log_probs) return nullptr;
   OrderedJson content = OrderedJson::array();
   for (const TokenLogProb& token : tokens) {
-    OrderedJson entry = entryOf(text, token.token, token.logProb.value_or(0.0f));
+    OrderedJson entry = entryOf(text, token.token, token.log_prob.value_or(0.0f));
     OrderedJson alternatives = OrderedJson::array();
-    for (const auto& [id, logProb] : token.likeliest) alternatives.push_back(entryOf(text, id, logProb));
+    for (const auto& [id, log_prob] : token.likeliest) alternatives.push_back(entryOf(text, id, log_prob));
     entry["top_logprobs"] = std::move(alternatives);
     content.push_back(std::move(entry));
   }
@@ -51,30 +51,30 @@ OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options
 
 OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,
                                const std::vector<TokenLogProb>& tokens, int64_t& offset) {
-  if (!options.logProbs) return nullptr;
+  if (!options.log_probs) return nullptr;
   OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();
   OrderedJson alternatives = OrderedJson::array();
   for (const TokenLogProb& token : tokens) {
     const std::string bytes = text.tokenBytes(token.token);
     const std::string name = nameOf(bytes);
     pieces.push_back(name);
-    values.push_back(token.logProb ? OrderedJson(*token.logProb) : OrderedJson());
+    values.push_back(token.log_prob ? OrderedJson(*token.log_prob) : OrderedJson());
     offsets.push_back(offset);
     offset += charactersOf(text, options, token.token, bytes);
-    if (!token.logProb) {
+    if (!token.log_prob) {
       alternatives.push_back(nullptr);
       continue;
     }
     OrderedJson one = OrderedJson::object();
     // Different tokens may have the same text. emplace() keeps the first of them, which is the likelier one.
-    for (const auto& [id, logProb] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), logProb);
-    one.emplace(name, *token.logProb);
+    for (const auto& [id, log_prob] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), log_prob);
+    one.emplace(name, *token.log_prob);
     alternatives.push_back(std::move(one));
   }
   OrderedJson json = OrderedJson::object();
   json["tokens"] = std::move(pieces);
   json["token_logprobs"] = std::move(values);
-  json["top_logprobs"] = options.topLogProbs > 0 ? std::move(alternatives) : OrderedJson();
+  json["top_logprobs"] = options.top_log_probs > 0 ? std::move(alternatives) : OrderedJson();
   json["text_offset"] = std::move(offsets);
   return json;
 }

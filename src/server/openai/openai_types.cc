@@ -64,7 +64,7 @@ std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view 
 void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t least, GenerationOptions& options) {
   const auto value = fields.integer(name, least, std::numeric_limits<int32_t>::max());
   if (!value) return;
-  options.maxTokens = static_cast<int32_t>(*value);
+  options.max_tokens = static_cast<int32_t>(*value);
   options.max_tokens_field = name;
 }
 
@@ -150,9 +150,9 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {
-    request.options.logProbs = true;
-    request.options.topLogProbs = static_cast<int32_t>(*alternatives);
-    request.options.promptLogProbs = request.echo;
+    request.options.log_probs = true;
+    request.options.top_log_probs = static_cast<int32_t>(*alternatives);
+    request.options.prompt_log_probs = request.echo;
   }
   const auto sequences = request.prompts.size() * static_cast<size_t>(request.options.generated);
   if (request.options.generated > 1 && sequences > static_cast<size_t>(max_choices)) {
@@ -178,10 +178,10 @@ ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientChar
   refuseUnservedFields(fields, FieldOwner::kChat);
   parseMaxTokens(fields, "max_tokens", 1, request.options);
   parseMaxTokens(fields, "max_completion_tokens", 1, request.options);
-  request.options.logProbs = fields.boolean("logprobs").value_or(false);
+  request.options.log_probs = fields.boolean("logprobs").value_or(false);
   if (const auto alternatives = fields.integer("top_logprobs", 0, 20)) {
-    if (!request.options.logProbs) fields.refuse("top_logprobs", "it needs 'logprobs' to be true");
-    request.options.topLogProbs = static_cast<int32_t>(*alternatives);
+    if (!request.options.log_probs) fields.refuse("top_logprobs", "it needs 'logprobs' to be true");
+    request.options.top_log_probs = static_cast<int32_t>(*alternatives);
   }
   if (messages.is_null()) {
     throw ApiError::invalid("You must provide a messages parameter.", "messages", "missing_required_parameter");

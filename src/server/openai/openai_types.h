@@ -21,7 +21,7 @@ namespace chorus::server {
 struct GenerationOptions {
   std::string model;
   std::vector<AdapterTerm> adapters;            // to be composed; empty: the model as it is
-  std::optional<int32_t> maxTokens;             // 0: only the prompt is scored
+  std::optional<int32_t> max_tokens;            // 0: only the prompt is scored
   std::string max_tokens_field = "max_tokens";  // name of its field in the request, for errors
   SamplingFields sampling;
   std::vector<std::string> stop;  // none is empty
@@ -33,9 +33,9 @@ struct GenerationOptions {
   int32_t generated = 1;  // "best_of": number of sequences, of which the `choices` likeliest are sent
   bool stream = false;
   bool include_usage = false;
-  bool logProbs = false;
-  bool promptLogProbs = false;  // of the echoed prompt too
-  int32_t topLogProbs = 0;      // alternatives per token
+  bool log_probs = false;
+  bool prompt_log_probs = false;  // of the echoed prompt too
+  int32_t top_log_probs = 0;      // alternatives per token
 };
 
 struct CompletionRequest {

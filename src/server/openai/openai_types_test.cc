@@ -79,7 +79,7 @@ TEST(CompletionRequest, AdaptersToCompose) {
 
 TEST(CompletionRequest, DefaultsAndValues) {
   const auto plain = parseCompletionRequest(R"({"model":"m","prompt":"x","max_tokens":null,"unknown":1,"user":7})");
-  EXPECT_FALSE(plain.options.maxTokens);
+  EXPECT_FALSE(plain.options.max_tokens);
   EXPECT_FALSE(plain.options.sampling.temperature);
   EXPECT_EQ(plain.options.choices, 1);
   EXPECT_FALSE(plain.options.stream);
@@ -87,7 +87,7 @@ TEST(CompletionRequest, DefaultsAndValues) {
       R"({"model":"m","prompt":"x","max_tokens":5,"temperature":0,"top_p":0.5,"top_k":-1,"min_p":0.1,"seed":-3,)"
       R"("stop":["a","b"],"stop_token_ids":[4],"ignore_eos":true,"n":2,"best_of":2,"stream":true,"echo":true,)"
       R"("stream_options":{"include_usage":true},"logit_bias":{},"presence_penalty":0,"suffix":null})");
-  EXPECT_EQ(full.options.maxTokens, 5);
+  EXPECT_EQ(full.options.max_tokens, 5);
   EXPECT_EQ(full.options.sampling.temperature, 0.0);
   EXPECT_EQ(full.options.sampling.top_k, 0);
   EXPECT_EQ(full.options.sampling.seed, static_cast<uint64_t>(-3));
@@ -178,13 +178,13 @@ TEST(CompletionRequest, SamplingFieldsAreChecked) {
   EXPECT_EQ(sampling.min_tokens, 4);
   EXPECT_EQ(sampling.logit_bias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {9, 0.5f}}));
   EXPECT_EQ(sampling.bad_words, std::vector<std::string>{"a b"});
-  EXPECT_TRUE(request.options.include_stop && !request.options.skip_special_tokens && request.options.promptLogProbs);
+  EXPECT_TRUE(request.options.include_stop && !request.options.skip_special_tokens && request.options.prompt_log_probs);
 }
 
 TEST(CompletionRequest, WithoutTokensTheEchoedPromptIsScored) {
   const auto scored = parseCompletionRequest(R"({"model":"m","prompt":"x","max_tokens":0,"echo":true,"logprobs":1})");
-  EXPECT_EQ(scored.options.maxTokens, 0);
-  EXPECT_TRUE(scored.echo && scored.options.promptLogProbs);
+  EXPECT_EQ(scored.options.max_tokens, 0);
+  EXPECT_TRUE(scored.echo && scored.options.prompt_log_probs);
   EXPECT_EQ(completionRefusal(R"("max_tokens":0)"), "400 max_tokens invalid_value") << "an answer of nothing";
   EXPECT_EQ(completionRefusal(R"("max_tokens":0,"echo":false,"logprobs":1)"), "400 max_tokens invalid_value");
   EXPECT_EQ(completionRefusal(R"("max_tokens":-1,"echo":true)"), "400 max_tokens invalid_value");
@@ -205,7 +205,7 @@ TEST(ChatRequest, MessagesAndToolCalls) {
         {"role":"assistant","content":null,"tool_calls":[
           {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
         {"role":"tool","tool_call_id":"1","content":"ok"}]})");
-  EXPECT_EQ(request.options.maxTokens, 9);
+  EXPECT_EQ(request.options.max_tokens, 9);
   EXPECT_EQ(request.options.max_tokens_field, "max_completion_tokens");
   EXPECT_EQ(request.messages[1]["content"], "a\nb");
   EXPECT_EQ(request.messages[1]["name"], "n");

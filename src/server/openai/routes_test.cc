@@ -397,12 +397,12 @@ TEST_F(RoutesTest, EchoWithLogProbs) {
   const Json expected = {"<s>", "h", "e", "y", "<s>", "h"};
   for (const Json& choice : whole["choices"]) {
     EXPECT_EQ(choice["text"], "heyh");
-    const Json& logProbs = choice["logprobs"];
-    EXPECT_EQ(logProbs["tokens"], expected);
-    EXPECT_EQ(logProbs["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25, -0.5, -0.5}));
-    EXPECT_EQ(logProbs["text_offset"], (Json{0, 0, 1, 2, 3, 3}));
-    EXPECT_TRUE(logProbs["top_logprobs"][0].is_null());
-    EXPECT_EQ(logProbs["top_logprobs"][1], (Json{{"h", -0.25}}));
+    const Json& log_probs = choice["logprobs"];
+    EXPECT_EQ(log_probs["tokens"], expected);
+    EXPECT_EQ(log_probs["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25, -0.5, -0.5}));
+    EXPECT_EQ(log_probs["text_offset"], (Json{0, 0, 1, 2, 3, 3}));
+    EXPECT_TRUE(log_probs["top_logprobs"][0].is_null());
+    EXPECT_EQ(log_probs["top_logprobs"][1], (Json{{"h", -0.25}}));
   }
   std::string text[2];
   Json tokens[2] = {Json::array(), Json::array()}, offsets[2] = {Json::array(), Json::array()};
@@ -544,21 +544,21 @@ TEST_F(RoutesTest, Refusals) {
 TEST_F(RoutesTest, EngineErrors) {
   using Code = executor::ResponseErrorCode;
   engine.error_text = "PEFT Cache is full. Could not store taskId=1";
-  engine.errorCode = Code::kEXHAUSTED;
+  engine.error_code = Code::kEXHAUSTED;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
   engine.error_text = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
-  engine.errorCode = Code::kCONFLICT;
+  engine.error_code = Code::kCONFLICT;
   const auto replaced = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
   EXPECT_EQ(replaced.status, 409);
   EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.error_text);
   engine.error_text = "LoRA task 1 not found in cache. Please send LoRA weights with request";
-  engine.errorCode = Code::kNOT_FOUND;
+  engine.error_code = Code::kNOT_FOUND;
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
   engine.error_text = "Encountered an error in forwardAsync function: /srv/x: gone";
-  engine.errorCode = Code::kINTERNAL;
+  engine.error_code = Code::kINTERNAL;
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
   engine.error_text = "token 5 is unknown, see /srv/x/tokens";
-  engine.errorCode = Code::kINVALID_ARGUMENT;
+  engine.error_code = Code::kINVALID_ARGUMENT;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
   const auto stream =
       answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":3})");
@@ -572,7 +572,7 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
   models.putAdapter({.name = "second", .adapter_id = 17, .text = codec});
   const auto fails = [&](const char* text, Code code) {
     engine.error_text = text;
-    engine.errorCode = code;
+    engine.error_code = code;
     const auto response = answer("POST", "/v1/completions",
                                  R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"
                                  R"({"name":"second","weight":1}]})");

@@ -29,8 +29,8 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
   TokenRules rules;
   const int32_t vocab = context.engine.vocabSize();
   for (const std::string& word : fields.bad_words) addBadWord(word, text, meter, rules.bad_words);
-  const auto& ofModel = context.defaults.bad_words;
-  rules.bad_words.insert(rules.bad_words.end(), ofModel.begin(), ofModel.end());
+  const auto& of_model = context.defaults.bad_words;
+  rules.bad_words.insert(rules.bad_words.end(), of_model.begin(), of_model.end());
   // A word with a token that is not in the vocabulary can never be generated.
   std::erase_if(rules.bad_words, [&](const executor::VecTokens& word) {
     return std::any_of(word.begin(), word.end(), [&](int32_t token) { return token >= vocab; });
@@ -47,7 +47,7 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
     }
     values[token] += amount;
   }
-  rules.embeddingBias = std::move(bias);
+  rules.embedding_bias = std::move(bias);
   return rules;
 }
 

@@ -13,7 +13,7 @@ namespace chorus::server {
 // Rules that are the same for all choices of a job.
 struct TokenRules {
   std::list<executor::VecTokens> bad_words;
-  std::optional<executor::Tensor> embeddingBias;  // [vocab]
+  std::optional<executor::Tensor> embedding_bias;  // [vocab]
 };
 
 // Tokenizes bad words and charges the meter. Throws ApiError (status 400) for a token id that the model does not have.

@@ -148,7 +148,7 @@ class FakeEngine : public EngineClient {
 
   size_t queue_limit = 64;
   std::string error_text;  // when set, every request fails with it after its first token
-  executor::ResponseErrorCode errorCode = executor::ResponseErrorCode::kINTERNAL;
+  executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
   executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
   std::atomic<int> cancelled{0};
@@ -179,7 +179,7 @@ class FakeEngine : public EngineClient {
   bool advance(executor::IdType id, Running& running) {
     const executor::Request& request = running.request;
     if (!error_text.empty() && !running.made.empty()) {
-      running.callback(executor::Response(id, error_text, std::nullopt, errorCode));
+      running.callback(executor::Response(id, error_text, std::nullopt, error_code));
       return true;
     }
     const auto& prompt = request.getInputTokenIds();
@@ -212,17 +212,17 @@ class FakeEngine : public EngineClient {
   // before.
   static void addLogProbs(const executor::Request& request, size_t made, executor::Result& result) {
     const executor::OutputConfig& output = request.getOutputConfig();
-    const auto likeliest = [&](int32_t token, float logProb) {
+    const auto likeliest = [&](int32_t token, float log_prob) {
       std::vector<executor::TokenLogProb> all;
-      for (int32_t i = 0; i < output.topLogProbs; ++i) all.push_back({token + i, logProb - static_cast<float>(i)});
+      for (int32_t i = 0; i < output.topLogProbs; ++i) all.push_back({token + i, log_prob - static_cast<float>(i)});
       return all;
     };
     if (output.returnLogProbs) {
       const auto seed = request.getSamplingConfig().getSeed();
-      const float logProb = seed ? -static_cast<float>(std::min<uint64_t>(*seed, 1000)) : -0.5f;
-      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), logProb);
+      const float log_prob = seed ? -static_cast<float>(std::min<uint64_t>(*seed, 1000)) : -0.5f;
+      result.logProbs.emplace().emplace_back(result.outputTokenIds[0].size(), log_prob);
       auto& top = result.topLogProbs.emplace().emplace_back();
-      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, logProb));
+      for (const int32_t token : result.outputTokenIds[0]) top.push_back(likeliest(token, log_prob));
     }
     if (!output.returnPromptLogProbs || (request.getStreaming() && made > 1)) return;
     const auto& prompt = request.getInputTokenIds();
