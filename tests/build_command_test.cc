@@ -20,8 +20,7 @@ using testing::Not;
 class BuildCommand : public testing::Test {
  protected:
   BuildCommand() {
-    convertHuggingFace(golden_.directory, dir_.path() / "checkpoint",
-                       {.dtype = DType::kFloat32, .tp_size = 2, .workers = 1});
+    convertModel(golden_.directory, dir_.path() / "checkpoint", {.dtype = DType::kFloat32, .tp_size = 2, .workers = 1});
   }
 
   CommandResult build(std::vector<std::string> more) {

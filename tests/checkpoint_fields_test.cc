@@ -37,7 +37,7 @@ class CheckpointFields : public testing::Test {
     fillWeights(model_, rng);
     writeModel(model_, dir_.path() / "model");
     for (int i = 0; i < 40; ++i) tokens_.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(model_.vocab)));
-    convertHuggingFace(dir_.path() / "model", checkpoint_, {.dtype = DType::kFloat32, .workers = 1});
+    convertModel(dir_.path() / "model", checkpoint_, {.dtype = DType::kFloat32, .workers = 1});
     original_ = readJsonFile(checkpoint_ / "config.json");
   }
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "command.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/rank_group.h"
 #include "golden_case.h"
 #include "safetensors_edit.h"
@@ -73,7 +73,7 @@ class Inspect : public testing::Test {
 
 TEST_F(Inspect, ModelCheckpointAndEngineAgree) {
   const fs::path checkpoint = dir_.path() / "checkpoint";
-  convertHuggingFace(plain_.directory, checkpoint, {.dtype = DType::kFloat32, .workers = 1});
+  convertModel(plain_.directory, checkpoint, {.dtype = DType::kFloat32, .workers = 1});
   const fs::path engine_dir = testEngine(plain_.directory, DType::kFloat32);
   const Json model = facts({plain_.directory}, "Hugging Face model");
   EXPECT_EQ(model.at("architecture"), "LlamaForCausalLM");

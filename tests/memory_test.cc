@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/build.h"
 #include "engine/rank_group.h"
 #include "executor_runs.h"
@@ -37,8 +37,8 @@ class Memory : public testing::Test {
  protected:
   std::filesystem::path engineWithRanks(int32_t tp_size, int32_t pp_size) {
     const auto checkpoint = dir_.path() / "checkpoint", engine = dir_.path() / "engine";
-    convertHuggingFace(plain_.directory, checkpoint,
-                       {.dtype = DType::kFloat32, .tp_size = tp_size, .pp_size = pp_size, .workers = 1});
+    convertModel(plain_.directory, checkpoint,
+                 {.dtype = DType::kFloat32, .tp_size = tp_size, .pp_size = pp_size, .workers = 1});
     buildEngine(checkpoint, engine, testBuildConfig(), 1);
     return engine;
   }

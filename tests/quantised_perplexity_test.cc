@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/json.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/build.h"
 #include "support/test_paths.h"
 #include "teacher_forced.h"
@@ -58,8 +58,8 @@ std::vector<Text> heldOutTexts() {
 // Perplexity over all texts, each with its skill's adapter.
 double perplexity(const std::vector<Text>& texts, const std::optional<QuantiseOptions>& quantise) {
   const TempDir dir;
-  convertHuggingFace(kDemo / "base", dir.path() / "checkpoint",
-                     {.dtype = DType::kBFloat16, .quantise = quantise, .workers = 1});
+  convertModel(kDemo / "base", dir.path() / "checkpoint",
+               {.dtype = DType::kBFloat16, .quantise = quantise, .workers = 1});
   buildEngine(dir.path() / "checkpoint", dir.path() / "engine", testBuildConfig(), 1);
   RankGroup ranks(RankGroup::loadEngines(dir.path() / "engine"), {.name = "cpu", .threads = 2}, kTeacherForcedOptions);
   std::map<std::string, std::shared_ptr<const PreparedAdapter>> adapters;

@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "formats/safetensors.h"
 #include "random_llama.h"
 #include "test_engines.h"
@@ -153,13 +153,13 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
         repeated_heads += model.kv_heads < tp;
         padded += model.vocab % tp != 0;
         const auto checkpoint = root.path() / "checkpoint";
-        convertHuggingFace(dir, checkpoint,
-                           {.dtype = dtype,
-                            .tp_size = tp,
-                            .pp_size = pp,
-                            .use_parallel_embedding = cut.use_parallel_embedding,
-                            .embedding_sharding_dim = cut.embedding_sharding_dim,
-                            .workers = 1});
+        convertModel(dir, checkpoint,
+                     {.dtype = dtype,
+                      .tp_size = tp,
+                      .pp_size = pp,
+                      .use_parallel_embedding = cut.use_parallel_embedding,
+                      .embedding_sharding_dim = cut.embedding_sharding_dim,
+                      .workers = 1});
         for (int32_t rank = 0; rank < tp * pp; ++rank) {
           const std::string file = "rank" + std::to_string(rank) + ".safetensors";
           const Safetensors written = Safetensors::open(checkpoint / file);
@@ -199,12 +199,12 @@ TEST(RankSplit, WhatDoesNotDivideIsRefusedByName) {
     const auto dir = root.path() / "model";
     writeModel(model, dir);
     try {
-      convertHuggingFace(dir, root.path() / "checkpoint",
-                         {.tp_size = cut.tp_size,
-                          .pp_size = cut.pp_size,
-                          .use_parallel_embedding = cut.use_parallel_embedding,
-                          .embedding_sharding_dim = cut.embedding_sharding_dim,
-                          .workers = 1});
+      convertModel(dir, root.path() / "checkpoint",
+                   {.tp_size = cut.tp_size,
+                    .pp_size = cut.pp_size,
+                    .use_parallel_embedding = cut.use_parallel_embedding,
+                    .embedding_sharding_dim = cut.embedding_sharding_dim,
+                    .workers = 1});
     } catch (const Error& error) {
       return std::string(error.what());
     }

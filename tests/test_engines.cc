@@ -56,14 +56,14 @@ std::filesystem::path testEngine(const std::filesystem::path& model_dir, DType d
   auto& checkpoint = checkpoints[checkpoint_key];
   if (checkpoint.empty()) {
     const auto target = kDirectory.path() / ("checkpoint" + std::to_string(checkpoints.size()));
-    convertHuggingFace(model_dir, target,
-                       {.dtype = dtype,
-                        .tp_size = cut.tp_size,
-                        .pp_size = cut.pp_size,
-                        .use_parallel_embedding = cut.use_parallel_embedding,
-                        .embedding_sharding_dim = cut.embedding_sharding_dim,
-                        .quantise = goldenQuantisation(model_dir),
-                        .workers = 1});
+    convertModel(model_dir, target,
+                 {.dtype = dtype,
+                  .tp_size = cut.tp_size,
+                  .pp_size = cut.pp_size,
+                  .use_parallel_embedding = cut.use_parallel_embedding,
+                  .embedding_sharding_dim = cut.embedding_sharding_dim,
+                  .quantise = goldenQuantisation(model_dir),
+                  .workers = 1});
     checkpoint = target;
   }
   auto& engine = engines[checkpoint_key + config.toJson().dump()];

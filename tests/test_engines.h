@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/dtype.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/engine.h"
 #include "lora/adapter.h"
 

@@ -44,18 +44,21 @@ std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& sourc
   return shape;
 }
 
-void keepSpelling(WeightTable& table, const std::function<bool(const std::string& name)>& has) {
+void keepSpelling(WeightTable& table, SourceFormat format, const std::function<bool(const std::string& name)>& has) {
   for (WeightRow& row : table) {
     const int32_t layer = row.layers.empty() ? 0 : row.layers.front();
     int32_t kept = 0;
     for (int32_t spelling = 0;; ++spelling) {
-      const auto first = std::ranges::find(row.sources, spelling, &WeightSource::spelling);
+      const auto first = std::ranges::find_if(row.sources, [&](const WeightSource& source) {
+        return source.format == format && source.spelling == spelling;
+      });
       if (first == row.sources.end()) break;
       if (!has(expertName(layerName(first->name, layer), 0))) continue;
       kept = spelling;
       break;
     }
-    std::erase_if(row.sources, [&](const WeightSource& source) { return source.spelling != kept; });
+    std::erase_if(row.sources,
+                  [&](const WeightSource& source) { return source.format == format && source.spelling != kept; });
   }
 }
 

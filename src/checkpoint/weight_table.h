@@ -66,8 +66,13 @@ struct SourceTransform {
   bool changesValues() const { return scale != 1.0f || add != 0.0f; }
 };
 
-// The kinds of model files whose tensors a weight table names.
-enum class SourceFormat { kHuggingFace };
+// The kinds of model files whose tensors a weight table names. A table need not have sources of every format.
+enum class SourceFormat {
+  kHuggingFace,
+  kCheckpoint,  // TensorRT-LLM's checkpoints: the names and shapes of the rows themselves
+  kNemo,
+  kJax,
+};
 
 // Rows [row_begin, row_begin + rows) of the checkpoint tensor come from this source tensor. The sources of one format
 // and spelling cover all rows of the checkpoint tensor. The source of a row with experts is either one tensor for each
@@ -126,9 +131,9 @@ const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot);
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row, SourceFormat format);
 // The shape that a source's tensor must have.
 std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& source);
-// Removes all sources of the rows but those of one spelling: the first one of which has(name) is true for the first
+// Removes all sources of this format but those of one spelling: the first one of which has(name) is true for the first
 // tensor, or else the first one.
-void keepSpelling(WeightTable& table, const std::function<bool(const std::string& name)>& has);
+void keepSpelling(WeightTable& table, SourceFormat format, const std::function<bool(const std::string& name)>& has);
 
 // One tensor of one rank's file, with its final name and its shape on that rank.
 struct RankTensor {

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "checkpoint/staged_directory.h"
 #include "cli/flag_values.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 
 namespace chorus {
 namespace {
@@ -45,9 +45,10 @@ void addQuantisationFlags(CLI::App& command, ConvertArguments& arguments) {
 void addConvertCommand(CLI::App& app) {
   auto arguments = std::make_shared<ConvertArguments>();
   ConvertOptions& options = arguments->options;
-  CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face model directory into a checkpoint");
+  CLI::App* command = app.add_subcommand("convert", "Convert a model into a checkpoint");
   command
-      ->add_option("--model_dir", arguments->model_dir, "Directory with config.json and safetensors or PyTorch weights")
+      ->add_option("--model_dir", arguments->model_dir,
+                   "The model: a directory or file of any source that docs/sources.md lists")
       ->required();
   command->add_option("--output_dir", arguments->output_dir, "Checkpoint directory; an earlier checkpoint is replaced")
       ->required();
@@ -79,7 +80,7 @@ void addConvertCommand(CLI::App& app) {
                                      .quantise_head = arguments->quantise_head};
     }
     removeStagedOnInterrupt();
-    convertHuggingFace(arguments->model_dir, arguments->output_dir, arguments->options);
+    convertModel(arguments->model_dir, arguments->output_dir, arguments->options);
   });
 }
 

@@ -9,8 +9,8 @@
 #include "checkpoint/names.h"
 #include "checkpoint/reader.h"
 #include "cli/inspect_paths.h"
-#include "convert/huggingface.h"
 #include "convert/lora_convert.h"
+#include "convert/sources/sources.h"
 #include "engine/adapter_limits.h"
 #include "engine/adapter_packer.h"
 #include "engine/engine.h"
@@ -51,7 +51,7 @@ Base openBase(const fs::path& path) {
       base.config = CheckpointReader::open(path).config();
       break;
     case DirectoryKind::kHuggingFace:
-      base.config = configOfHuggingFace(path, TensorSource::open(path), {});
+      base.config = openSource(path, {}).config;
       break;
     default:
       fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());

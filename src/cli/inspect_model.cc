@@ -4,7 +4,7 @@
 #include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
 #include "cli/inspect_paths.h"
-#include "convert/huggingface.h"
+#include "convert/sources/sources.h"
 #include "engine/engine.h"
 #include "engine/engine_layout.h"
 #include "engine/session.h"
@@ -110,7 +110,7 @@ void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_voc
 
 void inspectHuggingFace(const fs::path& dir, Inspection& found) {
   found.setKind("Hugging Face model");
-  const HuggingFaceModel model = openHuggingFace(dir, {});
+  const SourceModel model = openSource(dir, {});
   describeConfig(model.config, found);
   describeCost(model.table, model.config, model.config.max_position_embeddings, servedBuild(), found);
   if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) {

@@ -12,8 +12,8 @@
 #include "checkpoint/staged_directory.h"
 #include "convert/peft_modules.h"
 #include "convert/tensor_copy.h"
+#include "formats/huggingface_files.h"
 #include "formats/safetensors.h"
-#include "formats/tensor_source.h"
 #include "lora/adapter_builder.h"
 #include "lora/peft_files.h"
 
@@ -26,7 +26,7 @@ constexpr const char* kWeightsFile = "adapter_model.safetensors";
 
 class BaseWeights {
  public:
-  BaseWeights(const fs::path& dir, bool transposed) : source_(TensorSource::open(dir)), transposed_(transposed) {}
+  BaseWeights(const fs::path& dir, bool transposed) : source_(HuggingFaceFiles::open(dir)), transposed_(transposed) {}
 
   // The base weight of a module: [out, in], or [in, out] if the adapter's base is transposed (fan_in_fan_out).
   const TensorView& of(const PeftModule& module) const {
@@ -63,7 +63,7 @@ class BaseWeights {
     return found;
   }
 
-  TensorSource source_;
+  HuggingFaceFiles source_;
   bool transposed_;
 };
 

@@ -70,12 +70,12 @@ class QuantisedRows {
 
  private:
   void read(const SourceRun& run, int64_t row) {
-    const TensorView& source = *run.tensor;
-    const size_t bytes = row_.size() * dtypeSize(source.dtype);
+    const SourceTensor& source = *run.tensor;
+    const size_t bytes = row_.size() * dtypeSize(source.dtype());
     // The source is gathered into 64-bit words, because its values in the file may be unaligned.
     words_.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
     gatherSource(source, run.transform, row, 1, 0, std::ssize(row_), reinterpret_cast<std::byte*>(words_.data()));
-    convertElements(words_.data(), source.dtype, row_.data(), DType::kFloat32, row_.size());
+    convertElements(words_.data(), source.dtype(), row_.data(), DType::kFloat32, row_.size());
     changeValues(run.transform, row_);
     for (const float weight : row_) {
       if (!std::isfinite(weight)) {
@@ -146,12 +146,15 @@ void quantiseRow(const float* weights, int64_t in, const WeightFormat& format, i
   }
 }
 
-void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int32_t rank, const TensorSource& sources,
-                        const Sink& integer_sink, const Sink& scale_sink) {
+void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
+                        SourceFormat format, const Sink& integer_sink, const Sink& scale_sink) {
   const TensorSlice slice = sliceForRank(*integers.row, mapping.tp_size, mapping.tpRank(rank));
   QuantisedRows rows(integers, slice, integers.row->shape[1], integer_sink, scale_sink);
-  forEachSourceRun(integers, slice, sources, [&](const SourceRun& run) { rows.add(run); });
+  forEachSourceRun(integers, slice, sources, format, [&](const SourceRun& run) {
+    inBoundedPieces(run, [&](const SourceRun& piece) { rows.add(piece); });
+  });
   rows.finish();
+  dropSourcePages(integers, sources, format);
 }
 
 }  // namespace chorus

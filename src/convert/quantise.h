@@ -6,7 +6,7 @@
 #include <span>
 
 #include "checkpoint/weight_table.h"
-#include "formats/tensor_source.h"
+#include "formats/source_tensors.h"
 
 namespace chorus {
 
@@ -23,7 +23,8 @@ void quantiseRow(const float* weights, int64_t in, const WeightFormat& format, i
 // of the scales as (byte offset, bytes). If rows are cut over ranks, the scale is that of the whole row, so that the
 // ranks together hold what a single rank would hold. Throws Error(kInvalidArgument) that names the source tensor if it
 // has a value that is not finite.
-void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int32_t rank, const TensorSource& sources,
+void quantiseRankTensor(const RankTensor& integers, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
+                        SourceFormat format,
                         const std::function<void(uint64_t, std::span<const std::byte>)>& integer_sink,
                         const std::function<void(uint64_t, std::span<const std::byte>)>& scale_sink);
 

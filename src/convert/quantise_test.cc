@@ -16,7 +16,7 @@
 #include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "models/architecture.h"
 
 namespace chorus {
@@ -152,8 +152,8 @@ class QuantisedCheckpointTest : public testing::Test {
     writer.finish();
   }
   void convert(const QuantiseOptions& quantise, int32_t tp_size = 1, int32_t pp_size = 1) {
-    convertHuggingFace(dir_ / "model", dir_ / "out",
-                       {.tp_size = tp_size, .pp_size = pp_size, .quantise = quantise, .workers = 2});
+    convertModel(dir_ / "model", dir_ / "out",
+                 {.tp_size = tp_size, .pp_size = pp_size, .quantise = quantise, .workers = 2});
   }
   std::string refusal(const QuantiseOptions& quantise, int32_t tp_size = 1) {
     return errorOf([&] { convert(quantise, tp_size); });

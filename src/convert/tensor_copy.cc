@@ -15,6 +15,9 @@ namespace {
 // Enough for long writes, small enough that pieces stay in the second-level cache.
 constexpr uint64_t kCopiedPieceBytes = uint64_t{1} << 20;
 
+// Bytes of a source after which its pages are dropped.
+constexpr uint64_t kKeptBytes = uint64_t{8} << 20;
+
 using Sink = std::function<void(uint64_t, std::span<const std::byte>)>;
 
 // Buffers of 8-byte words, so that every element type is aligned whatever the file's alignment is.
@@ -55,14 +58,12 @@ class Copier {
   }
 
   void rows(const SourceRun& run) {
-    const TensorView& source = *run.tensor;
+    const SourceTensor& source = *run.tensor;
     const SourceTransform& transform = run.transform;
-    const auto source_cols = static_cast<size_t>(sourceColumns(source, transform));
-    const size_t size = dtypeSize(source.dtype);
-    if (source.dtype == dtype_ && cols_ == source_cols && !transform.transposed && !transform.changesValues()) {
-      const std::byte* data = source.bytes.data() + static_cast<size_t>(run.row) * source_cols * size;
-      emit({data, static_cast<size_t>(run.rows) * source_cols * size});
-      return;
+    const size_t size = dtypeSize(source.dtype());
+    if (source.dtype() == dtype_ && cols_ == static_cast<size_t>(sourceColumns(source, transform)) &&
+        !transform.transposed && !transform.changesValues()) {
+      if (const auto stored = source.storedRows(run.row, run.rows); !stored.empty()) return emit(stored);
     }
     const int64_t piece_rows = pieceRows(cols_ * std::max(size, dtypeSize(dtype_)));
     for (int64_t done = 0; done < run.rows; done += piece_rows) {
@@ -72,11 +73,11 @@ class Copier {
       gatherSource(source, transform, run.row + done, rows, static_cast<int64_t>(col_begin_),
                    static_cast<int64_t>(cols_), gathered);
       if (!transform.changesValues()) {
-        convert(source.dtype, run.name, gathered, count);
+        convert(source.dtype(), run.name, gathered, count);
         continue;
       }
       changed_.resize(count);
-      convertElements(gathered, source.dtype, changed_.data(), DType::kFloat32, count);
+      convertElements(gathered, source.dtype(), changed_.data(), DType::kFloat32, count);
       changeValues(transform, changed_);
       convert(DType::kFloat32, run.name, reinterpret_cast<const std::byte*>(changed_.data()), count);
     }
@@ -121,28 +122,23 @@ bool isConvertible(DType dtype) {
 
 namespace {
 
-// The part of a tensor [experts, rows, cols] that belongs to one expert.
-TensorView expertOf(const TensorView& all, int64_t expert) {
-  const size_t bytes = all.bytes.size() / static_cast<size_t>(all.shape[0]);
-  return {all.dtype, {all.shape[1], all.shape[2]}, all.bytes.subspan(static_cast<size_t>(expert) * bytes, bytes)};
-}
-
-void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSlice& slice, const TensorSource& sources,
+void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSlice& slice,
+                        const SourceTensors& sources, SourceFormat format,
                         const std::function<void(const SourceRun&)>& fn) {
   for (const RowRun& run : slice.runs) {
     if (run.begin < 0) {
       fn({.name = tensor.name, .rows = run.rows});
       continue;
     }
-    for (const WeightSource* source : sourcesOf(*tensor.row, SourceFormat::kHuggingFace)) {
+    for (const WeightSource* source : sourcesOf(*tensor.row, format)) {
       const int64_t begin = std::max(run.begin, source->row_begin);
       const int64_t end = std::min(run.begin + run.rows, source->row_begin + source->rows);
       if (begin >= end) continue;
       const std::string name = expertName(layerName(source->name, tensor.layer), expert);
-      const TensorView* found = sources.find(name);
-      TensorView part;
+      const SourceTensor* found = sources.find(name);
+      SourceTensor part;
       if (tensor.row->experts > 0 && !namesExpert(source->name)) {
-        part = expertOf(*found, expert);
+        part = found->part(expert);
         found = &part;
       }
       SourceRun rows = {.tensor = found, .transform = source->transform, .name = name};
@@ -156,21 +152,47 @@ void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSl
 }
 }  // namespace
 
-void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
-                      const std::function<void(const SourceRun&)>& fn) {
-  for (int64_t expert = 0; expert < std::max<int64_t>(tensor.row->experts, 1); ++expert) {
-    forEachRunOfExpert(tensor, expert, slice, sources, fn);
+void inBoundedPieces(const SourceRun& run, const std::function<void(const SourceRun&)>& fn) {
+  const uint64_t row_bytes =
+      run.tensor == nullptr ? 0 : static_cast<uint64_t>(run.tensor->cols()) * dtypeSize(run.tensor->dtype());
+  const uint64_t bytes = static_cast<uint64_t>(run.rows) * row_bytes;
+  // Rows of a transposed source share all their pages. Smaller runs are dropped together with their tensor.
+  if (run.transform.transposed || bytes <= kKeptBytes) return fn(run);
+  const auto rows = static_cast<int64_t>(kKeptBytes / row_bytes + 1);
+  SourceRun piece = run;
+  for (const int64_t end = run.row + run.rows; piece.row < end; piece.row += piece.rows) {
+    piece.rows = std::min(rows, end - piece.row);
+    fn(piece);
+    run.tensor->dropPages(piece.row, piece.rows);
   }
 }
 
-void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
-                    const Sink& sink) {
+void dropSourcePages(const RankTensor& tensor, const SourceTensors& sources, SourceFormat format) {
+  for (const WeightSource* source : sourcesOf(*tensor.row, format)) {
+    const std::string name = layerName(source->name, tensor.layer);
+    for (int64_t expert = 0; expert < (namesExpert(name) ? tensor.row->experts : 1); ++expert) {
+      const SourceTensor* found = sources.find(expertName(name, expert));
+      found->dropPages(0, found->rows());
+    }
+  }
+}
+
+void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const SourceTensors& sources,
+                      SourceFormat format, const std::function<void(const SourceRun&)>& fn) {
+  for (int64_t expert = 0; expert < std::max<int64_t>(tensor.row->experts, 1); ++expert) {
+    forEachRunOfExpert(tensor, expert, slice, sources, format, fn);
+  }
+}
+
+void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
+                    SourceFormat format, const Sink& sink) {
   const TensorSlice slice = sliceForRank(*tensor.row, mapping.tp_size, mapping.tpRank(rank));
   Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
-  forEachSourceRun(tensor, slice, sources, [&](const SourceRun& run) {
+  forEachSourceRun(tensor, slice, sources, format, [&](const SourceRun& run) {
     if (run.tensor == nullptr) return copier.zeros(run.rows);
-    copier.rows(run);
+    inBoundedPieces(run, [&](const SourceRun& piece) { copier.rows(piece); });
   });
+  dropSourcePages(tensor, sources, format);
 }
 
 }  // namespace chorus

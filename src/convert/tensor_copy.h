@@ -8,7 +8,7 @@
 
 #include "checkpoint/shard.h"
 #include "checkpoint/weight_table.h"
-#include "formats/tensor_source.h"
+#include "formats/source_tensors.h"
 
 namespace chorus {
 
@@ -18,21 +18,27 @@ bool isConvertible(DType dtype);
 // Rows [row, row + rows) of a source tensor, or of its transpose if the transform asks for that; or `rows` rows of
 // zeros.
 struct SourceRun {
-  const TensorView* tensor = nullptr;  // null: zeros. Of a tensor of all experts: one expert's, valid during the call
+  const SourceTensor* tensor = nullptr;  // null: zeros. Of a tensor of all experts: one expert's, valid in the call
   SourceTransform transform;
   std::string name;  // for error lines
   int64_t row = 0;
   int64_t rows = 0;
 };
+// Calls fn for consecutive pieces of a run. Pages of a mapped source are dropped from memory after every few megabytes,
+// so that the memory of a conversion does not grow with the model's size.
+void inBoundedPieces(const SourceRun& run, const std::function<void(const SourceRun&)>& fn);
+// Drops the pages of all sources of the rank's tensor.
+void dropSourcePages(const RankTensor& tensor, const SourceTensors& sources, SourceFormat format);
+
 // Calls fn for each run of source rows in the rank's tensor, in order: the rows of slice, for one expert after the
-// other if there are experts. The tensor's sources in Hugging Face's format must be present with the table's shapes.
-void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const TensorSource& sources,
-                      const std::function<void(const SourceRun&)>& fn);
+// other if there are experts. The tensor's sources of this format must be present with the table's shapes.
+void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const SourceTensors& sources,
+                      SourceFormat format, const std::function<void(const SourceRun&)>& fn);
 
 // Calls sink(byte offset, bytes) for pieces of the rank's tensor, which are transformed and converted to its dtype
-// (rounded to nearest even). Its sources must be present with the table's shapes and convertible dtypes. Throws
-// Error(kInvalidArgument) that names the source tensor when a finite value becomes infinite in float16.
-void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const TensorSource& sources,
-                    const std::function<void(uint64_t, std::span<const std::byte>)>& sink);
+// (rounded to nearest even). Its sources of this format must be present with the table's shapes and convertible
+// dtypes. Throws Error(kInvalidArgument) that names the source tensor when a finite value becomes infinite in float16.
+void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
+                    SourceFormat format, const std::function<void(uint64_t, std::span<const std::byte>)>& sink);
 
 }  // namespace chorus

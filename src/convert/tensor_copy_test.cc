@@ -35,12 +35,17 @@ class TensorCopyTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 
+  SourceTensors sources() const {
+    SourceTensors tensors;
+    tensors.addFile(openTensorFile(dir_ / "model.safetensors"));
+    return tensors;
+  }
   // The rank's copy of the tensor of row_.
   std::vector<float> copied(int32_t rank) {
     const WeightTable table = {row_};
     const std::vector<RankTensor> tensors = rankTensors(table, config_, rank);
     std::vector<std::byte> bytes;
-    copyRankTensor(tensors.at(0), config_.mapping, rank, TensorSource::open(dir_),
+    copyRankTensor(tensors.at(0), config_.mapping, rank, sources(), SourceFormat::kHuggingFace,
                    [&](uint64_t offset, std::span<const std::byte> piece) {
                      EXPECT_EQ(offset, bytes.size());
                      bytes.insert(bytes.end(), piece.begin(), piece.end());
@@ -86,7 +91,7 @@ TEST_F(TensorCopyTest, QuantisedRowsAreTransformedFirst) {
   const auto into = [](std::vector<std::byte>& to) {
     return [&to](uint64_t, std::span<const std::byte> piece) { to.insert(to.end(), piece.begin(), piece.end()); };
   };
-  quantiseRankTensor(integers, config_.mapping, 0, TensorSource::open(dir_), into(bytes), into(scales));
+  quantiseRankTensor(integers, config_.mapping, 0, sources(), SourceFormat::kHuggingFace, into(bytes), into(scales));
   ASSERT_EQ(bytes.size(), 24u);
   // The last row: 2 * (5, 11, 17, 23).
   const float scale = loadAsFloat(scales.data(), DType::kFloat32, 5);

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/testing/error_of.h"
-#include "formats/tensor_source.h"
+#include "formats/huggingface_files.h"
 
 namespace chorus {
 namespace {
@@ -215,7 +215,7 @@ class ShardedTest : public TemporaryDirectory {
     writeFileAtomically(dir_ / "model.safetensors.index.json", "{\"metadata\":{},\"weight_map\":" + weight_map + "}");
   }
   std::string refusal() {
-    return errorOf([&] { TensorSource::open(dir_); });
+    return errorOf([&] { HuggingFaceFiles::open(dir_); });
   }
 };
 
@@ -223,7 +223,7 @@ TEST_F(ShardedTest, MapsNamesToShards) {
   shard("m-1.safetensors", {"b", "a"});
   shard("m-2.safetensors", {"c"});
   index(R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"})");
-  const TensorSource source = TensorSource::open(dir_);
+  const HuggingFaceFiles source = HuggingFaceFiles::open(dir_);
   EXPECT_THAT(source.names(), ElementsAre("a", "b", "c"));
   EXPECT_EQ(source.find("c")->bytes[0], std::byte{'c'});
   EXPECT_THAT(source.fileOf("c"), HasSubstr("m-2"));

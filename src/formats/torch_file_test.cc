@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/testing/error_of.h"
+#include "formats/huggingface_files.h"
 #include "formats/safetensors.h"
-#include "formats/tensor_source.h"
 #include "formats/testing/torch_test_file.h"
 #include "support/test_paths.h"
 
@@ -282,7 +282,7 @@ class TorchSourceTest : public testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
   void write(const std::string& name, const std::string& contents) { writeFileAtomically(dir_ / name, contents); }
   std::string refusal() {
-    return errorOf([&] { TensorSource::open(dir_); });
+    return errorOf([&] { HuggingFaceFiles::open(dir_); });
   }
   static std::string one(const std::string& name, int32_t offset) {
     return zipOf(dict({{name, tensor(storage(kFloats, "0", 6), offset, {1}, {1})}})).build();
@@ -293,12 +293,12 @@ class TorchSourceTest : public testing::Test {
 TEST_F(TorchSourceTest, SafetensorsComeFirst) {
   EXPECT_THAT(refusal(), HasSubstr("neither model.safetensors nor pytorch_model.bin"));
   write("pytorch_model.bin", one("w", 4));
-  EXPECT_THAT(valuesOf(TensorSource::open(dir_).find("w")), ElementsAre(4));
+  EXPECT_THAT(valuesOf(HuggingFaceFiles::open(dir_).find("w")), ElementsAre(4));
   const std::vector<float> value = {9};
   SafetensorsWriter writer(dir_ / "model.safetensors", {{"w", DType::kFloat32, {1}}});
   writer.write("w", 0, std::as_bytes(std::span(value)));
   writer.finish();
-  EXPECT_THAT(valuesOf(TensorSource::open(dir_).find("w")), ElementsAre(9));
+  EXPECT_THAT(valuesOf(HuggingFaceFiles::open(dir_).find("w")), ElementsAre(9));
 }
 
 TEST_F(TorchSourceTest, ReadsShards) {
@@ -308,7 +308,7 @@ TEST_F(TorchSourceTest, ReadsShards) {
       R"({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": "pytorch_model-00002-of-00002.bin"}})");
   EXPECT_THAT(refusal(), HasSubstr("pytorch_model-00002-of-00002.bin is missing"));
   write("pytorch_model-00002-of-00002.bin", one("b", 2));
-  const TensorSource source = TensorSource::open(dir_);
+  const HuggingFaceFiles source = HuggingFaceFiles::open(dir_);
   EXPECT_THAT(source.names(), ElementsAre("a", "b"));
   EXPECT_THAT(valuesOf(source.find("b")), ElementsAre(2));
   write("pytorch_model-00002-of-00002.bin", one("c", 2));

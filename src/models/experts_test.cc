@@ -156,7 +156,8 @@ TEST(ExpertsTableTest, AFileHasOneSpellingOfEachTensor) {
   const auto sourcesWith = [](std::initializer_list<const char*> present) {
     const ModelConfig config = kMixtral.read();
     WeightTable table = findArchitecture(config.architecture).weightTable(config);
-    keepSpelling(table, [&](const std::string& name) { return std::ranges::find(present, name) != present.end(); });
+    keepSpelling(table, SourceFormat::kHuggingFace,
+                 [&](const std::string& name) { return std::ranges::find(present, name) != present.end(); });
     std::vector<std::string> names;
     for (const LinearId id : {LinearId::kRouter, LinearId::kExpertsFc, LinearId::kExpertsProj}) {
       for (const WeightSource& source : findRow(table, slotOf(id))->sources) names.push_back(source.name);

@@ -12,7 +12,7 @@
 #include "base/directory.h"
 #include "base/json.h"
 #include "base/testing/error_of.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/build.h"
 #include "formats/safetensors.h"
 #include "formats/testing/torch_test_file.h"
@@ -53,7 +53,7 @@ class EngineAdaptersTest : public ::testing::Test {
     std::string name = (fs::temp_directory_path() / "chorus_engine_adapters_XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     directory_ = name;
-    convertHuggingFace(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
+    convertModel(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
     BuildConfig config;
     config.max_batch_size = 4;
     config.lora_plugin = config.dora_plugin = true;

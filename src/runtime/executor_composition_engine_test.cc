@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "chorus/executor.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "lora/peft_reader.h"
@@ -39,7 +39,7 @@ class CompositionEngineTest : public ::testing::TestWithParam<int32_t> {
     config.lora_plugin = config.dora_plugin = true;
     for (const int32_t tp_size : {1, 2}) {
       const auto checkpoint = directory_ / ("checkpoint" + std::to_string(tp_size));
-      convertHuggingFace(kModel, checkpoint, {.dtype = DType::kFloat32, .tp_size = tp_size, .workers = 1});
+      convertModel(kModel, checkpoint, {.dtype = DType::kFloat32, .tp_size = tp_size, .workers = 1});
       buildEngine(checkpoint, engineDir(tp_size), config, 1);
     }
   }

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "chorus/executor.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "lora/peft_reader.h"
@@ -21,7 +21,7 @@ class EngineFixture : public ::testing::Test {
     std::string name = (std::filesystem::temp_directory_path() / "chorus_executor_XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     directory_ = name;
-    convertHuggingFace(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
+    convertModel(kModel, directory_ / "checkpoint", {.dtype = DType::kFloat32, .workers = 1});
     BuildConfig config;
     config.max_batch_size = 4;
     config.max_num_tokens = 64;

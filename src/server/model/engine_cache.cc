@@ -84,12 +84,6 @@ void removeQuietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-bool isWeightFile(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name.ends_with(".bin") ||
-         name.ends_with(".bin.index.json");
-}
-
 }  // namespace
 
 fs::path defaultCacheDirectory() {
@@ -116,20 +110,12 @@ EngineCache::EngineCache(fs::path root)
 
 EngineCache::~EngineCache() { digests_.save(); }
 
-std::string EngineCache::keyFor(const fs::path& model_directory, const std::string& weights) {
-  const fs::path config = model_directory / "config.json";
-  if (!fs::is_regular_file(config)) {
-    fail(ErrorCode::kNotFound, "{}: not a Hugging Face model directory: it has no config.json",
-         model_directory.string());
-  }
-  std::vector<fs::path> files{config};
-  for (const auto& entry : fs::directory_iterator(model_directory)) {
-    if (entry.is_regular_file() && isWeightFile(entry.path())) files.push_back(entry.path());
-  }
-  std::sort(files.begin() + 1, files.end());
+std::string EngineCache::keyFor(const fs::path& model, std::span<const fs::path> files, const std::string& weights) {
   Sha256 hash;
-  for (const auto& file : files) {
-    hash.update(fmt::format("{} {} {}\n", file.filename().string(), fs::file_size(file), digests_.of(file)));
+  for (const auto& name : files) {
+    const fs::path file = fs::is_directory(model) ? model / name : model;
+    if (!fs::is_regular_file(file)) fail(ErrorCode::kNotFound, "{}: the model's file is missing", file.string());
+    hash.update(fmt::format("{} {} {}\n", name.string(), fs::file_size(file), digests_.of(file)));
   }
   hash.update(fmt::format("weights {}\npacking {}\n", weights, kPackingVersion));
   digests_.save();

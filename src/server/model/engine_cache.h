@@ -1,4 +1,4 @@
-// Engines built from Hugging Face directories, kept between runs. Layout of the root:
+// Engines built from model sources, kept between runs. Layout of the root:
 //   KEY/engine/  KEY/manifest.json   one complete entry, moved here by one rename
 //   KEY/limits-HASH/                 the same engine with other limits: its own config.json, and links
 //   KEY.lock                         flock: held while an entry is checked or built, so that one process builds
@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "engine/build_config.h"
@@ -27,17 +28,18 @@ class EngineCache {
   ~EngineCache();
 
   const std::filesystem::path& root() const { return root_; }
-  // Whether the cache has an engine that was built from this model directory, possibly from other weights.
+  // Whether the cache has an engine that was built from this model, possibly from other weights.
   bool mayHold(const std::filesystem::path& source) const;
 
-  // Returns a hash of everything that the packed weights depend on: the content of config.json and of every weight
-  // file, the parameter `weights` (dtype and quantisation, in words), and the packing version. Throws Error if
-  // model_directory has no config.json.
-  std::string keyFor(const std::filesystem::path& model_directory, const std::string& weights);
+  // Returns a hash of everything that the packed weights depend on: the content of the model's files
+  // (SourceReader::files), the parameter `weights` (dtype and quantisation, in words), and the packing version. Throws
+  // Error if a file is missing.
+  std::string keyFor(const std::filesystem::path& model, std::span<const std::filesystem::path> files,
+                     const std::string& weights);
 
   // Returns the entry's engine directory. Builds the entry first if it is missing or damaged; waits while another
   // process builds it. A failed build leaves no files; if the disk was full, the Error says what to do. source: the
-  // model directory, recorded so that older entries of the same model can be removed. The two last used ones stay.
+  // model's path, recorded so that older entries of the same model can be removed. The two last used ones stay.
   std::filesystem::path ensure(const std::string& key, const std::filesystem::path& source, const Builder& build);
 
   // Returns a directory with the entry's engine under these limits, whatever limits it was built with. The entry must

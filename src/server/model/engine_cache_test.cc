@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "convert/sources/huggingface.h"
 #include "engine/packing_version.h"
 
 namespace chorus::server {
@@ -43,7 +44,9 @@ class EngineCacheTest : public ::testing::Test {
       write(engine / "rank0.engine", "packed");
     };
   }
-  std::string key(const std::string& dtype = "auto") { return EngineCache(cache).keyFor(model, dtype); }
+  std::string key(const std::string& dtype = "auto") {
+    return EngineCache(cache).keyFor(model, huggingFaceReader().files(model), dtype);
+  }
   // Names in the cache's root, without locks and digests.json.
   std::vector<std::string> entries() {
     std::vector<std::string> names;

@@ -6,7 +6,8 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "convert/huggingface.h"
+#include "convert/convert_model.h"
+#include "convert/sources/sources.h"
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "server/model/engine_cache.h"
@@ -59,7 +60,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
 int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const ConvertOptions& convert) {
   if (options.group_size) return std::max(0, *options.group_size);
   if (options.quantize == "int8") return 0;
-  const HuggingFaceModel source = openHuggingFace(model, convert);
+  const SourceModel source = openSource(model, convert);
   for (const int32_t size : {64, 32}) {
     const bool divides = std::all_of(source.table.begin(), source.table.end(), [&](const WeightRow& row) {
       const bool is_grouped = row.quantisable && row.stage == Stage::kEveryLayer;
@@ -80,7 +81,8 @@ ServedEngine locateEngine(const ServeOptions& options) {
   }
   const fs::path model = options.model_directory;
   const fs::path tokenizer = options.tokenizer_directory.empty() ? model : fs::path(options.tokenizer_directory);
-  checkHuggingFaceConfig(model);
+  const SourceReader& reader = sourceReaderOf(model);
+  reader.check(model);
   checkLoraDirectories(options);
   ConvertOptions convert;
   if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
@@ -96,19 +98,19 @@ ServedEngine locateEngine(const ServeOptions& options) {
   TokenizerDirectory text;
   uint64_t disk_bytes = 0;
   {
-    const HuggingFaceModel source = openHuggingFace(model, convert);
+    const SourceModel source = openSource(model, convert);
     text = checkTokenizer(tokenizer, source.config.vocab_size);
     checkMemory(options, source.table, source.config, build);
     disk_bytes = preparationBytes(source.table, source.config);
   }
   if (!cache->mayHold(model)) checkDiskSpace(cache->root(), disk_bytes);
-  const std::string key = cache->keyFor(model, weights);
+  const std::string key = cache->keyFor(model, reader.files(model), weights);
   const auto ensure = [=] {
     cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
       checkDiskSpace(cache->root(), disk_bytes);
       const auto begin = std::chrono::steady_clock::now();
       log::info("preparing {} for its first start", model.string());
-      convertHuggingFace(model, work / "checkpoint", convert);
+      convertModel(model, work / "checkpoint", convert);
       buildEngine(work / "checkpoint", engine, build);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       log::info("prepared in {:.1f} s", took.count());

@@ -1,4 +1,4 @@
-#include "formats/tensor_source.h"
+#include "formats/huggingface_files.h"
 
 #include <algorithm>
 #include <map>
@@ -33,7 +33,7 @@ std::map<std::string, std::string> readWeightMap(const std::filesystem::path& in
 }
 }  // namespace
 
-void TensorSource::addFile(const std::filesystem::path& path) {
+void HuggingFaceFiles::addFile(const std::filesystem::path& path) {
   files_.push_back(openTensorFile(path));
   for (const std::string& name : files_.back().names()) {
     const auto [it, inserted] = file_of_.emplace(name, files_.size() - 1);
@@ -44,7 +44,7 @@ void TensorSource::addFile(const std::filesystem::path& path) {
   }
 }
 
-void TensorSource::addShards(const std::filesystem::path& index) {
+void HuggingFaceFiles::addShards(const std::filesystem::path& index) {
   const auto weight_map = readWeightMap(index);
   std::set<std::string> shards;
   for (const auto& [name, file] : weight_map) shards.insert(file);
@@ -67,17 +67,17 @@ void TensorSource::addShards(const std::filesystem::path& index) {
   }
 }
 
-TensorSource TensorSource::open(const std::filesystem::path& dir) {
-  TensorSource source;
-  source.dir_ = dir;
+HuggingFaceFiles HuggingFaceFiles::open(const std::filesystem::path& dir) {
+  HuggingFaceFiles files;
+  files.dir_ = dir;
   bool found = false;
   for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
     const auto single = dir / name;
     const auto index = dir / fmt::format("{}.index.json", name);
     if (std::filesystem::exists(single)) {
-      source.addFile(single);
+      files.addFile(single);
     } else if (std::filesystem::exists(index)) {
-      source.addShards(index);
+      files.addShards(index);
     } else {
       continue;
     }
@@ -88,16 +88,16 @@ TensorSource TensorSource::open(const std::filesystem::path& dir) {
     fail(ErrorCode::kNotFound,
          "{}: no weights: neither model.safetensors nor pytorch_model.bin, nor an index of shards", dir.string());
   }
-  std::sort(source.names_.begin(), source.names_.end());
-  return source;
+  std::sort(files.names_.begin(), files.names_.end());
+  return files;
 }
 
-const TensorView* TensorSource::find(std::string_view name) const {
+const TensorView* HuggingFaceFiles::find(std::string_view name) const {
   const auto it = file_of_.find(std::string(name));
   return it == file_of_.end() ? nullptr : files_[it->second].find(name);
 }
 
-std::string TensorSource::fileOf(std::string_view name) const {
+std::string HuggingFaceFiles::fileOf(std::string_view name) const {
   const auto it = file_of_.find(std::string(name));
   return it == file_of_.end() ? dir_.string() : files_[it->second].source();
 }

@@ -1,4 +1,4 @@
-#include "convert/huggingface.h"
+#include "convert/sources/huggingface.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 #include "base/testing/error_of.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
+#include "convert/convert_model.h"
 #include "models/architecture.h"
 #include "support/test_paths.h"
 
@@ -86,16 +87,16 @@ class HuggingFaceTest : public testing::Test {
     }
   }
   std::string refusal(const ConvertOptions& options = {}) {
-    return errorOf([&] { convertHuggingFace(model_, dir_ / "out", options); });
+    return errorOf([&] { convertModel(model_, dir_ / "out", options); });
   }
 
   fs::path dir_, model_;
 };
 
 TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
-  convertHuggingFace(model_, dir_ / "with", {});
+  convertModel(model_, dir_ / "with", {});
   rewrite(removeOwnName);
-  convertHuggingFace(model_, dir_ / "without", {});
+  convertModel(model_, dir_ / "without", {});
   EXPECT_EQ(readFile(dir_ / "without/rank0.safetensors", 1 << 24), readFile(dir_ / "with/rank0.safetensors", 1 << 24));
 }
 
@@ -112,7 +113,7 @@ TEST_F(HuggingFaceTest, RankFilesEqualTheIndependentSplitter) {
                                     .use_parallel_embedding = o["use_parallel_embedding"],
                                     .embedding_sharding_dim = o["embedding_sharding_dim"],
                                     .workers = 2};
-    convertHuggingFace(model_, dir_ / "out", options);
+    convertModel(model_, dir_ / "out", options);
     for (size_t rank = 0; rank < golden["ranks"].size(); ++rank) {
       const Safetensors file = Safetensors::open(dir_ / "out" / rankFileName(static_cast<int32_t>(rank)));
       const Json& tensors = golden["ranks"][rank];
@@ -132,11 +133,11 @@ TEST_F(HuggingFaceTest, RankFilesEqualTheIndependentSplitter) {
 
 TEST_F(HuggingFaceTest, DTypeComesFromTheConfigThenFromTheTensors) {
   setConfig("torch_dtype", "bfloat16");
-  EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kBFloat16);
+  EXPECT_EQ(openSource(model_, {}).config.dtype, DType::kBFloat16);
   setConfig("torch_dtype", nullptr);
-  EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kFloat32);
+  EXPECT_EQ(openSource(model_, {}).config.dtype, DType::kFloat32);
   rewrite(removeOwnName, DType::kBFloat16);
-  EXPECT_EQ(configOfHuggingFace(model_, TensorSource::open(model_), {}).dtype, DType::kBFloat16);
+  EXPECT_EQ(openSource(model_, {}).config.dtype, DType::kBFloat16);
   setConfig("dtype", "float8_e4m3");
   EXPECT_THAT(refusal(), HasSubstr("--dtype"));
 }
@@ -156,7 +157,7 @@ TEST_F(HuggingFaceTest, NamesTensorsThatAreMissingUnexpectedOrOfAnotherShape) {
 }
 
 TEST_F(HuggingFaceTest, Float16OverflowNamesTheTensorAndLeavesTheOldCheckpoint) {
-  convertHuggingFace(model_, dir_ / "out", {.dtype = DType::kFloat16});
+  convertModel(model_, dir_ / "out", {.dtype = DType::kFloat16});
   rewrite([](auto& tensors) { tensors["model.norm.weight"].second[3] = 70000.0f; });
   EXPECT_THAT(refusal({.dtype = DType::kFloat16}), HasSubstr("'model.norm.weight' holds values beyond float16"));
   EXPECT_EQ(CheckpointReader::open(dir_ / "out").config().dtype, DType::kFloat16);
@@ -176,7 +177,7 @@ TEST_F(HuggingFaceTest, ReplacesOnlyCheckpoints) {
   writeFileAtomically(dir_ / "out" / "notes.txt", "mine");
   EXPECT_THAT(refusal(), HasSubstr("do not belong to a checkpoint"));
   EXPECT_EQ(readFile(dir_ / "out" / "notes.txt", 10), "mine");
-  EXPECT_THAT(errorOf([&] { convertHuggingFace(model_, model_, {}); }), HasSubstr("do not belong to a checkpoint"));
+  EXPECT_THAT(errorOf([&] { convertModel(model_, model_, {}); }), HasSubstr("do not belong to a checkpoint"));
 }
 
 TEST_F(HuggingFaceTest, RefusesWhatItDoesNotKnow) {

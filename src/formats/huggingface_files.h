@@ -11,19 +11,21 @@
 
 namespace chorus {
 
-class TensorSource {
+class HuggingFaceFiles {
  public:
   // Opens the first of these that exists, in the order of the transformers library: model.safetensors, the files of
   // model.safetensors.index.json, pytorch_model.bin, the files of pytorch_model.bin.index.json. Throws Error:
   //   kNotFound  none of them exists, or a file of the index is missing
   //   kCorrupt   the weight_map names a file outside the directory or a tensor that its file lacks, a file has a tensor
   //              that the weight_map does not list, or two files have the same tensor
-  static TensorSource open(const std::filesystem::path& dir);
+  static HuggingFaceFiles open(const std::filesystem::path& dir);
 
   // Names of all tensors, sorted.
   const std::vector<std::string>& names() const { return names_; }
   // nullptr when there is no such tensor. Views stay valid while any copy of this object exists.
   const TensorView* find(std::string_view name) const;
+  // The files, in the order in which they were opened.
+  const std::vector<TensorFile>& files() const { return files_; }
   // Path of the file that contains the tensor, or of the directory when there is no such tensor; for error messages.
   std::string fileOf(std::string_view name) const;
 

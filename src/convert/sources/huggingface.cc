@@ -1,0 +1,125 @@
+#include "convert/sources/huggingface.h"
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "formats/huggingface_files.h"
+#include "lora/peft_keys.h"
+#include "models/architecture.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string classNameOf(const Json& json, std::string_view source) {
+  const auto list = json.is_object() ? json.find("architectures") : json.end();
+  if (!json.is_object() || list == json.end() || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
+    fail(ErrorCode::kInvalidArgument, "{}: 'architectures' must name the model's class", source);
+  }
+  return (*list)[0].get<std::string>();
+}
+
+// Files that were saved without the class of the output head, such as GPT-2's, lack the model's own name ("model.",
+// "transformer.") before the names of all its tensors. Removes it from the sources if the files lack it.
+void removeOwnName(const SourceTensors& tensors, WeightTable& table) {
+  const std::string layers = layersName(table);
+  const std::string own = layers.substr(0, layers.find('.') + 1);
+  const std::string& first = sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name;
+  if (!first.starts_with(own) || tensors.find(first) != nullptr || tensors.find(first.substr(own.size())) == nullptr) {
+    return;
+  }
+  for (WeightRow& row : table) {
+    for (WeightSource& source : row.sources) {
+      if (source.format == SourceFormat::kHuggingFace && source.name.starts_with(own)) source.name.erase(0, own.size());
+    }
+  }
+}
+
+DType targetDType(const Json& json, const Architecture& architecture, const ModelConfig& config,
+                  const SourceTensors& tensors, const ConvertOptions& options, std::string_view source) {
+  if (options.dtype) return *options.dtype;
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto name = jsonGetOr<std::string>(json, key, "", source);
+    if (name.empty()) continue;
+    const auto dtype = dtypeFromName(name);
+    if (dtype == DType::kFloat64) return DType::kFloat32;
+    if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
+      fail(ErrorCode::kUnsupported, "{}: '{}' is {}; give --dtype float32, float16 or bfloat16", source, key, name);
+    }
+    return *dtype;
+  }
+  WeightTable table = architecture.weightTable(config);
+  removeOwnName(tensors, table);
+  const SourceTensor* first =
+      tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
+  const bool half = first != nullptr && (first->dtype() == DType::kFloat16 || first->dtype() == DType::kBFloat16);
+  return half ? first->dtype() : DType::kFloat32;
+}
+
+bool isWeightFile(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name.ends_with(".bin") ||
+         name.ends_with(".bin.index.json");
+}
+
+bool recognises(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / "config.json", ignored);
+}
+
+SourceModel openHuggingFace(const fs::path& model_dir, const ConvertOptions& options) {
+  checkHuggingFaceConfig(model_dir);
+  SourceTensors tensors;
+  for (const TensorFile& file : HuggingFaceFiles::open(model_dir).files()) tensors.addFile(file);
+  return modelWithHuggingFaceNames(model_dir, std::move(tensors), options);
+}
+
+std::vector<fs::path> filesOf(const fs::path& model_dir) {
+  std::vector<fs::path> files = {"config.json"};
+  for (const auto& entry : fs::directory_iterator(model_dir)) {
+    if (entry.is_regular_file() && isWeightFile(entry.path())) files.push_back(entry.path().filename());
+  }
+  std::sort(files.begin() + 1, files.end());
+  return files;
+}
+}  // namespace
+
+SourceReader huggingFaceReader() {
+  return {.kind = "Hugging Face model",
+          .recognises = recognises,
+          .check = checkHuggingFaceConfig,
+          .open = openHuggingFace,
+          .files = filesOf};
+}
+
+void checkHuggingFaceConfig(const fs::path& model_dir) {
+  const auto config_path = model_dir / "config.json";
+  const Json json = readJsonFile(config_path);
+  findArchitecture(classNameOf(json, config_path.string()));
+}
+
+SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors tensors, const ConvertOptions& options) {
+  const auto config_path = model_dir / "config.json";
+  const std::string source = config_path.string();
+  const Json json = readJsonFile(config_path);
+  const Architecture& architecture = findArchitecture(classNameOf(json, source));
+  SourceModel model = {.tensors = std::move(tensors),
+                       .config = architecture.configFromHuggingFace(json, source),
+                       .table = {},
+                       .format = SourceFormat::kHuggingFace};
+  model.config.dtype = targetDType(json, architecture, model.config, model.tensors, options, source);
+  applyOptions(options, model.config, source);
+  model.table = architecture.weightTable(model.config);
+  removeOwnName(model.tensors, model.table);
+  keepSpelling(model.table, model.format, [&](const std::string& name) { return model.tensors.find(name) != nullptr; });
+  checkSources(model, architecture.ignored_sources, model_dir.string(), "config.json");
+  return model;
+}
+
+}  // namespace chorus

@@ -1,0 +1,32 @@
+// A model as a source holds it, checked and ready to be copied into a checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "checkpoint/config.h"
+#include "checkpoint/weight_table.h"
+#include "convert/convert_options.h"
+#include "formats/source_tensors.h"
+
+namespace chorus {
+
+struct SourceModel {
+  SourceTensors tensors;
+  ModelConfig config;                                // of the checkpoint to write
+  WeightTable table;                                 // weight table of `config`
+  SourceFormat format = SourceFormat::kHuggingFace;  // whose names `tensors` has; every row has sources in it
+};
+
+// Sets everything in the config that comes from the options instead of the source, except the dtype, and finalises it.
+// where: the source's name in errors. Throws Error if the options do not suit the model.
+void applyOptions(const ConvertOptions& options, ModelConfig& config, std::string_view where);
+
+// Checks that every source tensor of the table is present with the right shape and a convertible dtype, and that there
+// are no other tensors except those that a pattern (fnmatch) of `ignored` matches. where, config_name: the names of the
+// source and of its config in errors. Throws Error that names the tensor.
+void checkSources(const SourceModel& model, std::span<const std::string> ignored, std::string_view where,
+                  std::string_view config_name);
+
+}  // namespace chorus

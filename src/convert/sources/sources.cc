@@ -1,0 +1,120 @@
+#include "convert/sources/sources.h"
+
+#include <array>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "convert/sources/huggingface.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool isThere(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Whether the directory has an entry for which test(name) is true.
+template <typename F>
+bool anyEntry(const fs::path& dir, F&& test) {
+  std::error_code ignored;
+  for (auto entry = fs::directory_iterator(dir, ignored); !ignored && entry != fs::directory_iterator();
+       entry.increment(ignored)) {
+    if (test(entry->path().filename().string())) return true;
+  }
+  return false;
+}
+
+bool hasEnding(const fs::path& dir, std::string_view ending) {
+  return anyEntry(dir, [&](const std::string& name) { return name.ends_with(ending); });
+}
+
+// PyTorch's distributed checkpoints, which Megatron core calls torch_dist: files *.distcp beside .metadata. NeMo keeps
+// them in the directory model_weights or weights.
+bool isTorchDistributed(const fs::path& dir) {
+  for (const char* below : {"", "model_weights", "weights"}) {
+    if (hasEnding(dir / below, ".distcp")) return true;
+  }
+  return false;
+}
+
+// A directory for each tensor, which holds the tensor as a zarr array.
+bool isZarr(const fs::path& dir) {
+  for (const char* below : {"", "model_weights", "weights"}) {
+    const fs::path tensors = dir / below;
+    if (isThere(tensors / ".zarray") || isThere(tensors / ".zgroup")) return true;
+    if (anyEntry(tensors, [&](const std::string& name) { return isThere(tensors / name / ".zarray"); })) return true;
+  }
+  return false;
+}
+
+bool isOrbax(const fs::path& dir) {
+  const auto holds = [](const fs::path& path) {
+    return isThere(path / "_CHECKPOINT_METADATA") || isThere(path / "_METADATA") || isThere(path / "manifest.ocdbt") ||
+           anyEntry(path, [](const std::string& name) { return name.starts_with("ocdbt.process_"); });
+  };
+  return holds(dir) || anyEntry(dir, [&](const std::string& name) { return holds(dir / name); });
+}
+
+// Models that are known but have no reader.
+struct UnsupportedSource {
+  std::string_view kind;
+  std::string_view advice;
+  bool (*recognises)(const fs::path& path);
+};
+constexpr std::array kUnsupported = {
+    UnsupportedSource{"a PEFT adapter, not a model", "give its base model, and the adapter with --lora_dir",
+                      [](const fs::path& path) { return isThere(path / "adapter_config.json"); }},
+    UnsupportedSource{"a distributed PyTorch checkpoint (torch_dist, *.distcp)",
+                      "export it to a single .nemo file or to Hugging Face's format with the framework that wrote it",
+                      isTorchDistributed},
+    UnsupportedSource{"a distributed checkpoint of zarr arrays",
+                      "export it to a single .nemo file or to Hugging Face's format with the framework that wrote it",
+                      isZarr},
+    UnsupportedSource{"an Orbax checkpoint", "export it to Hugging Face's format, or to an .npz file or flax msgpack",
+                      isOrbax},
+    UnsupportedSource{"a GGUF model", "download the safetensors files of the original model",
+                      [](const fs::path& path) { return path.extension() == ".gguf" || hasEnding(path, ".gguf"); }},
+    UnsupportedSource{"an ONNX model", "download the safetensors files of the original model",
+                      [](const fs::path& path) { return path.extension() == ".onnx" || hasEnding(path, ".onnx"); }},
+};
+
+const UnsupportedSource* findUnsupported(const fs::path& path) {
+  for (const UnsupportedSource& source : kUnsupported) {
+    if (source.recognises(path)) return &source;
+  }
+  return nullptr;
+}
+}  // namespace
+
+std::span<const SourceReader> sourceReaders() {
+  static const std::array readers = {huggingFaceReader()};
+  return readers;
+}
+
+const SourceReader& sourceReaderOf(const fs::path& path) {
+  if (!isThere(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
+  for (const SourceReader& reader : sourceReaders()) {
+    if (reader.recognises(path)) return reader;
+  }
+  if (const UnsupportedSource* source = findUnsupported(path)) {
+    fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source->kind, source->advice);
+  }
+  std::string kinds;
+  for (const SourceReader& reader : sourceReaders()) kinds.append(kinds.empty() ? "" : ", ").append(reader.kind);
+  fail(ErrorCode::kNotFound, "{}: holds no model that is known ({})", path.string(), kinds);
+}
+
+SourceModel openSource(const fs::path& path, const ConvertOptions& options) {
+  return sourceReaderOf(path).open(path, options);
+}
+
+std::string_view unsupportedSource(const fs::path& path) {
+  const UnsupportedSource* source = findUnsupported(path);
+  return source == nullptr ? std::string_view() : source->kind;
+}
+
+}  // namespace chorus

@@ -1,0 +1,40 @@
+// The kinds of model sources. Each kind has a reader; which one reads a path is decided by what the path holds.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "convert/sources/source_model.h"
+
+namespace chorus {
+
+struct SourceReader {
+  std::string_view kind;  // for people: "Hugging Face model"
+  // Whether the path, a directory or a file, holds a source of this kind. Looks at the names of files and the
+  // beginnings of small files only, and throws nothing.
+  bool (*recognises)(const std::filesystem::path& path);
+  // Reads only the config. Throws Error if it is not readable or names an unknown architecture.
+  void (*check)(const std::filesystem::path& path);
+  // Opens the source and checks its tensors against its config. Throws Error.
+  SourceModel (*open)(const std::filesystem::path& path, const ConvertOptions& options);
+  // The files that the weights depend on: relative to the path if it is a directory, otherwise only the file's name.
+  // The order depends only on the names. They may be missing. Throws Error if the directory cannot be read.
+  std::vector<std::filesystem::path> (*files)(const std::filesystem::path& path);
+};
+
+// All readers, in the order in which they are tried.
+std::span<const SourceReader> sourceReaders();
+
+// The reader of a path. Throws Error: kNotFound if the path does not exist or holds nothing known; kUnsupported, with
+// the name of what it holds and what to do, if that is known but cannot be converted.
+const SourceReader& sourceReaderOf(const std::filesystem::path& path);
+
+// SourceReader::open with the reader of the path. Throws the Errors of both.
+SourceModel openSource(const std::filesystem::path& path, const ConvertOptions& options);
+
+// What the path holds, for people, if it is a model that is known but cannot be converted; otherwise an empty text.
+std::string_view unsupportedSource(const std::filesystem::path& path);
+
+}  // namespace chorus

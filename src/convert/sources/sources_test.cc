@@ -1,0 +1,60 @@
+#include "convert/sources/sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+#include "base/testing/error_of.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class SourcesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "sources.XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  // The refusal of a new directory with these files.
+  std::string refusalOf(const std::vector<std::string>& files) {
+    const fs::path model = dir_ / std::to_string(++models_);
+    for (const std::string& file : files) {
+      fs::create_directories((model / file).parent_path());
+      std::ofstream(model / file) << "{}";
+    }
+    return errorOf([&] { openSource(model, {}); });
+  }
+
+  fs::path dir_;
+  int models_ = 0;
+};
+
+TEST_F(SourcesTest, WhatIsKnownButNotSupportedIsNamed) {
+  EXPECT_THAT(refusalOf({"model_weights/__0_0.distcp", "model_weights/.metadata", "model_config.yaml"}),
+              HasSubstr("torch_dist"));
+  EXPECT_THAT(refusalOf({"__0_0.distcp"}), HasSubstr("torch_dist"));
+  EXPECT_THAT(refusalOf({"model_weights/model.decoder.weight/.zarray", "model_weights/model.decoder.weight/0.0"}),
+              HasSubstr("zarr"));
+  EXPECT_THAT(refusalOf({"weights/module.embedding/.zarray"}), HasSubstr("zarr"));
+  EXPECT_THAT(refusalOf({"default/manifest.ocdbt", "_CHECKPOINT_METADATA"}), HasSubstr("Orbax"));
+  EXPECT_THAT(refusalOf({"items/_METADATA", "items/d/0"}), HasSubstr("Orbax"));
+  EXPECT_THAT(refusalOf({"adapter_config.json", "adapter_model.safetensors"}), HasSubstr("a PEFT adapter"));
+  EXPECT_THAT(refusalOf({"model-Q4_K_M.gguf"}), HasSubstr("GGUF"));
+  EXPECT_THAT(refusalOf({"onnx.txt", "decoder.onnx"}), HasSubstr("ONNX"));
+}
+
+TEST_F(SourcesTest, WhatIsNotKnownIsRefusedWithTheKindsThatAre) {
+  EXPECT_THAT(refusalOf({"notes.txt"}), HasSubstr("holds no model that is known (Hugging Face model"));
+  EXPECT_THAT(errorOf([&] { openSource(dir_ / "none", {}); }), HasSubstr("none: no such file or directory"));
+}
+
+}  // namespace
+}  // namespace chorus
