@@ -76,7 +76,8 @@ bool recognises(const fs::path& path) {
 SourceModel openHuggingFace(const fs::path& model_dir, const ConvertOptions& options) {
   checkHuggingFaceConfig(model_dir);
   SourceTensors tensors;
-  for (const TensorFile& file : HuggingFaceFiles::open(model_dir).files()) tensors.addFile(file);
+  const HuggingFaceFiles files = HuggingFaceFiles::open(model_dir);
+  for (const TensorFile& file : files.files()) tensors.addFile(file);
   return modelWithHuggingFaceNames(model_dir, std::move(tensors), options);
 }
 
