@@ -25,6 +25,13 @@ class PartialBytes {
     if (need_) need_(at, size);
     return memory_.subspan(at, size);
   }
+  // The bytes [at, at + size), which must lie within the file, as a file of their own.
+  PartialBytes part(size_t at, size_t size) const {
+    assert(at <= memory_.size() && size <= memory_.size() - at);
+    Need need;
+    if (need_) need = [whole = need_, at](size_t from, size_t count) { whole(at + from, count); };
+    return PartialBytes(memory_.subspan(at, size), std::move(need));
+  }
 
  private:
   std::span<const std::byte> memory_;

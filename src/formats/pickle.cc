@@ -29,6 +29,7 @@ enum Opcode : uint8_t {
   kBinUnicode = 'X',
   kAppend = 'a',
   kBuild = 'b',
+  kNewObject = 0x81,
   kGlobal = 'c',
   kAppends = 'e',
   kBinFloat = 'G',
@@ -65,7 +66,7 @@ struct Refused {
 // or belong to the text protocols.
 constexpr Refused kRefused[] = {{'i', "INST"},
                                 {'o', "OBJ"},
-                                {0x81, "NEWOBJ"},
+                                {kNewObject, "NEWOBJ"},
                                 {0x92, "NEWOBJ_EX"},
                                 {0x82, "EXT1"},
                                 {0x83, "EXT2"},
@@ -281,6 +282,7 @@ class Machine {
   // change no item of the dictionary.
   void build() {
     const PickleValue state = pop();
+    if (host_.dropsState(top())) return;
     if (!top().is(PickleKind::kOrderedDict) || !state.isDict()) {
       fail(ErrorCode::kUnsupported, "{}: the pickle sets the state of an object (BUILD): refused", source_);
     }
@@ -289,6 +291,21 @@ class Machine {
     for (size_t i = 0; i < items.size(); i += 2) {
       if (!items[i].is(PickleKind::kText)) corrupt("the name of an attribute is not a string");
     }
+  }
+
+  // Returns false, with an unchanged stack, if the host does not make objects of this class.
+  bool newObject() {
+    const PickleValue arguments = pop();
+    const PickleValue callee = pop();
+    if (callee.is(PickleKind::kGlobal) && arguments.is(PickleKind::kTuple)) {
+      if (const auto object = host_.newObject(callee, heap_.tuple(arguments))) {
+        push(*object);
+        return true;
+      }
+    }
+    push(callee);
+    push(arguments);
+    return false;
   }
 
   void getMemo(uint32_t index) {
@@ -374,6 +391,9 @@ class Machine {
         return reduce();
       case kBuild:
         return build();
+      case kNewObject:
+        if (newObject()) return;
+        return stepOfProtocol4(opcode);
       case kBinPersId:
         return push(host_.persistentLoad(heap_, pop()));
       default:

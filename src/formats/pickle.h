@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,13 @@ class PickleHost {
   // global is what findGlobal returned.
   virtual PickleValue call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) = 0;
   virtual PickleValue persistentLoad(const PickleHeap& heap, const PickleValue& id) = 0;
+  // An object of the class `global`, made without its constructor (NEWOBJ); nullopt: refused.
+  virtual std::optional<PickleValue> newObject(const PickleValue& /*global*/,
+                                               std::span<const PickleValue> /*arguments*/) {
+    return std::nullopt;
+  }
+  // Whether the state of this object (BUILD) can be dropped, because the object is never read.
+  virtual bool dropsState(const PickleValue& /*object*/) { return false; }
 };
 
 struct Pickle {

@@ -227,6 +227,24 @@ TEST(TorchFileTest, ContainersAreChecked) {
   EXPECT_THAT(refusalOf(std::string(257, '\0') + "ustar" + std::string(300, '\0')), HasSubstr("tar file"));
 }
 
+// Transformer Engine's state: io.BytesIO objects, which torch.save writes as NEWOBJ and BUILD.
+TEST(TorchFileTest, BytesIoBesideTensorsIsSkipped) {
+  const std::string bytes = global("_codecs", "encode") + tuple({text("abc"), text("latin1")}) + "R";
+  const std::string state = tuple({bytes, number(3), "N"});
+  const std::string made = global("_io", "BytesIO") + ")\x81";
+  const std::string weight = tensor(storage(kFloats, "0", 6), 0, {6}, {1});
+  const auto read = [](const std::string& body) {
+    const std::string file = zipOf(body).build();
+    return TorchFile::parse(std::as_bytes(std::span(file)), "f").names();
+  };
+  EXPECT_THAT(read(dict({{"a._extra_state", made + state + "b"}, {"w", weight}})), ElementsAre("w"));
+  EXPECT_THAT(errorOf([&] { read(dict({{"a", global("_io", "BytesIO") + tuple({bytes}) + "\x81"}, {"w", weight}})); }),
+              HasSubstr("NEWOBJ"));
+  EXPECT_THAT(errorOf([&] { read(dict({{"a", global("_io", "BytesIO") + tuple({bytes}) + "R"}, {"w", weight}})); }),
+              HasSubstr("calls _io.BytesIO"));
+  EXPECT_THAT(errorOf([&] { read(dict({{"a", bytes + state + "b"}, {"w", weight}})); }), HasSubstr("BUILD"));
+}
+
 TEST(TorchFileTest, FilesBeforeZipAreChecked) {
   const std::string body = dict({{"w", tensor(storage(kFloats, "k", 2, true), 0, {2}, {1})}});
   const std::string keys = "](" + text("k") + "e";

@@ -25,6 +25,7 @@ enum class Global : uint32_t {
   kSize,
   kSet,
   kEncode,
+  kBytesIo,
   kStorage,
   kDType
 };
@@ -45,6 +46,7 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"builtins.set", Global::kSet},
                                   {"__builtin__.set", Global::kSet},
                                   {"_codecs.encode", Global::kEncode},
+                                  {"_io.BytesIO", Global::kBytesIo},
                                   {kUntyped, Global::kStorage, DType::kUint8},
                                   {"torch.FloatStorage", Global::kStorage, DType::kFloat32},
                                   {"torch.HalfStorage", Global::kStorage, DType::kFloat16},
@@ -69,7 +71,7 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
 
 // Tags of PickleKind::kObject. PickleValue::index is the object's index in storages_ or tensors_.
-enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag };
+enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag, kBytesIoTag };
 
 PickleValue object(Tag tag, size_t index) {
   PickleValue value;
@@ -148,6 +150,14 @@ PickleValue TorchObjects::findGlobal(std::string_view module, std::string_view n
   return value;
 }
 
+// Transformer Engine keeps the state of its modules in io.BytesIO objects beside the weights. They are never read.
+std::optional<PickleValue> TorchObjects::newObject(const PickleValue& global, std::span<const PickleValue> arguments) {
+  if (rowOf(global)->global != Global::kBytesIo || !arguments.empty()) return std::nullopt;
+  return object(kBytesIoTag, 0);
+}
+
+bool TorchObjects::dropsState(const PickleValue& object) { return isObject(object, kBytesIoTag); }
+
 PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) {
   const GlobalRow& row = *rowOf(global);
   switch (row.global) {
@@ -194,6 +204,7 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
         }
       }
       break;
+    case Global::kBytesIo:
     case Global::kStorage:
     case Global::kDType:
       break;

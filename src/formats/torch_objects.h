@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ class TorchObjects : public PickleHost {
   PickleValue findGlobal(std::string_view module, std::string_view name) override;
   PickleValue call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) override;
   PickleValue persistentLoad(const PickleHeap& heap, const PickleValue& id) override;
+  std::optional<PickleValue> newObject(const PickleValue& global, std::span<const PickleValue> arguments) override;
+  bool dropsState(const PickleValue& object) override;
 
   const std::vector<TorchStorage>& storages() const { return storages_; }
   const TorchStorage* findStorage(std::string_view key) const;

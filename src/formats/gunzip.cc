@@ -1,0 +1,118 @@
+#include "formats/gunzip.h"
+
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "base/background_throttle.h"
+#include "base/descriptor.h"
+#include "base/error.h"
+#include "formats/libarchive.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+Descriptor makeUnpackedFile(UnpackTo to, std::string_view source) {
+  if (to == UnpackTo::kMemory) {
+    Descriptor memory(::memfd_create("chorus-unpacked", MFD_CLOEXEC));
+    if (!memory)
+      fail(ErrorCode::kExhausted, "{}: no memory to unpack it: {}", source, std::generic_category().message(errno));
+    return memory;
+  }
+  std::error_code error;
+  const fs::path directory = fs::temp_directory_path(error);
+  if (error) fail(ErrorCode::kExhausted, "{}: no directory to unpack it: {}; set TMPDIR", source, error.message());
+  Descriptor file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file) return file;
+  // Some file systems have no files without a name.
+  std::string name = (directory / "chorus-unpacked.XXXXXX").string();
+  file = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file) {
+    fail(ErrorCode::kExhausted, "{}: it cannot be unpacked in {}: {}; set TMPDIR", source, directory.string(),
+         std::generic_category().message(errno));
+  }
+  ::unlink(name.c_str());
+  return file;
+}
+
+void appendUnpacked(int file, std::span<const std::byte> bytes, UnpackTo to, std::string_view source) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      fail(ErrorCode::kExhausted, "{}: it cannot be unpacked: {}{}", source, std::generic_category().message(errno),
+           to == UnpackTo::kTemporaryFile ? "; set TMPDIR to a directory with more space" : "");
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+UnpackedFile::UnpackedFile(int descriptor, size_t size) : size_(size) {
+  if (size == 0) return;
+  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (at == MAP_FAILED) fail(ErrorCode::kExhausted, "no address space for {} unpacked bytes", size);
+  data_ = static_cast<const std::byte*>(at);
+}
+
+UnpackedFile::~UnpackedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+bool isGzip(std::span<const std::byte> first) {
+  return first.size() >= 2 && first[0] == std::byte{0x1f} && first[1] == std::byte{0x8b};
+}
+
+std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, std::string_view source,
+                                           uint64_t max_bytes, UnpackTo to) {
+  const auto corrupt = [&](const char* reason) {
+    fail(ErrorCode::kCorrupt, "{}: damaged gzip file: {}", source, reason != nullptr ? reason : "it is no gzip file");
+  };
+  const ArchiveReader reader(archive_read_new());
+  if (reader == nullptr) throw std::bad_alloc();
+  // The format and the one filter are set here: libarchive would otherwise unpack any number of layers.
+  archive_read_append_filter(reader.get(), ARCHIVE_FILTER_GZIP);
+  archive_read_set_format(reader.get(), ARCHIVE_FORMAT_RAW);
+  archive_entry* entry = nullptr;
+  if (!isGzip(packed) || archive_read_open_memory(reader.get(), packed.data(), packed.size()) != ARCHIVE_OK ||
+      archive_read_next_header(reader.get(), &entry) != ARCHIVE_OK) {
+    corrupt(archive_error_string(reader.get()));
+  }
+  const uint64_t most_by_ratio = packed.size() > UINT64_MAX / kMaxGunzipRatio - kGunzipFree
+                                     ? UINT64_MAX
+                                     : packed.size() * kMaxGunzipRatio + kGunzipFree;
+  const Descriptor file = makeUnpackedFile(to, source);
+  uint64_t size = 0;
+  while (true) {
+    const void* block = nullptr;
+    size_t bytes = 0;
+    la_int64_t offset = 0;
+    const int result = archive_read_data_block(reader.get(), &block, &bytes, &offset);
+    if (result == ARCHIVE_EOF) break;
+    if (result != ARCHIVE_OK) corrupt(archive_error_string(reader.get()));
+    if (bytes > max_bytes - size) {
+      fail(ErrorCode::kCorrupt, "{}: it unpacks to more than {} bytes, the most that is expected", source, max_bytes);
+    }
+    size += bytes;
+    if (size > most_by_ratio) {
+      fail(ErrorCode::kCorrupt, "{}: it unpacks to more than {} times its size; it is refused as a decompression bomb",
+           source, kMaxGunzipRatio);
+    }
+    appendUnpacked(file.get(), {static_cast<const std::byte*>(block), bytes}, to, source);
+    chargeThrottle(bytes);
+  }
+  if (size == 0) corrupt("it holds no data");
+  return std::make_shared<const UnpackedFile>(file.get(), size);
+}
+
+}  // namespace chorus
