@@ -104,7 +104,7 @@ class WatchedExecutor {
   }
 
   AdapterSize add(uint64_t task_id, const fs::path& dir) {
-    const auto source = adapters_->peftSource(dir);
+    const auto source = adapters_->fileSource(dir);
     core_->registerAdapter(task_id, source);
     return {source->bytes, source->elements};
   }

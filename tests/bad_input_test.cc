@@ -196,8 +196,8 @@ TEST_F(BadInput, AnswersThatStandardOutputCannotTake) {
 
 TEST_F(BadInput, AdaptersOfAnotherSource) {
   auto arguments = runWithAdapter(plainEngine(), dir_.path());
-  arguments.insert(arguments.end(), {"--lora_ckpt_source", "nemo"});
-  refuses(arguments, {"--lora_ckpt_source nemo"});
+  arguments.insert(arguments.end(), {"--lora_ckpt_source", "other"});
+  refuses(arguments, {"--lora_ckpt_source other: use hf or nemo"});
 }
 
 TEST_F(BadInput, TruncatedCheckpoint) {

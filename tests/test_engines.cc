@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/build.h"
-#include "lora/peft_reader.h"
+#include "lora/adapter_files.h"
 
 namespace chorus::test {
 
@@ -86,8 +86,8 @@ std::string testEngineRefusal(const std::filesystem::path& model_dir, DType dtyp
 
 Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine) {
   const WeightTable table = engine.architecture().weightTable(engine.config());
-  return readPeftAdapter(dir, dir.filename().string(),
-                         {.config = engine.config(), .table = table, .max_rank = engine.buildConfig().max_lora_rank});
+  return readAdapter(dir, dir.filename().string(),
+                     {.config = engine.config(), .table = table, .max_rank = engine.buildConfig().max_lora_rank});
 }
 
 }  // namespace chorus::test

@@ -37,18 +37,21 @@ struct MemoryUse {
   std::string table;  // the same as text, with a column per rank
 };
 
-// Chorus: a PEFT directory that others may change or remove at any time. The functions are called on the thread that
-// registers it and on loader threads.
+// Chorus: an adapter's directory that others may change or remove at any time. The functions are called on the thread
+// that registers it and on loader threads.
 struct AdapterFiles {
   std::filesystem::path path;  // for error messages only; nothing is opened by it
   // Opens the directory for one read of its files. Throws Error.
   std::function<std::shared_ptr<const chorus::Directory>()> open;
   std::function<void(const std::string& contentHash)> onContent;  // see registerAdapter; may be null
   std::function<void()> onGone;  // a load did not find the directory or its files; may be null
-  // If set, registration reads only adapter_config.json and the header of adapter_model.safetensors. The first load
-  // checks the values and calls onContent with their hash, or onRefused with what is wrong with them.
+  // If set, registration reads only adapter_config.json and the header of adapter_model.safetensors, or the headers in
+  // a .nemo archive. The first load checks the values and calls onContent with their hash, or onRefused with what is
+  // wrong with them.
   bool deferContent = false;
   std::function<void(const std::string& reason)> onRefused;  // only for the first load; may be null
+  // File name of the .nemo archive to read; empty: the directory holds one adapter, as PEFT's files or as an archive.
+  std::string archive = {};
 };
 
 class Executor {
@@ -101,17 +104,16 @@ class Executor {
   // Always nullopt: KvCacheConfig refuses event buffers.
   std::optional<std::shared_ptr<KVCacheEventManager>> getKVCacheEventManager() const;
 
-  // Chorus: makes a PEFT directory loadable under a task id. The directory is read and checked now; an Error names what
-  // is wrong. It is loaded on a worker when a request first needs it, and again after an eviction. Registering an id
-  // again makes a new generation; running requests keep the old weights.
+  // Chorus: makes an adapter's directory, or a .nemo file, loadable under a task id. It is read and checked now; an
+  // Error names what is wrong. It is loaded on a worker when a request first needs it, and again after an eviction.
+  // Registering an id again makes a new generation; running requests keep the old weights.
   //
   // A directory that was rewritten is loaded as it is at that time, and nothing cached for the old content is used for
   // the new. onContent is called with the SHA-256 of the content: now, and on a worker when a load finds different
   // content. An exception that it throws refuses the content. AdapterFiles::deferContent leaves the content to the
   // first load.
   using AdapterContentCallback = std::function<void(const std::string& contentHash)>;
-  void registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
-                       AdapterContentCallback onContent = nullptr);
+  void registerAdapter(IdType taskId, const std::filesystem::path& adapter, AdapterContentCallback onContent = nullptr);
   // Chorus: the same for a directory that others may change or remove while it is in use.
   void registerAdapter(IdType taskId, AdapterFiles files);
   // Chorus: removes the id. Running requests keep their weights.

@@ -16,8 +16,8 @@
 #include "cli/flag_values.h"
 #include "engine/adapter_limits.h"
 #include "engine/build.h"
+#include "lora/adapter_files.h"
 #include "lora/module_ids.h"
-#include "lora/peft_reader.h"
 #include "models/architecture.h"
 
 namespace chorus {
@@ -50,8 +50,8 @@ std::vector<std::string> openAdapters(const BuildArgs& args) {
   checkTargetModules(args.config, table, architecture.name);
   std::set<int32_t> ids;
   for (const std::string& dir : args.lora_dirs) {
-    const Adapter adapter = readPeftAdapter(dir, std::filesystem::path(dir).filename().string(),
-                                            {config, table, args.config.max_lora_rank});
+    const Adapter adapter =
+        readAdapter(dir, std::filesystem::path(dir).filename().string(), {config, table, args.config.max_lora_rank});
     if (args.config.lora_plugin) checkServable(adapter, args.config);
     for (const AdapterModule& module : adapter.modules) {
       if (loraModuleName(module.module_id)) ids.insert(module.module_id);
@@ -149,7 +149,7 @@ void addBuildCommand(CLI::App& app) {
   build->add_option("--lora_target_modules", config.lora_target_modules,
                     "Module names that adapters may target (attn_q, mlp_gate, ...); none: all of the model");
   build->add_option("--lora_dir", args->lora_dirs,
-                    "PEFT adapters that the engine must take; their modules are the targets, unless "
+                    "PEFT or NeMo adapters that the engine must take; their modules are the targets, unless "
                     "--lora_target_modules names them");
   build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));

@@ -37,7 +37,7 @@ constexpr BuildFlag kFlags[] = {
     {"gather_context_logits", kRecorded, "flag", "", "any request may ask for them"},
     {"gather_generation_logits", kRecorded, "flag", "", "any request may ask for them"},
     {"gather_all_token_logits", kRecorded, "flag", "", "any request may ask for them"},
-    {"lora_ckpt_source", kRecorded, "hf", "", "NeMo adapters are not served"},
+    {"lora_ckpt_source", kRecorded, "hf|nemo", "", "the files themselves say whose they are"},
     {"build_config", kRefused, "text", "", "give the flags"},
     {"model_config", kRefused, "text", "", "the checkpoint's config.json is read"},
     {"max_multimodal_len", kRefused, "int", "0", "prompt tuning is not served"},

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <variant>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/names.h"
@@ -15,10 +17,11 @@
 #include "engine/adapter_packer.h"
 #include "engine/engine.h"
 #include "formats/npy.h"
+#include "lora/adapter_files.h"
 #include "lora/module_ids.h"
+#include "lora/nemo_reader.h"
 #include "lora/peft_config.h"
 #include "lora/peft_files.h"
-#include "lora/peft_reader.h"
 #include "lora/shard.h"
 #include "lora/tensor_adapter.h"
 #include "models/architecture.h"
@@ -168,7 +171,9 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
   checkServable(adapter, base.build);
 }
 
-void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& found) {
+namespace {
+
+void describePeft(const fs::path& dir, Inspection& found) {
   found.setKind("PEFT adapter");
   const auto config_path = dir / kPeftConfigFile;
   const PeftConfig config = PeftConfig::parse(readFile(config_path, kMaxPeftConfigBytes), config_path.string());
@@ -181,15 +186,51 @@ void inspectAdapter(const fs::path& dir, const fs::path& base_path, Inspection& 
   for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
   found.add("tensors", static_cast<int64_t>(weights.names().size()));
   found.addBytes("bytes of tensors", bytes);
+}
+
+void describeNemo(const AdapterLocation& location, Inspection& found) {
+  found.setKind("NeMo adapter");
+  const NemoFiles files = std::get<NemoFiles>(readAdapterFiles(location, availableMemory()).files);
+  found.add("archive", fs::path(files.source).filename().string());
+  found.add("kind", "LoRA");
+  found.add("ranks", files.shards.size(), fmt::format("tp {}, pp {}", files.tp_size, files.pp_size));
+  uint64_t bytes = 0;
+  int64_t tensors = 0;
+  for (const TensorFile& shard : files.shards) {
+    for (const std::string& name : shard.names()) bytes += shard.find(name)->bytes.size();
+    tensors += std::ssize(shard.names());
+  }
+  found.add("tensors", tensors);
+  found.addBytes("bytes of tensors", bytes);
+  const NemoModules read = readNemoModules(files, NemoShape::of(files.config, files.config_source));
+  std::set<std::string> modules;
+  std::set<int64_t> ranks;
+  for (const NemoModule& module : read.modules) {
+    modules.insert(std::string(*loraModuleName(module.module_id)));
+    ranks.insert(module.a.shape[0]);
+  }
+  found.addList("modules of the archive", {modules.begin(), modules.end()});
+  found.add("adapter_dim", ranks, rangeText(*ranks.begin(), *ranks.rbegin()));
+  found.add("alpha / adapter_dim", read.scale, fmt::format("{}", read.scale));
+}
+}  // namespace
+
+void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection& found) {
+  const AdapterLocation location = AdapterLocation::of(path);
+  if (!location.archive.empty() || !nemoArchiveIn(*location.open()).empty()) {
+    describeNemo(location, found);
+  } else {
+    describePeft(path, found);
+  }
   if (base_path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");
     return;
   }
   const Base base = openBase(base_path);
   found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
-  const std::string name = nameOf(dir);
+  const std::string name = nameOf(path);
   checkServable(Adapter{.name = name}, base.build);
-  const Adapter adapter = readPeftAdapter(dir, name, {base.config, base.table, base.build.max_lora_rank});
+  const Adapter adapter = readAdapter(path, name, {base.config, base.table, base.build.max_lora_rank});
   describeAdapter(adapter, base, found);
   checkServable(adapter, base.build);
 }

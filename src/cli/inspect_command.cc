@@ -9,7 +9,7 @@
 #include "cli/inspect_architectures.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
-#include "lora/peft_files.h"
+#include "lora/adapter_files.h"
 #include "runtime/lora_files.h"
 
 namespace chorus {
@@ -24,7 +24,10 @@ struct InspectArgs {
 
 void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
   if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
-  if (!fs::is_directory(path)) return inspectFile(path, found);
+  if (!fs::is_directory(path)) {
+    if (isAdapter(path)) return inspectAdapter(path, base, found);
+    return inspectFile(path, found);
+  }
   const DirectoryKind kind = directoryKind(path);
   if (kind != DirectoryKind::kAdapter && kind != DirectoryKind::kLoraTensors && !base.empty()) {
     fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
@@ -86,6 +89,7 @@ DirectoryKind directoryKind(const fs::path& dir) {
          "{}: neither a model's (architectures), a checkpoint's (architecture) nor an engine's (pretrained_config)",
          config_path.string());
   }
+  if (isAdapter(dir)) return DirectoryKind::kAdapter;
   if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) return DirectoryKind::kTokenizer;
   fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json, tokenizer.json or tokenizer.model in it",
        dir.string());
@@ -96,6 +100,7 @@ void addInspectCommand(CLI::App& app) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
   inspect->add_option("path", args->path,
+<<<<<<< HEAD
                       "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or "
                       "engine file");
   CLI::Option* kernels =
@@ -104,6 +109,11 @@ void addInspectCommand(CLI::App& app) {
       ->add_flag("--architectures", args->architectures,
                  "Instead of a path: the table of the models that this program supports")
       ->excludes(kernels);
+=======
+                      "A model, checkpoint, engine, adapter or tokenizer directory, or a .nemo, safetensors, PyTorch, "
+                      "npy or engine file");
+  inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
+>>>>>>> b2bbbfa (NeMo's LoRA archives are taken wherever a PEFT directory is)
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();

@@ -12,8 +12,9 @@ namespace chorus {
 void inspectHuggingFace(const std::filesystem::path& dir, Inspection& found);
 void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
-// base: a Hugging Face model, checkpoint or engine directory to check the adapter against; empty: none.
-void inspectAdapter(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
+// path: a directory or a .nemo file. base: a model, checkpoint or engine directory to check the adapter against; empty:
+// none.
+void inspectAdapter(const std::filesystem::path& path, const std::filesystem::path& base, Inspection& found);
 // Like inspectAdapter, for the tensors that lora-convert writes.
 void inspectLoraTensors(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);

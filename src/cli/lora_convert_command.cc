@@ -55,10 +55,11 @@ void runLoraConvert(const LoraConvertArguments& arguments) {
 void addLoraConvertCommand(CLI::App& app) {
   auto arguments = std::make_shared<LoraConvertArguments>();
   CLI::App* command =
-      app.add_subcommand("lora-convert", "Convert a PEFT adapter into the tensors of an Executor request");
+      app.add_subcommand("lora-convert", "Convert a PEFT or NeMo adapter into the tensors of an Executor request");
   command
       ->add_option("-i,--in-file", arguments->in_file,
-                   "PEFT directory: adapter_config.json and adapter_model.safetensors or .bin")
+                   "PEFT directory (adapter_config.json and adapter_model.safetensors or .bin), or a directory with a "
+                   ".nemo file, or that file")
       ->required();
   command
       ->add_option("-o,--out-dir", arguments->out_dir, "Directory of the two .npy files; an earlier result is replaced")

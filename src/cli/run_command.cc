@@ -90,8 +90,8 @@ std::vector<Row> readRows(const RunArgs& args, const TextCodec* text_codec) {
 }
 
 void checkAdapters(const RunArgs& args, size_t rows) {
-  if (args.lora_ckpt_source != "hf") {
-    fail(ErrorCode::kUnsupported, "--lora_ckpt_source {}: use hf", args.lora_ckpt_source);
+  if (args.lora_ckpt_source != "hf" && args.lora_ckpt_source != "nemo") {
+    fail(ErrorCode::kUnsupported, "--lora_ckpt_source {}: use hf or nemo", args.lora_ckpt_source);
   }
   if (args.lora_task_uids.empty()) {
     if (!args.lora_dirs.empty()) log::warn("no --lora_task_uids: the base answers every prompt");
@@ -287,8 +287,9 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--output_csv", args->output_csv, "Generated tokens, one row a line");
   run->add_option("--output_logits_npy", args->output_logits_npy,
                   "Logits of the last prompt position, float32 [n, vocab]");
-  run->add_option("--lora_dir", args->lora_dirs, "Adapters: PEFT directories, or those of lora-convert");
-  run->add_option("--lora_ckpt_source", args->lora_ckpt_source, "hf; NeMo adapters are not served")
+  run->add_option("--lora_dir", args->lora_dirs,
+                  "Adapters: PEFT or NeMo directories, .nemo files, or directories of lora-convert");
+  run->add_option("--lora_ckpt_source", args->lora_ckpt_source, "hf|nemo; the files themselves say whose they are")
       ->capture_default_str();
   run->add_option("--lora_task_uids", args->lora_task_uids, "One a prompt: an index into --lora_dir, -1 for the base")
       ->check(inRange(-1, 1 << 20));

@@ -134,9 +134,9 @@ void addServeCommand(CLI::App& app) {
       ->envname("NIM_SERVED_MODEL_NAME");
   serve
       ->add_option("--lora_dir", args->lora_dirs,
-                   "Directory of adapters: each subdirectory with an adapter_config.json is served by its name. Or one "
-                   "adapter: its directory, served by the directory's name, or NAME=DIRECTORY. May be given several "
-                   "times")
+                   "Directory of adapters: each subdirectory with an adapter_config.json or a .nemo file is served by "
+                   "its name. Or one adapter: its directory, served by the directory's name, or NAME=DIRECTORY. May be "
+                   "given several times")
       ->allow_extra_args(false)
       ->envname("NIM_PEFT_SOURCE");
   serve

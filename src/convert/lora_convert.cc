@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "checkpoint/staged_directory.h"
 #include "convert/lora_places.h"
 #include "convert/peft_modules.h"
 #include "formats/npy.h"
 #include "lora/adapter_builder.h"
+#include "lora/adapter_files.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
@@ -35,7 +37,7 @@ struct Row {
 };
 
 [[noreturn]] void refuse(const PeftModules& adapter, const std::string& tensor, std::string_view reason) {
-  fail(ErrorCode::kUnsupported, "{}: tensor '{}' {}", adapter.weights.source(), tensor, reason);
+  fail(ErrorCode::kUnsupported, "{}: tensor '{}' {}", adapter.source, tensor, reason);
 }
 
 class RowOrder {
@@ -160,8 +162,10 @@ bool isLoraTensors(const fs::path& dir) {
 }
 }  // namespace
 
-LoraConversion convertLora(const fs::path& adapter_dir, const fs::path& output_dir, DType storage) {
-  const PeftModules adapter = readPeftModules(adapter_dir);
+LoraConversion convertLora(const fs::path& adapter_path, const fs::path& output_dir, DType storage) {
+  const bool is_archive = !AdapterLocation::of(adapter_path).archive.empty();
+  const bool is_nemo = is_archive || !nemoArchiveIn(*Directory::open(adapter_path)).empty();
+  const PeftModules adapter = is_nemo ? readNemoModulesOf(adapter_path) : readPeftModules(adapter_path);
   const std::vector<Row> rows = RowOrder(adapter).rows();
   uint64_t longest = 0;
   std::vector<int32_t> config;

@@ -1,4 +1,4 @@
-// Converts a PEFT directory to the two tensors of an adapter in an Executor request, as .npy files.
+// Converts an adapter to the two tensors of an adapter in an Executor request, as .npy files.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,14 @@ struct LoraConversion {
 //   - Rows are ordered by layer. Layers, and modules within a layer, are in the order of their first tensor in the
 //     weight file.
 //   - The experts of a layer are one row with A [experts, rank, in] and B [experts, out, rank].
-//   - No base model is needed: ids and layers follow from names (convert/lora_places.h).
+//   - No base model is needed: ids and layers follow from names (convert/lora_places.h). The order of the rows of a
+//   NeMo
+//     adapter's fused linears follows from the model's config, which is part of its archive.
 //   - Memory: one row.
 // Throws Error with one line that names what this form cannot express, what contradicts itself, or what is out of the
 // range of `storage`.
-LoraConversion convertLora(const std::filesystem::path& adapter_dir, const std::filesystem::path& output_dir,
+// adapter_path: a directory, or a .nemo file.
+LoraConversion convertLora(const std::filesystem::path& adapter_path, const std::filesystem::path& output_dir,
                            DType storage);
 
 }  // namespace chorus

@@ -3,10 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <utility>
+#include <variant>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "lora/adapter_builder.h"
+#include "lora/adapter_files.h"
+#include "lora/module_ids.h"
+#include "lora/nemo_reader.h"
 #include "lora/peft_keys.h"
 #include "lora/peft_reader.h"
 
@@ -172,7 +179,62 @@ PeftModules readPeftModules(const fs::path& dir) {
   const PeftConfig config = PeftConfig::parse(json.dump(), config_path.string());
   TensorFile weights = openPeftWeights(dir);
   std::vector<PeftModule> modules = ModuleReader(config, config_path.string(), weights).read();
-  return {std::move(json), config.use_dora, config.magnitude_is_normalised, std::move(weights), std::move(modules)};
+  const std::string source = weights.source();
+  return {source,
+          std::move(json),
+          config.use_dora,
+          config.magnitude_is_normalised,
+          std::make_shared<const TensorFile>(std::move(weights)),
+          std::move(modules)};
+}
+
+namespace {
+
+// The name of a NeMo adapter's linear, which has the id that loraPlaceOf() finds for it.
+std::string nameInLayer(int32_t module_id) {
+  switch (module_id) {
+    case kAttnQkv:
+      return "self_attention.query_key_value";
+    case kAttnQ:
+      return "self_attention.q_proj";
+    case kAttnK:
+      return "self_attention.k_proj";
+    case kAttnV:
+      return "self_attention.v_proj";
+    case kAttnDense:
+      return "self_attention.dense";
+    case kMlpGateUp:
+      return "mlp.gate_up_proj";
+    case kMlpGate:
+      return "mlp.up_proj";
+    case kMlp4HToH:
+      return "mlp.dense_4h_to_h";
+    default:
+      return "mlp.dense_h_to_4h";
+  }
+}
+}  // namespace
+
+PeftModules readNemoModulesOf(const fs::path& path) {
+  struct Memory {
+    NemoFiles files;
+    NemoModules modules;
+  };
+  const auto memory = std::make_shared<Memory>();
+  memory->files = std::get<NemoFiles>(readAdapterFiles(AdapterLocation::of(path), availableMemory()).files);
+  const NemoFiles& files = memory->files;
+  memory->modules = readNemoModules(files, NemoShape::of(files.config, files.config_source));
+  PeftModules read{.source = files.source};
+  for (const NemoModule& module : memory->modules.modules) {
+    read.modules.push_back({.name = fmt::format("layers.{}.{}", module.layer, nameInLayer(module.module_id)),
+                            .key_a = module.name + ".linear_in.weight",
+                            .key_b = module.name + ".linear_out.weight",
+                            .a = &module.a,
+                            .b = &module.b,
+                            .scale = memory->modules.scale});
+  }
+  read.memory = memory;
+  return read;
 }
 
 }  // namespace chorus

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/background_throttle.h"
+#include "lora/module_ids.h"
 
 namespace chorus {
 namespace {
@@ -83,6 +84,19 @@ std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_i
     }
   }
   return std::nullopt;
+}
+
+std::vector<ModulePlace> findModulesOfId(const WeightTable& table, int32_t module_id, int32_t layer) {
+  std::vector<int32_t> ids = {module_id};
+  if (module_id == kMlpGateUp) ids = {kMlpHTo4H, kMlpGate};
+  if (module_id == kAttnQkv && !findModule(table, kAttnQkv, layer)) ids = {kAttnQ, kAttnK, kAttnV};
+  std::vector<ModulePlace> places;
+  for (const int32_t id : ids) {
+    const auto place = loraModuleName(id) ? findModule(table, id, layer) : std::nullopt;
+    if (!place) return {};
+    places.push_back(*place);
+  }
+  return places;
 }
 
 std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name, int32_t layer) {

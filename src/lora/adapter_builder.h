@@ -25,6 +25,10 @@ struct ModulePlace {
 };
 // The table must outlive the results. nullopt when the layer has no such module.
 std::optional<ModulePlace> findModule(const WeightTable& table, int32_t module_id, int32_t layer);
+// The modules whose rows of B together are those of the module `module_id`, in their order. attn_qkv has the rows of
+// attn_q, attn_k and attn_v, if the layer has no module of that id; mlp_gate_up has those of mlp_h_to_4h (the activated
+// half), then those of mlp_gate. Empty when the layer has no such modules.
+std::vector<ModulePlace> findModulesOfId(const WeightTable& table, int32_t module_id, int32_t layer);
 // A module of a fused source linear has one place for each part; all places have the same number of source rows
 // (SourceRows::rowsOfSource). Empty when the layer has no such module.
 std::vector<ModulePlace> findModules(const WeightTable& table, std::string_view module_name, int32_t layer);

@@ -33,13 +33,6 @@ FoundFiles find(FileReader& files) {
        files.directory().path().string());
 }
 
-PeftFiles readWhole(size_t max_bytes, FileReader& files) {
-  const FoundFiles found = find(files);
-  const auto weights = files.read(found.weights_path.filename(), max_bytes);
-  return {std::string(found.config->text()), found.config_path.string(),
-          parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
-}
-
 // Most headers lie within the first kFirst bytes; a longer one takes a second read.
 FileReader::Head readSafetensorsHeader(FileReader& files, const fs::path& path, size_t max_bytes) {
   constexpr size_t kFirst = size_t{64} << 10;
@@ -63,23 +56,6 @@ void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) 
   if (!TorchFile::isPickle(head.contents->bytes())) parseTensorFile(head.contents->bytes(), path, nullptr);
   const auto whole = files.read(path.filename(), max_bytes);
   headers.parsed = parseTensorFile(whole->bytes(), path, whole);
-}
-
-PeftHeaders readHeaders(size_t max_bytes, FileReader& files) {
-  FoundFiles found = find(files);
-  PeftHeaders headers;
-  headers.config = found.config->text();
-  headers.config_source = found.config_path.string();
-  headers.weights_path = std::move(found.weights_path);
-  if (headers.weights_path.extension() == ".safetensors") {
-    const auto head = readSafetensorsHeader(files, headers.weights_path, max_bytes);
-    headers.header = head.contents;
-    headers.weights_bytes = head.file_size;
-  } else {
-    readTorchHeader(files, max_bytes, headers);
-  }
-  headers.stamps = files.stamps();
-  return headers;
 }
 
 }  // namespace
@@ -108,8 +84,28 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
   return static_cast<size_t>(std::min(bytes, kMost));
 }
 
-PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes, const std::shared_ptr<FileMemory>& memory) {
-  return readUnchanged(open, [&](FileReader& files) { return readWhole(max_bytes, files); }, memory);
+PeftFiles readPeftFiles(FileReader& files, size_t max_bytes) {
+  const FoundFiles found = find(files);
+  const auto weights = files.read(found.weights_path.filename(), max_bytes);
+  return {std::string(found.config->text()), found.config_path.string(),
+          parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
+}
+
+PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {
+  FoundFiles found = find(files);
+  PeftHeaders headers;
+  headers.config = found.config->text();
+  headers.config_source = found.config_path.string();
+  headers.weights_path = std::move(found.weights_path);
+  if (headers.weights_path.extension() == ".safetensors") {
+    const auto head = readSafetensorsHeader(files, headers.weights_path, max_bytes);
+    headers.header = head.contents;
+    headers.weights_bytes = head.file_size;
+  } else {
+    readTorchHeader(files, max_bytes, headers);
+  }
+  headers.stamps = files.stamps();
+  return headers;
 }
 
 std::string PeftHeaders::digest() const {
@@ -127,19 +123,9 @@ PeftFiles PeftHeaders::parse() const {
           parsed ? *parsed : parseSafetensorsHeader(header->bytes(), weights_bytes, weights_path), stamps};
 }
 
-PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes) {
-  return readUnchanged(open, [&](FileReader& files) { return readHeaders(max_bytes, files); });
-}
-
-int64_t newestPeftChangeNs(const OpenDirectory& open) {
-  FileReader files(open());
-  files.exists(kPeftConfigFile);
-  for (const char* name : kPeftWeightFiles) files.exists(name);
-  return files.newestChangeNs();
-}
-
 TensorFile openPeftWeights(const fs::path& dir) {
-  return readUnchanged(openerOf(dir), [](FileReader& files) { return readWhole(availableMemory(), files); }).weights;
+  return readUnchanged(openerOf(dir), [](FileReader& files) { return readPeftFiles(files, availableMemory()); })
+      .weights;
 }
 
 }  // namespace chorus

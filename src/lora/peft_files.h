@@ -31,12 +31,10 @@ struct PeftFiles {
 // rank). A larger file is refused before it is read.
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
-// Weights of more than max_bytes are refused. The files may be rewritten meanwhile: both are read in one state of the
-// directory (FileReader), and nothing is memory-mapped. Throws Error: those of `open`, kNotFound, kCorrupt, kConflict
-// when the directory keeps changing, and those of the formats.
-// memory: see FileReader.
-PeftFiles readPeftFiles(const OpenDirectory& open, size_t max_bytes,
-                        const std::shared_ptr<FileMemory>& memory = nullptr);
+// Reads both files from the reader's directory. Weights of more than max_bytes are refused. Nothing is memory-mapped,
+// because the files may be rewritten meanwhile; the caller checks that they were not (readUnchanged). Throws Error:
+// kNotFound, kCorrupt, and those of the formats.
+PeftFiles readPeftFiles(FileReader& files, size_t max_bytes);
 
 // Like PeftFiles, but of the weights only names, types and shapes are read (parseSafetensorsHeader, parseTorchHeader);
 // an adapter_model.bin of PyTorch 1.5 or older is read whole.
@@ -56,10 +54,7 @@ struct PeftHeaders {
   // The tensors have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;
 };
-PeftHeaders readPeftHeaders(const OpenDirectory& open, size_t max_bytes);
-
-// Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.
-int64_t newestPeftChangeNs(const OpenDirectory& open);
+PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes);
 
 // Reads only the weights file.
 TensorFile openPeftWeights(const std::filesystem::path& dir);

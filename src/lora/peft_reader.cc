@@ -421,7 +421,8 @@ Adapter readPeftAdapter(std::string_view config_text, std::string_view config_so
 }
 
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
-  return readPeftAdapter(readPeftFiles(openerOf(dir), largestPeftWeights(target.config, target.table, target.max_rank)),
+  const size_t most = largestPeftWeights(target.config, target.table, target.max_rank);
+  return readPeftAdapter(readUnchanged(openerOf(dir), [&](FileReader& files) { return readPeftFiles(files, most); }),
                          std::move(name), target);
 }
 

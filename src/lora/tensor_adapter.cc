@@ -42,20 +42,6 @@ TensorView slice(const TensorView& weights, int64_t begin, std::vector<int64_t> 
           weights.bytes.subspan(static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size)};
 }
 
-// The modules that a row of the config adapts. mlp_gate_up is the fused linear of a gated MLP: its B and magnitude have
-// the rows of gate_proj (id 5), then those of up_proj (id 7), as in Hugging Face's gate_up_proj.
-std::vector<ModulePlace> placesOf(const WeightTable& table, int32_t module_id, int32_t layer) {
-  std::vector<ModulePlace> places;
-  const std::vector<int32_t> ids =
-      module_id == kMlpGateUp ? std::vector<int32_t>{kMlpHTo4H, kMlpGate} : std::vector<int32_t>{module_id};
-  for (const int32_t id : ids) {
-    const auto place = loraModuleName(id) ? findModule(table, id, layer) : std::nullopt;
-    if (!place) return {};
-    places.push_back(*place);
-  }
-  return places;
-}
-
 // `added` holds (layer, module id) of the rows so far.
 void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget& target,
             std::set<std::pair<int32_t, int32_t>>& added, AdapterBuilder& builder) {
@@ -66,7 +52,7 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
   if (row.rank <= 0) fail(kInvalid, "Expected adapterSize to be > 0, got {}", row.rank);
   const auto id_name = loraModuleName(row.module_id);
   const std::string module_name = id_name ? std::string(*id_name) : std::to_string(row.module_id);
-  const std::vector<ModulePlace> places = placesOf(target.table, row.module_id, row.layer);
+  const std::vector<ModulePlace> places = findModulesOfId(target.table, row.module_id, row.layer);
   if (places.empty()) fail(kInvalid, "lora module {} not enabled for this model", module_name);
 
   const int64_t in = places.front().in();

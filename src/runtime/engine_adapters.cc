@@ -7,8 +7,8 @@
 #include "base/file_reader.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
+#include "lora/adapter_files.h"
 #include "lora/peft_files.h"
-#include "lora/peft_reader.h"
 #include "lora/tensor_adapter.h"
 
 namespace chorus {
@@ -58,25 +58,27 @@ Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   if (source.reloadable()) {
-    const PeftFiles files =
-        readPeftFiles(source.open, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
+    const AdapterContents files = readAdapterFiles(
+        source.location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
     const LearnedContent::Content known = knownOf(source);
-    Adapter adapter = readPeftAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
-    stamps = files.stamps;
+    Adapter adapter = readAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
+    stamps = files.stamps();
     return adapter;
   }
   const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
 }
 
-std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(const std::filesystem::path& directory,
+std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(const std::filesystem::path& directory,
                                                                 OnAdapterContent on_content) const {
   // A trailing slash would leave the adapter without a name.
   const auto path = directory.has_filename() ? directory : directory.parent_path();
-  return peftSource({path, openerOf(path), std::move(on_content), nullptr});
+  AdapterLocation location = AdapterLocation::of(path);
+  return fileSource(
+      {path, std::move(location.open), std::move(on_content), nullptr, false, nullptr, std::move(location.archive)});
 }
 
-std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::AdapterFiles files_of) const {
+std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::AdapterFiles files_of) const {
   constexpr std::chrono::milliseconds kHeavy{500};
   constexpr size_t kHeavyBytes = size_t{256} << 20;  // reading and checking this much takes about kHeavy
   const auto begin = std::chrono::steady_clock::now();
@@ -84,28 +86,28 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
   const ThrottleScope scope(throttle);
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
-  source->open = std::move(files_of.open);
+  source->location = {std::move(files_of.open), std::move(files_of.archive)};
   // Runs first, so that without the LoRA plugin every adapter is refused for that reason.
   checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
-  source->newest_change_ns = newestPeftChangeNs(source->open);
+  source->newest_change_ns = newestAdapterChangeNs(source->location);
   const Engine& engine = ranks_.engine();
   const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
   const size_t most_bytes = largestPeftWeights(target.config, target.table, target.max_rank);
   const std::string name = source->directory.filename().string();
   bool large = false;
   if (files_of.deferContent) {
-    const PeftHeaders headers = readPeftHeaders(source->open, most_bytes);
+    const AdapterHeaders headers = readAdapterHeaders(source->location, most_bytes);
     const Shapes shapes = shapesOf(headers, name, target);
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
     source->size_at_most = shapes.at_most;
     source->learned = std::make_shared<LearnedContent>();
     source->on_refused = std::move(files_of.onRefused);
-    large = headers.weights_bytes > kHeavyBytes;
+    large = headers.weightsBytes() > kHeavyBytes;
   } else {
-    const PeftFiles files = readPeftFiles(source->open, most_bytes, file_memory_);
-    const Adapter adapter = readPeftAdapter(files, name, target);
-    source->stamps = files.stamps;
+    const AdapterContents files = readAdapterFiles(source->location, most_bytes, file_memory_);
+    const Adapter adapter = readAdapter(files, name, target);
+    source->stamps = files.stamps();
     source->content_hash = adapter.content_hash;
     if (files_of.onContent) files_of.onContent(adapter.content_hash);
     source->bytes = ranks_.preparedBytes(adapter, throttle_);
@@ -117,11 +119,11 @@ std::shared_ptr<const AdapterSource> EngineAdapters::peftSource(executor::Adapte
   return source;
 }
 
-EngineAdapters::Shapes EngineAdapters::shapesOf(const PeftHeaders& headers, const std::string& name,
+EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, const std::string& name,
                                                 const AdapterTarget& target) const {
   constexpr size_t kMostKnown = 256;
   const auto read = [&] {
-    const Adapter adapter = readPeftAdapter(headers.parse(), name, target);
+    const Adapter adapter = readAdapter(headers.parse(), name, target);
     return Shapes{ranks_.preparedBytes(adapter, throttle_), adapterElements(adapter), !adapter.weights.empty()};
   };
   const std::string digest = headers.digest();
@@ -152,7 +154,7 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
   BackgroundThrottle throttle(throttle_());
   const ThrottleScope scope(throttle);
   if (source.reloadable()) {
-    const int64_t newest = newestPeftChangeNs(source.open);
+    const int64_t newest = newestAdapterChangeNs(source.location);
     const auto wait = quietIn(newest);
     if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
   }

@@ -14,7 +14,7 @@
 #include "checkpoint/weight_table.h"
 #include "chorus/executor.h"
 #include "engine/rank_group.h"
-#include "lora/peft_reader.h"
+#include "lora/adapter_files.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
 namespace chorus {
@@ -27,11 +27,11 @@ class EngineAdapters {
   // thread.
   EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle);
 
-  // Reads and checks the PEFT directory that `files` opens; with AdapterFiles::deferContent, only its headers. Throws
-  // Error that names what is wrong, and anything that onContent throws.
-  std::shared_ptr<const AdapterSource> peftSource(executor::AdapterFiles files) const;
-  // Overload for a trusted path.
-  std::shared_ptr<const AdapterSource> peftSource(const std::filesystem::path& directory,
+  // Reads and checks the adapter in the directory that `files` opens; with AdapterFiles::deferContent, only its
+  // headers. Throws Error that names what is wrong, and anything that onContent throws.
+  std::shared_ptr<const AdapterSource> fileSource(executor::AdapterFiles files) const;
+  // Overload for a trusted path: a directory or a .nemo file.
+  std::shared_ptr<const AdapterSource> fileSource(const std::filesystem::path& directory,
                                                   OnAdapterContent on_content = nullptr) const;
   // Reads, checks and packs an adapter. If the directory was rewritten since its registration, its present content is
   // loaded; PreparedAdapter::content_hash identifies it. Throws Error, or AdapterUnsettled if the files changed just
@@ -46,7 +46,7 @@ class EngineAdapters {
     bool at_most = false;
   };
   // Checks headers against the model. Results are cached, because many adapters have equal headers.
-  Shapes shapesOf(const PeftHeaders& headers, const std::string& name, const AdapterTarget& target) const;
+  Shapes shapesOf(const AdapterHeaders& headers, const std::string& name, const AdapterTarget& target) const;
   std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
   // stamps: receives the stamps of the files that were read; unchanged for tensors.
   Adapter read(const AdapterSource& source, std::vector<FileStamp>& stamps) const;
@@ -56,7 +56,7 @@ class EngineAdapters {
   WeightTable table_;
   std::shared_ptr<FileMemory> file_memory_ = std::make_shared<FileMemory>();
   mutable std::mutex shapes_mutex_;
-  mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by PeftHeaders::digest
+  mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by AdapterHeaders::digest
 };
 
 }  // namespace chorus

@@ -119,7 +119,7 @@ TEST_F(EngineAdaptersTest, NoSliceOfALargeAdapterIsLong) {
   Recorder registering, loading;
   Recorder* recorder = &registering;
   const EngineAdapters adapters(*ranks_, [&] { return recorder->clock(); });
-  const auto source = adapters.peftSource(directory_ / "large");
+  const auto source = adapters.fileSource(directory_ / "large");
   recorder = &loading;
   const auto parts = adapters.load(*source);
   EXPECT_EQ(parts->content_hash, source->content_hash);
@@ -180,7 +180,7 @@ TEST_P(DeferredRegistrationTest, ReadsConfigurationAndHeaderAlone) {
   const EngineAdapters adapters(*ranks_, [&] { return recorder.clock(); });
   std::vector<std::string> told, refused;
   const auto deferred = [&] {
-    return adapters.peftSource({.path = dir,
+    return adapters.fileSource({.path = dir,
                                 .open = openerOf(dir),
                                 .onContent = [&](const std::string& hash) { told.push_back(hash); },
                                 .onGone = nullptr,
@@ -192,7 +192,7 @@ TEST_P(DeferredRegistrationTest, ReadsConfigurationAndHeaderAlone) {
   EXPECT_LT(bytesRead() - before, bytes / 16);
   EXPECT_LT(recorder.bytes, bytes / 16);
   EXPECT_TRUE(told.empty() && source->content_hash.empty());
-  const auto whole = adapters.peftSource(dir);
+  const auto whole = adapters.fileSource(dir);
   EXPECT_EQ(source->bytes, whole->bytes);
   EXPECT_EQ(source->elements, whole->elements);
   EXPECT_TRUE(source->sizeIsExact());
@@ -218,7 +218,7 @@ TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
   std::vector<std::string> told, refused;
   bool busy = false;
   const auto register_deferred = [&](const fs::path& dir) {
-    return adapters.peftSource({.path = dir,
+    return adapters.fileSource({.path = dir,
                                 .open = openerOf(dir),
                                 .onContent =
                                     [&](const std::string& hash) {
@@ -259,7 +259,7 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   std::vector<std::string> told;
   bool refuse = false;
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
-  const auto source = adapters.peftSource(dir, [&](const std::string& hash) {
+  const auto source = adapters.fileSource(dir, [&](const std::string& hash) {
     told.push_back(hash);
     if (refuse) fail(ErrorCode::kExhausted, "not this one");
   });
@@ -271,10 +271,10 @@ TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   EXPECT_THROW(adapters.load(*source), AdapterUnsettled) << "files may still be missing";
   const auto parts = loadQuiet(adapters, *source);
   EXPECT_NE(parts->content_hash, source->content_hash);
-  EXPECT_EQ(parts->content_hash, adapters.peftSource(dir)->content_hash);
+  EXPECT_EQ(parts->content_hash, adapters.fileSource(dir)->content_hash);
   EXPECT_EQ(told, (std::vector<std::string>{source->content_hash, parts->content_hash}));
   // Replacing only the weights file is enough.
-  const auto again = adapters.peftSource(dir);
+  const auto again = adapters.fileSource(dir);
   writeAdapter(directory_ / "other", 3.0f);
   fs::rename(directory_ / "other" / "adapter_model.safetensors", dir / "adapter_model.safetensors");
   EXPECT_NE(loadQuiet(adapters, *again)->content_hash, again->content_hash);
@@ -289,7 +289,7 @@ TEST_F(EngineAdaptersTest, LoadsAreConfinedAndTellWhenFilesAreGone) {
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   const auto top = Directory::open(root, Links::kNone);
   int gone = 0;
-  const auto source = adapters.peftSource({.path = root / "mine",
+  const auto source = adapters.fileSource({.path = root / "mine",
                                            .open = [&] { return top->openDirectory("mine", Links::kInside); },
                                            .onContent = nullptr,
                                            .onGone = [&] { ++gone; }});
@@ -312,7 +312,7 @@ TEST_F(EngineAdaptersTest, FilesThatWereCutOrAreNoFiles) {
   const fs::path dir = directory_ / "cut";
   writeAdapter(dir, 1.0f);
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
-  const auto source = adapters.peftSource(dir);
+  const auto source = adapters.fileSource(dir);
   const fs::path weights = dir / "adapter_model.safetensors";
   const uint64_t size = fs::file_size(weights);
   const auto refusal = [&] { return errorOf([&] { loadQuiet(adapters, *source); }); };

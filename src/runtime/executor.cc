@@ -268,13 +268,12 @@ std::deque<DebugTensorsPerIteration> Executor::getLatestDebugTensors() { return 
 
 std::optional<std::shared_ptr<KVCacheEventManager>> Executor::getKVCacheEventManager() const { return std::nullopt; }
 
-void Executor::registerAdapter(IdType taskId, const std::filesystem::path& peftDirectory,
-                               AdapterContentCallback onContent) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(peftDirectory, std::move(onContent)));
+void Executor::registerAdapter(IdType taskId, const std::filesystem::path& adapter, AdapterContentCallback onContent) {
+  impl_->core().registerAdapter(taskId, impl_->adapters().fileSource(adapter, std::move(onContent)));
 }
 
 void Executor::registerAdapter(IdType taskId, AdapterFiles files) {
-  impl_->core().registerAdapter(taskId, impl_->adapters().peftSource(std::move(files)));
+  impl_->core().registerAdapter(taskId, impl_->adapters().fileSource(std::move(files)));
 }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }

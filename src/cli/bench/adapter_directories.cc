@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "lora/peft_files.h"
+#include "lora/adapter_files.h"
 
 namespace chorus {
 
@@ -12,7 +12,7 @@ std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
   if (dir.empty()) return found;
   if (!std::filesystem::is_directory(dir)) fail(ErrorCode::kNotFound, "--adapters {}: not a directory", dir);
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (std::filesystem::exists(entry.path() / kPeftConfigFile)) found.push_back(entry.path());
+    if (isAdapter(entry.path())) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;

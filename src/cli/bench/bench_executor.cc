@@ -22,7 +22,7 @@
 #include "kernels/default_isa.h"
 #include "kernels/linear/linear.h"
 #include "kernels/roofline.h"
-#include "lora/peft_reader.h"
+#include "lora/adapter_files.h"
 
 namespace chorus {
 namespace {
@@ -61,7 +61,7 @@ Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
 size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
   const WeightTable table = engine.architecture().weightTable(engine.config());
   const Adapter adapter =
-      readPeftAdapter(dir, dir.filename().string(), {engine.config(), table, engine.buildConfig().max_lora_rank});
+      readAdapter(dir, dir.filename().string(), {engine.config(), table, engine.buildConfig().max_lora_rank});
   size_t elements = 0;
   for (const AdapterModule& module : adapter.modules) {
     elements += static_cast<size_t>(module.rank * (module.in + module.out));

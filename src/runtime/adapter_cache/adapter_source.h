@@ -1,4 +1,4 @@
-// Where an adapter's weights are loaded from: a PEFT directory, or the tensors of a request.
+// Where an adapter's weights are loaded from: files (lora/adapter_files.h), or the tensors of a request.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "chorus/tensor.h"
+#include "lora/adapter_files.h"
 #include "models/prepared_adapter.h"
 #include "runtime/adapter_cache/adapter_size.h"
 
@@ -28,7 +29,7 @@ using OnAdapterContent = std::function<void(const std::string& content_hash)>;
 class LearnedContent {
  public:
   struct Content {
-    std::vector<FileStamp> stamps;  // PeftFiles::stamps
+    std::vector<FileStamp> stamps;  // AdapterContents::stamps()
     std::string hash;               // empty: not loaded yet
   };
   Content get() const {
@@ -49,12 +50,12 @@ class LearnedContent {
 // registration keeps a directory's source alive.
 struct AdapterSource {
   std::filesystem::path directory;  // for error messages; empty: the source is tensors
-  OpenDirectory open;               // the directory's files are read only through this
+  AdapterLocation location;         // the files are read only through this
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
   std::string content_hash;       // at registration; equal hashes are one adapter; empty if `learned` is set
-  std::vector<FileStamp> stamps;  // of a directory's files at registration (PeftFiles::stamps)
-  int64_t newest_change_ns = 0;   // newestPeftChangeNs() of a directory, from before its files were read
+  std::vector<FileStamp> stamps;  // of a directory's files at registration (AdapterContents::stamps())
+  int64_t newest_change_ns = 0;   // newestAdapterChangeNs(), from before the files were read
   int64_t bytes = 0;              // AdapterSize::bytes once packed
   int64_t elements = 0;           // AdapterSize::elements
   // Set for a directory if bytes and elements are only upper bounds: values that were not read may equal the base

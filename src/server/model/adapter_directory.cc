@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/sha256.h"
-#include "lora/peft_files.h"
+#include "lora/adapter_files.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
@@ -109,16 +109,12 @@ AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) co
   add(directory);
   if (directory.isDirectory(kTemplates)) add(*directory.openDirectory(kTemplates, directory.links()));
   state.digest = hash.hex();
-  if (state.refusal || directory.hasName(kPeftConfigFile)) return state;
-  for (const std::string& name : directory.names(kMaxFiles).names) {
-    if (!name.ends_with(".nemo")) continue;
-    state.refusal = Error(ErrorCode::kUnsupported,
-                          fmt::format("{}: NeMo adapters are not supported; use a Hugging Face PEFT directory",
-                                      directory.pathOf(name).string()));
-    return state;
+  if (state.refusal) return state;
+  try {
+    nemoArchiveIn(directory);
+  } catch (const Error& e) {
+    state.refusal = e;
   }
-  state.refusal =
-      Error(ErrorCode::kNotFound, fmt::format("{}: it has no {}", directory.path().string(), kPeftConfigFile));
   return state;
 }
 
@@ -126,8 +122,7 @@ bool AdapterDirectory::isGone(const std::string& name, bool with_files) const {
   try {
     const auto directory = roots_.open(name);
     if (!with_files) return false;
-    return !directory->hasName(kPeftConfigFile) ||
-           std::ranges::none_of(kPeftWeightFiles, [&](const char* weights) { return directory->hasName(weights); });
+    return lacksAdapterFiles(*directory);
   } catch (const Error& e) {
     return e.code() == ErrorCode::kNotFound;
   }

@@ -1,6 +1,6 @@
 // Adapters served by name from directories, for example NIM's PEFT source: each subdirectory with an
-// adapter_config.json is an adapter, and its name is the model's name. The subdirectories belong to tenants that are
-// not trusted, so every file is opened by descriptor beneath its root (base/directory.h).
+// adapter_config.json or a .nemo archive is an adapter, and its name is the model's name. The subdirectories belong to
+// tenants that are not trusted, so every file is opened by descriptor beneath its root (base/directory.h).
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,7 @@ class AdapterDirectory {
   // Registers and removes adapters so that the catalog matches the directories. One caller at a time.
   // - A new adapter is registered. A known one is registered again when its content has changed and its files have been
   //   left alone for a second; its new tokenizer and templates apply to later requests.
-  // - For an adapter that was never loaded, only adapter_config.json and the header of its weights are read. Its first
+  // - For an adapter that was never loaded, only its configuration and the header of its weights are read. Its first
   //   load checks the values; if they cannot be served, it removes the adapter and logs one line.
   // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
   //   tries it again once something in it has changed.

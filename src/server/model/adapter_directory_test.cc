@@ -37,6 +37,31 @@ TEST_F(AdapterDirectoryTest, ServesByDirectoryName) {
   EXPECT_TRUE(directory->scan().added.empty()) << "known ones are not registered again";
 }
 
+// The layout of NIM's PEFT source.
+TEST_F(AdapterDirectoryTest, NemoArchivesAreServedBesidePeftFiles) {
+  const auto archive = [&](const std::string& name, const std::string& file) {
+    fs::create_directories(root / "served" / name);
+    std::ofstream(root / "served" / name / file) << "an archive";
+  };
+  archive("llama3-8b-math", "llama3_8b_math.nemo");
+  adapter("llama3-8b-math-hf", root / "served");
+  archive("llama3-8b-squad", "squad.nemo");
+  adapter("llama3-8b-squad-hf", root / "served");
+  archive("two", "a.nemo");
+  archive("two", "b.nemo");
+  archive("both", "a.nemo");
+  adapter("both", root / "served");
+  archive("none", "a.txt");
+  auto directory = open();
+  EXPECT_EQ(directory->scan().added,
+            (std::vector<std::string>{"llama3-8b-math", "llama3-8b-math-hf", "llama3-8b-squad", "llama3-8b-squad-hf"}));
+  fs::remove(root / "served/two/a.nemo");
+  fs::remove(root / "served/both/a.nemo");
+  EXPECT_EQ(directory->scan().added, (std::vector<std::string>{"both", "two"}));
+  fs::remove_all(root / "served/two");
+  EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"two"});
+}
+
 TEST_F(AdapterDirectoryTest, BrokenOneIsLeftOutAndTriedAgain) {
   adapter("bad", root / "served");
   adapter("good", root / "served");

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "convert/lora_convert.h"
-#include "lora/peft_files.h"
+#include "lora/adapter_files.h"
 #include "server/model/hub_cache.h"
 
 namespace chorus::server {
@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxFiles = 1024;
 constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 
 // Whether the directory has the files of any kind of adapter, also of a kind that is refused later with a reason. Only
@@ -27,15 +26,19 @@ constexpr size_t kMaxSubdirectories = size_t{1} << 16;
 bool holdsAdapterFiles(const Directory& directory) {
   const auto is_file = [&](const std::string& name) { return directory.kindOf(name) == Directory::Kind::kFile; };
   if (is_file(kPeftConfigFile) || is_file(kLoraConfigFile) || is_file(kLoraWeightsFile)) return true;
-  const Directory::Names files = directory.names(kMaxFiles);
+  const Directory::Names files = directory.names(kMaxAdapterFiles);
   return std::ranges::any_of(files.names,
-                             [&](const std::string& name) { return name.ends_with(".nemo") && is_file(name); });
+                             [&](const std::string& name) { return name.ends_with(kNemoExtension) && is_file(name); });
 }
 
 bool hasAdapterSubdirectory(const Directory& directory) {
   const Directory::Names names = directory.directoryNames(kMaxSubdirectories);
   return std::ranges::any_of(names.names, [&](const std::string& name) {
-    return directory.kindOf(name + "/" + kPeftConfigFile) != Directory::Kind::kNothing;
+    try {
+      return holdsAdapter(*directory.openDirectory(name, directory.links()));
+    } catch (const Error&) {
+      return false;
+    }
   });
 }
 
@@ -134,7 +137,7 @@ void AdapterRoots::warnOfNames() const {
     for (const std::string& name : folder->directoryNames(kMaxSubdirectories).names) {
       if (isHidden(name)) continue;
       try {
-        any = any || openIn(root, name)->hasName(kPeftConfigFile);
+        any = any || holdsAdapter(*openIn(root, name));
       } catch (const Error&) {
         // An adapter that cannot be opened is reported when it is scanned.
       }
@@ -144,7 +147,9 @@ void AdapterRoots::warnOfNames() const {
                   other->second->path().string());
       }
     }
-    if (!any) log::warn("{} {}: no adapter found: no subdirectory has an {}", root.flag, path, kPeftConfigFile);
+    if (!any)
+      log::warn("{} {}: no adapter found: no subdirectory has an {} or a {} file", root.flag, path, kPeftConfigFile,
+                kNemoExtension);
     if (any && holdsAdapterFiles(*folder)) {
       log::warn(
           "{} {}: has adapter files itself and in subdirectories; only the subdirectories are served; NAME={} serves "

@@ -1,0 +1,152 @@
+#include "lora/adapter_files.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_reader.h"
+#include "lora/nemo_reader.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The names of all archives in a directory. Empty if the directory may be used but not listed.
+std::vector<std::string> archivesIn(const Directory& directory) {
+  std::vector<std::string> names;
+  try {
+    names = directory.names(kMaxAdapterFiles).names;
+  } catch (const Error&) {
+    return {};
+  }
+  std::erase_if(names, [&](const std::string& name) {
+    return name.starts_with('.') || !name.ends_with(kNemoExtension) || directory.isDirectory(name);
+  });
+  return names;
+}
+
+// The archive to read, or an empty name for PEFT's files. Records the files that the answer depends on.
+std::string archiveOf(const AdapterLocation& location, FileReader& files) {
+  if (!location.archive.empty()) return location.archive;
+  std::string archive = nemoArchiveIn(files.directory());
+  if (!archive.empty()) files.exists(kPeftConfigFile);
+  return archive;
+}
+
+}  // namespace
+
+std::string nemoArchiveIn(const Directory& directory) {
+  const std::vector<std::string> archives = archivesIn(directory);
+  const bool has_peft = directory.hasName(kPeftConfigFile);
+  const std::string path = directory.path().string();
+  if (has_peft && !archives.empty()) {
+    fail(ErrorCode::kInvalidArgument, "{}: it holds two adapters, {} and {}; keep only one", path, kPeftConfigFile,
+         archives[0]);
+  }
+  if (archives.size() > 1) {
+    fail(ErrorCode::kInvalidArgument, "{}: it holds {} adapters, {} and {}{}; keep only one", path, archives.size(),
+         archives[0], archives[1], archives.size() > 2 ? " and others" : "");
+  }
+  if (has_peft) return {};
+  if (archives.empty()) {
+    fail(ErrorCode::kNotFound, "{}: it holds no adapter: neither {} nor a {} file", path, kPeftConfigFile,
+         kNemoExtension);
+  }
+  return archives[0];
+}
+
+bool holdsAdapter(const Directory& directory) {
+  return directory.hasName(kPeftConfigFile) || !archivesIn(directory).empty();
+}
+
+bool isAdapter(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return path.extension() == kNemoExtension && fs::exists(path, ignored);
+  try {
+    return holdsAdapter(*Directory::open(path));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool lacksAdapterFiles(const Directory& directory) {
+  if (!archivesIn(directory).empty()) return false;
+  return !directory.hasName(kPeftConfigFile) ||
+         std::ranges::none_of(kPeftWeightFiles, [&](const char* weights) { return directory.hasName(weights); });
+}
+
+AdapterLocation AdapterLocation::of(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_archive = path.extension() == kNemoExtension && !fs::is_directory(path, ignored);
+  if (!is_archive) return {openerOf(path), {}};
+  return {openerOf(path.has_parent_path() ? path.parent_path() : fs::path(".")), path.filename().string()};
+}
+
+const std::vector<FileStamp>& AdapterContents::stamps() const {
+  return std::visit([](const auto& of) -> const std::vector<FileStamp>& { return of.stamps; }, files);
+}
+
+AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
+                                 const std::shared_ptr<FileMemory>& memory) {
+  return readUnchanged(
+      location.open,
+      [&](FileReader& files) -> AdapterContents {
+        const std::string archive = archiveOf(location, files);
+        if (archive.empty()) return {readPeftFiles(files, max_bytes)};
+        return {readNemoFiles(files, archive, max_bytes)};
+      },
+      memory);
+}
+
+size_t AdapterHeaders::weightsBytes() const {
+  const auto* const peft = std::get_if<PeftHeaders>(&files);
+  return peft != nullptr ? peft->weights_bytes : std::get<NemoFiles>(files).size;
+}
+
+std::string AdapterHeaders::digest() const {
+  const auto* const peft = std::get_if<PeftHeaders>(&files);
+  return peft != nullptr ? peft->digest() : std::string();
+}
+
+AdapterContents AdapterHeaders::parse() const {
+  const auto* const peft = std::get_if<PeftHeaders>(&files);
+  if (peft != nullptr) return {peft->parse()};
+  return {std::get<NemoFiles>(files)};
+}
+
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes) {
+  return readUnchanged(location.open, [&](FileReader& files) -> AdapterHeaders {
+    const std::string archive = archiveOf(location, files);
+    if (archive.empty()) return {readPeftHeaders(files, max_bytes)};
+    return {readNemoHeaders(files, archive, max_bytes)};
+  });
+}
+
+int64_t newestAdapterChangeNs(const AdapterLocation& location) {
+  FileReader files(location.open());
+  if (!location.archive.empty()) {
+    files.exists(location.archive);
+    return files.newestChangeNs();
+  }
+  files.exists(kPeftConfigFile);
+  for (const char* name : kPeftWeightFiles) files.exists(name);
+  for (const std::string& name : archivesIn(files.directory())) files.exists(name);
+  return files.newestChangeNs();
+}
+
+Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target,
+                    const KnownPeftContent& known) {
+  const auto* const peft = std::get_if<PeftFiles>(&contents.files);
+  if (peft != nullptr) return readPeftAdapter(*peft, std::move(name), target, known);
+  return readNemoAdapter(std::get<NemoFiles>(contents.files), std::move(name), target, known);
+}
+
+Adapter readAdapter(const fs::path& path, std::string name, const AdapterTarget& target) {
+  const size_t most = largestPeftWeights(target.config, target.table, target.max_rank);
+  return readAdapter(readAdapterFiles(AdapterLocation::of(path), most), std::move(name), target);
+}
+
+}  // namespace chorus

@@ -1,0 +1,73 @@
+// Reads the files of an adapter's directory. It holds either the two files of a PEFT adapter (peft_files.h), or one
+// .nemo archive of any name that does not begin with a dot (nemo_files.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/file_memory.h"
+#include "lora/nemo_files.h"
+#include "lora/peft_files.h"
+#include "lora/peft_reader.h"
+
+namespace chorus {
+
+// A directory with more files is searched no further for archives.
+inline constexpr size_t kMaxAdapterFiles = 1024;
+
+// The adapter that a directory holds: the name of its .nemo archive, or an empty name for a PEFT adapter. Throws Error
+// that names the directory: kNotFound if it holds neither, kInvalidArgument if it holds both or two archives.
+std::string nemoArchiveIn(const Directory& directory);
+// Whether the directory has the files of an adapter of either kind, be it complete or not.
+bool holdsAdapter(const Directory& directory);
+// The same for a path, which may also be a .nemo file. Throws nothing.
+bool isAdapter(const std::filesystem::path& path);
+// Whether what an adapter is read from is missing: the archive, or one of the two files.
+bool lacksAdapterFiles(const Directory& directory);
+
+// Where an adapter is read from.
+struct AdapterLocation {
+  OpenDirectory open;
+  std::string archive;  // file name of the .nemo archive to read; empty: the directory must hold one adapter only
+
+  // path: a directory or a .nemo file. Links are followed.
+  static AdapterLocation of(const std::filesystem::path& path);
+};
+
+struct AdapterContents {
+  std::variant<PeftFiles, NemoFiles> files;
+
+  const std::vector<FileStamp>& stamps() const;
+};
+// Reads all files in one state of the directory (FileReader). max_bytes: of the weights. Throws Error: those of `open`,
+// of nemoArchiveIn and of both formats. memory: see FileReader.
+AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
+                                 const std::shared_ptr<FileMemory>& memory = nullptr);
+
+// The same, but of the weights only names, types and shapes.
+struct AdapterHeaders {
+  std::variant<PeftHeaders, NemoFiles> files;
+
+  size_t weightsBytes() const;
+  // PeftHeaders::digest; empty for an archive.
+  std::string digest() const;
+  AdapterContents parse() const;
+};
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes);
+
+// Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.
+int64_t newestAdapterChangeNs(const AdapterLocation& location);
+
+// Checks the adapter against the model (readPeftAdapter, readNemoAdapter). Throws their Errors.
+Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target,
+                    const KnownPeftContent& known = {});
+// Reads the adapter at a path: a directory or a .nemo file.
+Adapter readAdapter(const std::filesystem::path& path, std::string name, const AdapterTarget& target);
+
+}  // namespace chorus

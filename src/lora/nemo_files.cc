@@ -1,0 +1,97 @@
+#include "lora/nemo_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/gunzip.h"
+#include "formats/nemo_layout.h"
+#include "formats/safetensors.h"
+#include "formats/tar_archive.h"
+#include "formats/torch_file.h"
+#include "formats/yaml.h"
+
+namespace chorus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Thrown for a file of PyTorch 1.5 or older, which has no header that could be read alone.
+struct HasNoHeader {};
+
+// The config and the checkpoints of an unpacked archive. parse(member's bytes, its name) reads a checkpoint.
+template <typename Parse>
+NemoFiles readMembers(const PartialBytes& tar, const std::string& source, Parse&& parse) {
+  const std::vector<TarMember> members = readTar(tar, source);
+  std::vector<std::string> names;
+  for (const TarMember& member : members) names.push_back(member.name);
+  const NemoLayout layout = nemoLayout(names, source);
+  NemoFiles files;
+  files.source = source;
+  files.config_source = fmt::format("{}: {}", source, layout.config);
+  files.tp_size = layout.tp_size;
+  files.pp_size = layout.pp_size;
+  const TarMember& config = *findMember(members, layout.config);
+  if (config.size > kMaxYamlBytes) {
+    fail(ErrorCode::kCorrupt, "{}: has {} bytes, more than {}", files.config_source, config.size, kMaxYamlBytes);
+  }
+  const auto text = tar.read(config.offset, config.size);
+  files.config =
+      parseNemoConfig({reinterpret_cast<const char*>(text.data()), text.size()}, layout, files.config_source);
+  for (const std::string& name : layout.checkpoints) {
+    const TarMember& member = *findMember(members, name);
+    files.shards.push_back(parse(tar.part(member.offset, member.size), fs::path(fmt::format("{}: {}", source, name))));
+  }
+  return files;
+}
+
+}  // namespace
+
+NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& source, size_t max_bytes,
+                         std::shared_ptr<const void> memory) {
+  std::span<const std::byte> tar = bytes;
+  if (isGzip(bytes)) {
+    const auto unpacked = gunzip(bytes, source, max_bytes, UnpackTo::kMemory);
+    tar = unpacked->bytes();
+    using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+    memory = std::make_shared<const Both>(std::move(memory), unpacked);
+  }
+  NemoFiles files = readMembers(PartialBytes(tar), source, [&](const PartialBytes& member, const fs::path& path) {
+    return parseTensorFile(member.read(0, member.size()), path, memory);
+  });
+  files.bytes = bytes;
+  files.size = bytes.size();
+  files.memory = std::move(memory);
+  return files;
+}
+
+NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes) {
+  const auto whole = files.read(name, max_bytes);
+  NemoFiles read = parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole);
+  read.stamps = files.stamps();
+  return read;
+}
+
+NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max_bytes) {
+  static constexpr size_t kFirst = 512;  // enough to see what a file is
+  const auto head = files.readHead(name, kFirst, max_bytes);
+  if (isGzip(head.contents->bytes())) return readNemoFiles(files, name, max_bytes);
+  const std::string source = files.directory().pathOf(name).string();
+  const auto parse = [](const PartialBytes& member, const fs::path& path) {
+    if (TorchFile::isPickle(member.read(0, std::min(kFirst, member.size())))) throw HasNoHeader();
+    return parseTorchHeader(member, path);
+  };
+  NemoFiles read;
+  try {
+    read = files.readParts(name, max_bytes, Safetensors::kMaxHeaderBytes,
+                           [&](const PartialBytes& tar) { return readMembers(tar, source, parse); });
+  } catch (const HasNoHeader&) {
+    return readNemoFiles(files, name, max_bytes);
+  }
+  read.size = head.file_size;
+  read.stamps = files.stamps();
+  return read;
+}
+
+}  // namespace chorus
