@@ -90,9 +90,8 @@ DirectoryKind directoryKind(const fs::path& dir) {
          config_path.string());
   }
   if (isAdapter(dir)) return DirectoryKind::kAdapter;
-  if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) return DirectoryKind::kTokenizer;
-  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json, tokenizer.json or tokenizer.model in it",
-       dir.string());
+  if (hasTokenizer(dir)) return DirectoryKind::kTokenizer;
+  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json or tokenizer in it", dir.string());
 }
 
 void addInspectCommand(CLI::App& app) {

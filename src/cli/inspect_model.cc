@@ -113,7 +113,7 @@ void inspectHuggingFace(const fs::path& dir, Inspection& found) {
   const SourceModel model = openSource(dir, {});
   describeConfig(model.config, found);
   describeCost(model.table, model.config, model.config.max_position_embeddings, servedBuild(), found);
-  if (fs::exists(dir / "tokenizer.json") || fs::exists(dir / "tokenizer.model")) {
+  if (hasTokenizer(dir)) {
     describeTokenizer(dir, found, model.config.vocab_size);
   } else {
     found.add("tokenizer", nullptr, "none here: serve needs --tokenizer_dir");

@@ -277,7 +277,7 @@ void addRunCommand(CLI::App& app) {
   run->add_option("--max_output_len", args->max_output_len, "Tokens to generate for each prompt")
       ->required()
       ->check(inRange(1, 1 << 24));
-  run->add_option("--tokenizer_dir", args->tokenizer_dir, "Directory of tokenizer.json or tokenizer.model");
+  run->add_option("--tokenizer_dir", args->tokenizer_dir, "directory with a tokenizer, of any kind in docs/text.md");
   run->add_option("--input_text", args->input_text, "Prompts");
   run->add_flag("--apply_chat_template", args->apply_chat_template, "Each --input_text is a user's chat message");
   run->add_option("--input_file", args->input_file, "Token ids: csv, one prompt a line, or npy int32 [n, longest]");

@@ -91,7 +91,9 @@ void addTextCommands(CLI::App& app) {
   const auto add = [&](const char* name, const char* description, int (*run)(const TextCommandOptions&)) {
     CLI::App* command = app.add_subcommand(name, description);
     auto options = std::make_shared<TextCommandOptions>();
-    command->add_option("--tokenizer_dir", options->tokenizer_dir, "directory with tokenizer.json or tokenizer.model")
+    command
+        ->add_option("--tokenizer_dir", options->tokenizer_dir,
+                     "directory with a tokenizer, of any kind in docs/text.md")
         ->required();
     command->add_option("--input_file", options->input_file, "one JSON value a line")->required();
     command->add_option("--output_file", options->output_file, "one JSON value for each line of the input")->required();

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 #include "formats/tar_test_file.h"
 
 namespace chorus {

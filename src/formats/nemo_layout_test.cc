@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/tar_test_file.h"
-#include "formats/torch_test_file.h"
+#include "formats/testing/torch_test_file.h"
 
 namespace chorus {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

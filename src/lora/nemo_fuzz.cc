@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "fuzz/fuzz_target.h"
 #include "lora/nemo_reader.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 // The archive's headers cost what they cost in tar_archive_fuzz, and the config what it costs in yaml_fuzz. An archive
 // that is packed with gzip may unpack to a mebibyte.

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <numeric>
 
-#include "base/error_of.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "formats/nemo_test_file.h"
 #include "lora/adapter_files.h"
-#include "lora/test_model.h"
+#include "lora/testing/test_model.h"
 
 namespace chorus {
 namespace {

@@ -130,20 +130,6 @@ bool isWordCharacter(uint32_t code) {
   return alphabetic.contains(code) || mark.contains(code) || digit.contains(code) || connector.contains(code) || joiner;
 }
 
-bool isPunctuation(uint32_t code) {
-  if (code < 0x80) {
-    return (code >= 0x21 && code <= 0x2F) || (code >= 0x3A && code <= 0x40) || (code >= 0x5B && code <= 0x60) ||
-           (code >= 0x7B && code <= 0x7E);
-  }
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
-}
-
-bool isMark(uint32_t code) {
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
-}
-
 std::string toLower(std::string_view valid_utf8) {
   return mapCharacters(valid_utf8, [](std::string& out, uint32_t code) {
     appendUtf8(out, static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));

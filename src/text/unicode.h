@@ -43,10 +43,6 @@ bool isNumber(uint32_t code);
 bool isDecimalDigit(uint32_t code);
 // Unicode's definition of \w: alphabetic characters, marks, decimal digits, connectors and joiners.
 bool isWordCharacter(uint32_t code);
-// General categories P*, and all of ASCII's punctuation and symbols.
-bool isPunctuation(uint32_t code);
-// General categories M*.
-bool isMark(uint32_t code);
 
 std::string toLower(std::string_view valid_utf8);
 std::string toUpper(std::string_view valid_utf8);

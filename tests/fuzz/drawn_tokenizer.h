@@ -16,7 +16,7 @@ class DrawnTokenizer {
   explicit DrawnTokenizer(Drawn& drawn) : drawn_(drawn) {}
 
   Json document() {
-    Json json = {{"model", drawn_.chance() ? unigram() : bpe()}};
+    Json json = {{"model", model()}};
     json["normalizer"] = drawn_.chance() ? normalizer(3) : Json();
     json["pre_tokenizer"] = drawn_.chance() ? preTokenizer(3) : Json();
     json["decoder"] = drawn_.chance() ? decoder(3) : Json();
@@ -27,10 +27,10 @@ class DrawnTokenizer {
 
  private:
   const std::string& word() {
-    static const std::vector<std::string> kWords = {"a",      "b",       "ab",   " ",  "é",
-                                                    "\u2581", "\u2581a", "<s>",  "aa", "<0x41>",
-                                                    "",       "😀",      "日本", "x",  "aaaaaaaaaaaaaaaaaaaa",
-                                                    "e\u0301"};
+    static const std::vector<std::string> kWords = {"a",       "b",       "ab",   " ",  "é",
+                                                    "\u2581",  "\u2581a", "<s>",  "aa", "<0x41>",
+                                                    "",        "😀",      "日本", "x",  "aaaaaaaaaaaaaaaaaaaa",
+                                                    "e\u0301", " '",      " n't", "b."};
     return drawn_.oneOf(kWords);
   }
   // A decoder's output may be this much longer for each match in each token.
@@ -95,7 +95,7 @@ class DrawnTokenizer {
   }
 
   Json normalizer(int depth) {
-    switch (drawn_.below(13)) {
+    switch (drawn_.below(15)) {
       case 0:
         if (depth > 0) return sequence("normalizers", [&] { return normalizer(depth - 1); });
         return {{"type", "NFC"}};
@@ -109,9 +109,18 @@ class DrawnTokenizer {
         return {{"type", "Prepend"}, {"prepend", content()}};
       case 6:
         return {{"type", "Strip"}, {"strip_left", drawn_.chance()}, {"strip_right", drawn_.chance()}};
+      case 7:
+      case 8: {
+        Json json = {{"type", "BertNormalizer"},
+                     {"clean_text", drawn_.chance()},
+                     {"handle_chinese_chars", drawn_.chance()},
+                     {"lowercase", drawn_.chance()}};
+        if (drawn_.chance()) json["strip_accents"] = drawn_.chance();
+        return json;
+      }
       default: {
-        static const std::vector<std::string> kTypes = {"NFC",       "NFD",          "NFKC",     "NFKD",
-                                                        "Lowercase", "StripAccents", "ByteLevel"};
+        static const std::vector<std::string> kTypes = {"NFC",       "NFD",          "NFKC",      "NFKD",
+                                                        "Lowercase", "StripAccents", "ByteLevel", "Nmt"};
         return {{"type", drawn_.oneOf(kTypes)}};
       }
     }
@@ -121,7 +130,7 @@ class DrawnTokenizer {
     static const std::vector<std::string> kBehaviors = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
                                                         "Contiguous"};
     static const std::vector<std::string> kSchemes = {"always", "first", "never"};
-    switch (drawn_.below(10)) {
+    switch (drawn_.below(13)) {
       case 0:
         if (depth > 0) return sequence("pretokenizers", [&] { return preTokenizer(depth - 1); });
         return {{"type", "Whitespace"}};
@@ -145,13 +154,19 @@ class DrawnTokenizer {
                 {"replacement", word()},
                 {"prepend_scheme", drawn_.oneOf(kSchemes)},
                 {"split", drawn_.chance()}};
+      case 9:
+        return {{"type", "FixedLength"}, {"length", drawn_.below(6)}};
+      case 10:
+        return {{"type", "UnicodeScripts"}};
+      case 11:
+        return {{"type", "BertPreTokenizer"}};
       default:
         return {{"type", drawn_.chance() ? "Whitespace" : "WhitespaceSplit"}};
     }
   }
 
   Json decoder(int depth) {
-    switch (drawn_.below(8)) {
+    switch (drawn_.below(11)) {
       case 0:
         if (depth > 0) return sequence("decoders", [&] { return decoder(depth - 1); });
         return {{"type", "Fuse"}};
@@ -165,6 +180,12 @@ class DrawnTokenizer {
         return {{"type", "Replace"}, {"pattern", pattern()}, {"content", content(kDecoderContent)}};
       case 5:
         return {{"type", "Strip"}, {"content", word()}, {"start", drawn_.below(4)}, {"stop", drawn_.below(4)}};
+      case 6:
+        return {{"type", "WordPiece"}, {"prefix", word()}, {"cleanup", drawn_.chance()}};
+      case 7:
+        return {{"type", "CTC"}, {"pad_token", word()}, {"word_delimiter_token", word()}, {"cleanup", drawn_.chance()}};
+      case 8:
+        return {{"type", "BPEDecoder"}, {"suffix", word()}};
       default:
         return {{"type", drawn_.chance() ? "ByteFallback" : "Fuse"}};
     }
@@ -182,6 +203,42 @@ class DrawnTokenizer {
       default:
         return {{"type", "ByteLevel"}};
     }
+  }
+
+  Json model() {
+    switch (drawn_.below(5)) {
+      case 0:
+        return unigram();
+      case 1:
+        return bpe();
+      case 2:
+        return words("WordPiece");
+      case 3:
+        return words("WordLevel");
+      default: {
+        Json json = bpe();
+        return {{"type", "BytePairRanks"}, {"vocab", std::move(json["vocab"])}};
+      }
+    }
+  }
+
+  // WordPiece or WordLevel: tokens with and without the prefix.
+  Json words(const char* type) {
+    static const std::vector<std::string> kPrefixes = {"##", "a", "", "é"};
+    static const std::vector<uint64_t> kLongest = {100, 1, 0, uint64_t{1} << 60};
+    const std::string& prefix = drawn_.oneOf(kPrefixes);
+    Json vocab = Json::object();
+    for (size_t n = drawn_.below(32); n > 0; --n) {
+      std::string token = drawn_.chance() ? prefix : "";
+      token += drawn_.chance() ? std::string(1, static_cast<char>('a' + drawn_.below(26))) : piece();
+      vocab.emplace(std::move(token), vocab.size());
+    }
+    if (drawn_.chance()) vocab.emplace("[UNK]", vocab.size());
+    return {{"type", type},
+            {"vocab", vocab},
+            {"unk_token", drawn_.below(4) == 3 ? "a" : "[UNK]"},
+            {"continuing_subword_prefix", prefix},
+            {"max_input_chars_per_word", drawn_.oneOf(kLongest)}};
   }
 
   Json unigram() {

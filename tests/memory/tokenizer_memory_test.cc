@@ -66,7 +66,7 @@ TEST_P(TokenizerMemoryTest, TokenisingIsBounded) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerMemoryTest,
                          testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "metaspace", "lowercase",
-                                         "unigram"),
+                                         "unigram", "bert"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Regular expressions that have no hand-written splitter.
@@ -93,7 +93,7 @@ TEST(TokenizerMemory, RegularExpressionsAreBounded) {
 
 // Other limits are planned with this estimate.
 TEST(TokenizerMemory, TheEstimateIsHonest) {
-  for (const char* name : {"gpt2", "llama2", "unigram"}) {
+  for (const char* name : {"gpt2", "llama2", "unigram", "bert"}) {
     const Json document = readJsonFile(kGoldens + name + ".json");
     const test::AllocationWatch watch;
     const auto tokenizer = Tokenizer::fromJson(document, Json(), name);

@@ -4,13 +4,15 @@
 Trains tiny byte pair tokenizers with the tokenizers library, and writes what it encodes and decodes for a list of
 hostile strings. strings.jsonl holds the strings; NAME.json a tokenizer; NAME.jsonl one line per string:
 {"ids", "special" (ids with special tokens, when they differ), "text", "skipped" (decoded without special tokens, when
-it differs)}; NAME.decode.jsonl random ids with their decoding; variants.jsonl components in place of a base's own.
+it differs)}; NAME.decode.jsonl random ids with their decoding; variants.jsonl components in place of a base's own;
+words.jsonl the same for tokenizers of whole words, on the base bert.json, with random ids.
 
-Usage: text_goldens.py   (needs tokenizers; versions.json has the version that made the committed files)
+Usage: text_goldens.py [words]   words: only words.jsonl and its base (needs tokenizers; versions.json has the version that made the committed files)
 """
 import json
 import pathlib
 import random
+import sys
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -153,6 +155,56 @@ def unigram():
     return t
 
 
+def word_vocabulary(pieces, special, prefix):
+    """A vocabulary of whole words, characters and pieces of the corpus."""
+    rng = random.Random(3)
+    words = sorted({w for line in CORPUS for w in line.lower().split()} | {c for line in CORPUS for c in line} | set("!?.,'|"))
+    tokens = list(special) + words
+    if prefix is not None:
+        for word in words:
+            for _ in range(pieces):
+                at = rng.randrange(len(word))
+                tokens.append(prefix + word[at:at + rng.randint(1, 4)])
+        tokens += [prefix + chr(c) for c in range(97, 123)]
+    return {t: i for i, t in enumerate(dict.fromkeys(t for t in tokens if t.strip()))}
+
+
+def bert(lowercase, **options):
+    vocab = word_vocabulary(3, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], "##")
+    t = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=options.pop("most", 100)))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase, **options)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    t.post_processor = processors.BertProcessing(("[SEP]", vocab["[SEP]"]), ("[CLS]", vocab["[CLS]"]))
+    t.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    t.add_tokens([AddedToken("NewToken", normalized=True), AddedToken("<W>", single_word=True, lstrip=True)])
+    return t
+
+
+def word_level():
+    t = Tokenizer(models.WordLevel(word_vocabulary(0, ["<unk>", "<pad>", "|"], None), unk_token="<unk>"))
+    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.Lowercase()])
+    t.pre_tokenizer = pre_tokenizers.Whitespace()
+    t.decoder = decoders.CTC(pad_token="<pad>", word_delimiter_token="|")
+    t.add_special_tokens(["<unk>", "<pad>"])
+    return t
+
+
+def suffixes():
+    t = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True))
+    t.normalizer = normalizers.BertNormalizer(lowercase=False)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.BPEDecoder()
+    return train(t, 320, ["<unk>"], alphabet=False, limit_alphabet=90, end_of_word_suffix="</w>")
+
+
+def prefixes():
+    t = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##"))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.FixedLength(length=7)])
+    t.decoder = decoders.WordPiece(cleanup=False)
+    return train(t, 320, ["<unk>"], alphabet=False, limit_alphabet=90, continuing_subword_prefix="##")
+
+
 def variants():
     """List of (base, overrides of top-level keys); "model" is merged instead of replaced."""
     split = lambda pattern, behavior, invert=False: {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
@@ -186,6 +238,42 @@ def variants():
     return out
 
 
+def word_variants():
+    """Variants of whole-word tokenizers, with fewer cases and some decoded ids."""
+    bert_normalizer = lambda clean, chinese, accents, lower: {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": accents, "lowercase": lower}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    sequence = lambda *parts: {"type": "Sequence", "pretokenizers": list(parts)}
+    word_level = {"type": "WordLevel", "unk_token": "[UNK]"}
+    return [("bert", {}), ("bert", {"model": {"max_input_chars_per_word": 3}}), ("bert", {"model": {"continuing_subword_prefix": "h"}}), ("bert", {"model": word_level}),
+            ("bert", {"normalizer": bert_normalizer(False, False, None, False)}), ("bert", {"normalizer": bert_normalizer(True, False, True, False)}),
+            ("bert", {"normalizer": bert_normalizer(True, True, False, True)}), ("bert", {"normalizer": {"type": "Nmt"}}),
+            ("bert", {"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False}}), ("bert", {"decoder": {"type": "CTC", "pad_token": "[PAD]", "word_delimiter_token": "|", "cleanup": True}}),
+            ("bert", {"decoder": {"type": "CTC", "pad_token": "##", "word_delimiter_token": "|", "cleanup": False}}), ("bert", {"decoder": {"type": "BPEDecoder", "suffix": "e"}}),
+            ("bert", {"model": word_level, "pre_tokenizer": {"type": "UnicodeScripts"}}), ("bert", {"pre_tokenizer": {"type": "FixedLength", "length": 3}}),
+            ("gpt2", {"pre_tokenizer": sequence({"type": "UnicodeScripts"}, byte_level)}), ("gpt2", {"pre_tokenizer": sequence({"type": "FixedLength", "length": 2}, {"type": "BertPreTokenizer"}, byte_level)}),
+            ("gpt2", {"decoder": {"type": "Sequence", "decoders": [{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, {"type": "BPEDecoder", "suffix": "e"}]}})]
+
+
+def write_words():
+    """bert.json and words.jsonl."""
+    (OUT / "bert.json").write_text(json.dumps(json.loads(bert(True).to_str()), ensure_ascii=False, separators=(",", ":")))
+    texts = [json.loads(line) for line in (OUT / "strings.jsonl").read_text().splitlines()]
+    rng, rows = random.Random(7), []
+    for base, changes in word_variants():
+        document = json.loads((OUT / f"{base}.json").read_text())
+        for key, value in changes.items():
+            if key == "model":
+                document["model"].update(value)
+            else:
+                document[key] = value
+        tokenizer = Tokenizer.from_str(json.dumps(document))
+        picked = [i for i in sorted(rng.sample(range(len(texts)), 14)) if len(texts[i]) < 80]
+        ids = [random_ids(tokenizer, rng)[:12] for _ in range(5)]
+        rows.append({"base": base, "changes": changes, "cases": [{"string": i, **encode_row(tokenizer, texts[i])} for i in picked],
+                     "decodings": [[some, tokenizer.decode(some, skip_special_tokens=False), tokenizer.decode(some, skip_special_tokens=True)] for some in ids]})
+    dump(OUT / "words.jsonl", rows)
+
+
 def dump(path, rows):
     path.write_text("".join(json.dumps(r, ensure_ascii=True, separators=(",", ":")) + "\n" for r in rows))
 
@@ -211,6 +299,8 @@ def random_ids(tokenizer, rng):
 
 
 def main():
+    if sys.argv[1:] == ["words"]:
+        return write_words()
     OUT.mkdir(parents=True, exist_ok=True)
     texts = strings()
     dump(OUT / "strings.jsonl", texts)
@@ -248,6 +338,7 @@ def main():
                     raise
         rows.append({"base": base, "changes": changes, "cases": cases})
     dump(OUT / "variants.jsonl", rows)
+    write_words()
     (OUT / "versions.json").write_text(json.dumps({"tokenizers": tokenizers.__version__}) + "\n")
 
 

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/tokenizer/library_characters.h"
 #include "text/unicode.h"
 
 namespace chorus {
 namespace {
 
-bool wordAt(Utf8View text, size_t at) { return at < text.size() && isWordCharacter(text.characterAt(at).code); }
+bool wordAt(Utf8View text, size_t at) { return at < text.size() && library::isWord(text.characterAt(at).code); }
 
 bool wordBefore(Utf8View text, size_t at) { return at > 0 && wordAt(text, text.before(at)); }
 

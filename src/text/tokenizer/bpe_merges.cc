@@ -1,8 +1,11 @@
 #include "text/tokenizer/bpe_merges.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <utility>
 
 namespace chorus {
 namespace {
@@ -28,7 +31,13 @@ class BpeMerges::Row {
 
   void mergeAll() {
     // Ranks below band.end have been applied.
-    for (Band band{0, 0}; band.end < kRanks;) {
+    Band band{0, 0};
+    while (const auto rank = commonRank(band.end)) {
+      applyOneRank(*rank);
+      places_ = places_.first(compact());
+      band.end = uint64_t{*rank} + 1;
+    }
+    while (band.end < kRanks) {
       band = nextBand(band.end);
       if (band.end == band.begin + 1)
         applyOneRank(band.begin);
@@ -90,6 +99,24 @@ class BpeMerges::Row {
     places_[at] = id;
     places_[end - 1] = ~static_cast<int32_t>(at);
     if (end - at > 2) places_[at + 1] = ~static_cast<int32_t>(end);
+  }
+
+  // The lowest rank of the merges, from `begin` on, if a pass over a long row to apply that rank alone is worth it,
+  // because a quarter of the symbols would merge. In a run of one symbol every such pass halves the row.
+  std::optional<uint32_t> commonRank(uint64_t begin) {
+    constexpr size_t kShare = 4;
+    if (places_.size() <= kShortRow || begin >= kRanks) return std::nullopt;
+    uint64_t lowest = kRanks;
+    size_t count = 0;
+    work_.meter.charge(places_.size() * kWorkPerLookup);
+    for (size_t at = 0; at + 1 < places_.size(); ++at) {
+      const Merge* merge = merges_.find(places_[at], places_[at + 1]);
+      if (merge == nullptr || merge->rank < begin || merge->rank > lowest) continue;
+      if (merge->rank < lowest) lowest = merge->rank, count = 0;
+      ++count;
+    }
+    if (count < places_.size() / kShare) return std::nullopt;
+    return static_cast<uint32_t>(lowest);
   }
 
   // Returns the next range of ranks, from `begin` on, whose merges fit into the queue together, or else a single rank.
@@ -214,9 +241,27 @@ size_t BpeMerges::apply(std::span<int32_t> symbols, EncodeWork& work) const {
   return row.compact();
 }
 
-size_t BpeMerges::memoryBytes() const {
-  constexpr size_t kMapNode = 32 + 16;
-  return merges_.bucket_count() * sizeof(void*) + merges_.size() * kMapNode;
+void BpeMerges::reserve(size_t count) {
+  const size_t places = std::bit_ceil(count + count / 3 + 1);
+  if (places > table_.size()) resize(places);
+}
+
+void BpeMerges::add(int32_t left, int32_t right, uint32_t rank, int32_t id) {
+  const uint64_t pair = pairOf(left, right);
+  size_t at = placeOf(pair);
+  if (table_[at].pair == kNoPair && 4 * (count_ + 1) > 3 * table_.size()) {
+    resize(2 * table_.size());
+    at = placeOf(pair);
+  }
+  count_ += table_[at].pair == kNoPair;
+  table_[at] = {pair, rank, id};
+}
+
+void BpeMerges::resize(size_t places) {
+  const std::vector<Merge> before = std::exchange(table_, std::vector<Merge>(places));
+  for (const Merge& merge : before) {
+    if (merge.pair != kNoPair) table_[placeOf(merge.pair)] = merge;
+  }
 }
 
 }  // namespace chorus

@@ -24,6 +24,21 @@ const Json& vocabOf(const Json& json) {
 
 BpeModel::BpeModel(const Json& json, const std::string& source)
     : TokenModel(Vocabulary::fromObject(vocabOf(json), source)) {
+  for (uint32_t code = 0; code < kTableCharacters; ++code) {
+    Utf8Text character;
+    character.append(code);
+    symbols_[code] = tokenId(character.bytes()).value_or(-1);
+  }
+  if (tokenModelType(json, source) == kRankedModel) {
+    ignore_merges_ = true;
+    findMerges();
+  } else {
+    readOptions(json, source);
+    readMerges(json, source);
+  }
+}
+
+void BpeModel::readOptions(const Json& json, const std::string& source) {
   if (jsonGetOr<double>(json, "dropout", 0.0, source) != 0.0) {
     fail(ErrorCode::kUnsupported, "{}: 'dropout' makes tokens random and is not supported; set it to null", source);
   }
@@ -42,7 +57,6 @@ BpeModel::BpeModel(const Json& json, const std::string& source)
   if (std::max(continuing_prefix_.size(), end_suffix_.size()) > kMaxDecorationBytes) {
     fail(ErrorCode::kUnsupported, "{}: a prefix or suffix of more than {} bytes", source, kMaxDecorationBytes);
   }
-  readMerges(json, source);
 }
 
 void BpeModel::readMerges(const Json& json, const std::string& source) {
@@ -75,9 +89,28 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
     if (!left_id || !right_id || !merged) {
       fail(ErrorCode::kCorrupt, "{}: merge {} uses or produces a token that is not in 'vocab'", source, rank);
     }
-    merges_.add(*left_id, *right_id, rank++, *merged);
-    forbidCutsAt(*left_id, *right_id);
+    addMerge(*left_id, *right_id, rank++, *merged);
   }
+}
+
+// Every way to join two tokens into a token, with the id of that token as its rank.
+void BpeModel::findMerges() {
+  for (int32_t id = 0; id < vocabulary_.idEnd(); ++id) {
+    const Utf8Text* token = vocabulary_.tokenText(id);
+    if (token == nullptr || token->empty()) continue;
+    const Utf8View text = *token;
+    for (size_t cut = text.characterAt(0).length; cut < text.size(); cut += text.characterAt(cut).length) {
+      const auto left = tokenId(text.sub(0, cut).bytes());
+      if (!left) continue;
+      const auto right = tokenId(text.from(cut).bytes());
+      if (right) addMerge(*left, *right, static_cast<uint32_t>(id), id);
+    }
+  }
+}
+
+void BpeModel::addMerge(int32_t left, int32_t right, uint32_t rank, int32_t merged) {
+  merges_.add(left, right, rank, merged);
+  forbidCutsAt(left, right);
 }
 
 // Records that the last character of the left token and the first character of the right one may merge.
@@ -89,14 +122,16 @@ void BpeModel::forbidCutsAt(int32_t left, int32_t right) {
   if (named || first.empty() || second.empty()) may_cut_ = false;
   if (!may_cut_) return;
   const uint32_t before = first.characterAt(first.before(first.size())).code, after = second.characterAt(0).code;
-  if (before < 128 && after < 128)
-    ascii_pairs_.set(before * 128 + after);
+  if (before < kTableCharacters && after < kTableCharacters)
+    table_pairs_.set(before * kTableCharacters + after);
   else
     other_pairs_.insert(uint64_t{before} << 32 | after);
 }
 
 bool BpeModel::cutsBetween(uint32_t before, uint32_t after) const {
-  if (before < 128 && after < 128) return !ascii_pairs_.test(before * 128 + after);
+  if (before < kTableCharacters && after < kTableCharacters) {
+    return !table_pairs_.test(before * kTableCharacters + after);
+  }
   return !other_pairs_.contains(uint64_t{before} << 32 | after);
 }
 
@@ -105,7 +140,8 @@ bool BpeModel::isCut(Utf8View word, size_t before, size_t at) const {
   const auto left = word.characterAt(before), right = word.characterAt(at);
   if (!cutsBetween(left.code, right.code)) return false;
   const std::string_view bytes = word.bytes();
-  return tokenId(bytes.substr(before, left.length)).has_value() && tokenId(bytes.substr(at, right.length)).has_value();
+  return symbolOf(left.code, bytes.substr(before, left.length)) >= 0 &&
+         symbolOf(right.code, bytes.substr(at, right.length)) >= 0;
 }
 
 void BpeModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) const {
@@ -132,7 +168,7 @@ void BpeModel::encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink
   std::vector<int32_t>& ids = sink.all();
   const size_t first = ids.size();
   const auto merge = [&] {
-    appendFirstSymbols(segment, work, ids);
+    appendFirstSymbols(segment, work, sink);
     ids.resize(first + merges_.apply(std::span(ids).subspan(first), work));
   };
   if (segment.size() > kCachedWordBytes) {
@@ -163,15 +199,15 @@ void BpeModel::encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink
 
 // Appends one symbol per character, before any merge. A character that is not in the vocabulary becomes its byte
 // tokens, else the unknown token, else nothing.
-void BpeModel::appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<int32_t>& symbols) const {
+void BpeModel::appendFirstSymbols(Utf8View word, EncodeWork& work, TokenSink& sink) const {
   constexpr uint64_t kWorkPerCharacter = 24;
-  // Reserve beforehand: growth by doubling could hold twice the memory that a long word needs.
-  const size_t needed = symbols.size() + countCharacters(word.bytes());
-  if (needed > symbols.capacity()) symbols.reserve(std::max(needed, symbols.capacity() + symbols.capacity() / 2));
+  std::vector<int32_t>& symbols = sink.all();
+  sink.reserve(countCharacters(word.bytes()));
   bool unknown_pending = false;
   std::string decorated;
   for (size_t at = 0; at < word.size();) {
-    const size_t end = at + word.characterAt(at).length;
+    const auto [code, length] = word.characterAt(at);
+    const size_t end = at + length;
     std::string_view character = word.bytes().substr(at, end - at);
     const bool prefix = at > 0 && !continuing_prefix_.empty();
     const bool suffix = end == word.size() && !end_suffix_.empty();
@@ -184,10 +220,11 @@ void BpeModel::appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<i
       character = decorated;
     }
     at = end;
-    if (const auto id = tokenId(character)) {
+    const int32_t symbol = prefix || suffix ? tokenId(character).value_or(-1) : symbolOf(code, character);
+    if (symbol >= 0) {
       if (unknown_pending) symbols.push_back(*unknown_);
       unknown_pending = false;
-      symbols.push_back(*id);
+      symbols.push_back(symbol);
       continue;
     }
     if (bytes_ && bytes_->append(character, symbols)) continue;

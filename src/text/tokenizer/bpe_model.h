@@ -38,14 +38,24 @@ class BpeModel final : public TokenModel {
   static constexpr size_t kCacheShards = 16;
   static constexpr size_t kCacheShardBytes = size_t{128} << 10;
 
+  void readOptions(const Json& json, const std::string& source);
   void readMerges(const Json& json, const std::string& source);
+  void findMerges();
+  void addMerge(int32_t left, int32_t right, uint32_t rank, int32_t merged);
   void forbidCutsAt(int32_t left, int32_t right);
   bool cutsBetween(uint32_t before, uint32_t after) const;
   bool isCut(Utf8View word, size_t before, size_t at) const;
+  // The token of one character of a text, -1 if there is none. bytes: the character's own.
+  int32_t symbolOf(uint32_t code, std::string_view bytes) const {
+    return code < kTableCharacters ? symbols_[code] : tokenId(bytes).value_or(-1);
+  }
   void encodeSegment(Utf8View segment, EncodeWork& work, TokenSink& sink) const;
-  void appendFirstSymbols(Utf8View word, EncodeWork& work, std::vector<int32_t>& symbols) const;
+  void appendFirstSymbols(Utf8View word, EncodeWork& work, TokenSink& sink) const;
 
   BpeMerges merges_;
+  // Characters below this number, among them the byte-level alphabet, are looked up in tables.
+  static constexpr uint32_t kTableCharacters = 512;
+  std::array<int32_t, kTableCharacters> symbols_;  // the token of each character; -1 if there is none
   std::optional<int32_t> unknown_;
   std::string continuing_prefix_;
   std::string end_suffix_;
@@ -55,7 +65,7 @@ class BpeModel final : public TokenModel {
   // A long word is cut between two characters that no merge can join. The sets hold the pairs of characters that a
   // merge may join; may_cut_ is false if a model's words can't be cut at all.
   bool may_cut_ = true;
-  std::bitset<128 * 128> ascii_pairs_;
+  std::bitset<kTableCharacters * kTableCharacters> table_pairs_;
   std::unordered_set<uint64_t, SeededHash> other_pairs_;
   mutable std::array<CacheShard, kCacheShards> cache_;
 };

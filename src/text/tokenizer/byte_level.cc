@@ -39,6 +39,12 @@ const Alphabet& alphabet() {
 
 void appendByteLevel(std::string_view bytes, ScratchText& out) { out.appendMapped(bytes, alphabet().character); }
 
+Utf8Text byteLevelText(std::string_view bytes) {
+  Utf8Text text;
+  for (const char byte : bytes) text.append(alphabet().character[static_cast<unsigned char>(byte)]);
+  return text;
+}
+
 std::optional<uint8_t> byteOfCharacter(uint32_t code) {
   if (code >= kAlphabetEnd || alphabet().byte[code] < 0) return std::nullopt;
   return static_cast<uint8_t>(alphabet().byte[code]);

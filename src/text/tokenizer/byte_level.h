@@ -11,6 +11,7 @@
 namespace chorus {
 
 void appendByteLevel(std::string_view bytes, ScratchText& out);
+Utf8Text byteLevelText(std::string_view bytes);
 // The byte that a character of the alphabet represents; nullopt for other characters.
 std::optional<uint8_t> byteOfCharacter(uint32_t code);
 // The byte of a byte fallback token "<0xNN>"; nullopt for other tokens.

@@ -6,6 +6,7 @@
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/text_pattern.h"
 #include "text/tokenizer/utf8_json.h"
+#include "text/tokenizer/word_decoders.h"
 #include "text/unicode.h"
 
 namespace chorus {
@@ -262,6 +263,8 @@ void TokenDecoder::append(const Json& json, const std::string& source) {
     const auto scheme = jsonGetOr<std::string>(json, "prepend_scheme", legacy ? "always" : "never", here);
     stages_.push_back([replacement = oneCharacter(json, "replacement", here), drop = scheme != "never",
                        fused = fused_] { return std::make_unique<MetaspaceStage>(replacement, drop, fused); });
+  } else if (DecoderFactory make = makeWordDecoder(type, json, here, bytes_)) {
+    add(std::move(make));
   } else {
     fail(ErrorCode::kUnsupported, "{}: the decoder '{}' is not supported", source, printable(type));
   }

@@ -2,8 +2,13 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "base/error.h"
 #include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/library_characters.h"
 #include "text/tokenizer/precompiled_normalizer.h"
 #include "text/tokenizer/text_pattern.h"
 #include "text/tokenizer/unicode_form.h"
@@ -26,23 +31,69 @@ class FormStage final : public NormalizerStage {
   UnicodeForm form_;
 };
 
-class Lowercase final : public NormalizerStage {
+// Maps every character by itself.
+class MapStage final : public NormalizerStage {
  public:
-  void normalize(Utf8View text, EncodeWork&, ScratchText& out) const override {
+  // Appends what the character becomes, at most a few characters.
+  using Map = void (*)(uint32_t code, ScratchText& out);
+  explicit MapStage(Map map) : map_(map) {}
+  void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const override {
+    work.meter.charge(text.size());
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
       const auto character = text.characterAt(at);
+      map_(character.code, out);
       at += character.length;
-      // U+0130 (I with a dot above) is the only character whose lower case is two characters.
-      if (character.code == 0x130) {
-        out.append('i');
-        out.append(0x307);
-      } else {
-        out.append(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character.code))));
-      }
     }
   }
+
+ private:
+  Map map_;
 };
+
+void lowercase(uint32_t code, ScratchText& out) {
+  // U+0130 (I with a dot above) is the only character whose lower case is two characters.
+  if (code == 0x130) {
+    out.append('i');
+    out.append(0x307);
+  } else {
+    out.append(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+  }
+}
+
+void stripMark(uint32_t code, ScratchText& out) {
+  if (!library::isMark(code)) out.append(code);
+}
+
+void stripNonspacingMark(uint32_t code, ScratchText& out) {
+  if (!library::isNonspacingMark(code)) out.append(code);
+}
+
+void cleanForBert(uint32_t code, ScratchText& out) {
+  if (!library::isControl(code)) out.append(isUnicodeSpace(code) ? ' ' : code);
+}
+
+// The blocks in which BERT takes each character for a word.
+void spaceChinese(uint32_t code, ScratchText& out) {
+  static constexpr std::pair<uint32_t, uint32_t> kBlocks[] = {
+      {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+      {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  const bool chinese = std::any_of(std::begin(kBlocks), std::end(kBlocks),
+                                   [&](const auto& block) { return code >= block.first && code <= block.second; });
+  if (chinese) out.append(' ');
+  out.append(code);
+  if (chinese) out.append(' ');
+}
+
+// The normalization of neural machine translation models: control characters vanish, and some become spaces.
+void normalizeForTranslation(uint32_t code, ScratchText& out) {
+  const auto within = [&](uint32_t first, uint32_t last) { return code >= first && code <= last; };
+  if (within(0x1, 0x8) || code == 0xB || within(0xE, 0x1F) || code == 0x7F || code == 0x8F || code == 0x9F) return;
+  const bool space = code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 ||
+                     within(0x200B, 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF ||
+                     code == 0xFFFD;
+  out.append(space ? ' ' : code);
+}
 
 class Prepend final : public NormalizerStage {
  public:
@@ -95,19 +146,6 @@ class Strip final : public NormalizerStage {
   bool left_, right_;
 };
 
-class StripAccents final : public NormalizerStage {
- public:
-  void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const override {
-    work.meter.charge(text.size());
-    out.reserve(text.size());
-    for (size_t at = 0; at < text.size();) {
-      const auto character = text.characterAt(at);
-      if (!isMark(character.code)) out.append(character.code);
-      at += character.length;
-    }
-  }
-};
-
 class ByteLevelNormalizer final : public NormalizerStage {
  public:
   void normalize(Utf8View text, EncodeWork&, ScratchText& out) const override { appendByteLevel(text.bytes(), out); }
@@ -119,8 +157,9 @@ std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, c
   if (type == "NFD") return std::make_unique<FormStage>(UnicodeForm{});
   if (type == "NFKC") return std::make_unique<FormStage>(UnicodeForm{.compatibility = true, .compose = true});
   if (type == "NFKD") return std::make_unique<FormStage>(UnicodeForm{.compatibility = true});
-  if (type == "Lowercase") return std::make_unique<Lowercase>();
-  if (type == "StripAccents") return std::make_unique<StripAccents>();
+  if (type == "Lowercase") return std::make_unique<MapStage>(lowercase);
+  if (type == "StripAccents") return std::make_unique<MapStage>(stripMark);
+  if (type == "Nmt") return std::make_unique<MapStage>(normalizeForTranslation);
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Prepend") return std::make_unique<Prepend>(jsonGetText(json, "prepend", here));
   if (type == "Strip") {
@@ -139,8 +178,28 @@ std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, c
   return nullptr;
 }
 
-void appendStages(const Json& json, const std::string& source,
-                  std::vector<std::unique_ptr<const NormalizerStage>>& stages) {
+using Stages = std::vector<std::unique_ptr<const NormalizerStage>>;
+
+void appendStage(std::unique_ptr<const NormalizerStage> stage, const std::string& source, Stages& stages) {
+  if (stages.size() == kMaxNormalizers)
+    fail(ErrorCode::kUnsupported, "{}: more than {} normalizers", source, kMaxNormalizers);
+  stages.push_back(std::move(stage));
+}
+
+// A BertNormalizer is up to five stages.
+void appendBert(const Json& json, const std::string& here, Stages& stages) {
+  const auto add = [&](auto stage) { appendStage(std::make_unique<decltype(stage)>(std::move(stage)), here, stages); };
+  const bool lower = jsonGet<bool>(json, "lowercase", here);
+  if (jsonGet<bool>(json, "clean_text", here)) add(MapStage(cleanForBert));
+  if (jsonGet<bool>(json, "handle_chinese_chars", here)) add(MapStage(spaceChinese));
+  if (jsonGetOr<bool>(json, "strip_accents", lower, here)) {
+    add(FormStage(UnicodeForm{}));
+    add(MapStage(stripNonspacingMark));
+  }
+  if (lower) add(MapStage(lowercase));
+}
+
+void appendStages(const Json& json, const std::string& source, Stages& stages) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
   if (type == "Sequence") {
@@ -154,11 +213,10 @@ void appendStages(const Json& json, const std::string& source,
     }
     return;
   }
-  if (stages.size() == kMaxNormalizers)
-    fail(ErrorCode::kUnsupported, "{}: more than {} normalizers", source, kMaxNormalizers);
+  if (type == "BertNormalizer") return appendBert(json, here, stages);
   auto stage = makeNormalizer(type, json, here);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the normalizer '{}' is not supported", source, printable(type));
-  stages.push_back(std::move(stage));
+  appendStage(std::move(stage), source, stages);
 }
 }  // namespace
 
@@ -181,7 +239,7 @@ size_t Normalizer::memoryBytes() const {
 
 std::unique_ptr<const Normalizer> makeNormalizer(const Json& json, const std::string& source) {
   if (json.is_null()) return nullptr;
-  std::vector<std::unique_ptr<const NormalizerStage>> stages;
+  Stages stages;
   appendStages(json, source, stages);
   return std::make_unique<const Normalizer>(std::move(stages));
 }

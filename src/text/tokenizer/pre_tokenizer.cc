@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/library_characters.h"
 #include "text/tokenizer/text_pattern.h"
 #include "text/tokenizer/utf8_json.h"
 #include "text/unicode.h"
@@ -50,7 +51,7 @@ class WordsAndSymbols final : public PreTokenizerStage {
     for (size_t at = 0; at < piece.text.size();) {
       work.meter.charge(kWorkPerCharacter);
       const auto character = piece.text.characterAt(at);
-      const Kind kind = isWordCharacter(character.code)  ? Kind::kWord
+      const Kind kind = library::isWord(character.code)  ? Kind::kWord
                         : isUnicodeSpace(character.code) ? Kind::kSpace
                                                          : Kind::kOther;
       if (kind != previous) {
@@ -62,6 +63,49 @@ class WordsAndSymbols final : public PreTokenizerStage {
     }
     if (previous != Kind::kSpace) givePart(piece, begin, piece.text.size(), sink);
   }
+};
+
+// Splits where the script changes. Drops the characters before the first one that has a script.
+class ScriptSplit final : public PreTokenizerStage {
+ public:
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    uint32_t script = 0;
+    size_t begin = 0;
+    for (size_t at = 0; at < piece.text.size();) {
+      work.meter.charge(kWorkPerCharacter);
+      const auto character = piece.text.characterAt(at);
+      const uint32_t own = library::scriptOf(character.code);
+      if (own != 0 && own != script) {
+        if (script != 0) givePart(piece, begin, at, sink);
+        script = own;
+        begin = at;
+      }
+      at += character.length;
+    }
+    if (script != 0) givePart(piece, begin, piece.text.size(), sink);
+  }
+};
+
+// Splits into parts of a number of characters; the last part may be shorter.
+class FixedLengthSplit final : public PreTokenizerStage {
+ public:
+  explicit FixedLengthSplit(uint64_t length) : length_(length) {}
+  void split(const Piece& piece, EncodeWork& work, PieceSink sink) const override {
+    size_t begin = 0;
+    uint64_t characters = 0;
+    for (size_t at = 0; at < piece.text.size();) {
+      work.meter.charge(kWorkPerCharacter);
+      at += piece.text.characterAt(at).length;
+      if (++characters < length_) continue;
+      givePart(piece, begin, at, sink);
+      begin = at;
+      characters = 0;
+    }
+    if (begin < piece.text.size()) givePart(piece, begin, piece.text.size(), sink);
+  }
+
+ private:
+  uint64_t length_;
 };
 
 class PatternSplit final : public PreTokenizerStage {
@@ -173,6 +217,13 @@ std::unique_ptr<const PreTokenizerStage> makeMetaspace(const Json& json, const s
   return std::make_unique<Metaspace>(std::move(replacement), prepend, jsonGetOr<bool>(json, "split", true, source));
 }
 
+std::unique_ptr<const PreTokenizerStage> makeFixedLength(const Json& json, const std::string& source) {
+  constexpr uint64_t kDefaultLength = 5;
+  const auto length = jsonGetOr<uint64_t>(json, "length", kDefaultLength, source);
+  if (length == 0) fail(ErrorCode::kInvalidArgument, "{}: 'length' must be at least 1", source);
+  return std::make_unique<FixedLengthSplit>(length);
+}
+
 std::unique_ptr<const PreTokenizerStage> makePreTokenizer(const std::string& type, const Json& json,
                                                           const std::string& here) {
   if (type == "ByteLevel") {
@@ -188,20 +239,29 @@ std::unique_ptr<const PreTokenizerStage> makePreTokenizer(const std::string& typ
   if (type == "Whitespace") return std::make_unique<WordsAndSymbols>();
   if (type == "WhitespaceSplit") return std::make_unique<CharacterSplit>(isUnicodeSpace, SplitBehavior::kRemoved);
   if (type == "Digits") {
-    return std::make_unique<CharacterSplit>(isNumber, jsonGet<bool>(json, "individual_digits", here)
-                                                          ? SplitBehavior::kIsolated
-                                                          : SplitBehavior::kContiguous);
+    return std::make_unique<CharacterSplit>(library::isNumber, jsonGet<bool>(json, "individual_digits", here)
+                                                                   ? SplitBehavior::kIsolated
+                                                                   : SplitBehavior::kContiguous);
   }
   if (type == "Punctuation") {
     const auto behavior = jsonGetOr<std::string>(json, "behavior", "Isolated", here);
-    return std::make_unique<CharacterSplit>(isPunctuation, splitBehaviorFromName(behavior, here));
+    return std::make_unique<CharacterSplit>(library::isPunctuation, splitBehaviorFromName(behavior, here));
   }
   if (type == "CharDelimiterSplit") {
     return std::make_unique<PatternSplit>(TextPattern::fromLiteral(jsonGetText(json, "delimiter", here), here),
                                           SplitBehavior::kRemoved, false);
   }
   if (type == "Metaspace") return makeMetaspace(json, here);
+  if (type == "UnicodeScripts") return std::make_unique<ScriptSplit>();
+  if (type == "FixedLength") return makeFixedLength(json, here);
   return nullptr;
+}
+
+void appendStage(std::unique_ptr<const PreTokenizerStage> stage, const std::string& source,
+                 std::vector<std::unique_ptr<const PreTokenizerStage>>& stages) {
+  if (stages.size() == kMaxPreTokenizers)
+    fail(ErrorCode::kUnsupported, "{}: more than {} pre-tokenizers", source, kMaxPreTokenizers);
+  stages.push_back(std::move(stage));
 }
 
 void appendStages(const Json& json, const std::string& source,
@@ -219,11 +279,14 @@ void appendStages(const Json& json, const std::string& source,
     }
     return;
   }
-  if (stages.size() == kMaxPreTokenizers)
-    fail(ErrorCode::kUnsupported, "{}: more than {} pre-tokenizers", source, kMaxPreTokenizers);
+  if (type == "BertPreTokenizer") {
+    appendStage(std::make_unique<CharacterSplit>(isUnicodeSpace, SplitBehavior::kRemoved), source, stages);
+    return appendStage(std::make_unique<CharacterSplit>(library::isPunctuation, SplitBehavior::kIsolated), source,
+                       stages);
+  }
   auto stage = makePreTokenizer(type, json, here);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the pre-tokenizer '{}' is not supported", source, printable(type));
-  stages.push_back(std::move(stage));
+  appendStage(std::move(stage), source, stages);
 }
 }  // namespace
 

@@ -3,10 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "text/utf8_text.h"
 
@@ -14,25 +14,6 @@ namespace chorus {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
-
-std::string decodeBase64(std::string_view text, const std::string& source) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  std::array<int, 256> values;
-  values.fill(-1);
-  for (size_t i = 0; i < kDigits.size(); ++i) values[static_cast<unsigned char>(kDigits[i])] = static_cast<int>(i);
-  std::string out;
-  out.reserve(text.size() / 4 * 3 + 3);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const int value = values[static_cast<unsigned char>(c)];
-    if (value < 0) fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' is not base64", source);
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    if ((count += 6) >= 8) out.push_back(static_cast<char>(bits >> (count -= 8) & 0xFF));
-  }
-  return out;
-}
 
 class PrecompiledNormalizer final : public NormalizerStage {
  public:
@@ -122,7 +103,9 @@ class PrecompiledNormalizer final : public NormalizerStage {
 std::unique_ptr<const NormalizerStage> makePrecompiledNormalizer(const Json& charsmap, const std::string& source) {
   std::string bytes;
   if (charsmap.is_string()) {
-    bytes = decodeBase64(charsmap.get_ref<const std::string&>(), source);
+    auto decoded = decodeBase64(charsmap.get_ref<const std::string&>());
+    if (!decoded) fail(ErrorCode::kCorrupt, "{}: 'precompiled_charsmap' is not base64", source);
+    bytes = std::move(*decoded);
   } else if (charsmap.is_binary()) {
     const auto& binary = charsmap.get_binary();
     bytes.assign(binary.begin(), binary.end());

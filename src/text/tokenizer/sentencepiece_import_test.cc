@@ -137,7 +137,7 @@ TEST_F(ModelDirectory, AnotherDirectoryFillsInWhatIsMissing) {
 }
 
 TEST_F(ModelDirectory, RefusesWhatIsNoModel) {
-  write("tokenizer.model", "IQ== 0\nIg== 1\n");
+  write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
   EXPECT_THAT(errorOfLoad(), testing::HasSubstr("tokenizer.model: not a sentencepiece model"));
 }
 

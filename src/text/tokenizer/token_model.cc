@@ -7,17 +7,29 @@
 #include "base/error.h"
 #include "text/tokenizer/bpe_model.h"
 #include "text/tokenizer/unigram_model.h"
+#include "text/tokenizer/word_models.h"
 #include "text/unicode.h"
 
 namespace chorus {
 
-std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source) {
+std::string tokenModelType(const Json& json, const std::string& source) {
   const auto vocab = json.find("vocab");
   const bool list = vocab != json.end() && vocab->is_array();
-  const auto type = jsonGetOr<std::string>(json, "type", list ? "Unigram" : "BPE", source);
-  if (type == "BPE") return std::make_unique<BpeModel>(json, source);
+  const char* by_members = list                                        ? "Unigram"
+                           : json.contains("merges")                   ? "BPE"
+                           : json.contains("max_input_chars_per_word") ? "WordPiece"
+                                                                       : "WordLevel";
+  return jsonGetOr<std::string>(json, "type", by_members, source);
+}
+
+std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source) {
+  const std::string type = tokenModelType(json, source);
+  if (type == "BPE" || type == kRankedModel) return std::make_unique<BpeModel>(json, source);
   if (type == "Unigram") return std::make_unique<UnigramModel>(json, source);
-  fail(ErrorCode::kUnsupported, "{}: the model '{}' is not supported; BPE and Unigram are", source, printable(type));
+  if (type == "WordPiece") return std::make_unique<WordPieceModel>(json, source);
+  if (type == "WordLevel") return std::make_unique<WordLevelModel>(json, source);
+  fail(ErrorCode::kUnsupported, "{}: the model '{}' is not supported; BPE, Unigram, WordPiece and WordLevel are",
+       source, printable(type));
 }
 
 ByteTokens::ByteTokens(const Vocabulary& vocabulary) {

@@ -1,6 +1,7 @@
 // The "model" of a tokenizer.json: encodes words as tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,11 @@ class TokenSink {
   void push(int32_t id) {
     ids_.push_back(id);
     check();
+  }
+  // Makes room for `more` ids: growth by doubling could hold twice the memory that a long word needs.
+  void reserve(size_t more) {
+    const size_t needed = ids_.size() + more;
+    if (needed > ids_.capacity()) ids_.reserve(std::max(needed, ids_.capacity() + ids_.capacity() / 2));
   }
   // To be called after appending ids to all(). Throws TooManyTokens.
   void check() const {
@@ -51,8 +57,14 @@ class TokenModel {
   Vocabulary vocabulary_;
 };
 
-// Chooses the model by the json's "type" or, if that is absent as in old files, by its members. Throws Error that names
-// source and field; kUnsupported for a model of another type.
+// The type of a model that only this program writes: a "vocab" whose tokens are in the byte-level alphabet. Any two
+// tokens merge that together are a token; the one with the lowest id is merged first. This is what tiktoken does.
+inline constexpr const char* kRankedModel = "BytePairRanks";
+
+// The "type" of a model or, if that is absent as in old files, the type that its members show.
+std::string tokenModelType(const Json& json, const std::string& source);
+
+// Throws Error that names source and field; kUnsupported for a model of an unknown type.
 std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source);
 
 // Ids of the tokens <0x00> to <0xFF>; -1 if the vocabulary lacks the token.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "text/tokenizer/added_vocabulary.h"
+#include "text/tokenizer/config_tokens.h"
 #include "text/tokenizer/decoder.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/post_processor.h"
@@ -18,21 +19,12 @@ constexpr size_t kMaxAddedTokenBytes = 4096;
 // Work limit for normalizing one added token.
 constexpr uint64_t kAddedTokenWork = uint64_t{1} << 20;
 
-// A special token in a config: a string, or an object with "content".
-std::optional<std::string> specialContent(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_object() && value.contains("content") && value["content"].is_string()) {
-    return value["content"].get<std::string>();
-  }
-  return std::nullopt;
-}
-
 std::map<std::string, std::string> readSpecialTokens(const Json& config) {
   std::map<std::string, std::string> tokens;
   if (!config.is_object()) return tokens;
   for (const auto& [name, value] : config.items()) {
     if (!name.ends_with("_token") || name.starts_with("add_")) continue;
-    if (auto content = specialContent(value)) tokens.emplace(name, std::move(*content));
+    if (auto content = tokenContent(value)) tokens.emplace(name, std::move(*content));
   }
   return tokens;
 }

@@ -1,4 +1,4 @@
-// Converts text to token ids and back, as defined by a Hugging Face tokenizer.json with a byte pair or unigram model.
+// Converts text to token ids and back, as defined by a Hugging Face tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,8 @@ class TokenDecoder;
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
  public:
-  // Reads the files of a directory (text/tokenizer/tokenizer_files.h): tokenizer.json, or else a SentencePiece
-  // tokenizer.model. Throws Error that names the file and the field. A component that is not supported is never
-  // ignored: it throws kUnsupported with its name.
+  // Reads the files of a directory (text/tokenizer/tokenizer_files.h). Throws Error that names the file and the field.
+  // A component that is not supported is never ignored: it throws kUnsupported with its name.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& dir);
   // Like load(), from parsed documents; config may be null.
   static std::shared_ptr<const Tokenizer> fromJson(const Json& tokenizer, const Json& config,

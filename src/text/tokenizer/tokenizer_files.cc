@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "formats/sentencepiece_model.h"
+#include "text/tokenizer/rank_files_import.h"
 #include "text/tokenizer/sentencepiece_import.h"
 #include "text/tokenizer/tokenizer_schema.h"
+#include "text/tokenizer/vocabulary_files_import.h"
 #include "text/unicode.h"
 
 namespace chorus {
@@ -20,9 +22,12 @@ constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 constexpr size_t kMaxTemplates = 64;
 constexpr size_t kMaxTemplateNames = 1024;  // in the directory of templates, which may hold other files
 constexpr const char* kMoreTemplates = "additional_chat_templates";
-constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
-                                  "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-                                  "chat_template.json"};
+// Files with the tokens, in order of precedence.
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",     "tekken.json",          "tokenizer.model",     "tiktoken.model", "qwen.tiktoken",
+    "r50k_base.tiktoken", "cl100k_base.tiktoken", "o200k_base.tiktoken", "vocab.json",     "vocab.txt"};
+constexpr const char* kOtherFiles[] = {"merges.txt",        "tokenizer_config.json", "special_tokens_map.json",
+                                       "added_tokens.json", "chat_template.jinja",   "chat_template.json"};
 
 bool isTemplate(std::string_view name) { return name.ends_with(".jinja"); }
 
@@ -136,6 +141,23 @@ void addAddedTokens(const Json& added, Json& config, const std::string& source) 
   }
 }
 
+// Builds the document of a tokenizer that comes in another file than tokenizer.json.
+Json importTokenizer(const std::string& name, std::string_view text, const Lookup& lookup, Json& config,
+                     const std::string& source) {
+  addAddedTokens(lookup.readJson("added_tokens.json"), config, source);
+  if (name == "tekken.json") return importTekken(parseJson(text, source), config, source);
+  if (name == "vocab.txt") return importVocabText(text, config, source);
+  if (name == "vocab.json") {
+    const auto merges = lookup.find("merges.txt");
+    if (merges.text == nullptr) {
+      fail(ErrorCode::kNotFound, "{}: merges.txt is missing beside this file, and there is no tokenizer.json", source);
+    }
+    return importVocabAndMerges(parseJson(text, source), *merges.text, config, source);
+  }
+  if (name != "tokenizer.model" || isTiktokenFile(text)) return importTiktoken(text, name, config, source);
+  return importSentencePiece(parseSentencePieceModel(std::as_bytes(std::span(text)), source), config, source);
+}
+
 // Templates that have their own files, by name.
 std::map<std::string, std::string> templateFiles(const Lookup& lookup) {
   std::map<std::string, std::string> templates;
@@ -167,7 +189,7 @@ void addTemplates(const Lookup& lookup, Json& config) {
 }  // namespace
 
 bool TokenizerFileSet::hasTokenizer() const {
-  return files.contains("tokenizer.json") || files.contains("tokenizer.model");
+  return std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return files.contains(name); });
 }
 
 size_t TokenizerFileSet::bytes() const {
@@ -185,15 +207,21 @@ std::string TokenizerFileSet::digest() const {
   return hash.hex();
 }
 
+bool hasTokenizer(const fs::path& directory) {
+  return std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return fs::exists(directory / name); });
+}
+
 bool hasTokenizerFiles(const Directory& directory) {
   return directory.hasName(kMoreTemplates) ||
-         std::ranges::any_of(kFiles, [&](const char* name) { return directory.hasName(name); });
+         std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return directory.hasName(name); }) ||
+         std::ranges::any_of(kOtherFiles, [&](const char* name) { return directory.hasName(name); });
 }
 
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits) {
   TokenizerFileSet set{directory.path().string(), {}};
   Reader reader(directory, limits);
-  for (const char* name : kFiles) reader.read(name, set);
+  for (const char* name : kTokenizerFiles) reader.read(name, set);
+  for (const char* name : kOtherFiles) reader.read(name, set);
   reader.readMoreTemplates(set);
   return set;
 }
@@ -206,24 +234,22 @@ TokenizerFileSet readTokenizerFileSet(const fs::path& directory) {
 TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerFileSet* fallback) {
   const Lookup lookup(set, fallback);
   TokenizerFiles files;
-  auto model = lookup.find("tokenizer.json");
-  const bool is_json = model.text != nullptr;
-  if (!is_json) model = lookup.find("tokenizer.model");
-  if (model.text == nullptr) {
-    fail(ErrorCode::kNotFound, "{}: no tokenizer.json or tokenizer.model found; give a directory that has one of them",
+  const auto* name =
+      std::ranges::find_if(kTokenizerFiles, [&](const char* file) { return lookup.find(file).text != nullptr; });
+  if (name == std::end(kTokenizerFiles)) {
+    fail(ErrorCode::kNotFound,
+         "{}: no tokenizer found; give a directory that has a tokenizer.json, tokenizer.model, tekken.json, vocab.json "
+         "with merges.txt, vocab.txt, or a tiktoken file of a known name",
          set.directory);
   }
-  files.source = model.path;
+  const auto found = lookup.find(*name);
+  files.source = found.path;
   files.config = lookup.readJson("tokenizer_config.json");
   if (!files.config.is_object()) files.config = Json::object();
   addSpecialTokensMap(lookup.readJson("special_tokens_map.json"), files.config);
-  if (is_json) {
-    files.tokenizer = parseTokenizerJson(*model.text, files.source);
-  } else {
-    addAddedTokens(lookup.readJson("added_tokens.json"), files.config, files.source);
-    files.tokenizer = importSentencePiece(parseSentencePieceModel(std::as_bytes(std::span(*model.text)), files.source),
-                                          files.config, files.source);
-  }
+  files.tokenizer = name == std::begin(kTokenizerFiles)
+                        ? parseTokenizerJson(*found.text, files.source)
+                        : importTokenizer(*name, *found.text, lookup, files.config, files.source);
   addTemplates(lookup, files.config);
   return files;
 }

@@ -31,6 +31,8 @@ struct TokenizerFileLimits {
   size_t total_bytes = size_t{256} << 20;
 };
 
+// Whether the directory of a trusted model has a file with a tokenizer, of any of the kinds below.
+bool hasTokenizer(const std::filesystem::path& directory);
 // Whether the directory may have any of the files; none is read.
 bool hasTokenizerFiles(const Directory& directory);
 // Reads the files that exist. Throws Error if a file is larger than the limits, is not a regular file or lies behind a
@@ -40,15 +42,18 @@ TokenizerFileSet readTokenizerFileSet(const Directory& directory, const Tokenize
 TokenizerFileSet readTokenizerFileSet(const std::filesystem::path& directory);
 
 struct TokenizerFiles {
-  Json tokenizer;      // tokenizer.json, or its equivalent for tokenizer.model
+  Json tokenizer;      // tokenizer.json, or its equivalent for other files
   Json config;         // object: tokenizer_config.json with what other files add to it
   std::string source;  // for errors: the file that tokenizer was read from
 };
 
 // Sources, in order of precedence:
-// - tokenizer: tokenizer.json, else tokenizer.model (SentencePiece);
-// - config: tokenizer_config.json; what it lacks comes from the older files special_tokens_map.json and, with
-//   tokenizer.model, added_tokens.json;
+// - tokenizer: tokenizer.json, tekken.json (Mistral), tokenizer.model (SentencePiece, or tiktoken's format as Llama 3
+// has
+//   it), tiktoken.model, qwen.tiktoken, r50k_base.tiktoken, cl100k_base.tiktoken, o200k_base.tiktoken, vocab.json with
+//   merges.txt, vocab.txt (WordPiece);
+// - config: tokenizer_config.json; what it lacks comes from the older files special_tokens_map.json and, without a
+//   tokenizer.json, added_tokens.json;
 // - chat templates: chat_template.jinja and additional_chat_templates/, then the config, then chat_template.json.
 //
 // fallback: if `files` has no tokenizer, files that it lacks are taken from fallback; null: none. Throws Error.

@@ -9,6 +9,8 @@
 // parses: src/text/tokenizer/post_processor.cc src/text/tokenizer/decoder.cc src/text/tokenizer/encode_work.cc
 // parses: src/text/tokenizer/byte_level.cc src/text/tokenizer/text_pattern.cc
 // parses: src/text/tokenizer/known_splits.cc src/text/utf8_text.cc
+// parses: src/text/tokenizer/word_models.cc src/text/tokenizer/prefix_index.h src/text/tokenizer/word_decoders.cc
+// parses: src/text/tokenizer/library_characters.cc
 // parses: src/text/incremental_detokenizer.cc
 #include <algorithm>
 #include <cstdint>

@@ -18,8 +18,8 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 const std::string kGoldens = test::sourceDir().string() + "/tests/goldens/text/tokenizers/";
-constexpr const char* kFamilies[] = {"gpt2",   "roberta",   "llama3",    "qwen2",
-                                     "llama2", "metaspace", "lowercase", "unigram"};
+constexpr const char* kFamilies[] = {"gpt2",      "roberta",   "llama3",  "qwen2", "llama2",
+                                     "metaspace", "lowercase", "unigram", "bert"};
 
 std::string repeated(const std::string& unit, size_t bytes) {
   std::string text;
@@ -87,6 +87,15 @@ TEST(TokenizerLimitsTest, TextsThatANormalizerMultipliesAreRefused) {
   for (int i = 0; i < 10; ++i) many.push_back(twice);
   EXPECT_THAT(refusal({{"model", unigram()}, {"normalizer", {{"type", "Sequence"}, {"normalizers", many}}}}, ""),
               HasSubstr("more than 64 normalizers"));
+}
+
+// A word of any length is cut in time proportional to it, when the file allows words of any length.
+TEST(TokenizerLimitsTest, LongWordsAreCutInLinearTime) {
+  Json document = readJsonFile(kGoldens + "bert.json");
+  document["model"]["max_input_chars_per_word"] = uint64_t{1} << 40;
+  for (const char* unit : {"a", "th", "the"}) {
+    EXPECT_EQ(refusal(document, repeated(unit, 1 << 20), uint64_t{1} << 29), "") << unit;
+  }
 }
 
 // Cases that a simple implementation handles in quadratic time: marks to sort, added tokens that share white space,

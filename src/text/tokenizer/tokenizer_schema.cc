@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
 namespace chorus {
@@ -198,11 +199,13 @@ constexpr Field kPrepend[] = {{"prepend", Need::kRequired, isString}};
 constexpr Field kStripSides[] = {{"strip_left", Need::kRequired, isBool}, {"strip_right", Need::kRequired, isBool}};
 constexpr Field kPrecompiled[] = {{"precompiled_charsmap", Need::kRequired, isString}};
 constexpr Field kNormalizerList[] = {{"normalizers", Need::kRequired, isListOf<isNormalizer>}};
-constexpr Shape kNormalizers[] = {{"Prepend", kPrepend},
-                                  {"Replace", kReplace},
-                                  {"Strip", kStripSides},
-                                  {"Precompiled", kPrecompiled},
-                                  {"Sequence", kNormalizerList}};
+constexpr Field kBertNormalizer[] = {{"clean_text", Need::kRequired, isBool},
+                                     {"handle_chinese_chars", Need::kRequired, isBool},
+                                     {"strip_accents", Need::kOptional, isBool},
+                                     {"lowercase", Need::kRequired, isBool}};
+constexpr Shape kNormalizers[] = {
+    {"BertNormalizer", kBertNormalizer}, {"Prepend", kPrepend},        {"Replace", kReplace}, {"Strip", kStripSides},
+    {"Precompiled", kPrecompiled},       {"Sequence", kNormalizerList}};
 
 constexpr Field kSplit[] = {{"pattern", Need::kRequired, isPattern},
                             {"behavior", Need::kRequired, isSplitBehavior},
@@ -210,6 +213,7 @@ constexpr Field kSplit[] = {{"pattern", Need::kRequired, isPattern},
 constexpr Field kDigits[] = {{"individual_digits", Need::kRequired, isBool}};
 constexpr Field kPunctuation[] = {{"behavior", Need::kDefault, isSplitBehavior}};
 constexpr Field kDelimiter[] = {{"delimiter", Need::kRequired, isCharacter}};
+constexpr Field kFixedLength[] = {{"length", Need::kDefault, isSize}};
 constexpr Field kPreTokenizerList[] = {{"pretokenizers", Need::kRequired, isListOf<isPreTokenizer>}};
 constexpr Shape kPreTokenizers[] = {{"ByteLevel", kByteLevel},
                                     {"Metaspace", kMetaspace, metaspaceAgrees},
@@ -217,15 +221,24 @@ constexpr Shape kPreTokenizers[] = {{"ByteLevel", kByteLevel},
                                     {"Digits", kDigits},
                                     {"Punctuation", kPunctuation},
                                     {"CharDelimiterSplit", kDelimiter},
+                                    {"FixedLength", kFixedLength},
                                     {"Sequence", kPreTokenizerList}};
 
 constexpr Field kStripCount[] = {
     {"content", Need::kRequired, isCharacter}, {"start", Need::kRequired, isSize}, {"stop", Need::kRequired, isSize}};
+constexpr Field kWordPieceDecoder[] = {{"prefix", Need::kRequired, isString}, {"cleanup", Need::kRequired, isBool}};
+constexpr Field kCtc[] = {{"pad_token", Need::kRequired, isString},
+                          {"word_delimiter_token", Need::kRequired, isString},
+                          {"cleanup", Need::kRequired, isBool}};
+constexpr Field kSuffix[] = {{"suffix", Need::kRequired, isString}};
 constexpr Field kDecoderList[] = {{"decoders", Need::kRequired, isListOf<isDecoder>}};
 constexpr Shape kDecoders[] = {{"ByteLevel", kByteLevel},
                                {"Metaspace", kMetaspace, metaspaceAgrees},
                                {"Replace", kReplace},
                                {"Strip", kStripCount},
+                               {"WordPiece", kWordPieceDecoder},
+                               {"CTC", kCtc},
+                               {"BPEDecoder", kSuffix},
                                {"Sequence", kDecoderList}};
 
 constexpr Field kSequencePiece[] = {{"id", Need::kRequired, isSequence}, {"type_id", Need::kRequired, isId}};
@@ -267,7 +280,13 @@ constexpr Field kBpe[] = {{"dropout", Need::kOptional, isNumber},
                           {"merges", Need::kRequired, isMerges}};
 constexpr Field kUnigram[] = {
     {"unk_id", Need::kOptional, isSize}, {"byte_fallback", Need::kDefault, isBool}, {"vocab", Need::kRequired, isList}};
-constexpr Shape kModels[] = {{"BPE", kBpe}, {"Unigram", kUnigram}};
+constexpr Field kWordPiece[] = {{"unk_token", Need::kRequired, isString},
+                                {"continuing_subword_prefix", Need::kRequired, isString},
+                                {"max_input_chars_per_word", Need::kRequired, isSize},
+                                {"vocab", Need::kRequired, isObject}};
+constexpr Field kWordLevel[] = {{"unk_token", Need::kRequired, isString}, {"vocab", Need::kRequired, isObject}};
+constexpr Shape kModels[] = {
+    {"BPE", kBpe}, {"Unigram", kUnigram}, {"WordPiece", kWordPiece}, {"WordLevel", kWordLevel}};
 constexpr Field kModelType[] = {{"type", Need::kDefault, isString}};
 
 void isNormalizer(const Json& value, const std::string& key, const std::string& where) {
@@ -294,10 +313,15 @@ void isPostProcessor(const Json& value, const std::string& key, const std::strin
 }
 void isModel(const Json& value, const std::string& key, const std::string& where) {
   checkFields(value, kModelType, where + ": " + key);
-  if (value.contains("type")) return checkPart(kModels, value, key, where);
-  const auto vocab = value.find("vocab");
-  checkFields(value, vocab != value.end() && vocab->is_array() ? std::span<const Field>(kUnigram) : kBpe,
-              where + ": " + key);
+  const std::string type = tokenModelType(value, where);
+  // Unlike other components, a model of another type may be one that only this program writes.
+  const auto* shape =
+      std::find_if(std::begin(kModels), std::end(kModels), [&](const Shape& s) { return type == s.type; });
+  if (shape == std::end(kModels)) {
+    fail(ErrorCode::kUnsupported, "{}: {}: the model '{}' is not supported; BPE, Unigram, WordPiece and WordLevel are",
+         where, key, printable(type));
+  }
+  checkFields(value, shape->fields, where + ": " + key);
 }
 
 constexpr Field kDocument[] = {{"version", Need::kDefault, isVersion},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -54,6 +55,15 @@ void checkRow(const std::shared_ptr<const Tokenizer>& tokenizer, const std::stri
   EXPECT_EQ(decodeInSteps(tokenizer, special, true), skipped) << Json(text).dump();
 }
 
+// row: ids, their text, and their text without special tokens.
+void checkDecoding(const std::shared_ptr<const Tokenizer>& tokenizer, const Json& row) {
+  const Ids ids = row[0];
+  EXPECT_EQ(tokenizer->decode(ids, false), row[1].get<std::string>());
+  EXPECT_EQ(tokenizer->decode(ids, true), row[2].get<std::string>());
+  EXPECT_EQ(decodeInSteps(tokenizer, ids, false), row[1].get<std::string>());
+  EXPECT_EQ(decodeInSteps(tokenizer, ids, true), row[2].get<std::string>());
+}
+
 class TokenizerGoldenTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerGoldenTest, EncodesAndDecodes) {
@@ -68,13 +78,7 @@ TEST_P(TokenizerGoldenTest, EncodesAndDecodes) {
 TEST_P(TokenizerGoldenTest, DecodesAnyIds) {
   const std::string name = GetParam();
   const auto tokenizer = Tokenizer::fromJson(readJsonFile(kGoldens + name + ".json"), Json(), name);
-  for (const Json& row : readLines(name + ".decode.jsonl")) {
-    const Ids ids = row[0];
-    EXPECT_EQ(tokenizer->decode(ids, false), row[1].get<std::string>());
-    EXPECT_EQ(tokenizer->decode(ids, true), row[2].get<std::string>());
-    EXPECT_EQ(decodeInSteps(tokenizer, ids, false), row[1].get<std::string>());
-    EXPECT_EQ(decodeInSteps(tokenizer, ids, true), row[2].get<std::string>());
-  }
+  for (const Json& row : readLines(name + ".decode.jsonl")) checkDecoding(tokenizer, row);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
@@ -82,9 +86,11 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
                                          "unigram"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
+class TokenizerVariantTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerVariantTest, EveryComponentInPlaceOfAnother) {
   const auto strings = readLines("strings.jsonl");
-  for (const Json& row : readLines("variants.jsonl")) {
+  for (const Json& row : readLines(GetParam())) {
     Json document = readJsonFile(kGoldens + row["base"].get<std::string>() + ".json");
     for (const auto& [key, value] : row["changes"].items()) {
       if (key == "model")
@@ -95,8 +101,12 @@ TEST(TokenizerTest, EveryComponentInPlaceOfAnother) {
     SCOPED_TRACE(row["changes"].dump());
     const auto tokenizer = Tokenizer::fromJson(document, Json(), "variant");
     for (const Json& item : row["cases"]) checkRow(tokenizer, strings[item["string"].get<size_t>()], item);
+    for (const Json& item : row.value("decodings", Json::array())) checkDecoding(tokenizer, item);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerVariantTest, testing::Values("variants.jsonl", "words.jsonl"),
+                         [](const auto& info) { return std::string(info.param, std::strchr(info.param, '.')); });
 
 // Every character after every kind of neighbour, and random mixtures.
 TEST(KnownSplitsTest, EqualTheirRegularExpressions) {
@@ -175,18 +185,22 @@ TEST(TokenizerTest, RefusesWhatItDoesNotKnow) {
     document[Json::json_pointer(path)] = std::move(value);
     return errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json"); });
   };
-  EXPECT_EQ(refusal("/normalizer", {{"type", "Nmt"}}), "t.json: normalizer: the normalizer 'Nmt' is not supported");
+  EXPECT_EQ(refusal("/normalizer", {{"type", "New"}}), "t.json: normalizer: the normalizer 'New' is not supported");
   EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}}),
             "t.json: normalizer.Precompiled: 'precompiled_charsmap' does not match the size in its header");
   EXPECT_EQ(refusal("/model", {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"a", 0.5})})}}),
             "t.json: model: a Unigram model needs an 'unk_id' for text that its pieces don't cover");
-  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
-            "t.json: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not supported");
-  EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "t.json: decoder: the decoder 'CTC' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "New"}}),
+            "t.json: pre_tokenizer: the pre-tokenizer 'New' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}),
+            "t.json: pre_tokenizer.FixedLength: 'length' must be at least 1");
+  EXPECT_EQ(refusal("/decoder", {{"type", "New"}}), "t.json: decoder: the decoder 'New' is not supported");
+  EXPECT_EQ(refusal("/decoder", {{"type", "BPEDecoder"}, {"suffix", ""}}),
+            "t.json: decoder.BPEDecoder: an empty 'suffix' is not supported");
   EXPECT_EQ(refusal("/post_processor", {{"type", "New"}}),
             "t.json: post_processor: the post-processor 'New' is not supported");
-  EXPECT_EQ(refusal("/model/type", "WordLevel"),
-            "t.json: model: the model 'WordLevel' is not supported; BPE and Unigram are");
+  EXPECT_EQ(refusal("/model/type", "New"),
+            "t.json: model: the model 'New' is not supported; BPE, Unigram, WordPiece and WordLevel are");
   EXPECT_THAT(refusal("/model/dropout", 0.1), testing::HasSubstr("dropout"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 0u), testing::HasSubstr("two tokens"));
   EXPECT_THAT(refusal("/model/vocab/zzz", 4294967295u), testing::HasSubstr("'vocab'"));
@@ -232,6 +246,32 @@ TEST(TokenizerTest, WhiteSpaceTokensDoNotOverlap) {
   const Ids newline{static_cast<int32_t>(id)};
   EXPECT_EQ(tokenizer->encode(" \n", false), newline);
   EXPECT_EQ(tokenizer->encode(" \n\n \n", false), newline);
+}
+
+// A tokenizer without an unknown token serves the words that it has.
+TEST(TokenizerTest, AWordWithoutATokenNeedsAnUnknownToken) {
+  Json document = {{"model", {{"type", "WordLevel"}, {"vocab", {{"a", 0u}, {"b", 1u}}}, {"unk_token", "<unk>"}}},
+                   {"pre_tokenizer", {{"type", "WhitespaceSplit"}}}};
+  EXPECT_EQ(Tokenizer::fromJson(document, Json(), "t")->encode("a b a", false), (Ids{0, 1, 0}));
+  const std::string message = "the tokenizer has no token for the word 'c', and its vocabulary lacks the unk_token";
+  EXPECT_EQ(errorOf([&] { Tokenizer::fromJson(document, Json(), "t")->encode("a c", false); }), message);
+  document["model"].update(
+      {{"type", "WordPiece"}, {"continuing_subword_prefix", "#"}, {"max_input_chars_per_word", 9}});
+  EXPECT_EQ(errorOf([&] { Tokenizer::fromJson(document, Json(), "t")->encode("a c", false); }), message);
+}
+
+// A word with many pieces and no end that fits is one unknown token, even if its pieces are more than the limit.
+TEST(TokenizerTest, TheLimitCountsTheTokensOfAWordOnce) {
+  const Json document = {{"model",
+                          {{"type", "WordPiece"},
+                           {"vocab", {{"a", 0u}, {"#a", 1u}, {"?", 2u}}},
+                           {"unk_token", "?"},
+                           {"continuing_subword_prefix", "#"},
+                           {"max_input_chars_per_word", 100}}}};
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t");
+  WorkMeter meter;
+  EXPECT_EQ(tokenizer->encode("aaaaab", false, meter, {.max_tokens = 2}), Ids{2});
+  EXPECT_THROW(tokenizer->encode("aaaaa", false, meter, {.max_tokens = 2}), TooManyTokens);
 }
 
 TEST(TokenizerTest, ReadsTheConfig) {

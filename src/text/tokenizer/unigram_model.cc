@@ -51,51 +51,17 @@ UnigramModel::UnigramModel(const Json& json, const std::string& source)
     fail(ErrorCode::kUnsupported, "{}: a Unigram model needs an 'unk_id' for text that its pieces don't cover", source);
   }
   if (jsonGetOr<bool>(json, "byte_fallback", false, source)) bytes_.emplace(vocabulary_);
-  sortPieces();
+  indexPieces();
 }
 
-void UnigramModel::sortPieces() {
+void UnigramModel::indexPieces() {
+  std::vector<int32_t> ids;
   for (int32_t id = 0; id < vocabulary_.idEnd(); ++id) {
     const std::string& text = vocabulary_.tokenText(id)->bytes();
-    if (!text.empty() && vocabulary_.tokenId(text) == id) sorted_.push_back(id);
+    if (vocabulary_.tokenId(text) == id) ids.push_back(id);
     longest_ = std::max(longest_, text.size());
   }
-  const auto textOf = [&](int32_t id) -> const std::string& { return vocabulary_.tokenText(id)->bytes(); };
-  std::sort(sorted_.begin(), sorted_.end(), [&](int32_t a, int32_t b) { return textOf(a) < textOf(b); });
-  for (size_t i = 0; i < sorted_.size(); ++i) {
-    auto& range = by_first_byte_[static_cast<unsigned char>(textOf(sorted_[i])[0])];
-    if (range.second == 0) range.first = i;
-    range.second = i + 1;
-  }
-}
-
-template <typename Found>
-size_t UnigramModel::eachPrefix(std::string_view text, Found&& found) const {
-  auto [low, high] = by_first_byte_[static_cast<unsigned char>(text[0])];
-  const auto textOf = [&](size_t i) -> const std::string& { return vocabulary_.tokenText(sorted_[i])->bytes(); };
-  size_t length = 1;
-  for (; low < high; ++length) {
-    // All pieces in [low, high) begin with the first `length` bytes of text; the first piece may be exactly these
-    // bytes.
-    if (textOf(low).size() == length) {
-      found(sorted_[low], length);
-      ++low;
-    }
-    if (length == text.size()) break;
-    const auto next = static_cast<unsigned char>(text[length]);
-    const auto begin = sorted_.begin();
-    const auto byteOf = [&](int32_t id) {
-      return static_cast<unsigned char>(vocabulary_.tokenText(id)->bytes()[length]);
-    };
-    const auto from =
-        std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), next,
-                         [&](int32_t id, unsigned char byte) { return byteOf(id) < byte; });
-    const auto to = std::upper_bound(from, begin + static_cast<std::ptrdiff_t>(high), next,
-                                     [&](unsigned char byte, int32_t id) { return byte < byteOf(id); });
-    low = static_cast<size_t>(from - begin);
-    high = static_cast<size_t>(to - begin);
-  }
-  return length;
+  pieces_.emplace(vocabulary_, std::move(ids), 0);
 }
 
 void UnigramModel::appendPiece(std::string_view piece, TokenSink& sink) const {
@@ -186,7 +152,7 @@ void UnigramModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) cons
     if (at > 0 && lattice.reached() == at) lattice.cut(at);
     const size_t character = word.characterAt(at).length;
     bool spelled = false;
-    const size_t compared = eachPrefix(word.bytes().substr(at), [&](int32_t id, size_t length) {
+    const size_t compared = pieces_->eachPrefix(word.bytes().substr(at), [&](int32_t id, size_t length) {
       lattice.reach(at, length, scores_[static_cast<size_t>(id)], id == *unknown_);
       spelled |= length == character;
     });
@@ -198,8 +164,7 @@ void UnigramModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) cons
 }
 
 size_t UnigramModel::memoryBytes() const {
-  return sizeof(*this) + TokenModel::memoryBytes() + scores_.capacity() * sizeof(double) +
-         sorted_.capacity() * sizeof(int32_t);
+  return sizeof(*this) + TokenModel::memoryBytes() + scores_.capacity() * sizeof(double) + pieces_->memoryBytes();
 }
 
 }  // namespace chorus

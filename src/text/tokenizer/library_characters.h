@@ -1,0 +1,25 @@
+// Classes of characters as the tokenizers library defines them. Its tables come from several versions of Unicode, so
+// they differ from the ones of text/unicode.h for characters that are newer than one of them.
+#pragma once
+
+#include <cstdint>
+
+namespace chorus::library {
+
+// What a BertNormalizer removes: NUL, U+FFFD, and the categories Cc, Cf and Co, except for tab, newline and return.
+bool isControl(uint32_t code);
+// What a BertNormalizer that strips accents removes: the category Mn.
+bool isNonspacingMark(uint32_t code);
+// What StripAccents removes: the categories M*.
+bool isMark(uint32_t code);
+// The categories P*, and all of ASCII's punctuation and symbols.
+bool isPunctuation(uint32_t code);
+// The categories N*.
+bool isNumber(uint32_t code);
+// \w of the library's regular expressions that are not Oniguruma's.
+bool isWord(uint32_t code);
+
+// A number for each script as UnicodeScripts sees it: 0 for a character that belongs to the script before it.
+uint32_t scriptOf(uint32_t code);
+
+}  // namespace chorus::library
