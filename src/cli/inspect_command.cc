@@ -99,20 +99,14 @@ void addInspectCommand(CLI::App& app) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
   inspect->add_option("path", args->path,
-<<<<<<< HEAD
-                      "A model, checkpoint, engine, adapter or tokenizer directory, or a safetensors, PyTorch, npy or "
-                      "engine file");
+                      "A model, checkpoint, engine, adapter or tokenizer directory, or a .nemo, safetensors, PyTorch, "
+                      "npy or engine file");
   CLI::Option* kernels =
       inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
   inspect
       ->add_flag("--architectures", args->architectures,
                  "Instead of a path: the table of the models that this program supports")
       ->excludes(kernels);
-=======
-                      "A model, checkpoint, engine, adapter or tokenizer directory, or a .nemo, safetensors, PyTorch, "
-                      "npy or engine file");
-  inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
->>>>>>> b2bbbfa (NeMo's LoRA archives are taken wherever a PEFT directory is)
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
   inspect->add_flag("--json", args->json, "For machines");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
