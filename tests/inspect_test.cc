@@ -99,6 +99,15 @@ TEST_F(Inspect, ModelCheckpointAndEngineAgree) {
   EXPECT_EQ(file.at("tensors").size(), 4u * 6 + 3);
 }
 
+TEST_F(Inspect, AModelThatCannotBeConvertedIsNamed) {
+  const fs::path weights = dir_.path() / "nemo/model_weights";
+  fs::create_directories(weights);
+  writeFileAtomically(weights / "__0_0.distcp", "");
+  refuses({dir_.path() / "nemo"}, {"distributed PyTorch checkpoint (torch_dist, *.distcp), which is not supported"});
+  fs::create_directories(dir_.path() / "empty");
+  refuses({dir_.path() / "empty"}, {"holds no model that is known (", "Hugging Face model"});
+}
+
 TEST_F(Inspect, AnAdapterAloneAndOnItsBase) {
   const fs::path adapter = plain_.directory / "adapters/pattern_f32";
   EXPECT_EQ(facts({adapter}, "PEFT adapter").at("r"), 4);

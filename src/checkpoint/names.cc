@@ -12,6 +12,15 @@ constexpr size_t kListedNames = 8;
 std::string_view scaleField(bool grouped) { return grouped ? "weights_scaling_factor" : "per_channel_scale"; }
 }  // namespace
 
+std::optional<std::string> olderName(std::string_view tensor) {
+  constexpr std::string_view kModel = "transformer.";
+  for (const std::string_view table : {"vocab_embedding.weight", "position_embedding.weight"}) {
+    if (!tensor.starts_with(kModel) || tensor.substr(kModel.size()) != table) continue;
+    return std::string(kModel).append("embedding.").append(table);
+  }
+  return std::nullopt;
+}
+
 std::string_view moduleOf(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
 std::string scaleName(std::string_view weight, bool grouped) {

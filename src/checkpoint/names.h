@@ -15,6 +15,9 @@ namespace chorus {
 inline constexpr std::string_view kEmbeddingTensor = "transformer.vocab_embedding.weight";
 inline constexpr std::string_view kHeadTensor = "lm_head.weight";
 
+// The name that the first versions of TensorRT-LLM's converters gave to an embedding table; nullopt for other tensors.
+std::optional<std::string> olderName(std::string_view tensor);
+
 // The module of a tensor: "mlp.proj" of "mlp.proj.weight".
 std::string_view moduleOf(std::string_view tensor);
 

@@ -23,8 +23,10 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
   const QuantConfig& quant = config.quantization;
   if (!quant.quant_algo) return;
   if (*quant.quant_algo != "W8A16" && *quant.quant_algo != "W4A16") {
-    fail(ErrorCode::kUnsupported, "{}: quantization.quant_algo '{}' is not supported; W8A16 and W4A16 are", source,
-         *quant.quant_algo);
+    fail(ErrorCode::kUnsupported,
+         "{}: quantization.quant_algo '{}' is not supported; W8A16 and W4A16 are. Convert the unquantised model, with "
+         "--use_weight_only to quantise it",
+         source, *quant.quant_algo);
   }
   if (config.weight_layout != kPlainLayout) {
     fail(ErrorCode::kUnsupported,

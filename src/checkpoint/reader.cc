@@ -11,6 +11,13 @@
 namespace chorus {
 namespace {
 
+const TensorView* findTensor(const Safetensors& file, std::string_view name) {
+  const TensorView* tensor = file.find(name);
+  if (tensor != nullptr) return tensor;
+  const auto older = olderName(name);
+  return older ? file.find(*older) : nullptr;
+}
+
 // Sets tie_word_embeddings from the files rather than the config: some converters write the head as a copy of the
 // embedding table, and configs do not always have the field. Where sharesEmbedding() is false for a tied model (ranks
 // hold columns of the table), a head in the file is required and does not make the model untied.
@@ -18,7 +25,7 @@ void detectTying(ModelConfig& config, const Safetensors& only_stage) {
   const bool head = only_stage.find(kHeadTensor) != nullptr;
   if (head) {
     if (sharesEmbedding(config)) config.tie_word_embeddings = false;
-  } else if (only_stage.find(kEmbeddingTensor) != nullptr) {
+  } else if (findTensor(only_stage, kEmbeddingTensor) != nullptr) {
     config.tie_word_embeddings = true;
   }
 }
@@ -60,6 +67,8 @@ bool isReadable(const RankTensor& tensor, DType dtype) {
 }
 }  // namespace
 
+const TensorView* RankWeights::find(std::string_view name) const { return findTensor(file_, name); }
+
 const TensorView& RankWeights::get(std::string_view name) const {
   const TensorView* tensor = find(name);
   if (tensor == nullptr) fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing", file_.source(), name);
@@ -96,7 +105,8 @@ RankWeights CheckpointReader::rank(int32_t rank, const WeightTable& table, std::
   std::vector<std::string> missing, unexpected;
   for (RankTensor& tensor : tensors) {
     expected.insert(tensor.name);
-    const TensorView* view = file.find(tensor.name);
+    if (const auto older = olderName(tensor.name); older && file.find(tensor.name) == nullptr) expected.insert(*older);
+    const TensorView* view = findTensor(file, tensor.name);
     if (view == nullptr) {
       missing.push_back(tensor.name);
     } else if (view->shape != tensor.shape) {

@@ -22,10 +22,11 @@ class RankWeights {
 
   // Tensors in the file order of the weight table, which must outlive this object.
   const std::vector<RankTensor>& tensors() const { return tensors_; }
-  // nullptr when absent.
-  const TensorView* find(std::string_view name) const { return file_.find(name); }
+  // The tensor of this name, or of its older spelling (olderName). nullptr when absent.
+  const TensorView* find(std::string_view name) const;
   // Throws Error(kCorrupt) when absent.
   const TensorView& get(std::string_view name) const;
+  const Safetensors& file() const { return file_; }
 
  private:
   Safetensors file_;

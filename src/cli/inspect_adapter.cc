@@ -53,7 +53,7 @@ Base openBase(const fs::path& path) {
     case DirectoryKind::kCheckpoint:
       base.config = CheckpointReader::open(path).config();
       break;
-    case DirectoryKind::kHuggingFace:
+    case DirectoryKind::kModel:
       base.config = openSource(path, {}).config;
       break;
     default:

@@ -9,8 +9,12 @@
 #include "cli/inspect_architectures.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
+#include "convert/sources/checkpoint.h"
+#include "convert/sources/config_file.h"
+#include "convert/sources/sources.h"
 #include "lora/adapter_files.h"
 #include "runtime/lora_files.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus {
 namespace {
@@ -26,15 +30,15 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
   if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
   if (!fs::is_directory(path)) {
     if (isAdapter(path)) return inspectAdapter(path, base, found);
-    return inspectFile(path, found);
+    return findSourceReader(path) != nullptr ? inspectModel(path, found) : inspectFile(path, found);
   }
   const DirectoryKind kind = directoryKind(path);
   if (kind != DirectoryKind::kAdapter && kind != DirectoryKind::kLoraTensors && !base.empty()) {
     fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
   }
   switch (kind) {
-    case DirectoryKind::kHuggingFace:
-      return inspectHuggingFace(path, found);
+    case DirectoryKind::kModel:
+      return inspectModel(path, found);
     case DirectoryKind::kCheckpoint:
       return inspectCheckpoint(path, found);
     case DirectoryKind::kEngine:
@@ -77,21 +81,14 @@ void runInspect(const InspectArgs& args) {
 DirectoryKind directoryKind(const fs::path& dir) {
   if (fs::exists(dir / kPeftConfigFile)) return DirectoryKind::kAdapter;
   if (holdsLoraFiles(dir)) return DirectoryKind::kLoraTensors;
-  const auto config_path = dir / "config.json";
-  if (fs::exists(config_path)) {
-    const Json config = readJsonFile(config_path);
-    for (const auto& [key, kind] :
-         {std::pair("pretrained_config", DirectoryKind::kEngine), std::pair("architecture", DirectoryKind::kCheckpoint),
-          std::pair("architectures", DirectoryKind::kHuggingFace)}) {
-      if (config.contains(key)) return kind;
-    }
-    fail(ErrorCode::kUnsupported,
-         "{}: neither a model's (architectures), a checkpoint's (architecture) nor an engine's (pretrained_config)",
-         config_path.string());
+  if (configHas(dir, "pretrained_config")) return DirectoryKind::kEngine;
+  if (checkpointReader().recognises(dir)) return DirectoryKind::kCheckpoint;
+  if (findSourceReader(dir) == nullptr) {
+    if (isAdapter(dir)) return DirectoryKind::kAdapter;
+    if (hasTokenizer(dir)) return DirectoryKind::kTokenizer;
   }
-  if (isAdapter(dir)) return DirectoryKind::kAdapter;
-  if (hasTokenizer(dir)) return DirectoryKind::kTokenizer;
-  fail(ErrorCode::kUnsupported, "{}: no config.json, adapter_config.json or tokenizer in it", dir.string());
+  sourceReaderOf(dir);  // refuses a directory that holds something else
+  return DirectoryKind::kModel;
 }
 
 void addInspectCommand(CLI::App& app) {
@@ -99,8 +96,8 @@ void addInspectCommand(CLI::App& app) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
   inspect->add_option("path", args->path,
-                      "A model, checkpoint, engine, adapter or tokenizer directory, or a .nemo, safetensors, PyTorch, "
-                      "npy or engine file");
+                      "A model of any source, or a checkpoint, engine, adapter or tokenizer directory, or a "
+                      ".nemo, safetensors, PyTorch, npy or engine file");
   CLI::Option* kernels =
       inspect->add_flag("--kernels", args->kernels, "Instead of a path: which variant of each op this machine uses");
   inspect

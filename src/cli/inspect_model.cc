@@ -1,4 +1,4 @@
-// Inspects Hugging Face models, checkpoints, engines and tokenizers with the readers of convert, build and serve.
+// Inspects models of all sources, checkpoints, engines and tokenizers with the readers of convert, build and serve.
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "checkpoint/quantisation.h"
@@ -108,13 +108,14 @@ void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_voc
 }
 }  // namespace
 
-void inspectHuggingFace(const fs::path& dir, Inspection& found) {
-  found.setKind("Hugging Face model");
-  const SourceModel model = openSource(dir, {});
+void inspectModel(const fs::path& path, Inspection& found) {
+  const SourceReader& reader = sourceReaderOf(path);
+  found.setKind(std::string(reader.kind));
+  const SourceModel model = reader.open(path, {});
   describeConfig(model.config, found);
   describeCost(model.table, model.config, model.config.max_position_embeddings, servedBuild(), found);
-  if (hasTokenizer(dir)) {
-    describeTokenizer(dir, found, model.config.vocab_size);
+  if (hasTokenizer(path)) {
+    describeTokenizer(path, found, model.config.vocab_size);
   } else {
     found.add("tokenizer", nullptr, "none here: serve needs --tokenizer_dir");
   }

@@ -9,7 +9,8 @@
 
 namespace chorus {
 
-void inspectHuggingFace(const std::filesystem::path& dir, Inspection& found);
+// A model of any source (convert/sources/sources.h): a directory or a file.
+void inspectModel(const std::filesystem::path& path, Inspection& found);
 void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
 // path: a directory or a .nemo file. base: a model, checkpoint or engine directory to check the adapter against; empty:
@@ -21,8 +22,8 @@ void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
 // safetensors, PyTorch, npy and engine files, distinguished by their first bytes and their ending.
 void inspectFile(const std::filesystem::path& file, Inspection& found);
 
-enum class DirectoryKind { kHuggingFace, kCheckpoint, kEngine, kAdapter, kLoraTensors, kTokenizer };
-// Throws Error(kUnsupported) that names what the directory lacks.
+enum class DirectoryKind { kModel, kCheckpoint, kEngine, kAdapter, kLoraTensors, kTokenizer };
+// Throws Error(kUnsupported) that names what the directory holds, or what it lacks.
 DirectoryKind directoryKind(const std::filesystem::path& dir);
 
 }  // namespace chorus

@@ -50,7 +50,7 @@ void runServe(ServeArgs& args) {
   server::ServeOptions& options = args.options;
   checkedIsa(options.isa, options.backend);
   if (options.model_directory.empty() == options.engine_directory.empty()) {
-    fail(ErrorCode::kInvalidArgument, "give either a Hugging Face directory or --engine_dir with --tokenizer_dir");
+    fail(ErrorCode::kInvalidArgument, "give either a model or --engine_dir with --tokenizer_dir");
   }
   for (std::string& place : args.lora_dirs) options.lora_directories.emplace_back(std::move(place), "--lora_dir");
   for (std::string& place : args.lora_modules)
@@ -120,7 +120,9 @@ void addServeCommand(CLI::App& app) {
   const CLI::Validator positive = inRange(1, 1 << 28);
 
   serve->add_option("hf_dir", options.model_directory,
-                    "Hugging Face model directory; converted and built into a cache at the first start");
+                    "The model: a Hugging Face directory or another source of docs/sources.md; converted and built "
+                    "into a cache at the "
+                    "first start");
   serve->add_option("--engine_dir", options.engine_directory, "Engine directory of chorus build, instead");
   serve->add_option("--tokenizer_dir", options.tokenizer_directory,
                     "Directory with tokenizer files and generation_config.json; needed with --engine_dir");

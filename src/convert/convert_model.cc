@@ -5,9 +5,11 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
@@ -70,7 +72,11 @@ void copyAll(const std::vector<Job>& jobs, const SourceModel& model, CheckpointW
           progress.add(bytes.size());
         };
       };
-      if (job.scales != nullptr) {
+      if (job.scales != nullptr && model.quantised) {
+        for (const RankTensor* part : {job.tensor, job.scales}) {
+          copyRankTensor(*part, mapping, job.rank, model.tensors, model.format, into(part));
+        }
+      } else if (job.scales != nullptr) {
         quantiseRankTensor(*job.tensor, mapping, job.rank, model.tensors, model.format, into(job.tensor),
                            into(job.scales));
       } else {
@@ -87,6 +93,11 @@ void copyAll(const std::vector<Job>& jobs, const SourceModel& model, CheckpointW
 
 void convertModel(const std::filesystem::path& source_path, const std::filesystem::path& output_dir,
                   const ConvertOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(source_path, output_dir, ignored)) {
+    fail(ErrorCode::kInvalidArgument, "{}: is the model itself; write the checkpoint to another directory",
+         output_dir.string());
+  }
   const SourceModel model = openSource(source_path, options);
   const ModelConfig& config = model.config;
   CheckpointWriter writer(output_dir, config, model.table);

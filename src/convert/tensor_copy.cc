@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/names.h"
 #include "checkpoint/source_values.h"
 
 namespace chorus {
@@ -46,15 +47,16 @@ class Copier {
   Copier(DType dtype, int64_t col_begin, int64_t cols, const Sink& sink)
       : dtype_(dtype), col_begin_(static_cast<size_t>(col_begin)), cols_(static_cast<size_t>(cols)), sink_(sink) {}
 
-  void zeros(int64_t rows) {
-    const size_t row_bytes = cols_ * dtypeSize(dtype_);
-    const int64_t piece_rows = pieceRows(row_bytes);
-    for (int64_t done = 0; done < rows; done += piece_rows) {
-      const size_t bytes = static_cast<size_t>(std::min(piece_rows, rows - done)) * row_bytes;
-      std::byte* out = converted_.grow(bytes);
-      std::memset(out, 0, bytes);
-      emit({out, bytes});
+  // Rows without a source: zeros, or the scale of zeros, which is 1.
+  void padding(int64_t rows, TensorRole role) {
+    const std::vector<float> values(cols_, role == TensorRole::kScales ? 1.0f : 0.0f);
+    std::byte* row = converted_.grow(cols_ * dtypeSize(dtype_));
+    if (role == TensorRole::kIntegers) {
+      std::memset(row, 0, cols_);
+    } else {
+      convertElements(values.data(), DType::kFloat32, row, dtype_, cols_);
     }
+    for (int64_t i = 0; i < rows; ++i) emit({row, cols_ * dtypeSize(dtype_)});
   }
 
   void rows(const SourceRun& run) {
@@ -90,6 +92,7 @@ class Copier {
 
   void convert(DType source_dtype, const std::string& name, const std::byte* gathered, size_t count) {
     const size_t bytes = count * dtypeSize(dtype_);
+    if (source_dtype == dtype_) return emit({gathered, bytes});
     std::byte* out = converted_.grow(bytes);
     convertElements(gathered, source_dtype, out, dtype_, count);
     if (dtype_ == DType::kFloat16 && source_dtype != DType::kFloat16 &&
@@ -120,6 +123,78 @@ bool isConvertible(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }
 
+Extent storedExtent(const RankTensor& tensor) {
+  const std::vector<int64_t>& shape = tensor.row->shape;
+  const Extent whole = {shape[0], shape.size() > 1 ? shape[1] : 1};
+  if (tensor.role == TensorRole::kScales) {
+    return {whole.rows, tensor.format.group > 0 ? whole.cols / tensor.format.group : 1};
+  }
+  if (tensor.role == TensorRole::kIntegers && tensor.format.dtype == DType::kInt4) {
+    return {(whole.rows + 1) / 2, whole.cols};
+  }
+  return whole;
+}
+
+namespace {
+
+// Runs that continue each other become one.
+std::vector<RowRun> joined(const std::vector<RowRun>& runs) {
+  std::vector<RowRun> result;
+  for (const RowRun& run : runs) {
+    const bool continues =
+        !result.empty() &&
+        (run.begin < 0 ? result.back().begin < 0
+                       : result.back().begin >= 0 && result.back().begin + result.back().rows == run.begin);
+    if (continues) {
+      result.back().rows += run.rows;
+    } else {
+      result.push_back(run);
+    }
+  }
+  return result;
+}
+
+// The runs in pairs of rows. The last row of a tensor may be in a pair with a row of padding.
+std::vector<RowRun> inPairs(const RankTensor& tensor, const std::vector<RowRun>& runs) {
+  std::vector<RowRun> pairs = joined(runs);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    RowRun& run = pairs[i];
+    const bool ends_with_padding = run.begin >= 0 && run.begin + run.rows == tensor.row->shape[0] &&
+                                   i + 1 < pairs.size() && pairs[i + 1].begin < 0;
+    if (run.rows % 2 != 0 && ends_with_padding) {
+      ++run.rows;
+      --pairs[i + 1].rows;
+    }
+    if (run.rows % 2 != 0 || (run.begin > 0 && run.begin % 2 != 0)) {
+      fail(ErrorCode::kUnsupported,
+           "{}: int4 weights are stored in pairs of rows, which these ranks would separate; convert the unquantised "
+           "model",
+           tensor.name);
+    }
+    run.rows /= 2;
+    if (run.begin > 0) run.begin /= 2;
+  }
+  std::erase_if(pairs, [](const RowRun& run) { return run.rows == 0; });
+  return pairs;
+}
+}  // namespace
+
+TensorSlice storedSlice(const RankTensor& tensor, TensorSlice slice) {
+  if (tensor.role == TensorRole::kScales) {
+    const int64_t group = tensor.format.group;
+    slice.col_begin = group > 0 ? slice.col_begin / group : 0;
+    slice.cols = group > 0 ? slice.cols / group : 1;
+  } else if (tensor.role == TensorRole::kIntegers && tensor.format.dtype == DType::kInt4) {
+    slice.runs = inPairs(tensor, slice.runs);
+    slice.rows /= 2;
+  }
+  return slice;
+}
+
+std::string storedName(const RankTensor& tensor, const std::string& weight) {
+  return tensor.role == TensorRole::kScales ? scaleName(weight, tensor.format.group > 0) : weight;
+}
+
 namespace {
 
 void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSlice& slice,
@@ -134,7 +209,7 @@ void forEachRunOfExpert(const RankTensor& tensor, int64_t expert, const TensorSl
       const int64_t begin = std::max(run.begin, source->row_begin);
       const int64_t end = std::min(run.begin + run.rows, source->row_begin + source->rows);
       if (begin >= end) continue;
-      const std::string name = expertName(layerName(source->name, tensor.layer), expert);
+      const std::string name = storedName(tensor, expertName(layerName(source->name, tensor.layer), expert));
       const SourceTensor* found = sources.find(name);
       SourceTensor part;
       if (tensor.row->experts > 0 && !namesExpert(source->name)) {
@@ -169,7 +244,7 @@ void inBoundedPieces(const SourceRun& run, const std::function<void(const Source
 
 void dropSourcePages(const RankTensor& tensor, const SourceTensors& sources, SourceFormat format) {
   for (const WeightSource* source : sourcesOf(*tensor.row, format)) {
-    const std::string name = layerName(source->name, tensor.layer);
+    const std::string name = storedName(tensor, layerName(source->name, tensor.layer));
     for (int64_t expert = 0; expert < (namesExpert(name) ? tensor.row->experts : 1); ++expert) {
       const SourceTensor* found = sources.find(expertName(name, expert));
       found->dropPages(0, found->rows());
@@ -186,10 +261,10 @@ void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const 
 
 void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
                     SourceFormat format, const Sink& sink) {
-  const TensorSlice slice = sliceForRank(*tensor.row, mapping.tp_size, mapping.tpRank(rank));
+  const TensorSlice slice = storedSlice(tensor, sliceForRank(*tensor.row, mapping.tp_size, mapping.tpRank(rank)));
   Copier copier(tensor.dtype, slice.col_begin, slice.cols, sink);
   forEachSourceRun(tensor, slice, sources, format, [&](const SourceRun& run) {
-    if (run.tensor == nullptr) return copier.zeros(run.rows);
+    if (run.tensor == nullptr) return copier.padding(run.rows, tensor.role);
     inBoundedPieces(run, [&](const SourceRun& piece) { copier.rows(piece); });
   });
   dropSourcePages(tensor, sources, format);

@@ -35,9 +35,23 @@ void dropSourcePages(const RankTensor& tensor, const SourceTensors& sources, Sou
 void forEachSourceRun(const RankTensor& tensor, const TensorSlice& slice, const SourceTensors& sources,
                       SourceFormat format, const std::function<void(const SourceRun&)>& fn);
 
+// Rows and columns of what a rank's tensor holds of its table row, for one expert: those of the row, or half the rows
+// if they are pairs of int4 rows, or those of the scales.
+struct Extent {
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+Extent storedExtent(const RankTensor& tensor);
+// `slice`, which is in rows and columns of the table row, in those of storedExtent. Throws Error(kUnsupported) that
+// names the tensor if it would separate the rows of an int4 pair.
+TensorSlice storedSlice(const RankTensor& tensor, TensorSlice slice);
+// The name of the part in a source that stores it: `weight`, or the name of its scales.
+std::string storedName(const RankTensor& tensor, const std::string& weight);
+
 // Calls sink(byte offset, bytes) for pieces of the rank's tensor, which are transformed and converted to its dtype
-// (rounded to nearest even). Its sources of this format must be present with the table's shapes and convertible
-// dtypes. Throws Error(kInvalidArgument) that names the source tensor when a finite value becomes infinite in float16.
+// (rounded to nearest even). The source of integers or scales holds the same integers or scales. Its sources of this
+// format must be present with the table's shapes and convertible dtypes. Throws Error(kInvalidArgument) that names the
+// source tensor when a finite value becomes infinite in float16, and the Errors of storedSlice.
 void copyRankTensor(const RankTensor& tensor, const Mapping& mapping, int32_t rank, const SourceTensors& sources,
                     SourceFormat format, const std::function<void(uint64_t, std::span<const std::byte>)>& sink);
 

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/testing/error_of.h"
 #include "convert/quantise.h"
@@ -97,6 +99,39 @@ TEST_F(TensorCopyTest, QuantisedRowsAreTransformedFirst) {
   const float scale = loadAsFloat(scales.data(), DType::kFloat32, 5);
   EXPECT_EQ(scale, 46.0f / 128);
   EXPECT_NEAR(static_cast<float>(static_cast<int8_t>(bytes[20])) * scale, 10, scale);
+}
+
+// q and k of two heads with three rows each, as int4.
+TEST(StoredSliceTest, PairsOfInt4RowsStayTogether) {
+  const WeightRow row = {.name = "qk", .shape = {13, 8}, .shard = {.axis = Axis::kRows, .parts = {6, 6, 1}}};
+  const RankTensor tensor = {.name = "qk",
+                             .shape = {6, 8},
+                             .dtype = DType::kInt8,
+                             .row = &row,
+                             .layer = 0,
+                             .role = TensorRole::kIntegers,
+                             .format = {DType::kInt4, 4, DType::kFloat32}};
+  const auto halved = [&](const std::vector<RowRun>& runs) {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const RowRun& run : storedSlice(tensor, {.runs = runs, .rows = 8, .col_begin = 4, .cols = 4}).runs) {
+      pairs.emplace_back(run.begin, run.rows);
+    }
+    return pairs;
+  };
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(halved({{0, 3}, {3, 3}, {8, 2}}), (Pairs{{0, 3}, {4, 1}})) << "runs that continue each other";
+  EXPECT_EQ(halved({{10, 3}, {-1, 3}}), (Pairs{{5, 2}, {-1, 1}})) << "the last row is in a pair with padding";
+  EXPECT_EQ(halved({{12, 1}, {-1, 1}}), (Pairs{{6, 1}}));
+  EXPECT_THAT(errorOf([&] { halved({{3, 3}, {9, 3}}); }), HasSubstr("pairs of rows, which these ranks would separate"));
+  EXPECT_THAT(errorOf([&] { halved({{0, 2}, {3, 2}}); }), HasSubstr("qk: int4"));
+
+  RankTensor scales = tensor;
+  scales.role = TensorRole::kScales;
+  const TensorSlice grouped = storedSlice(scales, {.runs = {{0, 3}}, .rows = 3, .col_begin = 4, .cols = 4});
+  EXPECT_EQ(grouped.col_begin, 1);
+  EXPECT_EQ(grouped.cols, 1);
+  EXPECT_EQ(storedExtent(scales).cols, 2);
+  EXPECT_EQ(storedExtent(tensor).rows, 7);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "convert/sources/config_file.h"
 #include "formats/huggingface_files.h"
 #include "lora/peft_keys.h"
 #include "models/architecture.h"
@@ -68,9 +69,9 @@ bool isWeightFile(const fs::path& path) {
          name.ends_with(".bin.index.json");
 }
 
-bool recognises(const fs::path& path) {
+bool isHuggingFace(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path / "config.json", ignored);
+  return fs::exists(path / "config.json", ignored) && !configHas(path, "pretrained_config");
 }
 
 SourceModel openHuggingFace(const fs::path& model_dir, const ConvertOptions& options) {
@@ -81,7 +82,7 @@ SourceModel openHuggingFace(const fs::path& model_dir, const ConvertOptions& opt
   return modelWithHuggingFaceNames(model_dir, std::move(tensors), options);
 }
 
-std::vector<fs::path> filesOf(const fs::path& model_dir) {
+std::vector<fs::path> huggingFaceFiles(const fs::path& model_dir) {
   std::vector<fs::path> files = {"config.json"};
   for (const auto& entry : fs::directory_iterator(model_dir)) {
     if (entry.is_regular_file() && isWeightFile(entry.path())) files.push_back(entry.path().filename());
@@ -93,10 +94,10 @@ std::vector<fs::path> filesOf(const fs::path& model_dir) {
 
 SourceReader huggingFaceReader() {
   return {.kind = "Hugging Face model",
-          .recognises = recognises,
+          .recognises = isHuggingFace,
           .check = checkHuggingFaceConfig,
           .open = openHuggingFace,
-          .files = filesOf};
+          .files = huggingFaceFiles};
 }
 
 void checkHuggingFaceConfig(const fs::path& model_dir) {

@@ -8,8 +8,8 @@
 
 namespace chorus {
 
-// Recognises a directory that has a config.json. Reading it may throw Error that names the tensor if one is missing or
-// unexpected, or has a wrong shape or an unusable dtype.
+// Recognises a directory that has a config.json, unless that is an engine's. Reading it may throw Error that names the
+// tensor if one is missing or unexpected, or has a wrong shape or an unusable dtype.
 SourceReader huggingFaceReader();
 
 // The model whose config is model_dir/config.json and whose tensors have the names of Hugging Face's files, wherever

@@ -177,7 +177,7 @@ TEST_F(HuggingFaceTest, ReplacesOnlyCheckpoints) {
   writeFileAtomically(dir_ / "out" / "notes.txt", "mine");
   EXPECT_THAT(refusal(), HasSubstr("do not belong to a checkpoint"));
   EXPECT_EQ(readFile(dir_ / "out" / "notes.txt", 10), "mine");
-  EXPECT_THAT(errorOf([&] { convertModel(model_, model_, {}); }), HasSubstr("do not belong to a checkpoint"));
+  EXPECT_THAT(errorOf([&] { convertModel(model_, model_, {}); }), HasSubstr("is the model itself"));
 }
 
 TEST_F(HuggingFaceTest, RefusesWhatItDoesNotKnow) {

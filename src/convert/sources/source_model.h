@@ -17,6 +17,9 @@ struct SourceModel {
   ModelConfig config;                                // of the checkpoint to write
   WeightTable table;                                 // weight table of `config`
   SourceFormat format = SourceFormat::kHuggingFace;  // whose names `tensors` has; every row has sources in it
+  // The source holds the integers and scales of config.quantization, which are copied. Otherwise the weights that the
+  // config quantises are quantised on the way.
+  bool quantised = false;
 };
 
 // Sets everything in the config that comes from the options instead of the source, except the dtype, and finalises it.

@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "convert/sources/checkpoint.h"
+#include "convert/sources/config_file.h"
 #include "convert/sources/huggingface.h"
 
 namespace chorus {
@@ -66,6 +68,8 @@ struct UnsupportedSource {
   bool (*recognises)(const fs::path& path);
 };
 constexpr std::array kUnsupported = {
+    UnsupportedSource{"an engine, not a model", "run it or serve it with --engine_dir",
+                      [](const fs::path& path) { return configHas(path, "pretrained_config"); }},
     UnsupportedSource{"a PEFT adapter, not a model", "give its base model, and the adapter with --lora_dir",
                       [](const fs::path& path) { return isThere(path / "adapter_config.json"); }},
     UnsupportedSource{"a distributed PyTorch checkpoint (torch_dist, *.distcp)",
@@ -91,15 +95,20 @@ const UnsupportedSource* findUnsupported(const fs::path& path) {
 }  // namespace
 
 std::span<const SourceReader> sourceReaders() {
-  static const std::array readers = {huggingFaceReader()};
+  static const std::array readers = {checkpointReader(), huggingFaceReader()};
   return readers;
+}
+
+const SourceReader* findSourceReader(const fs::path& path) {
+  for (const SourceReader& reader : sourceReaders()) {
+    if (reader.recognises(path)) return &reader;
+  }
+  return nullptr;
 }
 
 const SourceReader& sourceReaderOf(const fs::path& path) {
   if (!isThere(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
-  for (const SourceReader& reader : sourceReaders()) {
-    if (reader.recognises(path)) return reader;
-  }
+  if (const SourceReader* reader = findSourceReader(path)) return *reader;
   if (const UnsupportedSource* source = findUnsupported(path)) {
     fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source->kind, source->advice);
   }
@@ -110,11 +119,6 @@ const SourceReader& sourceReaderOf(const fs::path& path) {
 
 SourceModel openSource(const fs::path& path, const ConvertOptions& options) {
   return sourceReaderOf(path).open(path, options);
-}
-
-std::string_view unsupportedSource(const fs::path& path) {
-  const UnsupportedSource* source = findUnsupported(path);
-  return source == nullptr ? std::string_view() : source->kind;
 }
 
 }  // namespace chorus

@@ -27,14 +27,14 @@ struct SourceReader {
 // All readers, in the order in which they are tried.
 std::span<const SourceReader> sourceReaders();
 
-// The reader of a path. Throws Error: kNotFound if the path does not exist or holds nothing known; kUnsupported, with
-// the name of what it holds and what to do, if that is known but cannot be converted.
+// The reader that recognises the path; nullptr if none does.
+const SourceReader* findSourceReader(const std::filesystem::path& path);
+
+// The same for a path that must hold a model. Throws Error: kNotFound if the path does not exist or holds nothing
+// known; kUnsupported, with the name of what it holds and what to do, if that is known but cannot be converted.
 const SourceReader& sourceReaderOf(const std::filesystem::path& path);
 
 // SourceReader::open with the reader of the path. Throws the Errors of both.
 SourceModel openSource(const std::filesystem::path& path, const ConvertOptions& options);
-
-// What the path holds, for people, if it is a model that is known but cannot be converted; otherwise an empty text.
-std::string_view unsupportedSource(const std::filesystem::path& path);
 
 }  // namespace chorus
