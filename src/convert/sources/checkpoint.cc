@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/config_fields.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
@@ -130,11 +132,30 @@ void addSources(const ModelConfig& config, WeightTable& table) {
   }
 }
 
+// The first part of a field's name, which is a key of the config: "moe" of "moe.num_experts".
+std::string_view keyOf(std::string_view field) { return field.substr(0, field.find('.')); }
+
+// Drops the known keys that change nothing in a model of this architecture, as other converters write them. What is
+// left is what the conversion of the original model writes.
+void dropUnusedKeys(const Architecture& architecture, Json& extra) {
+  const auto isUsed = [&](std::string_view key) {
+    // Experts are described by one key or by several, of which the architecture lists one.
+    constexpr std::string_view kExperts = "moe";
+    return std::ranges::any_of(architecture.fields, [&](const FieldValues& field) {
+      return keyOf(field.field) == key || (key.starts_with(kExperts) && field.field.starts_with(kExperts));
+    });
+  };
+  for (auto it = extra.begin(); it != extra.end();) {
+    it = isConfigKey(it.key()) && !isUsed(it.key()) ? extra.erase(it) : std::next(it);
+  }
+}
+
 SourceModel openCheckpoint(const fs::path& dir, const ConvertOptions& options) {
   const std::string where = (dir / "config.json").string();
   const auto reader = CheckpointReader::open(dir);
   SourceModel model = {.tensors = {}, .config = reader.config(), .table = {}, .format = SourceFormat::kCheckpoint};
   const Architecture& architecture = architectureOf(model.config, where);
+  dropUnusedKeys(architecture, model.config.extra);
   model.quantised = model.config.quantization.quant_algo.has_value();
   if (model.quantised && options.quantise) {
     fail(ErrorCode::kInvalidArgument,
