@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -25,11 +26,11 @@ enum Opcode : uint8_t {
   kNone = 'N',
   kBinPersId = 'Q',
   kReduce = 'R',
+  kNewObject = 0x81,
   kShortBinString = 'U',
   kBinUnicode = 'X',
   kAppend = 'a',
   kBuild = 'b',
-  kNewObject = 0x81,
   kGlobal = 'c',
   kAppends = 'e',
   kBinFloat = 'G',
@@ -66,7 +67,6 @@ struct Refused {
 // or belong to the text protocols.
 constexpr Refused kRefused[] = {{'i', "INST"},
                                 {'o', "OBJ"},
-                                {kNewObject, "NEWOBJ"},
                                 {0x92, "NEWOBJ_EX"},
                                 {0x82, "EXT1"},
                                 {0x83, "EXT2"},
@@ -167,6 +167,10 @@ class Machine {
     fail(ErrorCode::kCorrupt, "{}: not a whole pickle: {} (byte {})", source_, reason, at_);
   }
 
+  [[noreturn]] void refuse(std::string_view opcode) const {
+    fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_, opcode);
+  }
+
   std::string_view take(uint64_t size) {
     if (size > bytes_.size() - at_) corrupt("it is cut off");
     const std::string_view taken = bytes_.substr(at_, size);
@@ -251,17 +255,19 @@ class Machine {
   }
 
   void append(const std::vector<PickleValue>& values) {
+    if (host_.isOpaque(top())) return;
     if (!top().is(PickleKind::kList)) corrupt("it appends to a value that is not a list");
     auto& items = heap_.items(top());
     items.insert(items.end(), values.begin(), values.end());
   }
 
   void setItems(const std::vector<PickleValue>& values) {
+    if (host_.isOpaque(top())) return;
     if (!top().isDict()) corrupt("it sets items of a value that is not a dictionary");
     if (values.size() % 2 != 0) corrupt("a key has no value");
     auto& items = heap_.items(top());
     for (size_t i = 0; i < values.size(); i += 2) {
-      if (!isKey(values[i]))
+      if (!isKey(values[i]) && !host_.isOpaque(values[i]))
         fail(ErrorCode::kUnsupported, "{}: a dictionary key is neither a string nor a number", source_);
     }
     items.insert(items.end(), values.begin(), values.end());
@@ -270,6 +276,7 @@ class Machine {
   void reduce() {
     const PickleValue arguments = pop();
     const PickleValue callee = pop();
+    if (host_.isOpaque(callee)) return push(callee);
     if (!callee.is(PickleKind::kGlobal)) corrupt("it calls a value that is not a function");
     if (!arguments.is(PickleKind::kTuple)) corrupt("it calls without a tuple of arguments");
     const auto span = heap_.tuple(arguments);
@@ -282,7 +289,7 @@ class Machine {
   // change no item of the dictionary.
   void build() {
     const PickleValue state = pop();
-    if (host_.dropsState(top())) return;
+    if (host_.isOpaque(top())) return;
     if (!top().is(PickleKind::kOrderedDict) || !state.isDict()) {
       fail(ErrorCode::kUnsupported, "{}: the pickle sets the state of an object (BUILD): refused", source_);
     }
@@ -293,19 +300,17 @@ class Machine {
     }
   }
 
-  // Returns false, with an unchanged stack, if the host does not make objects of this class.
-  bool newObject() {
+  // The class of an object and its arguments.
+  void newObject() {
     const PickleValue arguments = pop();
     const PickleValue callee = pop();
+    if (host_.isOpaque(callee)) return push(callee);
+    std::optional<PickleValue> made;
     if (callee.is(PickleKind::kGlobal) && arguments.is(PickleKind::kTuple)) {
-      if (const auto object = host_.newObject(callee, heap_.tuple(arguments))) {
-        push(*object);
-        return true;
-      }
+      made = host_.newObject(callee, heap_.tuple(arguments));
     }
-    push(callee);
-    push(arguments);
-    return false;
+    if (!made) refuse("NEWOBJ");
+    push(*made);
   }
 
   void getMemo(uint32_t index) {
@@ -389,11 +394,10 @@ class Machine {
       }
       case kReduce:
         return reduce();
+      case kNewObject:
+        return newObject();
       case kBuild:
         return build();
-      case kNewObject:
-        if (newObject()) return;
-        return stepOfProtocol4(opcode);
       case kBinPersId:
         return push(host_.persistentLoad(heap_, pop()));
       default:
@@ -421,10 +425,7 @@ class Machine {
       }
     }
     for (const Refused& refused : kRefused) {
-      if (refused.opcode == opcode) {
-        fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_,
-             refused.name);
-      }
+      if (refused.opcode == opcode) refuse(refused.name);
     }
     corrupt("an unknown opcode");
   }

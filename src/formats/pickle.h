@@ -79,8 +79,9 @@ class PickleHost {
                                                std::span<const PickleValue> /*arguments*/) {
     return std::nullopt;
   }
-  // Whether the state of this object (BUILD) can be dropped, because the object is never read.
-  virtual bool dropsState(const PickleValue& /*object*/) { return false; }
+  // Whether the value stands for an object that is not data. Calling it gives another such value, and the state, items
+  // and keys that the pickle gives it are dropped.
+  virtual bool isOpaque(const PickleValue& /*value*/) const { return false; }
 };
 
 struct Pickle {

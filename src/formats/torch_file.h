@@ -23,10 +23,6 @@ class TorchFile : public TensorFile {
   static TorchFile open(const std::filesystem::path& path);
   // Parses bytes that the caller keeps alive; source names them in errors.
   static TorchFile parse(std::span<const std::byte> bytes, std::string_view source);
-  // Whether a file that begins with these bytes is a zip archive, so that its header can be read alone.
-  static bool isArchive(std::span<const std::byte> first);
-  // Whether it may be a file of PyTorch 1.5 or older.
-  static bool isPickle(std::span<const std::byte> first);
   // Reads only the directory and the pickle of a zip archive. The tensors have no values (TensorFile::hasValues). That
   // entries do not overlap, and that storages have headers of their own, is left to parse().
   static TorchFile parseHeader(const PartialBytes& archive, std::string_view source);

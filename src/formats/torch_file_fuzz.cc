@@ -1,13 +1,15 @@
 // Arbitrary bytes are either refused with an Error or give tensors whose bytes can be read, whose sizes match their
 // shapes, and whose copies are together no larger than the file. A file that is read whole can also be read by its
 // header, with the same names and shapes.
-// parses: src/formats/torch_file.cc src/formats/torch_objects.cc src/formats/pickle.cc src/formats/zip_directory.cc
+// parses: src/formats/torch_file.cc src/formats/torch_contents.cc src/formats/torch_objects.cc src/formats/pickle.cc
+// src/formats/zip_directory.cc
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/error.h"
+#include "formats/torch_contents.h"
 #include "formats/torch_file.h"
 #include "fuzz/fuzz_target.h"
 
@@ -28,7 +30,7 @@ chorus::TorchFile parseHeader(std::span<const std::byte> bytes) {
 
 // `file`: the same bytes, read whole. Null: they were refused.
 void checkHeader(std::span<const std::byte> bytes, const chorus::TorchFile* file) {
-  if (!chorus::TorchFile::isArchive(bytes)) return;
+  if (!chorus::isTorchArchive(bytes)) return;
   try {
     const auto header = parseHeader(bytes);
     if (file == nullptr) return;

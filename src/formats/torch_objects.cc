@@ -22,12 +22,15 @@ enum class Global : uint32_t {
   kRebuildTensorV2,
   kRebuildTensorV3,
   kRebuildParameter,
+  kRebuildFromType,
+  kTensorType,
   kSize,
   kSet,
   kEncode,
   kBytesIo,
   kStorage,
-  kDType
+  kDType,
+  kEnumeration
 };
 
 constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
@@ -42,6 +45,9 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"torch._utils._rebuild_tensor_v2", Global::kRebuildTensorV2},
                                   {"torch._utils._rebuild_tensor_v3", Global::kRebuildTensorV3},
                                   {"torch._utils._rebuild_parameter", Global::kRebuildParameter},
+                                  {"torch._tensor._rebuild_from_type_v2", Global::kRebuildFromType},
+                                  {"torch.Tensor", Global::kTensorType},
+                                  {"torch.nn.parameter.Parameter", Global::kTensorType},
                                   {"torch.Size", Global::kSize},
                                   {"builtins.set", Global::kSet},
                                   {"__builtin__.set", Global::kSet},
@@ -69,6 +75,24 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"torch.int64", Global::kDType, DType::kInt64},
                                   {"torch.bool", Global::kDType, DType::kBool},
                                   {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
+// Only with OtherClasses::kOpaque.
+constexpr std::string_view kEnumeration = "deepspeed.runtime.zero.config.ZeroStageEnum";
+
+// Modules whose functions run commands or read and write files when a pickle calls them. They are harmless here, but a
+// file that has them is an attack on other readers.
+constexpr std::string_view kAttacks[] = {"builtins", "__builtin__", "ctypes",     "importlib", "nt",
+                                         "os",       "pickle",      "posix",      "pty",       "runpy",
+                                         "shutil",   "socket",      "subprocess", "sys"};
+// Types of builtins that are data.
+constexpr std::string_view kBuiltInTypes[] = {"bytearray", "complex", "dict",  "frozenset", "int",  "float",
+                                              "list",      "object",  "range", "slice",     "tuple"};
+
+bool isAttack(std::string_view module, std::string_view name) {
+  const std::string_view package = module.substr(0, module.find('.'));
+  if (std::ranges::find(kAttacks, package) == std::end(kAttacks)) return false;
+  const bool built_in = module == "builtins" || module == "__builtin__";
+  return !built_in || std::ranges::find(kBuiltInTypes, name) == std::end(kBuiltInTypes);
+}
 
 // Tags of PickleKind::kObject. PickleValue::index is the object's index in storages_ or tensors_.
 enum Tag : int64_t { kOpaqueTag, kStorageTag, kTensorTag, kBytesIoTag };
@@ -82,8 +106,12 @@ PickleValue object(Tag tag, size_t index) {
 }
 bool isObject(const PickleValue& value, Tag tag) { return value.is(PickleKind::kObject) && value.integer == tag; }
 
+constexpr GlobalRow kEnumerationRow = {kEnumeration, Global::kEnumeration};
+constexpr auto kEnumerationIndex = static_cast<uint32_t>(std::size(kGlobals));
+
 const GlobalRow* rowOf(const PickleValue& value) {
-  return value.is(PickleKind::kGlobal) ? &kGlobals[value.index] : nullptr;
+  if (!value.is(PickleKind::kGlobal)) return nullptr;
+  return value.index == kEnumerationIndex ? &kEnumerationRow : &kGlobals[value.index];
 }
 
 bool isFloating(DType dtype) {
@@ -140,13 +168,15 @@ PickleValue TorchObjects::findGlobal(std::string_view module, std::string_view n
   const std::string full = fmt::format("{}.{}", module, name);
   const auto row = std::find_if(std::begin(kGlobals), std::end(kGlobals),
                                 [&](const GlobalRow& known) { return known.name == full; });
-  if (row == std::end(kGlobals)) {
-    fail(ErrorCode::kUnsupported, "{}: the pickle imports {}, which is not needed to read tensors: refused", source_,
-         full);
-  }
   PickleValue value;
   value.kind = PickleKind::kGlobal;
   value.index = static_cast<uint32_t>(row - std::begin(kGlobals));
+  if (row == std::end(kGlobals)) {
+    if (others_ == OtherClasses::kOpaque && full == kEnumeration) return value;
+    if (others_ == OtherClasses::kOpaque && !isAttack(module, name)) return object(kOpaqueTag, 0);
+    fail(ErrorCode::kUnsupported, "{}: the pickle imports {}, which is not needed to read tensors: refused", source_,
+         full);
+  }
   return value;
 }
 
@@ -156,7 +186,9 @@ std::optional<PickleValue> TorchObjects::newObject(const PickleValue& global, st
   return object(kBytesIoTag, 0);
 }
 
-bool TorchObjects::dropsState(const PickleValue& object) { return isObject(object, kBytesIoTag); }
+bool TorchObjects::isOpaque(const PickleValue& value) const {
+  return isObject(value, kBytesIoTag) || (others_ == OtherClasses::kOpaque && isObject(value, kOpaqueTag));
+}
 
 PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) {
   const GlobalRow& row = *rowOf(global);
@@ -175,6 +207,12 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
       break;
     case Global::kRebuildParameter:
       if (arguments.size() == 3) return rebuildParameter(heap, arguments);
+      break;
+    case Global::kRebuildFromType:
+      if (arguments.size() == 4) return rebuildFromType(heap, arguments);
+      break;
+    case Global::kEnumeration:
+      if (arguments.size() == 1 && arguments[0].is(PickleKind::kInt)) return arguments[0];
       break;
     case Global::kSize:
       if (arguments.size() == 1) {
@@ -205,10 +243,13 @@ PickleValue TorchObjects::call(PickleHeap& heap, const PickleValue& global, std:
       }
       break;
     case Global::kBytesIo:
+    case Global::kTensorType:
     case Global::kStorage:
     case Global::kDType:
       break;
   }
+  const bool is_data = row.global == Global::kSet || row.global == Global::kEncode;
+  if (others_ == OtherClasses::kOpaque && is_data) return object(kOpaqueTag, 0);
   fail(ErrorCode::kUnsupported, "{}: the pickle calls {} with {} arguments in a way that torch.save does not: refused",
        source_, row.name, arguments.size());
 }
@@ -276,6 +317,21 @@ PickleValue TorchObjects::rebuildTensor(const PickleHeap& heap, std::span<const 
   if (tensors_.size() >= kMaxTensors) fail(ErrorCode::kUnsupported, "{}: more than {} tensors", source_, kMaxTensors);
   tensors_.push_back(std::move(tensor));
   return object(kTensorTag, tensors_.size() - 1);
+}
+
+// arguments: function, type, arguments of the function, attributes of the tensor. The attributes change no value.
+PickleValue TorchObjects::rebuildFromType(PickleHeap& heap, std::span<const PickleValue> arguments) {
+  const GlobalRow *function = rowOf(arguments[0]), *type = rowOf(arguments[1]);
+  if (function == nullptr || function->global == Global::kRebuildFromType || type == nullptr ||
+      type->global != Global::kTensorType || !arguments[2].is(PickleKind::kTuple)) {
+    corrupt("a tensor with attributes is not made by a function for tensors");
+  }
+  const auto inner = heap.tuple(arguments[2]);
+  constexpr size_t kMaxInner = 8;
+  if (inner.size() > kMaxInner) corrupt("a tensor with attributes has too many arguments");
+  const PickleValue made = call(heap, arguments[0], std::vector<PickleValue>(inner.begin(), inner.end()));
+  if (tensor(made) == nullptr) corrupt("a tensor with attributes is not made by a function for tensors");
+  return made;
 }
 
 PickleValue TorchObjects::rebuildParameter(const PickleHeap& heap, std::span<const PickleValue> arguments) const {

@@ -1,5 +1,5 @@
-// The PickleHost for torch.save's pickles. It accepts the functions and types that build storages and tensors, and
-// refuses every other name in an Error that quotes it. Nothing is ever imported or called.
+// The PickleHost for torch.save's pickles. It accepts the functions and types that build storages and tensors. Every
+// other name is refused in an Error that quotes it, or is opaque. Nothing is ever imported or called.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +34,26 @@ struct TorchTensor {
   bool isContiguous() const;
 };
 
+// What becomes of names that tensors do not need.
+enum class OtherClasses {
+  kRefused,
+  // They and their objects are opaque values (PickleHost::isOpaque), as training checkpoints have objects of optimizers
+  // beside their tensors. Names that only an attack needs, such as os.system, are refused all the same. An enumeration
+  // of DeepSpeed is its number.
+  kOpaque,
+};
+
 class TorchObjects : public PickleHost {
  public:
   // storage_id_fields: number of fields in a storage's id, 5 in zip archives and 6 in older files.
-  TorchObjects(std::string_view source, size_t storage_id_fields) : source_(source), id_fields_(storage_id_fields) {}
+  TorchObjects(std::string_view source, size_t storage_id_fields, OtherClasses others = OtherClasses::kRefused)
+      : source_(source), id_fields_(storage_id_fields), others_(others) {}
 
   PickleValue findGlobal(std::string_view module, std::string_view name) override;
   PickleValue call(PickleHeap& heap, const PickleValue& global, std::span<const PickleValue> arguments) override;
   PickleValue persistentLoad(const PickleHeap& heap, const PickleValue& id) override;
   std::optional<PickleValue> newObject(const PickleValue& global, std::span<const PickleValue> arguments) override;
-  bool dropsState(const PickleValue& object) override;
+  bool isOpaque(const PickleValue& value) const override;
 
   const std::vector<TorchStorage>& storages() const { return storages_; }
   const TorchStorage* findStorage(std::string_view key) const;
@@ -54,6 +64,7 @@ class TorchObjects : public PickleHost {
   [[noreturn]] void corrupt(std::string_view reason) const;
   void charge(size_t work);
   PickleValue rebuildTensor(const PickleHeap& heap, std::span<const PickleValue> arguments, bool own_dtype);
+  PickleValue rebuildFromType(PickleHeap& heap, std::span<const PickleValue> arguments);
   PickleValue rebuildParameter(const PickleHeap& heap, std::span<const PickleValue> arguments) const;
   std::vector<int64_t> extents(const PickleHeap& heap, const PickleValue& value) const;
   void checkGradient(const PickleHeap& heap, DType dtype, const PickleValue& requires_grad,
@@ -61,6 +72,7 @@ class TorchObjects : public PickleHost {
 
   std::string source_;
   size_t id_fields_;
+  OtherClasses others_;
   std::vector<TorchStorage> storages_;
   std::map<std::string, uint32_t> storage_of_;  // not a hash table: hostile keys could collide
   std::vector<TorchTensor> tensors_;

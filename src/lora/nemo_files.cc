@@ -9,7 +9,7 @@
 #include "formats/nemo_layout.h"
 #include "formats/safetensors.h"
 #include "formats/tar_archive.h"
-#include "formats/torch_file.h"
+#include "formats/torch_contents.h"
 #include "formats/yaml.h"
 
 namespace chorus {
@@ -79,7 +79,7 @@ NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max
   if (isGzip(head.contents->bytes())) return readNemoFiles(files, name, max_bytes);
   const std::string source = files.directory().pathOf(name).string();
   const auto parse = [](const PartialBytes& member, const fs::path& path) {
-    if (TorchFile::isPickle(member.read(0, std::min(kFirst, member.size())))) throw HasNoHeader();
+    if (isTorchPickle(member.read(0, std::min(kFirst, member.size())))) throw HasNoHeader();
     return parseTorchHeader(member, path);
   };
   NemoFiles read;

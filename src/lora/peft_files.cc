@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "formats/safetensors.h"
+#include "formats/torch_contents.h"
 #include "formats/torch_file.h"
 #include "lora/peft_config.h"
 
@@ -47,13 +48,13 @@ void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) 
   const fs::path& path = headers.weights_path;
   const auto head = files.readHead(path.filename(), kFirst, max_bytes);
   headers.weights_bytes = head.file_size;
-  if (TorchFile::isArchive(head.contents->bytes())) {
+  if (isTorchArchive(head.contents->bytes())) {
     const auto parse = [&](const PartialBytes& bytes) { return parseTorchHeader(bytes, path); };
     headers.parsed = files.readParts(path.filename(), max_bytes, Safetensors::kMaxHeaderBytes, parse);
     return;
   }
   // Refuses files of other formats, before they are read whole.
-  if (!TorchFile::isPickle(head.contents->bytes())) parseTensorFile(head.contents->bytes(), path, nullptr);
+  if (!isTorchPickle(head.contents->bytes())) parseTensorFile(head.contents->bytes(), path, nullptr);
   const auto whole = files.read(path.filename(), max_bytes);
   headers.parsed = parseTensorFile(whole->bytes(), path, whole);
 }

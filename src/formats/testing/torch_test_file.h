@@ -24,6 +24,8 @@ struct TestZip {
     std::string bytes;
     uint16_t method = 0;
     uint16_t flags = 0;
+    uint64_t unpacked_size = 0;  // 0: that of the bytes
+    uint32_t crc32 = 0;
   };
   std::vector<Entry> entries;
   bool zip64 = false;
@@ -32,9 +34,10 @@ struct TestZip {
   std::string build() const {
     std::string out, directory;
     for (const Entry& e : entries) {
-      const std::string sizes = littleEndian<uint32_t>(e.bytes.size()) + littleEndian<uint32_t>(e.bytes.size());
-      const std::string middle =
-          littleEndian<uint16_t>(e.flags) + littleEndian<uint16_t>(e.method) + std::string(8, '\0');
+      const uint64_t unpacked = e.unpacked_size > 0 ? e.unpacked_size : e.bytes.size();
+      const std::string sizes = littleEndian<uint32_t>(e.bytes.size()) + littleEndian<uint32_t>(unpacked);
+      const std::string middle = littleEndian<uint16_t>(e.flags) + littleEndian<uint16_t>(e.method) +
+                                 std::string(4, '\0') + littleEndian(e.crc32);
       directory += "PK\x01\x02" + littleEndian<uint32_t>(0) + middle;
       directory += zip64 ? std::string(8, '\xff') : sizes;
       directory +=
@@ -42,7 +45,7 @@ struct TestZip {
       directory += zip64 ? std::string(4, '\xff') : littleEndian<uint32_t>(out.size());
       directory += e.name;
       if (zip64) {
-        directory += littleEndian<uint16_t>(1) + littleEndian<uint16_t>(24) + littleEndian<uint64_t>(e.bytes.size()) +
+        directory += littleEndian<uint16_t>(1) + littleEndian<uint16_t>(24) + littleEndian<uint64_t>(unpacked) +
                      littleEndian<uint64_t>(e.bytes.size()) + littleEndian<uint64_t>(out.size());
       }
       out += "PK\x03\x04" + littleEndian<uint16_t>(0);
