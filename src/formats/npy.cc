@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -30,7 +31,7 @@ class NpyHeaderReader {
  public:
   NpyHeaderReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
 
-  void read(NpyArray& array) {
+  void read(NpyHeader& array) {
     if (!text_.starts_with('{')) corrupt();
     expect('{');
     bool have_descr = false, have_order = false, have_shape = false;
@@ -46,7 +47,7 @@ class NpyHeaderReader {
         array.dtype = dtypeOf(quoted());
       } else if (key == "fortran_order") {
         once(have_order);
-        readOrder();
+        array.fortran_order = readOrder();
       } else if (key == "shape") {
         once(have_shape);
         array.shape = tuple();
@@ -84,13 +85,12 @@ class NpyHeaderReader {
     at_ = end + 1;
     return word;
   }
-  void readOrder() {
+  bool readOrder() {
     skipSpace();
-    if (text_.substr(at_, 5) != "False") {
-      if (text_.substr(at_, 4) != "True") corrupt();
-      fail(ErrorCode::kUnsupported, "{}: Fortran-ordered array; save it with numpy.ascontiguousarray", source_);
-    }
-    at_ += 5;
+    const bool fortran = text_.substr(at_, 4) == "True";
+    if (!fortran && text_.substr(at_, 5) != "False") corrupt();
+    at_ += fortran ? 4 : 5;
+    return fortran;
   }
   DType dtypeOf(std::string_view descr) const {
     // NumPy reads '|' and a missing byte order as the machine's own order, which is little-endian on all our platforms.
@@ -130,8 +130,8 @@ class NpyHeaderReader {
 };
 }  // namespace
 
-NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+NpyHeader parseNpyHeader(std::span<const std::byte> begin, std::string_view source) {
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (text.size() < 10 || text.substr(0, 6) != std::string_view(kMagic, 6)) {
     fail(ErrorCode::kCorrupt, "{}: not an npy file", source);
   }
@@ -148,16 +148,25 @@ NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
   }
   if (header_size > text.size() - prefix) fail(ErrorCode::kCorrupt, "{}: the npy header is cut off", source);
 
-  NpyArray array;
-  NpyHeaderReader(text.substr(prefix, header_size), source).read(array);
-  array.data = bytes.subspan(prefix + header_size);
+  NpyHeader header;
+  NpyHeaderReader(text.substr(prefix, header_size), source).read(header);
+  header.header_bytes = prefix + header_size;
   const std::string name(source);
-  const uint64_t need =
-      checkedMul(checkedElementCount(array.shape, name.c_str()), dtypeSize(array.dtype), name.c_str());
-  if (array.data.size() != need) {
-    fail(ErrorCode::kCorrupt, "{}: {} bytes of data where the shape needs {}", source, array.data.size(), need);
+  header.data_bytes =
+      checkedMul(checkedElementCount(header.shape, name.c_str()), dtypeSize(header.dtype), name.c_str());
+  return header;
+}
+
+NpyArray parseNpy(std::span<const std::byte> bytes, std::string_view source) {
+  NpyHeader header = parseNpyHeader(bytes, source);
+  if (header.fortran_order) {
+    fail(ErrorCode::kUnsupported, "{}: Fortran-ordered array; save it with numpy.ascontiguousarray", source);
   }
-  return array;
+  const std::span<const std::byte> data = bytes.subspan(header.header_bytes);
+  if (data.size() != header.data_bytes) {
+    fail(ErrorCode::kCorrupt, "{}: {} bytes of data where the shape needs {}", source, data.size(), header.data_bytes);
+  }
+  return {header.dtype, std::move(header.shape), data};
 }
 
 std::string npyHeader(DType dtype, std::span<const int64_t> shape) {

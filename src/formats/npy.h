@@ -12,6 +12,20 @@
 
 namespace chorus {
 
+struct NpyHeader {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  bool fortran_order = false;  // the first index of an element varies fastest, not the last one
+  uint64_t header_bytes = 0;   // before the values
+  uint64_t data_bytes = 0;     // of the values
+};
+
+// An npy header with what precedes it is no longer.
+inline constexpr size_t kMaxNpyHeaderBytes = 10012;
+
+// Reads the header from the beginning of a file. Types and errors are those of parseNpy, but Fortran order is accepted.
+NpyHeader parseNpyHeader(std::span<const std::byte> begin, std::string_view source);
+
 struct NpyArray {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;

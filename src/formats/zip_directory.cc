@@ -21,6 +21,7 @@ constexpr uint16_t kPatch = 0x0020;
 constexpr uint32_t kFolder = 0x10;  // a bit of the external attributes
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kIn64Bits = 0xffffffff;
+constexpr uint16_t kStoredMethod = 0, kDeflated = 8;
 
 }  // namespace
 
@@ -30,7 +31,8 @@ struct ZipArchive::Directory {
   uint64_t size;
 };
 
-ZipArchive::ZipArchive(PartialBytes bytes, std::string_view source) : bytes_(std::move(bytes)), source_(source) {
+ZipArchive::ZipArchive(PartialBytes bytes, std::string_view source, ZipMethods methods)
+    : bytes_(std::move(bytes)), source_(source), methods_(methods) {
   const Directory directory = findDirectory();
   if (directory.entries > directory.size / kCentralBytes)
     corrupt("its directory is shorter than its number of entries");
@@ -49,7 +51,7 @@ ZipArchive::ZipArchive(PartialBytes bytes, std::string_view source) : bytes_(std
 }
 
 std::span<const std::byte> ZipArchive::read(const ZipEntry& entry) const {
-  return bytes_.read(dataBegin(entry), entry.size);
+  return bytes_.read(dataBegin(entry), entry.stored_size);
 }
 
 std::vector<std::span<const std::byte>> ZipArchive::readAll() const {
@@ -57,8 +59,8 @@ std::vector<std::span<const std::byte>> ZipArchive::readAll() const {
   std::vector<std::pair<uint64_t, uint64_t>> places;
   for (const ZipEntry& entry : entries_) {
     const uint64_t begin = dataBegin(entry);
-    places.emplace_back(entry.header, begin + entry.size);
-    bytes.push_back(bytes_.read(begin, entry.size));
+    places.emplace_back(entry.header, begin + entry.stored_size);
+    bytes.push_back(bytes_.read(begin, entry.stored_size));
   }
   std::sort(places.begin(), places.end());
   for (size_t i = 1; i < places.size(); ++i) {
@@ -140,8 +142,11 @@ ZipEntry ZipArchive::centralEntry(uint64_t& at, uint64_t end) const {
   const uint16_t name_size = get<uint16_t>(at + 28), extra_size = get<uint16_t>(at + 30);
   const uint64_t total = kCentralBytes + uint64_t{name_size} + extra_size + get<uint16_t>(at + 32);
   if (end - at < total) corrupt("its directory is damaged");
-  ZipEntry entry = {text(at + kCentralBytes, name_size), get<uint32_t>(at + 24), get<uint32_t>(at + 42)};
-  uint64_t stored = get<uint32_t>(at + 20);
+  ZipEntry entry = {.name = text(at + kCentralBytes, name_size),
+                    .size = get<uint32_t>(at + 24),
+                    .stored_size = get<uint32_t>(at + 20),
+                    .header = get<uint32_t>(at + 42),
+                    .crc32 = get<uint32_t>(at + 16)};
   if (name_size == 0 || entry.name.find('\0') != std::string_view::npos) corrupt("an entry has no proper name");
   if ((get<uint16_t>(at + 8) & kEncrypted) != 0) {
     fail(ErrorCode::kUnsupported, "{}: an encrypted zip archive", source_);
@@ -150,22 +155,24 @@ ZipEntry ZipArchive::centralEntry(uint64_t& at, uint64_t end) const {
   if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
     corrupt("an entry is a patch or a folder");
   }
-  if (get<uint16_t>(at + 10) != 0) {
-    fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed; PyTorch stores its entries, save the file again",
-         source_, entry.name);
+  const auto method = get<uint16_t>(at + 10);
+  entry.deflated = method == kDeflated && methods_ == ZipMethods::kStoredOrDeflated;
+  if (method != kStoredMethod && !entry.deflated) {
+    fail(ErrorCode::kUnsupported, "{}: entry '{}' is compressed by method {}; save the file again without compression",
+         source_, entry.name, method);
   }
   if (get<uint16_t>(at + 34) != 0)
     fail(ErrorCode::kUnsupported, "{}: multi-part zip archives are not supported", source_);
-  widen(at + kCentralBytes + name_size, extra_size, entry, stored);
-  if (stored != entry.size) corrupt("an entry's two sizes differ");
+  widen(at + kCentralBytes + name_size, extra_size, entry);
+  if (!entry.deflated && entry.stored_size != entry.size) corrupt("an entry's two sizes differ");
   at += total;
   return entry;
 }
 
 // Replaces sizes and offsets that do not fit in 32 bits by the values in the zip64 extra field, which has them in the
 // order of `fields`.
-void ZipArchive::widen(uint64_t at, uint64_t size, ZipEntry& entry, uint64_t& stored) const {
-  uint64_t* fields[] = {&entry.size, &stored, &entry.header};
+void ZipArchive::widen(uint64_t at, uint64_t size, ZipEntry& entry) const {
+  uint64_t* fields[] = {&entry.size, &entry.stored_size, &entry.header};
   bool found = false;
   for (const uint64_t end = at + size; at < end;) {
     if (end - at < 4) corrupt("an entry's extra field is damaged");
@@ -198,8 +205,9 @@ uint64_t ZipArchive::dataBegin(const ZipEntry& entry) const {
   }
   const uint16_t name_size = get<uint16_t>(entry.header + 26);
   const uint64_t begin = entry.header + kLocalBytes + name_size + get<uint16_t>(entry.header + 28);
-  if (begin > limit || limit - begin < entry.size) corrupt("an entry reaches into the directory");
-  if (text(entry.header + kLocalBytes, name_size) != entry.name || get<uint16_t>(entry.header + 8) != 0) {
+  if (begin > limit || limit - begin < entry.stored_size) corrupt("an entry reaches into the directory");
+  if (text(entry.header + kLocalBytes, name_size) != entry.name ||
+      get<uint16_t>(entry.header + 8) != (entry.deflated ? kDeflated : kStoredMethod)) {
     corrupt("a local header differs from the directory");
   }
   return begin;
