@@ -1,25 +1,21 @@
 #include "formats/gunzip.h"
 
 #include <archive_entry.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <system_error>
 
 #include "base/background_throttle.h"
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/unnamed_file.h"
 #include "formats/libarchive.h"
 
 namespace chorus {
 namespace {
-
-namespace fs = std::filesystem;
 
 Descriptor makeUnpackedFile(UnpackTo to, std::string_view source) {
   if (to == UnpackTo::kMemory) {
@@ -28,20 +24,7 @@ Descriptor makeUnpackedFile(UnpackTo to, std::string_view source) {
       fail(ErrorCode::kExhausted, "{}: no memory to unpack it: {}", source, std::generic_category().message(errno));
     return memory;
   }
-  std::error_code error;
-  const fs::path directory = fs::temp_directory_path(error);
-  if (error) fail(ErrorCode::kExhausted, "{}: no directory to unpack it: {}; set TMPDIR", source, error.message());
-  Descriptor file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file) return file;
-  // Some file systems have no files without a name.
-  std::string name = (directory / "chorus-unpacked.XXXXXX").string();
-  file = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file) {
-    fail(ErrorCode::kExhausted, "{}: it cannot be unpacked in {}: {}; set TMPDIR", source, directory.string(),
-         std::generic_category().message(errno));
-  }
-  ::unlink(name.c_str());
-  return file;
+  return makeUnnamedFile(source);
 }
 
 void appendUnpacked(int file, std::span<const std::byte> bytes, UnpackTo to, std::string_view source) {

@@ -8,9 +8,6 @@
 #include "base/json.h"
 
 namespace chorus {
-namespace {
-
-// The index's weight_map: tensor name -> file name. Checks that each file name lies inside the directory.
 std::map<std::string, std::string> readWeightMap(const std::filesystem::path& index_path) {
   const std::string source = index_path.string();
   const Json index = readJsonFile(index_path);
@@ -31,7 +28,6 @@ std::map<std::string, std::string> readWeightMap(const std::filesystem::path& in
   }
   return result;
 }
-}  // namespace
 
 void HuggingFaceFiles::addFile(const std::filesystem::path& path) {
   files_.push_back(openTensorFile(path));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,6 +11,10 @@
 #include "formats/tensor_file.h"
 
 namespace chorus {
+
+// The weight_map of an index of shards: tensor name -> file name. Checks that each file lies in the index's directory.
+// Throws Error(kCorrupt).
+std::map<std::string, std::string> readWeightMap(const std::filesystem::path& index_path);
 
 class HuggingFaceFiles {
  public:

@@ -68,10 +68,42 @@ void scatter(const std::byte* from, std::byte* to, size_t step, size_t count) {
 
 void scatterElements(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, size_t step,
                      size_t count) {
+  if (step == dtypeSize(to_dtype)) return copyElements(from, from_dtype, to, to_dtype, count);
   if (from_dtype == to_dtype && dtypeSize(to_dtype) == 2) return scatter<2>(from, to, step, count);
   if (from_dtype == to_dtype && dtypeSize(to_dtype) == 4) return scatter<4>(from, to, step, count);
   const size_t from_size = dtypeSize(from_dtype);
   for (size_t i = 0; i < count; ++i) copyElements(from + i * from_size, from_dtype, to + i * step, to_dtype, 1);
+}
+
+// Elements that are `row` and `col` bytes apart.
+struct Steps {
+  size_t row;
+  size_t col;
+};
+
+void copyMatrix(const std::byte* from, DType from_dtype, Steps from_steps, std::byte* to, DType to_dtype,
+                Steps to_steps, size_t rows, size_t cols) {
+  const size_t from_size = dtypeSize(from_dtype);
+  // The rows are the dimension in which the elements lie farther apart, so that reading is mostly consecutive.
+  if (from_steps.row < from_steps.col) {
+    std::swap(rows, cols);
+    from_steps = {from_steps.col, from_steps.row};
+    to_steps = {to_steps.col, to_steps.row};
+  }
+  if (from_steps.col == from_size && from_dtype == to_dtype && to_steps.col == from_size &&
+      from_steps.row == cols * from_size && to_steps.row == from_steps.row) {
+    std::memcpy(to, from, rows * from_steps.row);
+    return;
+  }
+  for (size_t r = 0; r < rows; ++r, from += from_steps.row, to += to_steps.row) {
+    if (from_steps.col == from_size) {
+      scatterElements(from, from_dtype, to, to_dtype, to_steps.col, cols);
+      continue;
+    }
+    for (size_t c = 0; c < cols; ++c) {
+      copyElements(from + c * from_steps.col, from_dtype, to + c * to_steps.col, to_dtype, 1);
+    }
+  }
 }
 }  // namespace
 
@@ -86,9 +118,10 @@ SourceTensor::SourceTensor(std::vector<int64_t> shape) : shape_(std::move(shape)
   std::tie(rows_, cols_) = matrixOf(shape_);
 }
 
-void SourceTensor::addPiece(const Rectangle& place, DType dtype, const std::byte* data, size_t row_bytes) {
+void SourceTensor::addPiece(const Rectangle& place, DType dtype, const std::byte* data, size_t row_bytes,
+                            size_t col_bytes) {
   if (place.rows == 0 || place.cols == 0) return;
-  pieces_.push_back({.place = place, .dtype = dtype, .data = data, .row_bytes = row_bytes});
+  pieces_.push_back({.place = place, .dtype = dtype, .data = data, .row_bytes = row_bytes, .col_bytes = col_bytes});
 }
 
 void SourceTensor::addRectangle(const TensorView& stored, const Rectangle& part, int64_t row, int64_t col) {
@@ -101,7 +134,7 @@ void SourceTensor::addRectangle(const TensorView& stored, const Rectangle& part,
   const size_t size = dtypeSize(stored.dtype), row_bytes = static_cast<size_t>(cols) * size;
   addPiece({row, col, part.rows, part.cols}, stored.dtype,
            stored.bytes.data() + static_cast<size_t>(part.row) * row_bytes + static_cast<size_t>(part.col) * size,
-           row_bytes);
+           row_bytes, size);
 }
 
 void SourceTensor::addWhole(const TensorView& stored, int64_t row, int64_t col) {
@@ -121,12 +154,30 @@ void SourceTensor::addRange(const TensorView& stored, int64_t begin, int64_t cou
     const int64_t row = first / cols_, col = first % cols_;
     Rectangle place = {row, col, 1, std::min(count, cols_ - col)};
     if (col == 0 && count >= cols_) place.rows = count / cols_;
-    addPiece(place, stored.dtype, data, static_cast<size_t>(place.cols) * size);
+    addPiece(place, stored.dtype, data, static_cast<size_t>(place.cols) * size, size);
     const int64_t taken = place.rows * place.cols;
     data += static_cast<size_t>(taken) * size;
     first += taken;
     count -= taken;
   }
+}
+
+void SourceTensor::addStrided(const TensorView& stored, const StridedMatrix& part, int64_t row, int64_t col) {
+  if (part.rows == 0 || part.cols == 0) return;
+  const auto distance = [](int64_t count, int64_t step) {
+    return checkedMul(static_cast<uint64_t>(count - 1), static_cast<uint64_t>(step), "tensor");
+  };
+  if (part.begin < 0 || part.row_step < 0 || part.col_step < 0 || !isInside(row, part.rows, rows_) ||
+      !isInside(col, part.cols, cols_) ||
+      checkedAdd(static_cast<uint64_t>(part.begin),
+                 checkedAdd(distance(part.rows, part.row_step), distance(part.cols, part.col_step), "tensor"),
+                 "tensor") >= static_cast<uint64_t>(stored.elements())) {
+    fail(ErrorCode::kCorrupt, "a piece of shape {} does not fit into a tensor of shape {}", shapeText(stored.shape),
+         shapeText(shape_));
+  }
+  const size_t size = dtypeSize(stored.dtype);
+  addPiece({row, col, part.rows, part.cols}, stored.dtype, stored.bytes.data() + static_cast<size_t>(part.begin) * size,
+           static_cast<size_t>(part.row_step) * size, static_cast<size_t>(part.col_step) * size);
 }
 
 void SourceTensor::orderPieces() {
@@ -192,35 +243,25 @@ void SourceTensor::forEachOverlap(const Rectangle& part, F&& fn) const {
   }
 }
 
-void SourceTensor::read(const Rectangle& part, std::byte* out) const {
-  const size_t size = dtypeSize(dtype_), out_row = static_cast<size_t>(part.cols) * size;
+void SourceTensor::readTo(const Rectangle& part, std::byte* out, size_t row_step, size_t col_step) const {
   forEachOverlap(part, [&](const Piece& piece, const Rectangle& overlap) {
     const std::byte* from = piece.data + static_cast<size_t>(overlap.row - piece.place.row) * piece.row_bytes +
-                            static_cast<size_t>(overlap.col - piece.place.col) * dtypeSize(piece.dtype);
-    std::byte* to = out + static_cast<size_t>(overlap.row - part.row) * out_row +
-                    static_cast<size_t>(overlap.col - part.col) * size;
-    const auto cols = static_cast<size_t>(overlap.cols);
-    if (cols * size == out_row && piece.row_bytes == out_row && piece.dtype == dtype_) {
-      std::memcpy(to, from, static_cast<size_t>(overlap.rows) * out_row);
-      return;
-    }
-    for (int64_t r = 0; r < overlap.rows; ++r, from += piece.row_bytes, to += out_row) {
-      copyElements(from, piece.dtype, to, dtype_, cols);
-    }
+                            static_cast<size_t>(overlap.col - piece.place.col) * piece.col_bytes;
+    std::byte* to = out + static_cast<size_t>(overlap.row - part.row) * row_step +
+                    static_cast<size_t>(overlap.col - part.col) * col_step;
+    copyMatrix(from, piece.dtype, {piece.row_bytes, piece.col_bytes}, to, dtype_, {row_step, col_step},
+               static_cast<size_t>(overlap.rows), static_cast<size_t>(overlap.cols));
   });
 }
 
+void SourceTensor::read(const Rectangle& part, std::byte* out) const {
+  const size_t size = dtypeSize(dtype_);
+  readTo(part, out, static_cast<size_t>(part.cols) * size, size);
+}
+
 void SourceTensor::readTransposed(const Rectangle& part, std::byte* out) const {
-  const size_t size = dtypeSize(dtype_), out_row = static_cast<size_t>(part.rows) * size;
-  forEachOverlap(part, [&](const Piece& piece, const Rectangle& overlap) {
-    const std::byte* from = piece.data + static_cast<size_t>(overlap.row - piece.place.row) * piece.row_bytes +
-                            static_cast<size_t>(overlap.col - piece.place.col) * dtypeSize(piece.dtype);
-    std::byte* to = out + static_cast<size_t>(overlap.col - part.col) * out_row +
-                    static_cast<size_t>(overlap.row - part.row) * size;
-    for (int64_t r = 0; r < overlap.rows; ++r, from += piece.row_bytes, to += size) {
-      scatterElements(from, piece.dtype, to, dtype_, out_row, static_cast<size_t>(overlap.cols));
-    }
-  });
+  const size_t size = dtypeSize(dtype_);
+  readTo(part, out, size, static_cast<size_t>(part.rows) * size);
 }
 
 std::span<const std::byte> SourceTensor::storedRows(int64_t row, int64_t rows) const {
@@ -229,6 +270,7 @@ std::span<const std::byte> SourceTensor::storedRows(int64_t row, int64_t rows) c
   forEachOverlap({row, 0, rows, cols_}, [&](const Piece& piece, const Rectangle& overlap) {
     if (overlap.rows != rows || overlap.cols != cols_ || piece.dtype != dtype_) return;
     if (rows > 1 && piece.row_bytes != row_bytes) return;
+    if (cols_ > 1 && piece.col_bytes != dtypeSize(dtype_)) return;
     found = {piece.data + static_cast<size_t>(row - piece.place.row) * piece.row_bytes,
              static_cast<size_t>(rows) * row_bytes};
   });
@@ -246,7 +288,7 @@ SourceTensor SourceTensor::part(int64_t index) const {
     piece.place.row -= index * rows;
     if (result.cols_ != cols_) {  // a matrix's row becomes a vector, which is one column
       piece.place = {overlap.col, 0, overlap.cols, 1};
-      piece.row_bytes = dtypeSize(piece.dtype);
+      piece.row_bytes = std::exchange(piece.col_bytes, dtypeSize(piece.dtype));
     }
     result.pieces_.push_back(piece);
   });
@@ -264,7 +306,7 @@ void SourceTensor::dropPages(int64_t row, int64_t rows) const {
     if (!piece.mapped) return;
     const std::byte* first = piece.data + static_cast<size_t>(overlap.row - piece.place.row) * piece.row_bytes;
     const std::byte* last = first + static_cast<size_t>(overlap.rows - 1) * piece.row_bytes +
-                            static_cast<size_t>(piece.place.cols) * dtypeSize(piece.dtype);
+                            static_cast<size_t>(piece.place.cols - 1) * piece.col_bytes + dtypeSize(piece.dtype);
     const uintptr_t begin = reinterpret_cast<uintptr_t>(first) / kPage * kPage;
     ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(last) - begin, MADV_DONTNEED);
   });

@@ -21,6 +21,16 @@ struct Rectangle {
   int64_t cols = 0;
 };
 
+// The elements begin + r * row_step + c * col_step of a tensor, counted row by row, for r < rows and c < cols. A matrix
+// [a, b] is transposed by rows = b, cols = a, row_step = 1, col_step = b.
+struct StridedMatrix {
+  int64_t begin = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_step = 0;
+  int64_t col_step = 0;
+};
+
 // A non-owning tensor that consists of pieces of stored tensors. All functions see it, and each stored tensor, as a
 // matrix: the last dimension of [a, b, c] is its columns and the others are its a * b rows; a tensor of one dimension
 // has one column, and a scalar is one row of one column. Reading is thread-safe.
@@ -41,6 +51,9 @@ class SourceTensor {
   // Adds elements [begin, begin + count) of a stored tensor as elements [first, first + count) of this one. Both are
   // counted row by row. Throws Error(kCorrupt) if a range is not inside its tensor.
   void addRange(const TensorView& stored, int64_t begin, int64_t count, int64_t first);
+  // Adds elements of a stored tensor as the rectangle whose first element is (row, col). Throws Error(kCorrupt) if they
+  // are not inside both tensors.
+  void addStrided(const TensorView& stored, const StridedMatrix& part, int64_t row, int64_t col);
   // Must be called after the last piece. Throws Error that names `name`: kCorrupt if the pieces overlap or do not cover
   // the tensor, kUnsupported if they have different dtypes and not all of these are floating-point types.
   void finish(std::string_view name);
@@ -73,15 +86,18 @@ class SourceTensor {
     DType dtype;
     const std::byte* data;  // element (place.row, place.col)
     size_t row_bytes;       // distance between rows
+    size_t col_bytes;       // distance between columns
     bool mapped = false;
   };
 
-  void addPiece(const Rectangle& place, DType dtype, const std::byte* data, size_t row_bytes);
+  void addPiece(const Rectangle& place, DType dtype, const std::byte* data, size_t row_bytes, size_t col_bytes);
   void orderPieces();
   // Calls fn(piece, overlap in coordinates of this tensor) for each piece that overlaps the rectangle.
   template <typename F>
   void forEachOverlap(const Rectangle& part, F&& fn) const;
   void checkCovered(std::string_view name) const;
+  // Copies element (r, c) of the rectangle to out + r * row_step + c * col_step bytes.
+  void readTo(const Rectangle& part, std::byte* out, size_t row_step, size_t col_step) const;
 
   std::vector<int64_t> shape_;
   int64_t rows_ = 0, cols_ = 0;

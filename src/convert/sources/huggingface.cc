@@ -106,6 +106,26 @@ void checkHuggingFaceConfig(const fs::path& model_dir) {
   findArchitecture(classNameOf(json, config_path.string()));
 }
 
+bool hasHuggingFaceWeights(const fs::path& dir) {
+  std::error_code ignored;
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (fs::exists(dir / name, ignored)) return true;
+  }
+  return false;
+}
+
+std::pair<ModelConfig, WeightTable> huggingFaceTable(const fs::path& model_dir) {
+  const auto config_path = model_dir / "config.json";
+  const std::string source = config_path.string();
+  const Json json = readJsonFile(config_path);
+  const Architecture& architecture = findArchitecture(classNameOf(json, source));
+  ModelConfig config = architecture.configFromHuggingFace(json, source);
+  config.finalize(source);
+  WeightTable table = architecture.weightTable(config);
+  return {std::move(config), std::move(table)};
+}
+
 SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors tensors, const ConvertOptions& options) {
   const auto config_path = model_dir / "config.json";
   const std::string source = config_path.string();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
 
 #include "convert/sources/source_model.h"
 #include "convert/sources/sources.h"
@@ -16,6 +17,10 @@ SourceReader huggingFaceReader();
 // they come from. Throws the Errors of the reader.
 SourceModel modelWithHuggingFaceNames(const std::filesystem::path& model_dir, SourceTensors tensors,
                                       const ConvertOptions& options);
+// The config of such a model, without what the tensors and the options decide, and its weight table.
+std::pair<ModelConfig, WeightTable> huggingFaceTable(const std::filesystem::path& model_dir);
+// Whether the directory has weights in Hugging Face's files.
+bool hasHuggingFaceWeights(const std::filesystem::path& dir);
 // Throws Error if model_dir/config.json is missing, is not readable, or names an unknown architecture.
 void checkHuggingFaceConfig(const std::filesystem::path& model_dir);
 

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "convert/sources/checkpoint.h"
 #include "convert/sources/config_file.h"
+#include "convert/sources/deepspeed.h"
 #include "convert/sources/huggingface.h"
+#include "convert/sources/jax.h"
 
 namespace chorus {
 namespace {
@@ -95,7 +97,7 @@ const UnsupportedSource* findUnsupported(const fs::path& path) {
 }  // namespace
 
 std::span<const SourceReader> sourceReaders() {
-  static const std::array readers = {checkpointReader(), huggingFaceReader()};
+  static const std::array readers = {checkpointReader(), deepSpeedReader(), jaxReader(), huggingFaceReader()};
   return readers;
 }
 
