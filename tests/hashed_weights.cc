@@ -59,6 +59,13 @@ std::vector<Tensor> tensorsOf(const Json& file) {
 }
 }  // namespace
 
+std::vector<float> hashedValues(const std::string& text, size_t count, double center, double scale) {
+  const uint64_t start = startOf(text);
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = valueAt(start, i, center, scale);
+  return values;
+}
+
 void writeHashedWeights(const std::filesystem::path& golden, const std::filesystem::path& output) {
   const Json description = readJsonFile(golden / "weights.json");
   for (const Json& file : description.at("files")) {
@@ -71,9 +78,7 @@ void writeHashedWeights(const std::filesystem::path& golden, const std::filesyst
     for (const auto& [declaration, center, scale] : tensors) {
       size_t count = 1;
       for (const int64_t extent : declaration.shape) count *= static_cast<size_t>(extent);
-      const uint64_t start = startOf(prefix + declaration.name);
-      std::vector<float> values(count);
-      for (size_t i = 0; i < count; ++i) values[i] = valueAt(start, i, center, scale);
+      const std::vector<float> values = hashedValues(prefix + declaration.name, count, center, scale);
       std::vector<std::byte> bytes(count * dtypeSize(declaration.dtype));
       convertElements(values.data(), DType::kFloat32, bytes.data(), declaration.dtype, count);
       writer.write(declaration.name, 0, bytes);

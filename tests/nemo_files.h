@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/nemo_test_file.h"
+#include "formats/testing/nemo_test_file.h"
 
 namespace chorus::test {
 

@@ -43,7 +43,8 @@ Base openBase(const fs::path& path) {
   Base base;
   base.build.lora_plugin = true;
   base.build.dora_plugin = true;
-  switch (directoryKind(path)) {
+  const bool is_archive = path.extension() == kNemoExtension && !fs::is_directory(path);
+  switch (is_archive ? DirectoryKind::kHuggingFace : directoryKind(path)) {
     case DirectoryKind::kEngine: {
       const auto engine = Engine::load(path);
       base.config = engine->config();

@@ -11,6 +11,7 @@
 #include "cli/inspect_paths.h"
 #include "convert/sources/checkpoint.h"
 #include "convert/sources/config_file.h"
+#include "convert/sources/nemo.h"
 #include "convert/sources/sources.h"
 #include "lora/adapter_files.h"
 #include "runtime/lora_files.h"
@@ -29,7 +30,7 @@ struct InspectArgs {
 void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
   if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
   if (!fs::is_directory(path)) {
-    if (isAdapter(path)) return inspectAdapter(path, base, found);
+    if (holdsNemoAdapter(path)) return inspectAdapter(path, base, found);
     return findSourceReader(path) != nullptr ? inspectModel(path, found) : inspectFile(path, found);
   }
   const DirectoryKind kind = directoryKind(path);
@@ -83,6 +84,7 @@ DirectoryKind directoryKind(const fs::path& dir) {
   if (holdsLoraFiles(dir)) return DirectoryKind::kLoraTensors;
   if (configHas(dir, "pretrained_config")) return DirectoryKind::kEngine;
   if (checkpointReader().recognises(dir)) return DirectoryKind::kCheckpoint;
+  if (holdsNemoAdapter(dir)) return DirectoryKind::kAdapter;
   if (findSourceReader(dir) == nullptr) {
     if (isAdapter(dir)) return DirectoryKind::kAdapter;
     if (hasTokenizer(dir)) return DirectoryKind::kTokenizer;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/testing/error_of.h"
-#include "formats/tar_test_file.h"
+#include "formats/testing/tar_test_file.h"
 
 namespace chorus {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/testing/error_of.h"
-#include "formats/nemo_test_file.h"
+#include "formats/testing/nemo_test_file.h"
 #include "lora/adapter_files.h"
 #include "lora/testing/test_model.h"
 

@@ -10,6 +10,7 @@
 #include "models/bloom.h"
 #include "models/falcon.h"
 #include "models/gemma.h"
+#include "models/gpt.h"
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
@@ -85,7 +86,8 @@ std::vector<Architecture> builtInArchitectures() {
   return {llamaArchitecture(),   mistralArchitecture(),  qwen2Architecture(),    qwen3Architecture(),
           gemma2Architecture(),  gemma3Architecture(),   graniteArchitecture(),  gpt2Architecture(),
           phi3Architecture(),    falconArchitecture(),   optArchitecture(),      bloomArchitecture(),
-          mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture()};
+          mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(),
+          gptArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

@@ -77,7 +77,6 @@ Architecture gpt2Architecture() {
                      {"attn_bias", {true}},
                      {"mlp_bias", {true}},
                      {"bias", {true}}},
-          .aliases = {"GPTForCausalLM"},
           .models = {"GPT-2"},
           .structure = "layer norms, biases, MLP without a gate"};
 }

@@ -10,6 +10,7 @@
 #include "convert/sources/deepspeed.h"
 #include "convert/sources/huggingface.h"
 #include "convert/sources/jax.h"
+#include "convert/sources/nemo.h"
 
 namespace chorus {
 namespace {
@@ -97,7 +98,8 @@ const UnsupportedSource* findUnsupported(const fs::path& path) {
 }  // namespace
 
 std::span<const SourceReader> sourceReaders() {
-  static const std::array readers = {checkpointReader(), deepSpeedReader(), jaxReader(), huggingFaceReader()};
+  static const std::array readers = {checkpointReader(), deepSpeedReader(), jaxReader(), huggingFaceReader(),
+                                     nemoReader()};
   return readers;
 }
 

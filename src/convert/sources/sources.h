@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "convert/sources/source_model.h"
@@ -22,6 +24,9 @@ struct SourceReader {
   // The files that the weights depend on: relative to the path if it is a directory, otherwise only the file's name.
   // The order depends only on the names. They may be missing. Throws Error if the directory cannot be read.
   std::vector<std::filesystem::path> (*files)(const std::filesystem::path& path);
+  // Name and content of each of the tokenizer's files, under the names that they have in a Hugging Face directory.
+  // Null: the path is a directory in which they have these names. Throws Error if the source has none that can be read.
+  std::vector<std::pair<std::string, std::string>> (*tokenizer)(const std::filesystem::path& path) = nullptr;
 };
 
 // All readers, in the order in which they are tried.

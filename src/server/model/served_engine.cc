@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
+#include "base/directory.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "convert/convert_model.h"
 #include "convert/sources/sources.h"
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "server/model/engine_cache.h"
 #include "server/model/start_checks.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus::server {
 namespace {
@@ -71,6 +76,31 @@ int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const C
   return 0;
 }
 
+// The directory of the tokenizer: the one that the options name, the model's, or a directory of the cache into which
+// the files are copied that the model's archive holds. Its name is the hash of the files, so that it never changes.
+fs::path tokenizerDirectory(const ServeOptions& options, const SourceReader& reader, const fs::path& model,
+                            const fs::path& cache) {
+  if (!options.tokenizer_directory.empty()) return options.tokenizer_directory;
+  if (reader.tokenizer == nullptr) return model;
+  if (fs::is_directory(model) && hasTokenizerFiles(*Directory::open(model))) return model;
+  const auto files = reader.tokenizer(model);
+  Sha256 hash;
+  for (const auto& [name, content] : files) {
+    hash.update(fmt::format("{} {} ", name, content.size()));
+    hash.update(content);
+  }
+  constexpr size_t kDigits = 32;
+  const fs::path directory = cache / "tokenizers" / hash.hex().substr(0, kDigits);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error)
+    fail(ErrorCode::kInvalidArgument, "--cache_dir: cannot create {}: {}", directory.string(), error.message());
+  for (const auto& [name, content] : files) {
+    if (!fs::exists(directory / name)) writeFileAtomically(directory / name, content);
+  }
+  return directory;
+}
+
 }  // namespace
 
 ServedEngine locateEngine(const ServeOptions& options) {
@@ -80,15 +110,16 @@ ServedEngine locateEngine(const ServeOptions& options) {
     return {options.engine_directory, options.tokenizer_directory, text.codec, text.defaults, nullptr};
   }
   const fs::path model = options.model_directory;
-  const fs::path tokenizer = options.tokenizer_directory.empty() ? model : fs::path(options.tokenizer_directory);
   const SourceReader& reader = sourceReaderOf(model);
   reader.check(model);
   checkLoraDirectories(options);
   ConvertOptions convert;
   if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
   const BuildConfig build = buildConfigFor(options);
-  const auto cache = std::make_shared<EngineCache>(
-      (options.cache_directory.empty() ? defaultCacheDirectory() : fs::path(options.cache_directory)) / "engines");
+  const fs::path cache_root =
+      options.cache_directory.empty() ? defaultCacheDirectory() : fs::path(options.cache_directory);
+  const fs::path tokenizer = tokenizerDirectory(options, reader, model, cache_root);
+  const auto cache = std::make_shared<EngineCache>(cache_root / "engines");
   std::string weights = options.dtype;
   if (!options.quantize.empty()) {
     const int32_t group = groupSizeFor(options, model, convert);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/tar_test_file.h"
+#include "formats/testing/tar_test_file.h"
 #include "formats/testing/torch_test_file.h"
 
 namespace chorus {
