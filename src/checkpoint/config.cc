@@ -19,6 +19,9 @@ constexpr std::pair<std::string_view, PositionEmbedding> kPositionEmbeddings[] =
     {"learned_absolute", PositionEmbedding::kLearnedAbsolute}, {"rope_gptj", PositionEmbedding::kRopeGptj},
     {"rope_gpt_neox", PositionEmbedding::kRopeGptNeox},        {"alibi", PositionEmbedding::kAlibi},
     {"alibi_with_scale", PositionEmbedding::kAlibiWithScale},  {"relative", PositionEmbedding::kRelative}};
+// TensorRT-LLM's names of rope_gpt_neox with a RoPE scaling.
+constexpr const char* kLongRopePositions = "long_rope";
+constexpr const char* kYarnPositions = "yarn";
 
 constexpr std::string_view kQuantAlgos[] = {"W8A16",
                                             "W4A16",
@@ -42,8 +45,14 @@ constexpr std::string_view kQuantAlgos[] = {"W8A16",
 constexpr std::string_view kKvCacheAlgos[] = {"FP8", "INT8", "NVFP4"};
 
 // Keys that fromJson reads but toJson does not always write: some are alternative spellings, others are optional.
-constexpr std::string_view kSpellings[] = {"rotary_dim", "rotary_pct", "share_embedding_table", "embedding_size",
-                                           "weight_layout"};
+constexpr std::string_view kSpellings[] = {"rotary_dim",
+                                           "rotary_pct",
+                                           "share_embedding_table",
+                                           "embedding_size",
+                                           "weight_layout",
+                                           "original_max_position_embeddings",
+                                           "longrope_scaling_short_factors",
+                                           "longrope_scaling_long_factors"};
 
 template <size_t N>
 bool contains(const std::string_view (&list)[N], std::string_view item) {
@@ -75,53 +84,40 @@ PositionEmbedding positionEmbedding(const std::string& name, std::string_view so
   for (const auto& [known, value] : kPositionEmbeddings) {
     if (known == name) return value;
   }
+  if (name == kLongRopePositions || name == kYarnPositions) return PositionEmbedding::kRopeGptNeox;
   std::string known;
   for (const auto& entry : kPositionEmbeddings) known.append(known.empty() ? "" : ", ").append(entry.first);
   fail(ErrorCode::kUnsupported, "{}: position_embedding_type '{}' is not supported; known are {}", source, name, known);
 }
 
-RopeScaling rotaryScaling(const Json& json, std::string_view source) {
+// TensorRT-LLM's Phi-3 has longrope's values outside rotary_scaling.
+constexpr const char* kShortFactors = "longrope_scaling_short_factors";
+constexpr const char* kLongFactors = "longrope_scaling_long_factors";
+constexpr const char* kOriginalLength = "original_max_position_embeddings";
+
+RopeScaling rotaryScaling(const Json& json, const std::string& positions, int64_t max_positions,
+                          std::string_view source) {
+  RopeLengths lengths = {.max_position_embeddings = max_positions};
+  if (has(json, kOriginalLength)) lengths.original_length = jsonGet<double>(json, kOriginalLength, source);
   RopeScaling scaling;
-  if (!has(json, "rotary_scaling")) return scaling;
-  const Json& object = json.at("rotary_scaling");
-  const std::string where = fmt::format("{}: rotary_scaling", source);
-  if (!object.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
-  const auto type = jsonGet<std::string>(object, has(object, "rope_type") ? "rope_type" : "type", where);
-  std::vector<std::string_view> keys = {"rope_type", "type"};
-  if (type == "linear" || type == "llama3") {
-    scaling.type = type == "linear" ? RopeScalingType::kLinear : RopeScalingType::kLlama3;
-    scaling.factor = jsonGet<double>(object, "factor", where);
-    keys.push_back("factor");
-  } else if (type != "default" && type != "none") {
-    fail(ErrorCode::kUnsupported, "{}: type '{}' is not supported; linear and llama3 are", where, type);
+  if (has(json, "rotary_scaling")) {
+    const Json& object = json.at("rotary_scaling");
+    const std::string where = fmt::format("{}: rotary_scaling", source);
+    if (!object.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
+    const auto type = jsonGet<std::string>(object, has(object, "rope_type") ? "rope_type" : "type", where);
+    scaling = readRopeScaling(object, type, where, lengths, {});
+  } else if (positions == kLongRopePositions) {
+    const Json factors = {{"short_factor", json.value(kShortFactors, Json())},
+                          {"long_factor", json.value(kLongFactors, Json())}};
+    const std::string where = fmt::format("{}: {} and {}", source, kShortFactors, kLongFactors);
+    scaling = readRopeScaling(factors, "longrope", where, lengths, {});
   }
-  if (scaling.type == RopeScalingType::kLlama3) {
-    scaling.low_freq_factor = jsonGet<double>(object, "low_freq_factor", where);
-    scaling.high_freq_factor = jsonGet<double>(object, "high_freq_factor", where);
-    scaling.original_max_position_embeddings = jsonGet<double>(object, "original_max_position_embeddings", where);
-    keys.insert(keys.end(), {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_null() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-    fail(ErrorCode::kUnsupported, "{}: key '{}' is not supported with type '{}'", where, key, type);
+  if ((positions == kLongRopePositions && scaling.type != RopeScalingType::kLongRope) ||
+      (positions == kYarnPositions && scaling.type != RopeScalingType::kYarn)) {
+    fail(ErrorCode::kInvalidArgument, "{}: position_embedding_type '{}' needs rotary_scaling of type {}", source,
+         positions, positions == kYarnPositions ? "yarn" : "longrope");
   }
   return scaling;
-}
-
-Json rotaryScalingJson(const RopeScaling& scaling) {
-  switch (scaling.type) {
-    case RopeScalingType::kNone:
-      return nullptr;
-    case RopeScalingType::kLinear:
-      return {{"type", "linear"}, {"factor", scaling.factor}};
-    case RopeScalingType::kLlama3:
-      return {{"type", "llama3"},
-              {"factor", scaling.factor},
-              {"low_freq_factor", scaling.low_freq_factor},
-              {"high_freq_factor", scaling.high_freq_factor},
-              {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
-  }
-  return nullptr;
 }
 
 Mapping readMapping(const Json& json, std::string_view config_source) {
@@ -258,13 +254,13 @@ ModelConfig ModelConfig::fromJson(const Json& json, std::string_view source) {
   config.max_position_embeddings = jsonGetOr<int64_t>(json, "max_position_embeddings", 0, source);
   config.hidden_act = jsonGet<std::string>(json, "hidden_act", source);
   config.norm_epsilon = jsonGetOr(json, "norm_epsilon", config.norm_epsilon, source);
-  config.position_embedding_type =
-      positionEmbedding(jsonGetOr<std::string>(json, "position_embedding_type", "learned_absolute", source), source);
+  const auto positions = jsonGetOr<std::string>(json, "position_embedding_type", "learned_absolute", source);
+  config.position_embedding_type = positionEmbedding(positions, source);
   config.q_scaling = jsonGetOr(json, "q_scaling", config.q_scaling, source);
   const char* rotary_dim = has(json, "rotary_embedding_dim") ? "rotary_embedding_dim" : "rotary_dim";
   config.rotary_embedding_dim = optionalSize(json, rotary_dim, source);
   config.rotary_base = jsonGetOr(json, "rotary_base", config.rotary_base, source);
-  config.rotary_scaling = rotaryScaling(json, source);
+  config.rotary_scaling = rotaryScaling(json, positions, config.max_position_embeddings, source);
   config.attn_bias = jsonGetOr(json, "attn_bias", false, source);
   config.mlp_bias = jsonGetOr(json, "mlp_bias", false, source);
   config.qk_layernorm = jsonGetOr(json, "qk_layernorm", false, source);
@@ -319,17 +315,7 @@ void ModelConfig::finalize(std::string_view source) {
   if (!(norm_epsilon >= 0.0)) fail(ErrorCode::kInvalidArgument, "{}: norm_epsilon must be at least 0", source);
   if (!(q_scaling > 0.0)) fail(ErrorCode::kInvalidArgument, "{}: q_scaling must be above 0", source);
   if (!(rotary_base > 0.0)) fail(ErrorCode::kInvalidArgument, "{}: rotary_base must be above 0", source);
-  if (rotary_scaling.type != RopeScalingType::kNone && !(rotary_scaling.factor > 0.0)) {
-    fail(ErrorCode::kInvalidArgument, "{}: the RoPE scaling factor must be above 0", source);
-  }
-  if (rotary_scaling.type == RopeScalingType::kLlama3 &&
-      !(rotary_scaling.high_freq_factor > rotary_scaling.low_freq_factor && rotary_scaling.low_freq_factor > 0.0 &&
-        rotary_scaling.original_max_position_embeddings > 0.0)) {
-    fail(
-        ErrorCode::kInvalidArgument,
-        "{}: llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor and original_max_position_embeddings > 0",
-        source);
-  }
+  checkRopeScaling(rotary_scaling, rotary_embedding_dim, rotary_base, source);
 
   const int32_t tp = mapping.tp_size;
   checkSize(source, "mapping.tp_size", tp, kMaxRanks);
@@ -370,7 +356,7 @@ Json ModelConfig::toJson() const {
   }
   json["rotary_embedding_dim"] = rotary_embedding_dim;
   json["rotary_base"] = rotary_base;
-  json["rotary_scaling"] = rotaryScalingJson(rotary_scaling);
+  json["rotary_scaling"] = ropeScalingJson(rotary_scaling);
   json["attn_bias"] = attn_bias;
   json["mlp_bias"] = mlp_bias;
   json["qk_layernorm"] = qk_layernorm;

@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "checkpoint/rope_scaling.h"
 
 namespace chorus {
 
@@ -32,17 +33,6 @@ struct LayerRange {
 LayerRange stageLayers(int32_t num_layers, const Mapping& mapping, int32_t pp_rank);
 
 enum class PositionEmbedding { kLearnedAbsolute, kRopeGptj, kRopeGptNeox, kAlibi, kAlibiWithScale, kRelative };
-enum class RopeScalingType { kNone, kLinear, kLlama3 };
-
-struct RopeScaling {
-  RopeScalingType type = RopeScalingType::kNone;
-  double factor = 1.0;
-  double low_freq_factor = 1.0;                 // llama3 only
-  double high_freq_factor = 4.0;                // llama3 only
-  double original_max_position_embeddings = 0;  // llama3 only
-
-  bool operator==(const RopeScaling&) const = default;
-};
 
 struct QuantConfig {
   std::optional<std::string> quant_algo;

@@ -40,6 +40,9 @@ std::vector<ConfigField> makeFields() {
                         "rotary_pct",
                         "rotary_base",
                         "rotary_scaling",
+                        "original_max_position_embeddings",
+                        "longrope_scaling_short_factors",
+                        "longrope_scaling_long_factors",
                         "tie_word_embeddings",
                         "share_embedding_table",
                         "use_parallel_embedding",
@@ -94,6 +97,8 @@ std::vector<ConfigField> makeFields() {
   structural("layer_types", none);
   structural("rope_local_base_freq", none);
   structural("inter_layernorms", off);
+  structural("longrope_short_mscale", none);
+  structural("longrope_long_mscale", none);
   // Fields of encoder and encoder-decoder models.
   structural("has_position_embedding", off);
   structural("has_attention_qkvo_bias", off);

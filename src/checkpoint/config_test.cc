@@ -62,6 +62,29 @@ TEST(ModelConfigTest, WritesEveryFieldAndReadsItBack) {
   EXPECT_EQ(ModelConfig::fromJson(written, "c").toJson(), written);
 }
 
+TEST(ModelConfigTest, ReadsTensorRtLlmsNamesOfRopeScalings) {
+  Json json = minimal();
+  json["position_embedding_type"] = "long_rope";
+  json["max_position_embeddings"] = 64;
+  json["original_max_position_embeddings"] = 16;
+  json["longrope_scaling_short_factors"] = {1.0, 1.5};
+  json["longrope_scaling_long_factors"] = {2.0, 3.0};
+  const ModelConfig config = ModelConfig::fromJson(json, "c");
+  EXPECT_EQ(config.position_embedding_type, PositionEmbedding::kRopeGptNeox);
+  EXPECT_EQ(config.rotary_scaling.type, RopeScalingType::kLongRope);
+  EXPECT_EQ(config.rotary_scaling.factor, 4.0);
+  EXPECT_EQ(config.rotary_scaling.factors.ofLong(), (std::vector<float>{2, 3}));
+  EXPECT_TRUE(config.extra.empty());
+  EXPECT_EQ(ModelConfig::fromJson(config.toJson(), "c").toJson(), config.toJson());
+  json.erase("longrope_scaling_long_factors");
+  EXPECT_THAT(refusal(json),
+              HasSubstr("longrope_scaling_short_factors and longrope_scaling_long_factors: 'long_factor'"));
+  json["position_embedding_type"] = "yarn";
+  EXPECT_EQ(refusal(json), "c: position_embedding_type 'yarn' needs rotary_scaling of type yarn");
+  json["rotary_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(ModelConfig::fromJson(json, "c").rotary_scaling.original_max_position_embeddings, 16);
+}
+
 TEST(ModelConfigTest, RefusesWhatContradictsItself) {
   for (const char* key : {"architecture", "dtype", "vocab_size", "hidden_size", "num_hidden_layers",
                           "num_attention_heads", "hidden_act"}) {
@@ -76,7 +99,7 @@ TEST(ModelConfigTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusal("num_key_value_heads", 4), HasSubstr("num_key_value_heads"));
   EXPECT_THAT(refusal("dtype", "int8"), HasSubstr("int8"));
   EXPECT_THAT(refusal("position_embedding_type", "spiral"), HasSubstr("spiral"));
-  EXPECT_THAT(refusal("rotary_scaling", {{"type", "yarn"}, {"factor", 2}}), HasSubstr("yarn"));
+  EXPECT_THAT(refusal("rotary_scaling", {{"type", "dynamic"}, {"factor", 2}}), HasSubstr("dynamic"));
   EXPECT_THAT(refusal("mapping", {{"world_size", 3}, {"tp_size", 2}}),
               HasSubstr("world_size must equal to tp_size * pp_size * cp_size, but got"));
   EXPECT_THAT(refusal("mapping", {{"tp_size", 4}, {"world_size", 4}}), HasSubstr("tp_size"));

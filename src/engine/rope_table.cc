@@ -7,6 +7,18 @@
 namespace chorus {
 namespace {
 
+// The wavelength of pair i, divided by 2 pi.
+float power(const RopeSpec& spec, size_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.dims);
+  return std::pow(static_cast<float>(spec.base), exponent);
+}
+
+std::vector<float> plainFrequencies(const RopeSpec& spec) {
+  std::vector<float> frequencies;
+  for (size_t i = 0; i < static_cast<size_t>(spec.dims / 2); ++i) frequencies.push_back(1.0f / power(spec, i));
+  return frequencies;
+}
+
 // Llama 3.1's rescaling: the frequency of long wavelengths is divided by scaling.factor, that of short wavelengths is
 // kept, and in between the two are interpolated.
 float llama3Frequency(float frequency, const RopeScaling& scaling) {
@@ -20,32 +32,67 @@ float llama3Frequency(float frequency, const RopeScaling& scaling) {
   return static_cast<float>((1.0 - smooth) * frequency / scaling.factor + smooth * frequency);
 }
 
-float inverseFrequency(const RopeSpec& spec, int64_t i) {
-  const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.dims);
-  const float frequency = 1.0f / std::pow(static_cast<float>(spec.base), exponent);
-  switch (spec.scaling.type) {
-    case RopeScalingType::kNone:
-      return frequency;
-    case RopeScalingType::kLinear:
-      return frequency / static_cast<float>(spec.scaling.factor);
-    case RopeScalingType::kLlama3:
-      return llama3Frequency(frequency, spec.scaling);
+// YaRN keeps the frequencies of the first pairs, divides those of the last ones by scaling.factor, and interpolates in
+// between. A pair turns beta_fast times over the original positions where the ramp begins, and beta_slow times where it
+// ends.
+std::vector<float> yarnFrequencies(const RopeSpec& spec) {
+  const RopeScaling& scaling = spec.scaling;
+  const auto pairOfRotations = [&](double rotations) {
+    const double wavelengths = scaling.original_max_position_embeddings / (rotations * 2.0 * std::numbers::pi);
+    return static_cast<double>(spec.dims) * std::log(wavelengths) / (2.0 * std::log(spec.base));
+  };
+  double begin = pairOfRotations(scaling.beta_fast), end = pairOfRotations(scaling.beta_slow);
+  if (scaling.truncate) begin = std::floor(begin), end = std::ceil(end);
+  begin = std::max(begin, 0.0);
+  end = std::min(end, static_cast<double>(spec.dims - 1));
+  if (begin == end) end += 0.001;
+  std::vector<float> frequencies = plainFrequencies(spec);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const float ramp = (static_cast<float>(i) - static_cast<float>(begin)) / static_cast<float>(end - begin);
+    const float kept = 1.0f - std::clamp(ramp, 0.0f, 1.0f);
+    const float divided = 1.0f / (static_cast<float>(scaling.factor) * power(spec, i));
+    frequencies[i] = divided * (1.0f - kept) + frequencies[i] * kept;
   }
-  return frequency;
+  return frequencies;
+}
+
+// The factors are chosen once for all sequences of an engine. transformers chooses them by the length of each sequence,
+// which changes keys that are already in the cache.
+std::vector<float> longRopeFrequencies(const RopeSpec& spec, int64_t positions) {
+  const RopeScaling& scaling = spec.scaling;
+  const bool is_long = static_cast<double>(positions) > scaling.original_max_position_embeddings;
+  const std::vector<float>& factors = is_long ? scaling.factors.ofLong() : scaling.factors.ofShort();
+  std::vector<float> frequencies;
+  for (size_t i = 0; i < factors.size(); ++i) frequencies.push_back(1.0f / (factors[i] * power(spec, i)));
+  return frequencies;
+}
+
+// The inverse frequency of each pair.
+std::vector<float> frequenciesOf(const RopeSpec& spec, int64_t positions) {
+  if (spec.scaling.type == RopeScalingType::kYarn) return yarnFrequencies(spec);
+  if (spec.scaling.type == RopeScalingType::kLongRope) return longRopeFrequencies(spec, positions);
+  std::vector<float> frequencies = plainFrequencies(spec);
+  for (float& frequency : frequencies) {
+    if (spec.scaling.type == RopeScalingType::kLinear) frequency /= static_cast<float>(spec.scaling.factor);
+    if (spec.scaling.type == RopeScalingType::kLlama3) frequency = llama3Frequency(frequency, spec.scaling);
+  }
+  return frequencies;
 }
 }  // namespace
 
 HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions) {
-  const int64_t half = spec.kind == RopeKind::kNone ? 0 : spec.dims / 2;
+  if (spec.kind == RopeKind::kNone) return {};
+  const std::vector<float> frequencies = frequenciesOf(spec, positions);
+  const auto factor = static_cast<float>(spec.scaling.attention_factor);
+  const size_t half = frequencies.size();
   HostRopeTable table;
-  table.cos.resize(static_cast<size_t>(positions * half));
-  table.sin.resize(static_cast<size_t>(positions * half));
-  for (int64_t i = 0; i < half; ++i) {
-    const float frequency = inverseFrequency(spec, i);
+  table.cos.resize(static_cast<size_t>(positions) * half);
+  table.sin.resize(static_cast<size_t>(positions) * half);
+  for (size_t i = 0; i < half; ++i) {
     for (int64_t p = 0; p < positions; ++p) {
-      const float angle = static_cast<float>(p) * frequency;
-      table.cos[static_cast<size_t>(p * half + i)] = std::cos(angle);
-      table.sin[static_cast<size_t>(p * half + i)] = std::sin(angle);
+      const float angle = static_cast<float>(p) * frequencies[i];
+      table.cos[static_cast<size_t>(p) * half + i] = std::cos(angle) * factor;
+      table.sin[static_cast<size_t>(p) * half + i] = std::sin(angle) * factor;
     }
   }
   return table;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace chorus {
 namespace {
@@ -40,6 +41,52 @@ TEST(RopeTableTest, Llama3KeepsShortWavelengthsAndSlowsLongOnes) {
   EXPECT_NEAR(angleAt(table, 1, 1), (1 - smooth) * 0.1 / 8 + smooth * 0.1, 1e-7);
   EXPECT_NEAR(angleAt(table, 1, 2), 0.01 / 8, 1e-8);
   EXPECT_NEAR(angleAt(table, 1, 3), 0.001 / 8, 1e-9);
+}
+
+// Frequencies and attention factors that transformers' modeling_rope_utils computes for heads of 16 elements.
+void expectTable(const RopeSpec& spec, int64_t positions, const std::vector<double>& frequencies, double factor) {
+  const HostRopeTable table = makeRopeTable(spec, positions);
+  ASSERT_EQ(table.cos.size(), static_cast<size_t>(positions) * frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double cos = table.cos[frequencies.size() + i], sin = table.sin[frequencies.size() + i];
+    EXPECT_NEAR(std::atan2(sin, cos), frequencies[i], 1e-6 * frequencies[i]) << "pair " << i;
+    EXPECT_NEAR(std::hypot(sin, cos), factor, 1e-6) << "pair " << i;
+  }
+}
+
+TEST(RopeTableTest, YarnInterpolatesBetweenKeptAndDividedFrequencies) {
+  const auto spec = [](RopeScaling scaling, double base = 10000.0) {
+    scaling.type = RopeScalingType::kYarn;
+    scaling.factor = 4.0;
+    return RopeSpec{.kind = RopeKind::kNeox, .dims = 16, .base = base, .scaling = scaling};
+  };
+  expectTable(
+      spec({.original_max_position_embeddings = 1024, .attention_factor = 1.138629436111989}), 2,
+      {1, 0.316227764, 0.0812500045, 0.0197642371, 0.00437500002, 0.000790569466, 0.000250000012, 7.90569466e-05},
+      1.138629436111989);
+  expectTable(spec({.original_max_position_embeddings = 1024, .beta_fast = 16, .beta_slow = 2, .truncate = false}), 2,
+              {1, 0.316227764, 0.1, 0.0187018048, 0.0025, 0.000790569466, 0.00025, 7.90569466e-05}, 1.0);
+  // The ramp is a single point.
+  expectTable(spec({.original_max_position_embeddings = 1024, .beta_fast = 2, .beta_slow = 2, .truncate = false}), 2,
+              {1, 0.316227764, 0.1, 0.0316227786, 0.0025, 0.000790569466, 0.00025, 7.90569466e-05}, 1.0);
+  // The ramp would begin before the first pair and end behind the last one.
+  expectTable(spec({.original_max_position_embeddings = 8}, 1.5), 2,
+              {1, 0.807992816, 0.632521391, 0.472420186, 0.326598614, 0.19403629, 0.18444699, 0.175331593}, 1.0);
+}
+
+TEST(RopeTableTest, LongRopeChoosesItsFactorsByTheLengthOfTheEngine) {
+  const RopeSpec spec = {
+      .kind = RopeKind::kNeox,
+      .dims = 16,
+      .scaling = {.type = RopeScalingType::kLongRope,
+                  .original_max_position_embeddings = 100,
+                  .attention_factor = 1.25,
+                  .factors = {{1, 1.1f, 1.2f, 1.4f, 1.7f, 2, 2.5f, 3}, {1, 1.5f, 2.5f, 4, 7, 11, 16, 30}}}};
+  expectTable(spec, 100,
+              {1, 0.287479758, 0.0833333358, 0.022587698, 0.00588235306, 0.00158113893, 0.0004, 0.000105409257}, 1.25);
+  expectTable(spec, 101,
+              {1, 0.210818499, 0.04, 0.00790569466, 0.00142857141, 0.000287479779, 6.2500003e-05, 1.05409254e-05},
+              1.25);
 }
 
 TEST(RopeTableTest, LayersWithEqualSpecsShareATable) {

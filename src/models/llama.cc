@@ -51,16 +51,17 @@ std::vector<FieldValues> mistralFields() {
 }  // namespace
 
 Architecture llamaArchitecture() {
-  return {
-      .name = "LlamaForCausalLM",
-      .configFromHuggingFace = llamaConfig,
-      .weightTable = tableWithBiases,
-      .modelSpec = llamaSpec,
-      .ignored_sources = llamaIgnoredSources(),
-      .fields = fieldsWithBiases(),
-      .aliases = {"LLaMAForCausalLM"},
-      .models = {"Llama 1, 2, 3", "models with Llama's layers"},
-      .structure = "RMS norms, gated MLP, grouped-query attention, optional biases; linear and llama3 RoPE scaling"};
+  return {.name = "LlamaForCausalLM",
+          .configFromHuggingFace = llamaConfig,
+          .weightTable = tableWithBiases,
+          .modelSpec = llamaSpec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = fieldsWithBiases(),
+          .aliases = {"LLaMAForCausalLM"},
+          .models = {"Llama 1, 2, 3", "models with Llama's layers"},
+          .structure =
+              "RMS norms, gated MLP, grouped-query attention, optional biases; linear, llama3, YaRN and longrope RoPE "
+              "scaling"};
 }
 
 Architecture mistralArchitecture() {

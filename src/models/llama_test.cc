@@ -70,7 +70,11 @@ TEST(LlamaConfigTest, ReadsRotaryPositionsOfBothTransformersSpellings) {
   EXPECT_EQ(read(with(llama(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}})).rotary_scaling.factor, 2.0);
   EXPECT_EQ(read(with(llama(), "rope_parameters", {{"rope_theta", 1e4}, {"rope_type", "default"}})).rotary_scaling.type,
             RopeScalingType::kNone);
-  EXPECT_THAT(refusal("rope_scaling", {{"type", "yarn"}, {"factor", 2.0}}), HasSubstr("'yarn'"));
+  EXPECT_EQ(read(with(llama(), "rope_scaling", {{"type", "yarn"}, {"factor", 2.0}})).rotary_scaling.type,
+            RopeScalingType::kYarn);
+  EXPECT_THAT(refusal("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}), HasSubstr("'dynamic'"));
+  EXPECT_THAT(refusal("rope_scaling", {{"type", "default"}, {"llama_4_scaling_beta", 0.1}}),
+              HasSubstr("llama_4_scaling_beta"));
   EXPECT_THAT(refusal("rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"beta_fast", 3}}), HasSubstr("beta_fast"));
   EXPECT_THAT(refusal("rope_scaling", {{"type", "linear"}, {"factor", -1.0}}), HasSubstr("factor"));
 }

@@ -127,7 +127,35 @@ std::vector<std::string_view> decoderKeys() {
           "rope_scaling",        "rope_parameters",         "original_max_position_embeddings"};
 }
 
-void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config) {
+Json withDefaults(const Json& json, Json defaults) {
+  defaults.update(json);
+  return defaults;
+}
+
+namespace {
+
+// partial_rotary_factor at the top level or in the object of the scaling.
+void readPartialRotary(const Json& json, const Json& scaling, std::string_view source, std::string_view where,
+                       ModelConfig& config) {
+  const double outside = jsonGetOr(json, "partial_rotary_factor", 1.0, source);
+  const double factor = scaling.is_object() ? jsonGetOr(scaling, "partial_rotary_factor", outside, where) : outside;
+  if (!(factor > 0.0 && factor <= 1.0)) {
+    fail(ErrorCode::kInvalidArgument, "{}: 'partial_rotary_factor' {} must lie in (0, 1]", source, factor);
+  }
+  const int64_t head_size = config.head_size > 0             ? config.head_size
+                            : config.num_attention_heads > 0 ? config.hidden_size / config.num_attention_heads
+                                                             : 0;
+  // transformers computes int(head_dim * factor).
+  config.rotary_embedding_dim = static_cast<int64_t>(static_cast<double>(head_size) * factor);
+  if (head_size > 0 && config.rotary_embedding_dim < 2) {
+    fail(ErrorCode::kUnsupported, "{}: 'partial_rotary_factor' {} leaves no pair of a head's {} elements to rotate",
+         source, factor, head_size);
+  }
+}
+}  // namespace
+
+void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config,
+                std::vector<std::string_view> other_keys) {
   const auto member = [&](const char* key) {
     const auto it = json.find(key);
     return it == json.end() ? Json(nullptr) : *it;
@@ -136,51 +164,21 @@ void readRotary(const Json& json, std::string_view source, PartialRotary partial
   const Json scaling = parameters.is_null() ? member("rope_scaling") : parameters;
   const std::string where = fmt::format("{}: {}", source, parameters.is_null() ? "rope_scaling" : "rope_parameters");
   config.rotary_base = jsonGetOr(json, "rope_theta", config.rotary_base, source);
-  if (partial == PartialRotary::kRead) {
-    const double outside = jsonGetOr(json, "partial_rotary_factor", 1.0, source);
-    const double factor = scaling.is_object() ? jsonGetOr(scaling, "partial_rotary_factor", outside, where) : outside;
-    if (!(factor > 0.0 && factor <= 1.0)) {
-      fail(ErrorCode::kInvalidArgument, "{}: 'partial_rotary_factor' {} must lie in (0, 1]", source, factor);
-    }
-    const int64_t head_size = config.head_size > 0             ? config.head_size
-                              : config.num_attention_heads > 0 ? config.hidden_size / config.num_attention_heads
-                                                               : 0;
-    // transformers computes int(head_dim * factor).
-    config.rotary_embedding_dim = static_cast<int64_t>(static_cast<double>(head_size) * factor);
-    if (head_size > 0 && config.rotary_embedding_dim < 2) {
-      fail(ErrorCode::kUnsupported, "{}: 'partial_rotary_factor' {} leaves no pair of a head's {} elements to rotate",
-           source, factor, head_size);
-    }
-  }
+  if (partial == PartialRotary::kRead) readPartialRotary(json, scaling, source, where, config);
   if (scaling.is_null()) return;
   if (!scaling.is_object()) fail(ErrorCode::kInvalidArgument, "{}: must be an object or null", where);
   config.rotary_base = jsonGetOr(scaling, "rope_theta", config.rotary_base, where);
 
   const auto type =
       jsonGetOr<std::string>(scaling, "rope_type", jsonGetOr<std::string>(scaling, "type", "default", where), where);
-  std::vector<std::string_view> keys = {"rope_type", "type", "rope_theta"};
-  RopeScaling& rope = config.rotary_scaling;
-  if (type == "linear") {
-    rope.type = RopeScalingType::kLinear;
-    rope.factor = jsonGet<double>(scaling, "factor", where);
-    keys.push_back("factor");
-  } else if (type == "llama3") {
-    rope.type = RopeScalingType::kLlama3;
-    rope.factor = jsonGet<double>(scaling, "factor", where);
-    rope.low_freq_factor = jsonGet<double>(scaling, "low_freq_factor", where);
-    rope.high_freq_factor = jsonGet<double>(scaling, "high_freq_factor", where);
-    rope.original_max_position_embeddings =
-        jsonGetOr<double>(scaling, "original_max_position_embeddings",
-                          jsonGetOr<double>(json, "original_max_position_embeddings", 0.0, source), where);
-    keys.insert(keys.end(), {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-  } else if (type != "default") {
-    fail(ErrorCode::kUnsupported, "{}: rope_type '{}' is not supported; default, linear and llama3 are", where, type);
+  RopeLengths lengths = {.max_position_embeddings = config.max_position_embeddings};
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  if (!member(kOriginal).is_null()) lengths.original_length = jsonGet<double>(json, kOriginal, source);
+  other_keys.emplace_back("rope_theta");
+  if (partial == PartialRotary::kRead || scaling.value("partial_rotary_factor", Json(1.0)) == 1.0) {
+    other_keys.emplace_back("partial_rotary_factor");
   }
-  for (const auto& [key, value] : scaling.items()) {
-    if (std::find(keys.begin(), keys.end(), key) != keys.end() || value.is_null()) continue;
-    if (key == "partial_rotary_factor" && (partial == PartialRotary::kRead || value == 1.0)) continue;
-    fail(ErrorCode::kUnsupported, "{}: key '{}' is not supported with rope_type '{}'", where, key, type);
-  }
+  config.rotary_scaling = readRopeScaling(scaling, type, where, lengths, other_keys);
 }
 
 }  // namespace chorus

@@ -27,12 +27,17 @@ void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view 
 ModelConfig readDecoderConfig(const Json& json, std::string_view source);
 std::vector<std::string_view> decoderKeys();
 
+// The config with `defaults` for its missing keys.
+Json withDefaults(const Json& json, Json defaults);
+
 // Reads either rope_theta and rope_scaling at the top level, or rope_parameters, which holds the values of both. Sets
-// rotary_base and rotary_scaling. With kRead, also reads partial_rotary_factor (the share of a head that is rotated),
-// at the top level or inside, and sets rotary_embedding_dim. Throws Error(kUnsupported) for a scaling type other than
-// default, linear and llama3, and for keys that the type does not support; with kRefused, also for a
-// partial_rotary_factor inside that is not 1.
+// rotary_base and rotary_scaling (checkpoint/rope_scaling.h); max_position_embeddings must be set. With kRead, also
+// reads partial_rotary_factor (the share of a head that is rotated), at the top level or inside, and sets
+// rotary_embedding_dim. other_keys: keys inside that the caller reads. Throws Error(kUnsupported) for other types of
+// scaling, and for keys that the type does not support; with kRefused, also for a partial_rotary_factor inside that is
+// not 1.
 enum class PartialRotary { kRefused, kRead };
-void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config);
+void readRotary(const Json& json, std::string_view source, PartialRotary partial, ModelConfig& config,
+                std::vector<std::string_view> other_keys = {});
 
 }  // namespace chorus
