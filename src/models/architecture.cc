@@ -22,6 +22,7 @@
 #include "models/qwen2_moe.h"
 #include "models/qwen3.h"
 #include "models/qwen3_moe.h"
+#include "models/smollm3.h"
 
 namespace chorus {
 namespace {

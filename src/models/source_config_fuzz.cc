@@ -5,6 +5,7 @@
 // parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/experts.cc src/models/mixtral.cc
 // parses: src/models/qwen2_moe.cc src/models/qwen3_moe.cc src/models/olmo2.cc
 // parses: src/checkpoint/rope_scaling.cc
+// parses: src/models/smollm3.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
