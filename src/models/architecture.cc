@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "checkpoint/config_fields.h"
 #include "models/bloom.h"
+#include "models/cohere.h"
 #include "models/falcon.h"
 #include "models/gemma.h"
 #include "models/gpt.h"
@@ -84,7 +85,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(), gemma3Architecture(), graniteArchitecture(), gpt2Architecture(), phi3Architecture(), falconArchitecture(), optArchitecture(), bloomArchitecture(), mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(), gptArchitecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(), gemma3Architecture(), graniteArchitecture(), gpt2Architecture(), phi3Architecture(), falconArchitecture(), optArchitecture(), bloomArchitecture(), mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(), gptArchitecture(), cohereArchitecture(), cohere2Architecture(), graniteMoeArchitecture(), graniteMoeSharedArchitecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

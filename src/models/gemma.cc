@@ -20,7 +20,7 @@ constexpr const char* kLocalBase = "rope_local_base_freq";
 constexpr const char* kNormsAfter = "inter_layernorms";  // TensorRT-LLM's: true for all these models
 
 // Adds transformers' values of keys that are missing or null. Those of the other keys are where the keys are read.
-Json withDefaults(Json json, int64_t vocab_size, int64_t positions) {
+Json withGemmaDefaults(Json json, int64_t vocab_size, int64_t positions) {
   const auto otherwise = [&](const char* key, const auto& value) {
     if (Json& given = json[key]; given.is_null()) given = value;
   };
@@ -68,16 +68,12 @@ ModelConfig readGemma(const Json& json, std::string_view source) {
 // slides: for layers without layer_types. transformers refuses to run a model without a window.
 void readGemmaWindow(const Json& json, std::string_view source, std::function<bool(int32_t layer)> slides,
                      ModelConfig& config) {
-  const auto window = json.find("sliding_window");
-  if (window != json.end() && window->is_null()) {
-    fail(ErrorCode::kInvalidArgument, "{}: 'sliding_window' must be a number, not null", source);
-  }
-  readSlidingWindow(json, source, {.window = 4096, .slides = std::move(slides)}, config);
+  readSlidingWindow(json, source, {.window = 4096, .may_be_null = false, .slides = std::move(slides)}, config);
 }
 
 ModelConfig gemma2Config(const Json& given, std::string_view source) {
   checkSourceKeys(given, gemmaKeys(), source);
-  const Json json = withDefaults(given, 256000, 8192);
+  const Json json = withGemmaDefaults(given, 256000, 8192);
   ModelConfig config = readGemma(json, source);
   config.architecture = "Gemma2ForCausalLM";
   readRotary(json, source, PartialRotary::kRefused, config);
@@ -118,11 +114,10 @@ void readGemma3Rotary(Json json, std::string_view source, ModelConfig& config) {
 
 ModelConfig gemma3Config(const Json& given, std::string_view source) {
   SourceKeys keys = gemmaKeys();
-  keys.used.insert(keys.used.end(), {kLocalBase, "sliding_window_pattern"});
-  // transformers writes _sliding_window_pattern beside layer_types and does not read it.
-  keys.inert.push_back("_sliding_window_pattern");
+  keys.used.emplace_back(kLocalBase);
+  addWindowPatternKeys(keys);
   checkSourceKeys(given, keys, source);
-  const Json json = withDefaults(given, 262208, 131072);
+  const Json json = withGemmaDefaults(given, 262208, 131072);
   ModelConfig config = readGemma(json, source);
   config.architecture = "Gemma3ForCausalLM";
   config.qk_layernorm = true;
@@ -130,9 +125,7 @@ ModelConfig gemma3Config(const Json& given, std::string_view source) {
   // transformers has attn_logit_softcapping among Gemma 3's keys, but its attention does not apply it.
   readSoftcap(json, kLogitCap, nullptr, config);
   config.finalize(source);
-  const auto pattern = jsonGetOr<int32_t>(json, "sliding_window_pattern", 6, source);
-  if (pattern < 1) fail(ErrorCode::kInvalidArgument, "{}: 'sliding_window_pattern' must be at least 1", source);
-  readGemmaWindow(json, source, [=](int32_t layer) { return (layer + 1) % pattern != 0; }, config);
+  readGemmaWindow(json, source, slidingByPattern(json, 6, source), config);
   return config;
 }
 

@@ -69,11 +69,14 @@ WeightTable llamaTable(const ModelConfig& c, const LlamaForm& form) {
   const auto layerNorm = [&](NormId id, const std::string& name, const std::string& source) {
     rows.norm(id, name, sourceInLayer(source));
   };
-  const bool before = form.residual != ResidualForm::kPost, after = form.residual != ResidualForm::kPre;
+  const bool before = form.residual != ResidualForm::kPost, shared = form.residual == ResidualForm::kParallelShared;
+  const bool after = form.residual != ResidualForm::kPre && !shared;
   rows.embedding("model.embed_tokens.weight");
   if (before) layerNorm(NormId::kAttentionIn, "input_layernorm", "input_layernorm");
   addAttention(c, form, rows);
-  layerNorm(after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
+  if (!shared) {
+    layerNorm(after ? NormId::kAttentionOut : NormId::kMlpIn, "post_layernorm", "post_attention_layernorm");
+  }
   if (before && after) layerNorm(NormId::kMlpIn, "pre_feedforward_layernorm", "pre_feedforward_layernorm");
   form.experts == nullptr ? addMlp(c, form, rows) : addExperts(c, form, rows);
   if (after) layerNorm(NormId::kMlpOut, "post_feedforward_layernorm", "post_feedforward_layernorm");

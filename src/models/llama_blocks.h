@@ -25,7 +25,8 @@ struct LlamaForm {
   bool mlp_bias = false;           // of all linears of the MLP
   QkNorm qk_norm = QkNorm::kNone;  // q_norm and k_norm
   bool fused_sources = false;  // one source tensor for q, k and v (qkv_proj), another for gate and up (gate_up_proj)
-  // kPre, kSandwich or kPost. Unless kPre, the MLP's norms are pre_ and post_feedforward_layernorm.
+  // kPre, kSandwich, kPost or kParallelShared. In kSandwich and kPost, the MLP's norms are pre_ and
+  // post_feedforward_layernorm.
   ResidualForm residual = ResidualForm::kPre;
   SourceTransform norms = {};            // how the source keeps the weights of all norms
   const ExpertsForm* experts = nullptr;  // of a model with experts (models/experts.h)

@@ -56,6 +56,9 @@ std::vector<bool> slidingLayers(const Json& types, int32_t num_layers, std::stri
 }  // namespace
 
 void readSlidingWindow(const Json& json, std::string_view source, const WindowDefaults& defaults, ModelConfig& config) {
+  if (!defaults.may_be_null && json.contains(kWindow) && !has(json, kWindow)) {
+    fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a number, not null", source, kWindow);
+  }
   std::vector<bool> slides;
   if (has(json, kLayerTypes)) {
     slides = slidingLayers(json[kLayerTypes], config.num_hidden_layers, source);
@@ -75,6 +78,18 @@ void readSlidingWindow(const Json& json, std::string_view source, const WindowDe
 }
 
 void addWindowKeys(SourceKeys& keys) { keys.used.insert(keys.used.end(), {kWindow, kLayerTypes}); }
+
+std::function<bool(int32_t layer)> slidingByPattern(const Json& json, int32_t otherwise, std::string_view source) {
+  const auto pattern = jsonGetOr<int32_t>(json, kPatterns[0], otherwise, source);
+  if (pattern < 1) fail(ErrorCode::kInvalidArgument, "{}: '{}' must be at least 1", source, kPatterns[0]);
+  return [=](int32_t layer) { return (layer + 1) % pattern != 0; };
+}
+
+void addWindowPatternKeys(SourceKeys& keys) {
+  keys.used.emplace_back(kPatterns[0]);
+  // transformers writes it beside layer_types and does not read it.
+  keys.inert.emplace_back(kPatterns[1]);
+}
 
 void readQwenWindow(const Json& json, std::string_view source, ModelConfig& config) {
   const bool used = jsonGetOr(json, "use_sliding_window", false, source);

@@ -21,15 +21,20 @@ namespace chorus {
 
 // What a source config says if its keys are missing.
 struct WindowDefaults {
-  std::optional<int64_t> window;                                             // without sliding_window
+  std::optional<int64_t> window;  // without sliding_window
+  bool may_be_null = true;        // false: a sliding_window of null is refused
   std::function<bool(int32_t layer)> slides = [](int32_t) { return true; };  // without layer_types
 };
-// Reads sliding_window (null: no layer has one) and layer_types into the fields of a finalised config. Throws Error if
-// a value is malformed. addWindowKeys() adds the keys that it reads to SourceKeys::used.
+// Reads sliding_window (null: no layer has one, unless null is refused) and layer_types into the fields of a finalised
+// config. Throws Error if a value is malformed. addWindowKeys() adds the keys that it reads to SourceKeys::used.
 void readSlidingWindow(const Json& json, std::string_view source, const WindowDefaults& defaults, ModelConfig& config);
 void addWindowKeys(SourceKeys& keys);
-// The same for Qwen2 and Qwen3, in which a layer without layer_types has the window if use_sliding_window is true and
-// at least max_window_layers layers are before it.
+// WindowDefaults::slides by sliding_window_pattern n, with `otherwise` for a missing one: every nth layer has no
+// window.
+std::function<bool(int32_t layer)> slidingByPattern(const Json& json, int32_t otherwise, std::string_view source);
+void addWindowPatternKeys(SourceKeys& keys);
+// readSlidingWindow() for Qwen2 and Qwen3, in which a layer without layer_types has the window if use_sliding_window is
+// true and at least max_window_layers layers are before it.
 void readQwenWindow(const Json& json, std::string_view source, ModelConfig& config);
 void addQwenWindowKeys(SourceKeys& keys);
 
