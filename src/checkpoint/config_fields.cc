@@ -98,6 +98,7 @@ std::vector<ConfigField> makeFields() {
   structural("rope_local_base_freq", none);
   structural("inter_layernorms", off);
   structural("no_rope_layers", none);
+  structural("llama_4_scaling_beta", zero);
   structural("longrope_short_mscale", none);
   structural("longrope_long_mscale", none);
   // Fields of encoder and encoder-decoder models.

@@ -15,6 +15,14 @@ std::vector<std::vector<float>> slopesOfLayers(const ModelSpec& spec) {
   }
   return all;
 }
+std::vector<QueryScaling> queryScalings(const ModelSpec& spec) {
+  std::vector<QueryScaling> all;
+  for (const LayerSpec& layer : spec.layers) {
+    const QueryScaling& scaling = layer.attention.query_scaling;
+    if (scaling.beta != 0 && std::find(all.begin(), all.end(), scaling) == all.end()) all.push_back(scaling);
+  }
+  return all;
+}
 size_t indexOf(const auto& list, const auto& value) {
   return static_cast<size_t>(std::find(list.begin(), list.end(), value) - list.begin());
 }
@@ -38,11 +46,16 @@ DevicePositionTables::DevicePositionTables(const ModelSpec& spec, int64_t positi
   const std::vector<std::vector<float>> slopes = slopesOfLayers(spec);
   std::vector<const float*> device_slopes;
   for (const std::vector<float>& host : slopes) device_slopes.push_back(upload(host));
+  const std::vector<QueryScaling> scalings = queryScalings(spec);
+  std::vector<const float*> device_scales;
+  for (const QueryScaling& scaling : scalings) device_scales.push_back(upload(makeQueryScales(scaling, positions)));
 
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
+    const bool scales = attention.query_scaling.beta != 0;
     of_layers_.push_back(
         {.rope = ropes[indexOf(specs, attention.rope)],
+         .query_scales = scales ? device_scales[indexOf(scalings, attention.query_scaling)] : nullptr,
          .slopes = attention.slopes.empty() ? nullptr : device_slopes[indexOf(slopes, attention.slopes)]});
   }
 }
@@ -53,7 +66,7 @@ int64_t DevicePositionTables::bytes(const ModelSpec& spec, int64_t positions) {
   for (const std::vector<float>& slopes : slopesOfLayers(spec)) {
     bytes += static_cast<int64_t>(slopes.size() * sizeof(float));
   }
-  return bytes;
+  return bytes + std::ssize(queryScalings(spec)) * positions * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// RoPE tables and ALiBi slopes of one rank's layers, in device memory.
+// RoPE tables, factors of queries and ALiBi slopes of one rank's layers, in device memory.
 #pragma once
 
 #include <vector>

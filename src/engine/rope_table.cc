@@ -98,6 +98,17 @@ HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions) {
   return table;
 }
 
+std::vector<float> makeQueryScales(const QueryScaling& scaling, int64_t positions) {
+  std::vector<float> scales;
+  if (scaling.beta == 0) return scales;
+  const auto beta = static_cast<float>(scaling.beta), length = static_cast<float>(scaling.length);
+  scales.reserve(static_cast<size_t>(positions));
+  for (int64_t p = 0; p < positions; ++p) {
+    scales.push_back(1.0f + beta * std::log(1.0f + std::floor(static_cast<float>(p) / length)));
+  }
+  return scales;
+}
+
 int64_t ropeTableBytes(const RopeSpec& spec, int64_t positions) {
   return spec.kind == RopeKind::kNone ? 0 : 2 * positions * (spec.dims / 2) * static_cast<int64_t>(sizeof(float));
 }

@@ -18,6 +18,8 @@ struct HostRopeTable {
 HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions);
 // Bytes of both tables in device memory.
 int64_t ropeTableBytes(const RopeSpec& spec, int64_t positions);
+// The factors of queries, [positions]; empty if queries are not multiplied.
+std::vector<float> makeQueryScales(const QueryScaling& scaling, int64_t positions);
 // The different specs among those of the layers, in order of their first layer.
 std::vector<RopeSpec> ropeSpecs(const ModelSpec& spec);
 

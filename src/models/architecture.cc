@@ -15,6 +15,7 @@
 #include "models/gpt2.h"
 #include "models/granite.h"
 #include "models/llama.h"
+#include "models/ministral3.h"
 #include "models/mixtral.h"
 #include "models/olmo2.h"
 #include "models/opt.h"
@@ -85,7 +86,7 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(), gemma3Architecture(), graniteArchitecture(), gpt2Architecture(), phi3Architecture(), falconArchitecture(), optArchitecture(), bloomArchitecture(), mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(), gptArchitecture(), cohereArchitecture(), cohere2Architecture(), graniteMoeArchitecture(), graniteMoeSharedArchitecture()};
+  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(), gemma3Architecture(), graniteArchitecture(), gpt2Architecture(), phi3Architecture(), falconArchitecture(), optArchitecture(), bloomArchitecture(), mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(), gptArchitecture(), cohereArchitecture(), cohere2Architecture(), graniteMoeArchitecture(), graniteMoeSharedArchitecture(), ministral3Architecture(), smollm3Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {

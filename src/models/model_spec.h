@@ -46,6 +46,13 @@ enum class QkNorm {
   kPerHead,   // of each head, [head size]
   kWholeRow,  // of all query heads of a token together, [query heads * head size], and of all its key heads
 };
+// Multiplies the queries at position p by 1 + beta * log(1 + floor(p / length)), after RoPE.
+struct QueryScaling {
+  double beta = 0;  // 0: queries are not multiplied
+  double length = 0;
+
+  bool operator==(const QueryScaling&) const = default;
+};
 struct AttentionSpec {
   Heads heads;
   // Set by rankSpec(): the heads of all tensor-parallel ranks together, and which of them are this rank's first ones.
@@ -53,6 +60,7 @@ struct AttentionSpec {
   int32_t first_query = 0;
   int32_t first_kv = 0;
   RopeSpec rope;
+  QueryScaling query_scaling;
   // score = capped(scale * q . k) + slope of the query head * (position of the key - position of the query), as in
   // kernels/attention/attention.h
   float scale = 1.0f;

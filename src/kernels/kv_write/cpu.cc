@@ -49,6 +49,10 @@ void normaliseQueryAndKey(const HeadNorms& norms, const StepGroups& groups, int6
   }
 }
 
+void scaleQueries(float factor, float* row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] *= factor;
+}
+
 void rotateHalves(const float* cos, const float* sin, int64_t half, float* head) {
   const Floats d;
   int64_t i = 0;
@@ -108,6 +112,7 @@ void kvWriteRows(const KvWriteArgs& args, const StepGroups& groups, const Sequen
     const float* sin = args.rope.sin + position * half;
     const auto rotate = args.rope.interleaved ? &rotatePairs : &rotateHalves;
     for (int64_t head = 0; half > 0 && head < rotated_heads; ++head) rotate(cos, sin, half, row + head * head_size);
+    if (args.query_scales != nullptr) scaleQueries(args.query_scales[position], row, args.num_heads * head_size);
     const float* k = row + args.num_heads * head_size;
     const float* v = row + rotated_heads * head_size;
     switch (kv.dtype) {

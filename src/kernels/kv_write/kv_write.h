@@ -1,5 +1,5 @@
-// The op after the qkv product: adds its bias, normalises q and k, applies RoPE to them, and writes k and
-// v to the KV cache.
+// The op after the qkv product: adds its bias, normalises q and k, applies RoPE to them, multiplies q by a factor of
+// its position, and writes k and v to the KV cache.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,8 @@ struct HeadNorms {
 // rounded to its dtype.
 //   - qkv: [rows, (num_heads + 2 * num_kv_heads) * head_size] float32; a row holds its q heads, then k, then v.
 //   - bias: [(num_heads + 2 * num_kv_heads) * head_size] float32, or null.
+//   - query_scales: [positions] float32, device memory, or null. After the rotation, q is multiplied by the factor of
+//     its position.
 //   - Positions are those of the step's sequences.
 struct KvWriteArgs {
   Matrix qkv;
@@ -49,6 +51,7 @@ struct KvWriteArgs {
   HeadNorms norms;
   RopeTable rope;
   KvLayer kv;
+  const float* query_scales = nullptr;
 };
 
 namespace reference {

@@ -63,6 +63,9 @@ void kvWrite(const KvWriteArgs& args, const StepBatch& batch) {
       for (int64_t head = 0; head < args.num_heads + kv.num_kv_heads; ++head) {
         rotate(args.rope, position, row + head * head_size);
       }
+      for (int64_t c = 0; args.query_scales != nullptr && c < args.num_heads * head_size; ++c) {
+        row[c] *= args.query_scales[position];
+      }
       std::byte* block = kvBlock(kv, sequence.block_tables[kv.group], position);
       for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
         const float* k = row + (args.num_heads + head) * head_size;

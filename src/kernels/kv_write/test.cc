@@ -52,7 +52,7 @@ Input makeInput(Values values, const Case& c) {
   return in;
 }
 
-Outcome run(Backend& backend, const Input& in, const Case& c) {
+Outcome run(Backend& backend, const Input& in, const Case& c, const float* query_scales = nullptr) {
   Outcome result{in.qkv, std::vector<std::byte>(in.cache_bytes)};
   KvLayer kv = in.kv;
   kv.base = result.cache.data();
@@ -62,7 +62,8 @@ Outcome run(Backend& backend, const Input& in, const Case& c) {
                    c.num_heads,
                    {},
                    {in.cos.data(), in.sin.data(), c.rotary_dim, c.interleaved},
-                   kv},
+                   kv,
+                   query_scales},
                   *context, {});
   return result;
 }
@@ -237,6 +238,29 @@ TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
     EXPECT_EQ(cache, write(apart, nullptr, {}));
     kernel_test::expectSameBits(together.data(), apart.data(), std::ssize(apart),
                                 fmt::format("head size {}", c.head_size));
+  }
+}
+
+// With query_scales, the queries are those of the op without them times the factor of their position; keys, values and
+// the cache are the same.
+TEST_P(KvWriteTest, MultipliesQueriesByTheFactorOfTheirPosition) {
+  Backend& backend = newBackend(2);
+  for (const Case& c : kCases) {
+    Values values(kernel_test::kSeed + 3);
+    const Input in = makeInput(values, c);
+    const std::vector<float> scales = values.reals(80);
+    const Outcome plain = run(backend, in, c), scaled = run(backend, in, c, scales.data());
+    EXPECT_EQ(scaled.cache, plain.cache);
+    std::vector<float> expected = plain.qkv;
+    for (const SequenceSpan& s : in.spans) {
+      for (int64_t i = 0; i < s.num_rows; ++i) {
+        float* row = expected.data() + (s.row_begin + i) * in.width;
+        for (int64_t at = 0; at < c.num_heads * c.head_size; ++at) {
+          row[at] *= scales[static_cast<size_t>(s.first_position + i)];
+        }
+      }
+    }
+    kernel_test::expectSameBits(scaled.qkv.data(), expected.data(), std::ssize(expected), "qkv");
   }
 }
 

@@ -66,7 +66,8 @@ void runAttention(const LayerContext& context, const AttentionSpec& spec, const 
                            .num_heads = heads.queries,
                            .norms = norms,
                            .rope = tables.rope,
-                           .kv = kv},
+                           .kv = kv,
+                           .query_scales = tables.query_scales},
                           context.step, context.stream);
   context.backend.attention({.q = columnsOf(qkv, 0, heads.width()),
                              .num_heads = heads.queries,

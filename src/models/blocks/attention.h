@@ -10,8 +10,9 @@ namespace chorus {
 
 // What attention needs of positions, in device memory.
 struct PositionTables {
-  RopeTable rope;                 // of AttentionSpec::rope
-  const float* slopes = nullptr;  // AttentionSpec::slopes; null: none
+  RopeTable rope;                       // of AttentionSpec::rope
+  const float* query_scales = nullptr;  // of AttentionSpec::query_scaling, by position; null: none
+  const float* slopes = nullptr;        // AttentionSpec::slopes; null: none
 };
 
 std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_size);
