@@ -14,6 +14,7 @@
 #include "models/gpt.h"
 #include "models/gpt2.h"
 #include "models/granite.h"
+#include "models/granite_moe.h"
 #include "models/llama.h"
 #include "models/ministral3.h"
 #include "models/mixtral.h"

@@ -1,6 +1,7 @@
 #include "models/experts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "lora/module_ids.h"
@@ -82,29 +83,41 @@ std::string inSource(const std::string& name) { return "model.layers.{layer}." +
 
 // Sources and targets of the two halves of a gated input projection, [other; activated], of which each has f rows.
 struct Halves {
-  std::vector<WeightSource> sources;
-  std::vector<LoraTarget> targets;
+  int64_t f = 0;
+  std::vector<WeightSource> sources = {};
+  std::vector<LoraTarget> targets = {};
 
-  void addSeparate(const std::string& activated, const std::string& other, int64_t f, int32_t spelling) {
+  // Two linears. ids: the modules of the other half and of the activated one.
+  void addSeparate(const std::string& other, const std::string& activated, std::pair<int32_t, int32_t> ids,
+                   int32_t spelling) {
     sources.push_back({.name = inSource(other) + ".weight", .row_begin = 0, .rows = f, .spelling = spelling});
     sources.push_back({.name = inSource(activated) + ".weight", .row_begin = f, .rows = f, .spelling = spelling});
+    targets.push_back({ids.first, other, 0, f});
+    targets.push_back({ids.second, activated, f, f});
+  }
+  // One tensor, or one of each expert, which has the rows of the activated half first.
+  void addFused(const std::string& tensor, const std::string& module, std::pair<int32_t, int32_t> ids,
+                int32_t spelling) {
+    const SourceRows activated = {.total = 2 * f, .begin = 0}, other = {.total = 2 * f, .begin = f};
+    sources.push_back({inSource(tensor), 0, f, other, {}, SourceFormat::kHuggingFace, spelling});
+    sources.push_back({inSource(tensor), f, f, activated, {}, SourceFormat::kHuggingFace, spelling});
+    targets.push_back({ids.first, module, 0, f, other});
+    targets.push_back({ids.second, module, f, f, activated});
   }
 };
 
 Halves expertHalves(const ExpertsForm& form, int64_t f) {
-  // A tensor or adapter of both halves has the rows of the activated one first.
-  const SourceRows activated = {.total = 2 * f, .begin = 0}, other = {.total = 2 * f, .begin = f};
-  Halves halves;
+  Halves halves = {f};
   int32_t spelling = 0;
   for (const std::string& block : form.blocks) {
-    const std::string each = block + ".experts.{expert}.", fused = block + ".experts.gate_up_proj";
-    halves.addSeparate(each + form.activated, each + form.other, f, spelling++);
-    halves.sources.push_back({inSource(fused), 0, f, other, {}, SourceFormat::kHuggingFace, spelling});
-    halves.sources.push_back({inSource(fused), f, f, activated, {}, SourceFormat::kHuggingFace, spelling++});
-    halves.targets.push_back({kMoeGate, each + form.other, 0, f});
-    halves.targets.push_back({kMoeHTo4H, each + form.activated, f, f});
-    halves.targets.push_back({kMoeGate, fused, 0, f, other});
-    halves.targets.push_back({kMoeHTo4H, fused, f, f, activated});
+    const std::string each = block + ".experts.{expert}.";
+    if (form.has_separate) {
+      halves.addSeparate(each + form.other, each + form.activated, {kMoeGate, kMoeHTo4H}, spelling++);
+    }
+    for (const ExpertsForm::Stacked& stacked : form.stacked) {
+      const std::string input = block + "." + stacked.input;
+      halves.addFused(input, input, {kMoeGate, kMoeHTo4H}, spelling++);
+    }
   }
   return halves;
 }
@@ -112,13 +125,17 @@ Halves expertHalves(const ExpertsForm& form, int64_t f) {
 WeightRow expertsOutput(const ExpertsForm& form, int64_t hidden, int64_t f) {
   std::vector<WeightSource> sources;
   std::vector<LoraTarget> targets;
-  for (const std::string& block : form.blocks) {
+  const auto add = [&](const std::string& tensor, const std::string& module) {
     const auto spelling = static_cast<int32_t>(sources.size());
-    const std::string each = block + ".experts.{expert}." + form.output, fused = block + ".experts.down_proj";
-    sources.push_back({.name = inSource(each) + ".weight", .rows = hidden, .spelling = spelling});
-    sources.push_back({.name = inSource(fused), .rows = hidden, .spelling = spelling + 1});
-    targets.push_back({kMoe4HToH, each, 0, hidden});
-    targets.push_back({kMoe4HToH, fused, 0, hidden});
+    sources.push_back({.name = inSource(tensor), .rows = hidden, .spelling = spelling});
+    targets.push_back({kMoe4HToH, module, 0, hidden});
+  };
+  for (const std::string& block : form.blocks) {
+    const std::string each = block + ".experts.{expert}." + form.output;
+    if (form.has_separate) add(each + ".weight", each);
+    for (const ExpertsForm::Stacked& stacked : form.stacked) {
+      add(block + "." + stacked.output, block + "." + stacked.output);
+    }
   }
   return linearRow(slotOf(LinearId::kExpertsProj), inCheckpoint("proj"), hidden, f, {.axis = ShardRule::Axis::kColumns},
                    std::move(sources), std::move(targets));
@@ -128,10 +145,12 @@ WeightRow routerRow(const ExpertsForm& form, int64_t experts, int64_t hidden) {
   std::vector<WeightSource> sources;
   std::vector<LoraTarget> targets;
   for (const std::string& block : form.blocks) {
-    const std::string gate = block + ".gate";
-    const auto spelling = static_cast<int32_t>(sources.size());
-    sources.push_back({.name = inSource(gate) + ".weight", .rows = experts, .spelling = spelling});
-    targets.push_back({kMoeRouter, gate, 0, experts});
+    for (const std::string& router : form.routers) {
+      const auto spelling = static_cast<int32_t>(sources.size());
+      const std::string module = block + "." + router;
+      sources.push_back({.name = inSource(module) + ".weight", .rows = experts, .spelling = spelling});
+      targets.push_back({kMoeRouter, module, 0, experts});
+    }
   }
   WeightRow row = linearRow(slotOf(LinearId::kRouter), inCheckpoint("router"), experts, hidden, {}, std::move(sources),
                             std::move(targets));
@@ -140,20 +159,23 @@ WeightRow routerRow(const ExpertsForm& form, int64_t experts, int64_t hidden) {
   return row;
 }
 
-void addSharedRows(const ExpertsForm& form, int64_t hidden, int64_t f, WeightTable& table) {
-  const std::string block = form.blocks.front(), expert = block + ".shared_expert.";
-  Halves halves;
-  halves.addSeparate(expert + "gate_proj", expert + "up_proj", f, 0);
-  halves.targets = {{kSharedExpertGate, expert + "up_proj", 0, f}, {kSharedExpertHTo4H, expert + "gate_proj", f, f}};
+void addSharedRows(const ExpertsForm::Shared& form, int64_t hidden, int64_t f, WeightTable& table) {
+  Halves halves = {f};
+  const std::pair<int32_t, int32_t> ids = {kSharedExpertGate, kSharedExpertHTo4H};
+  if (form.input.empty()) {
+    halves.addSeparate(form.other, form.activated, ids, 0);
+  } else {
+    halves.addFused(form.input + ".weight", form.input, ids, 0);
+  }
   table.push_back(linearRow(slotOf(LinearId::kSharedFc), inCheckpoint("shared_expert.fc"), 2 * f, hidden,
                             {.axis = ShardRule::Axis::kRows, .parts = {f, f}}, std::move(halves.sources),
                             std::move(halves.targets)));
   table.push_back(linearRow(slotOf(LinearId::kSharedProj), inCheckpoint("shared_expert.proj"), hidden, f,
-                            {.axis = ShardRule::Axis::kColumns}, {{inSource(expert + "down_proj.weight"), 0, hidden}},
-                            {{kSharedExpert4HToH, expert + "down_proj", 0, hidden}}));
-  const std::string gate = block + ".shared_expert_gate";
+                            {.axis = ShardRule::Axis::kColumns}, {{inSource(form.output + ".weight"), 0, hidden}},
+                            {{kSharedExpert4HToH, form.output, 0, hidden}}));
+  if (form.gate.empty()) return;
   table.push_back(linearRow(slotOf(LinearId::kSharedGate), inCheckpoint("shared_expert_gate"), 1, hidden, {},
-                            {{inSource(gate + ".weight"), 0, 1}}, {{kMlpRouter, gate, 0, 1}}));
+                            {{inSource(form.gate + ".weight"), 0, 1}}, {{kMlpRouter, form.gate, 0, 1}}));
   table.back().quantisable = false;
 }
 }  // namespace
@@ -247,7 +269,7 @@ WeightTable expertsRows(const ModelConfig& config, const ExpertsForm& form) {
   table.back().experts = experts.experts;
   table.push_back(expertsOutput(form, h, f));
   table.back().experts = experts.experts;
-  if (experts.shared_size > 0) addSharedRows(form, h, experts.shared_size, table);
+  if (experts.shared_size > 0) addSharedRows(form.shared, h, experts.shared_size, table);
   for (WeightRow& row : table) row.layers = layers;
   return table;
 }
@@ -260,7 +282,7 @@ LayerSpec denseLayerSpec(const ModelConfig& config) {
   return layerSpec(dense);
 }
 
-void addExperts(const ModelConfig& config, ModelSpec& spec) {
+void addExperts(const ModelConfig& config, ModelSpec& spec, bool shared_gate) {
   const ExpertsConfig experts = expertsConfig(config);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (!experts.layers[i]) continue;
@@ -271,7 +293,7 @@ void addExperts(const ModelConfig& config, ModelSpec& spec) {
                           .top_k = experts.top_k,
                           .normalised = experts.normalised,
                           .shared_size = experts.shared_size,
-                          .shared_gate = experts.shared_size > 0};
+                          .shared_gate = shared_gate && experts.shared_size > 0};
   }
 }
 

@@ -39,12 +39,27 @@ void setExperts(const ExpertsConfig& experts, std::string_view source, ModelConf
 void readQwenExperts(const Json& json, std::string_view source, bool shared, ModelConfig& config);
 void addQwenExpertsKeys(bool shared, SourceKeys& keys);
 
-// How the source names the tensors of experts.
+// How the source names the tensors of experts, below its layer.
 struct ExpertsForm {
-  // Names of the MLP in a layer, one for each spelling of the files: {"mlp"}. Each has the router `gate`, and the
-  // experts as separate linears, such as mlp.experts.3.gate_proj, or together as gate_up_proj and down_proj.
+  // Names of the MLP in a layer, one for each spelling of the files. Each has the router and the experts, as separate
+  // linears, such as mlp.experts.3.gate_proj, or together as parameters of all experts.
   std::vector<std::string> blocks = {"mlp"};
+  std::vector<std::string> routers = {"gate"};  // in a block, one for each spelling
+  bool has_separate = true;
   std::string activated = "gate_proj", other = "up_proj", output = "down_proj";  // names of one expert's linears
+  // Parameters of all experts in a block: the input projections with the activated half first, and the output
+  // projections.
+  struct Stacked {
+    std::string input, output;
+  };
+  std::vector<Stacked> stacked = {{"experts.gate_up_proj", "experts.down_proj"}};
+  // The shared expert, if the config has one: its input projection as two linears, or as one with the activated half
+  // first. An empty name is of a linear that it does not have.
+  struct Shared {
+    std::string activated = "mlp.shared_expert.gate_proj", other = "mlp.shared_expert.up_proj", input = {};
+    std::string output = "mlp.shared_expert.down_proj", gate = "mlp.shared_expert_gate";
+  };
+  Shared shared = {};
 };
 // The rows of the layers with experts; empty if there are none.
 WeightTable expertsRows(const ModelConfig& config, const ExpertsForm& form);
@@ -53,7 +68,7 @@ std::vector<int32_t> denseLayers(const ModelConfig& config);
 
 // The layer of the config, with dense MLPs.
 LayerSpec denseLayerSpec(const ModelConfig& config);
-// Gives the layers with experts their structure.
-void addExperts(const ModelConfig& config, ModelSpec& spec);
+// Gives the layers with experts their structure. shared_gate: whether the shared expert, if there is one, has a gate.
+void addExperts(const ModelConfig& config, ModelSpec& spec, bool shared_gate = true);
 
 }  // namespace chorus

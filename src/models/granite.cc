@@ -23,18 +23,15 @@ double multiplierIn(const Json& json, const char* key, std::string_view source) 
 
 ModelConfig graniteConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  keys.used.insert(keys.used.end(), {"attention_bias", "mlp_bias", "logits_scaling"});
-  keys.used.insert(keys.used.end(), std::begin(kMultipliers), std::end(kMultipliers));
+  addGraniteKeys(keys);
+  keys.used.push_back("mlp_bias");
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "GraniteForCausalLM";
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
   config.mlp_bias = jsonGetOr(json, "mlp_bias", false, source);
-  for (const char* key : kMultipliers) config.extra[key] = multiplierIn(json, key, source);
-  config.extra[kLogitsMultiplier] = 1.0 / multiplierIn(json, "logits_scaling", source);
   config.finalize(source);
-  config.extra[kAttentionMultiplier] =
-      multiplierIn(json, kAttentionMultiplier, source) * std::sqrt(static_cast<double>(config.head_size));
+  readGraniteMultipliers(json, source, config);
   return config;
 }
 
@@ -43,15 +40,8 @@ WeightTable graniteTable(const ModelConfig& c) {
 }
 
 ModelSpec graniteSpec(const ModelConfig& config) {
-  const auto multiplier = [&](const char* field) {
-    return static_cast<float>(jsonGetOr<double>(config.extra, field, 1.0, "config.json"));
-  };
-  LayerSpec layer = layerSpec(config);
-  layer.attention.scale *= multiplier(kAttentionMultiplier);
-  layer.residual_scale = multiplier("residual_multiplier");
-  ModelSpec spec = modelSpec(config, layer);
-  spec.embedding.scale = multiplier("embedding_multiplier");
-  spec.head.scale = multiplier(kLogitsMultiplier);
+  ModelSpec spec = llamaSpec(config);
+  applyGraniteMultipliers(config, spec);
   return spec;
 }
 
@@ -59,11 +49,39 @@ std::vector<FieldValues> graniteFields() {
   std::vector<FieldValues> fields = llamaFields();
   fields.push_back({"attn_bias", {true}});
   fields.push_back({"mlp_bias", {true}});
-  for (const char* key : kMultipliers) fields.push_back({.field = key, .range = FieldRange::kFactor});
-  fields.push_back({.field = kLogitsMultiplier, .range = FieldRange::kFactor});
+  addGraniteFields(fields);
   return fields;
 }
 }  // namespace
+
+void addGraniteKeys(SourceKeys& keys) {
+  keys.used.insert(keys.used.end(), {"attention_bias", "logits_scaling"});
+  keys.used.insert(keys.used.end(), std::begin(kMultipliers), std::end(kMultipliers));
+}
+
+void readGraniteMultipliers(const Json& json, std::string_view source, ModelConfig& config) {
+  for (const char* key : kMultipliers) config.extra[key] = multiplierIn(json, key, source);
+  config.extra[kLogitsMultiplier] = 1.0 / multiplierIn(json, "logits_scaling", source);
+  config.extra[kAttentionMultiplier] =
+      multiplierIn(json, kAttentionMultiplier, source) * std::sqrt(static_cast<double>(config.head_size));
+}
+
+void applyGraniteMultipliers(const ModelConfig& config, ModelSpec& spec) {
+  const auto multiplier = [&](const char* field) {
+    return static_cast<float>(jsonGetOr<double>(config.extra, field, 1.0, "config.json"));
+  };
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.scale *= multiplier(kAttentionMultiplier);
+    layer.residual_scale = multiplier("residual_multiplier");
+  }
+  spec.embedding.scale = multiplier("embedding_multiplier");
+  spec.head.scale = multiplier(kLogitsMultiplier);
+}
+
+void addGraniteFields(std::vector<FieldValues>& fields) {
+  for (const char* key : kMultipliers) fields.push_back({.field = key, .range = FieldRange::kFactor});
+  fields.push_back({.field = kLogitsMultiplier, .range = FieldRange::kFactor});
+}
 
 Architecture graniteArchitecture() {
   return {.name = "GraniteForCausalLM",

@@ -1,10 +1,19 @@
-// Granite (dense): Llama with multipliers of the embedding, the attention scores, the residual and the logits.
+// Granite: Llama's tensors and layers, with multipliers of the embeddings, of attention scores, of what a block adds to
+// the residual, and of logits.
 #pragma once
 
 #include "models/architecture.h"
+#include "models/source_config.h"
 
 namespace chorus {
 
-Architecture graniteArchitecture();  // GraniteForCausalLM
+Architecture graniteArchitecture();
+
+// What all Granite models have: the source's keys of multipliers and biases, their values in a finalised config, their
+// effect on a structure, and the fields of a checkpoint. Errors name source and key.
+void addGraniteKeys(SourceKeys& keys);
+void readGraniteMultipliers(const Json& json, std::string_view source, ModelConfig& config);
+void applyGraniteMultipliers(const ModelConfig& config, ModelSpec& spec);
+void addGraniteFields(std::vector<FieldValues>& fields);
 
 }  // namespace chorus

@@ -4,7 +4,7 @@
 // parses: src/models/qwen3.cc src/models/granite.cc src/models/gpt2.cc src/models/phi3.cc src/models/falcon.cc
 // parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/experts.cc src/models/mixtral.cc
 // parses: src/models/qwen2_moe.cc src/models/qwen3_moe.cc src/models/olmo2.cc
-// parses: src/checkpoint/rope_scaling.cc src/models/cohere.cc src/models/ministral3.cc
+// parses: src/checkpoint/rope_scaling.cc src/models/cohere.cc src/models/granite_moe.cc src/models/ministral3.cc
 // parses: src/models/smollm3.cc
 #include <algorithm>
 #include <cstdint>

@@ -18,7 +18,7 @@ MOST_CHANGE = 0.7
 # Roundings of the inputs of products that are tried for each prompt. Which ones an engine meets depends on its order of
 # sums, so random ones stand for them.
 PERTURBATIONS = 12
-ROUTER = re.compile(r"\.(mlp|block_sparse_moe)\.gate$")
+ROUTER = re.compile(r"\.(mlp|block_sparse_moe)\.(gate|router|router\.layer)$")
 
 
 class Expert(torch.nn.Module):

@@ -93,7 +93,8 @@ def make_variant(name, variant, index, root, seed):
                                         rules.of_model)]
         for adapter in variant["adapters"]:
             at = f"adapters/{adapter}"
-            peft_config = save_adapter(model, adapter, variant["targets"], variant.get("peft", {}), made / at)
+            extra = variant.get("peft_of", {}).get(adapter, variant.get("peft", {}))
+            peft_config = save_adapter(model, adapter, variant["targets"], extra, made / at)
             files.append(hashed_weights.rewrite(made, f"{at}/adapter_model.safetensors", seed + index,
                                                 FILE_DTYPES[adapter.rpartition("_")[2]], rules.of_adapter(peft_config)))
         round_weights = variant.get("round_weights", llama.round_parameters)
