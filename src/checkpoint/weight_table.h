@@ -89,6 +89,10 @@ struct WeightSource {
   int32_t spelling = 0;
 };
 
+// The order of the rows of q and k in torchtune's own files: the source's, or pairs: of each head, the two halves of
+// the source's rows as adjacent pairs.
+enum class TorchtuneRows { kUnknown, kAsInSource, kPairs };
+
 // A LoRA module that adapts output rows [row_begin, row_begin + rows) of this linear.
 struct LoraTarget {
   int32_t module_id = 0;  // TensorRT-LLM's, see lora/module_ids.h
@@ -100,6 +104,7 @@ struct LoraTarget {
   // Selects rows of B and of DoRA's magnitude: an adapter of a fused source linear has one LoraTarget for each part,
   // all with the same name.
   SourceRows in_module = {};
+  TorchtuneRows torchtune_rows = TorchtuneRows::kUnknown;  // of q and k
 };
 
 struct WeightRow {

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "formats/npy.h"
 #include "lora/adapter_files.h"
+#include "lora/adapter_values.h"
 #include "lora/module_ids.h"
 #include "lora/nemo_reader.h"
 #include "lora/peft_config.h"
@@ -111,6 +112,8 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
                                  : fmt::format("{} to {}", *scales.begin(), *scales.rbegin()));
   }
   addReplacements(adapter, base, found);
+  if (!adapter.left_out.empty()) found.addList("tensors not used", adapter.left_out);
+  if (!adapter.without_effect.empty()) found.add("effect", nullptr, "none: " + adapter.without_effect);
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
@@ -174,19 +177,21 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
 
 namespace {
 
-void describePeft(const fs::path& dir, Inspection& found) {
-  found.setKind("PEFT adapter");
-  const auto config_path = dir / kPeftConfigFile;
-  const PeftConfig config = PeftConfig::parse(readFile(config_path, kMaxPeftConfigBytes), config_path.string());
+void describePeft(const AdapterLocation& location, Inspection& found) {
+  const PeftFiles files = std::get<PeftFiles>(readAdapterFiles(location, availableMemory()).files);
+  const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
+  found.setKind(config.mlx ? "mlx-lm adapter" : "PEFT adapter");
   found.add("kind", config.use_dora ? "DoRA" : config.use_rslora ? "rsLoRA" : "LoRA");
   found.add("r", config.r);
   found.add("lora_alpha", config.lora_alpha, fmt::format("{}", config.lora_alpha));
   if (const auto& names = config.modules.targets().ends; !names.empty()) found.addList("target_modules", names);
-  const TensorFile weights = openPeftWeights(dir);
+  const TensorFile& weights = files.weights;
+  found.add("weights", weights.source());
   uint64_t bytes = 0;
   for (const std::string& tensor : weights.names()) bytes += weights.find(tensor)->bytes.size();
   found.add("tensors", static_cast<int64_t>(weights.names().size()));
   found.addBytes("bytes of tensors", bytes);
+  if (isUntrained(weights)) found.add("effect", nullptr, "none: every lora_B is zero, as before training");
 }
 
 void describeNemo(const AdapterLocation& location, Inspection& found) {
@@ -221,7 +226,7 @@ void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection&
   if (!location.archive.empty() || !nemoArchiveIn(*location.open()).empty()) {
     describeNemo(location, found);
   } else {
-    describePeft(path, found);
+    describePeft(location, found);
   }
   if (base_path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");

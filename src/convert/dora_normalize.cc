@@ -93,9 +93,9 @@ class RowReader {
 };
 
 std::vector<float> normalised(const PeftModule& module, const TensorView& base, bool transposed, ThreadPool& pool) {
-  std::vector<float> magnitude = toFloats(*module.magnitude);
-  const std::vector<float> a = toFloats(*module.a);
-  const std::vector<float> b = toFloats(*module.b);
+  std::vector<float> magnitude = toFloats(module.magnitude);
+  const std::vector<float> a = toFloats(module.a);
+  const std::vector<float> b = toFloats(module.b);
   const auto in = static_cast<size_t>(module.in());
   const auto rank = static_cast<size_t>(module.rank());
   // Rows of one task, so that a buffer is allocated once for many rows.
@@ -140,18 +140,19 @@ void writeWeights(const PeftModules& adapter, const BaseWeights& base, bool tran
                   const fs::path& path) {
   std::vector<SafetensorsWriter::Declaration> declarations;
   for (const PeftModule& module : adapter.modules) {
-    declarations.push_back({module.key_a, module.a->dtype, module.a->shape});
-    declarations.push_back({module.key_b, module.b->dtype, module.b->shape});
-    if (with_magnitudes) declarations.push_back({module.key_magnitude, DType::kFloat32, {module.out()}});
+    declarations.push_back({module.peftKey(module.key_a), module.a.dtype, module.a.shape});
+    declarations.push_back({module.peftKey(module.key_b), module.b.dtype, module.b.shape});
+    if (with_magnitudes)
+      declarations.push_back({module.peftKey(module.key_magnitude), DType::kFloat32, {module.out()}});
   }
   SafetensorsWriter writer(path, declarations);
   ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   for (const PeftModule& module : adapter.modules) {
-    writer.write(module.key_a, 0, module.a->bytes);
-    writer.write(module.key_b, 0, module.b->bytes);
+    writer.write(module.peftKey(module.key_a), 0, module.a.bytes);
+    writer.write(module.peftKey(module.key_b), 0, module.b.bytes);
     if (!with_magnitudes) continue;
     const std::vector<float> magnitude = normalised(module, base.of(module), transposed, pool);
-    writer.write(module.key_magnitude, 0, std::as_bytes(std::span(magnitude)));
+    writer.write(module.peftKey(module.key_magnitude), 0, std::as_bytes(std::span(magnitude)));
   }
   writer.finish();
 }
@@ -162,7 +163,7 @@ DoraNormalisation normaliseDora(const fs::path& adapter_dir, const fs::path& bas
   PeftModules adapter = readPeftModules(adapter_dir);
   if (adapter.is_normalised) {
     fail(ErrorCode::kInvalidArgument, "{}: its magnitudes are normalised already; give the adapter as it was trained",
-         (adapter_dir / kPeftConfigFile).string());
+         adapter.config_source);
   }
   const bool transposed = adapter.config.value("fan_in_fan_out", false);
   const BaseWeights base(base_dir, transposed);

@@ -32,7 +32,7 @@ struct Row {
     const auto in_and_out = checkedAdd(static_cast<uint64_t>(first().in()), static_cast<uint64_t>(first().out()), name);
     const auto low_rank =
         checkedMul(checkedMul(static_cast<uint64_t>(first().rank()), in_and_out, name), experts.size(), name);
-    return first().magnitude == nullptr ? low_rank : checkedAdd(low_rank, static_cast<uint64_t>(first().out()), name);
+    return !first().hasMagnitude() ? low_rank : checkedAdd(low_rank, static_cast<uint64_t>(first().out()), name);
   }
 };
 
@@ -84,7 +84,7 @@ class RowOrder {
              fmt::format("is {} of layer {}, and so is '{}'; a row of the tensors holds one",
                          *loraModuleName(place->module_id), place->layer, slot->key_a));
     }
-    if (has_experts && module.magnitude != nullptr) {
+    if (has_experts && module.hasMagnitude()) {
       refuse(adapter_, module.key_magnitude, "is a DoRA magnitude of an expert, which the form cannot hold");
     }
     slot = &module;
@@ -102,7 +102,7 @@ class RowOrder {
     if (experts_ == 0) experts_ = row.experts.size();
     for (const PeftModule* expert : row.experts) {
       if (expert == nullptr || row.experts.size() != experts_) refuseGap(**present);
-      if (expert->a->shape != row.first().a->shape || expert->b->shape != row.first().b->shape) {
+      if (expert->a.shape != row.first().a.shape || expert->b.shape != row.first().b.shape) {
         refuse(adapter_, expert->key_a,
                fmt::format("or its lora_B is of another shape than those of '{}', beside "
                            "which it stands in a row of the tensors",
@@ -124,9 +124,9 @@ class RowWriter {
 
   std::span<const std::byte> pack(const Row& row) {
     used_ = 0;
-    for (const PeftModule* expert : row.experts) add(*expert->a, expert->key_a, 1.0f);
-    for (const PeftModule* expert : row.experts) add(*expert->b, expert->key_b, expert->scale);
-    if (row.first().magnitude != nullptr) add(*row.first().magnitude, row.first().key_magnitude, 1.0f);
+    for (const PeftModule* expert : row.experts) add(expert->a, expert->key_a, 1.0f);
+    for (const PeftModule* expert : row.experts) add(expert->b, expert->key_b, expert->scale);
+    if (row.first().hasMagnitude()) add(row.first().magnitude, row.first().key_magnitude, 1.0f);
     std::fill(bytes_.begin() + static_cast<std::ptrdiff_t>(used_), bytes_.end(), std::byte{0});
     return bytes_;
   }
@@ -172,7 +172,7 @@ LoraConversion convertLora(const fs::path& adapter_path, const fs::path& output_
   for (const Row& row : rows) {
     longest = std::max(longest, row.values());
     config.insert(config.end(), {row.module_id, row.layer, static_cast<int32_t>(row.first().rank()),
-                                 row.first().magnitude != nullptr ? 1 : 0});
+                                 row.first().hasMagnitude() ? 1 : 0});
   }
 
   StagedDirectory staged(output_dir, "converted LoRA tensors", isLoraTensors);

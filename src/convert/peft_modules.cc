@@ -9,13 +9,11 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "lora/adapter_builder.h"
 #include "lora/adapter_files.h"
+#include "lora/adapter_values.h"
 #include "lora/module_ids.h"
 #include "lora/nemo_reader.h"
-#include "lora/peft_keys.h"
-#include "lora/peft_reader.h"
 
 namespace chorus {
 namespace {
@@ -34,34 +32,19 @@ bool saysNothing(const OrderedJson& value) {
   return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty());
 }
 
-OrderedJson readConfig(const fs::path& path) {
+// The configuration in PEFT's form, with its fields in the order of the file if it is PEFT's.
+OrderedJson orderedConfig(const PeftFiles& files, const PeftConfig& config) {
   const JsonLimits limits{.max_bytes = kMaxPeftConfigBytes, .max_depth = 16};
-  OrderedJson json = parseOrderedJson(readFile(path, kMaxPeftConfigBytes), path.string(), limits);
-  if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", path.string());
-  // The authors' DoRA code writes this peft_type. The other fields that matter are LoRA's.
-  if (json.contains("peft_type") && json["peft_type"] == "DORA") {
-    json["peft_type"] = "LORA";
-    json["use_dora"] = true;
-    for (const char* field : {"dora_simple", "enable_lora", "merge_weights", "Wdecompose_target_modules"}) {
-      json.erase(field);
-    }
-  }
+  OrderedJson json = parseOrderedJson(files.config, files.config_source, limits);
+  const auto type = json.find("peft_type");
+  if (type == json.end() || *type != "LORA") json = parseOrderedJson(config.peft.dump(), files.config_source, limits);
   for (const auto& [field, nothing] : kBeyondLinears) {
     const auto it = json.find(field);
     if (it == json.end() || saysNothing(*it) || (nothing != nullptr && *it == nothing)) continue;
     fail(ErrorCode::kUnsupported, "{}: '{}' is {}; only A, B and DoRA's magnitudes of linears can be converted",
-         path.string(), field, it->dump().substr(0, 100));
+         files.config_source, field, it->dump().substr(0, 100));
   }
   return json;
-}
-
-std::optional<PeftKey> keyOf(std::string name) {
-  // The name of magnitudes in files of the authors' DoRA code.
-  constexpr std::string_view kMagnitude = ".weight_m_wdecomp";
-  if (const size_t at = name.rfind(kMagnitude); at != std::string::npos) {
-    name.replace(at, kMagnitude.size(), ".lora_magnitude_vector");
-  }
-  return parsePeftKey(name);
 }
 
 std::string PeftModule::* slotOf(PeftPart part) {
@@ -80,14 +63,16 @@ std::string PeftModule::* slotOf(PeftPart part) {
 class ModuleReader {
  public:
   ModuleReader(const PeftConfig& config, std::string_view config_source, const TensorFile& weights)
-      : config_(config), config_source_(config_source), weights_(weights) {}
+      : config_(config), config_source_(config_source), weights_(weights), builder_("") {}
 
-  std::vector<PeftModule> read() {
+  // Moves the memory of converted matrices into `storage`.
+  std::vector<PeftModule> read(std::vector<std::shared_ptr<const void>>& storage) {
     std::vector<std::string> names = weights_.names();
     if (weights_.source().ends_with(".safetensors")) std::sort(names.begin(), names.end());
     for (const std::string& name : names) collect(name);
     if (modules_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
     for (PeftModule& module : modules_) check(module);
+    storage = std::move(builder_.adapter().storage);
     return std::move(modules_);
   }
 
@@ -97,11 +82,18 @@ class ModuleReader {
   }
 
   void collect(const std::string& name) {
-    const std::optional<PeftKey> key = keyOf(name);
+    const std::optional<PeftKey> key = parsePeftKey(name);
     std::string PeftModule::* const part = key ? slotOf(key->part) : nullptr;
     if (part == nullptr) {
       fail(ErrorCode::kUnsupported,
            "{}: tensor '{}' is no lora_A, lora_B or lora_magnitude_vector of a linear; nothing else can be converted",
+           weights_.source(), name);
+    }
+    if (key->form == AdapterForm::kTorchtune) {
+      fail(ErrorCode::kUnsupported,
+           "{}: tensor '{}' has torchtune's name; the order of its rows depends on the base model, so that only its "
+           "PEFT "
+           "export can be converted",
            weights_.source(), name);
     }
     if (!config_.modules.includes(key->module)) {
@@ -109,23 +101,33 @@ class ModuleReader {
                                config_source_));
     }
     const auto [slot, is_new] = index_.emplace(key->module, modules_.size());
-    if (is_new) modules_.push_back({.name = key->module});
+    if (is_new) modules_.push_back({.name = key->module, .form = key->form});
+    if (modules_[slot->second].form != key->form) {
+      refuse(name, "is of a module of which other tensors have the names of another tool");
+    }
     std::string& held = modules_[slot->second].*part;
     if (!held.empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", held));
     held = name;
   }
 
-  const TensorView* checked(const std::string& name) const {
-    const TensorView* tensor = weights_.find(name);
-    if (!isAdapterDType(tensor->dtype)) {
-      refuse(name, fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor->dtype)));
+  const TensorView& checked(const std::string& name) const {
+    const TensorView& tensor = *weights_.find(name);
+    if (!isAdapterDType(tensor.dtype)) {
+      refuse(name, fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
     }
-    if (tensor->bytes.empty()) refuse(name, "holds no values");
-    if (!allFinite(tensor->bytes, tensor->dtype)) refuse(name, "holds values that are not finite");
+    if (tensor.bytes.empty()) refuse(name, "holds no values");
+    if (!allFinite(tensor.bytes, tensor.dtype)) refuse(name, "holds values that are not finite");
     return tensor;
   }
 
-  void check(PeftModule& module) const {
+  // A or B in PEFT's form.
+  TensorView matrix(const std::string& name, AdapterForm form) {
+    const TensorView& tensor = checked(name);
+    if (tensor.shape.size() != 2) refuse(name, fmt::format("has shape {}, expected a matrix", shapeText(tensor.shape)));
+    return form == AdapterForm::kMlx ? transposed(tensor, builder_) : tensor;
+  }
+
+  void check(PeftModule& module) {
     if (module.key_a.empty() || module.key_b.empty()) {
       const bool no_a = module.key_a.empty();
       const std::string& present = !module.key_b.empty()   ? module.key_b
@@ -133,16 +135,21 @@ class ModuleReader {
                                                            : module.key_magnitude;
       refuse(present, fmt::format("belongs to a module whose {} is missing", no_a ? "lora_A" : "lora_B"));
     }
-    module.a = checked(module.key_a);
-    module.b = checked(module.key_b);
+    module.a = matrix(module.key_a, module.form);
+    module.b = matrix(module.key_b, module.form);
     const int64_t rank = config_.rankOf(module.name);
-    if (module.a->shape.size() != 2 || module.a->shape[0] != rank) {
-      refuse(module.key_a, fmt::format("has shape {}, expected [{}, inputs] by the rank in {}",
-                                       shapeText(module.a->shape), rank, config_source_));
+    const bool is_mlx = module.form == AdapterForm::kMlx;
+    if (module.a.shape[0] != rank) {
+      refuse(
+          module.key_a,
+          fmt::format("has shape {}, expected {} by the rank in {}", shapeText(weights_.find(module.key_a)->shape),
+                      is_mlx ? fmt::format("[inputs, {}]", rank) : fmt::format("[{}, inputs]", rank), config_source_));
     }
-    if (module.b->shape.size() != 2 || module.b->shape[1] != rank) {
-      refuse(module.key_b, fmt::format("has shape {}, expected [outputs, {}] by the rank in {}",
-                                       shapeText(module.b->shape), rank, config_source_));
+    if (module.b.shape[1] != rank) {
+      refuse(module.key_b,
+             fmt::format("has shape {}, expected {} by the rank in {}", shapeText(weights_.find(module.key_b)->shape),
+                         is_mlx ? fmt::format("[{}, outputs]", rank) : fmt::format("[outputs, {}]", rank),
+                         config_source_));
     }
     module.scale = config_.scaleOf(module.name);
     if (!std::isfinite(module.scale)) {
@@ -158,7 +165,7 @@ class ModuleReader {
     if (!config_.use_dora) return;
     module.magnitude = checked(module.key_magnitude);
     const int64_t out = module.out();
-    const auto& shape = module.magnitude->shape;
+    const auto& shape = module.magnitude.shape;
     if (shape != std::vector<int64_t>{out} && shape != std::vector<int64_t>{out, 1} &&
         shape != std::vector<int64_t>{1, out}) {
       refuse(module.key_magnitude, fmt::format("has shape {}, expected [{}]", shapeText(shape), out));
@@ -168,23 +175,35 @@ class ModuleReader {
   const PeftConfig& config_;
   std::string_view config_source_;
   const TensorFile& weights_;
+  AdapterBuilder builder_;  // keeps converted matrices
   std::vector<PeftModule> modules_;
   std::map<std::string, size_t> index_;
 };
 }  // namespace
 
+std::string PeftModule::peftKey(const std::string& key) const {
+  if (form == AdapterForm::kPeft) return key;
+  const char* part = key == key_a ? "lora_A.weight" : key == key_b ? "lora_B.weight" : "lora_magnitude_vector";
+  return fmt::format("base_model.model.{}.{}", name, part);
+}
+
 PeftModules readPeftModules(const fs::path& dir) {
-  const fs::path config_path = dir / kPeftConfigFile;
-  OrderedJson json = readConfig(config_path);
-  const PeftConfig config = PeftConfig::parse(json.dump(), config_path.string());
-  TensorFile weights = openPeftWeights(dir);
-  std::vector<PeftModule> modules = ModuleReader(config, config_path.string(), weights).read();
-  const std::string source = weights.source();
-  return {source,
+  struct Memory {
+    PeftFiles files;
+    std::vector<std::shared_ptr<const void>> converted;
+  };
+  const auto memory = std::make_shared<Memory>(
+      Memory{std::get<PeftFiles>(readAdapterFiles(AdapterLocation::of(dir), availableMemory()).files), {}});
+  const PeftFiles& files = memory->files;
+  const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
+  OrderedJson json = orderedConfig(files, config);
+  std::vector<PeftModule> modules = ModuleReader(config, files.config_source, files.weights).read(memory->converted);
+  return {files.weights.source(),
+          files.config_source,
           std::move(json),
           config.use_dora,
           config.magnitude_is_normalised,
-          std::make_shared<const TensorFile>(std::move(weights)),
+          memory,
           std::move(modules)};
 }
 
@@ -229,8 +248,8 @@ PeftModules readNemoModulesOf(const fs::path& path) {
     read.modules.push_back({.name = fmt::format("layers.{}.{}", module.layer, nameInLayer(module.module_id)),
                             .key_a = module.name + ".linear_in.weight",
                             .key_b = module.name + ".linear_out.weight",
-                            .a = &module.a,
-                            .b = &module.b,
+                            .a = module.a,
+                            .b = module.b,
                             .scale = memory->modules.scale});
   }
   read.memory = memory;

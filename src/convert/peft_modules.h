@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "formats/tensor_file.h"
 #include "lora/peft_config.h"
+#include "lora/peft_keys.h"
 
 namespace chorus {
 
@@ -17,19 +18,24 @@ namespace chorus {
 struct PeftModule {
   std::string name;                         // in the base model: "model.layers.0.self_attn.q_proj"
   std::string key_a, key_b, key_magnitude;  // tensors of the file; no key_magnitude without DoRA
-  const TensorView* a = nullptr;            // [rank, in], finite
-  const TensorView* b = nullptr;            // [out, rank], finite
-  const TensorView* magnitude = nullptr;    // [out], [out, 1] or [1, out], finite; null without DoRA
+  AdapterForm form = AdapterForm::kPeft;    // of the tensors in the file
+  TensorView a;                             // [rank, in], finite
+  TensorView b;                             // [out, rank], finite
+  TensorView magnitude;                     // [out], [out, 1] or [1, out], finite; no bytes without DoRA
   float scale = 1.0f;
 
-  int64_t rank() const { return a->shape[0]; }
-  int64_t in() const { return a->shape[1]; }
-  int64_t out() const { return b->shape[0]; }
+  int64_t rank() const { return a.shape[0]; }
+  int64_t in() const { return a.shape[1]; }
+  int64_t out() const { return b.shape[0]; }
+  bool hasMagnitude() const { return !key_magnitude.empty(); }
+  // The name that a PEFT file has for the tensor of the file, key_a, key_b or key_magnitude.
+  std::string peftKey(const std::string& key) const;
 };
 
 struct PeftModules {
-  std::string source;  // path of the weights, for error lines
-  OrderedJson config;  // adapter_config.json; null for a NeMo adapter
+  std::string source;         // path of the weights, for error lines
+  std::string config_source;  // path of adapter_config.json; empty for a NeMo adapter
+  OrderedJson config;         // adapter_config.json in PEFT's form; null for a NeMo adapter
   bool uses_dora = false;
   bool is_normalised = false;          // magnitudes are already divided by the norms (dora_normalize.h)
   std::shared_ptr<const void> memory;  // owner of the views
@@ -37,7 +43,8 @@ struct PeftModules {
   std::vector<PeftModule> modules;
 };
 
-// Reads LoRA, rsLoRA and DoRA of linears; DoRA as PEFT saves it or as its authors' code does (weight_m_wdecomp).
+// Reads LoRA, rsLoRA and DoRA of linears, as PEFT saves them, as the DoRA authors' code does (weight_m_wdecomp), or
+// mlx-lm. torchtune's own names are refused, because the order of their rows depends on the base model.
 // Everything else that an adapter may hold (embeddings, whole modules, biases, rows of tokens, parameters that are not
 // linears) is refused, with its field or tensor in the message. A tensor whose shape or rank contradicts the config or
 // the other tensors of its module is refused, too. Throws Error with one line.

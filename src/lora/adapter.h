@@ -70,6 +70,11 @@ struct Adapter {
   int64_t max_rank = 0;
   bool uses_dora = false;
   bool adapts_parameters = false;  // PEFT's target_parameters
+  // Names of tensors that are not used: training state, or values that the base model or another tensor has too.
+  std::vector<std::string> left_out;
+  // Why the adapter does not change what the base model computes, as the end of a sentence about the adapter; "" if it
+  // may change it, or if the values were not read.
+  std::string without_effect;
   // Whether the values were not read, so that only sizes can be computed: a, b and data point to zeros, and
   // content_hash is empty.
   bool only_shapes = false;

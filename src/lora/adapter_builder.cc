@@ -160,6 +160,21 @@ bool allFinite(std::span<const std::byte> bytes, DType dtype) {
   }
 }
 
+bool allZero(std::span<const std::byte> bytes, DType dtype) {
+  constexpr size_t kPiece = 4096;
+  const size_t size = dtypeSize(dtype);
+  for (size_t begin = 0; begin < bytes.size(); begin += kPiece) {
+    const auto piece = bytes.subspan(begin, std::min(kPiece, bytes.size() - begin));
+    for (size_t at = 0; at < piece.size(); ++at) {
+      // A negative zero has the sign, the highest bit of the element's last byte.
+      const bool has_sign = at % size == size - 1;
+      if ((piece[at] & (has_sign ? std::byte{0x7f} : std::byte{0xff})) != std::byte{0}) return false;
+    }
+    chargeThrottle(piece.size());
+  }
+  return true;
+}
+
 std::vector<float> toFloats(const TensorView& tensor) {
   const auto aligned = copyOf(tensor.bytes);
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
@@ -199,6 +214,28 @@ void AdapterBuilder::add(AdapterWeight weight, const TensorView& values) {
   adapter_.weights.push_back(std::move(weight));
 }
 
+namespace {
+
+// Adapter::without_effect. Looks at one value of most modules: a trained B rarely begins with a zero.
+std::string reasonWithoutEffect(const Adapter& adapter) {
+  const bool has_values = !adapter.weights.empty() || !adapter.embedding_tokens.empty() ||
+                          !adapter.head_tokens.empty() || adapter.vocab_size > 0 || adapter.input_vocab_size > 0;
+  if (adapter.only_shapes || has_values) return {};
+  bool has_scale = false;
+  for (const AdapterModule& module : adapter.modules) {
+    const bool has_bias = std::ranges::any_of(module.bias, [](float value) { return value != 0; });
+    if (!module.magnitude.empty()) return {};
+    if (module.scale == 0) continue;
+    if (has_bias ||
+        (!allZero({module.b, module.bBytes()}, module.dtype) && !allZero({module.a, module.aBytes()}, module.dtype))) {
+      return {};
+    }
+    has_scale = true;
+  }
+  return has_scale ? "the product of every lora_B and lora_A is zero, as before training" : "its scale is 0";
+}
+}  // namespace
+
 Adapter AdapterBuilder::finish(std::string content_hash) {
   std::sort(adapter_.modules.begin(), adapter_.modules.end(), [](const AdapterModule& x, const AdapterModule& y) {
     return std::tie(x.layer, x.module_id, x.expert) < std::tie(y.layer, y.module_id, y.expert);
@@ -207,6 +244,7 @@ Adapter AdapterBuilder::finish(std::string content_hash) {
     return std::tie(x.layer, x.slot, x.row_begin) < std::tie(y.layer, y.slot, y.row_begin);
   });
   adapter_.content_hash = std::move(content_hash);
+  adapter_.without_effect = reasonWithoutEffect(adapter_);
   return std::move(adapter_);
 }
 

@@ -43,6 +43,8 @@ bool isAdapterDType(DType dtype);
 // Whether all values are finite, and float64 values also within float32's range. dtype must satisfy isAdapterDType;
 // bytes may be unaligned.
 bool allFinite(std::span<const std::byte> bytes, DType dtype);
+// Whether all values are zero. dtype must satisfy isAdapterDType; bytes may be unaligned.
+bool allZero(std::span<const std::byte> bytes, DType dtype);
 // The tensor's values as floats. Its dtype must satisfy isAdapterDType; its bytes may be unaligned.
 std::vector<float> toFloats(const TensorView& tensor);
 
@@ -68,7 +70,7 @@ class AdapterBuilder {
   void keep(std::shared_ptr<const void> memory) { adapter_.storage.push_back(std::move(memory)); }
   // Gives direct access to fields that are not built from single tensors.
   Adapter& adapter() { return adapter_; }
-  // Sorts modules and weights and returns the adapter; call it once.
+  // Sorts modules and weights, finds out whether they have an effect, and returns the adapter; call it once.
   Adapter finish(std::string content_hash);
 
  private:

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_reader.h"
+#include "checkpoint/names.h"
 #include "lora/nemo_reader.h"
 
 namespace chorus {
@@ -58,6 +59,30 @@ std::string nemoArchiveIn(const Directory& directory) {
   return archives[0];
 }
 
+std::shared_ptr<const Directory> adapterDirectoryWithin(std::shared_ptr<const Directory> directory) {
+  if (holdsAdapter(*directory)) return directory;
+  std::vector<std::string> names, adapters;
+  try {
+    names = directory->directoryNames(kMaxAdapterFiles).names;
+  } catch (const Error&) {
+    return directory;  // it may be used but not listed
+  }
+  for (const std::string& name : names) {
+    if (name.starts_with('.')) continue;
+    if (directory->kindOf(name + "/" + kPeftConfigFile) != Directory::Kind::kNothing) adapters.push_back(name);
+  }
+  if (adapters.empty()) return directory;
+  if (adapters.size() == 1) return directory->openWithin(adapters.front());
+  for (const std::string_view prefix : {"checkpoint-", "epoch_", "step_"}) {
+    if (!std::ranges::all_of(adapters, [&](const std::string& name) { return name.starts_with(prefix); })) continue;
+    const std::string last = highestNumbered(adapters, prefix, "");
+    if (!last.empty()) return directory->openWithin(last);
+  }
+  fail(ErrorCode::kInvalidArgument,
+       "{}: it has no {}, and several of its subdirectories have one: {}; name one of them", directory->path().string(),
+       kPeftConfigFile, listSome(adapters));
+}
+
 bool holdsAdapter(const Directory& directory) {
   return directory.hasName(kPeftConfigFile) || !archivesIn(directory).empty();
 }
@@ -66,7 +91,7 @@ bool isAdapter(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return path.extension() == kNemoExtension && fs::exists(path, ignored);
   try {
-    return holdsAdapter(*Directory::open(path));
+    return holdsAdapter(*adapterDirectoryWithin(Directory::open(path)));
   } catch (const Error&) {
     return false;
   }
@@ -74,14 +99,13 @@ bool isAdapter(const fs::path& path) {
 
 bool lacksAdapterFiles(const Directory& directory) {
   if (!archivesIn(directory).empty()) return false;
-  return !directory.hasName(kPeftConfigFile) ||
-         std::ranges::none_of(kPeftWeightFiles, [&](const char* weights) { return directory.hasName(weights); });
+  return !directory.hasName(kPeftConfigFile) || adapterWeightsFile(directory).empty();
 }
 
 AdapterLocation AdapterLocation::of(const fs::path& path) {
   std::error_code ignored;
   const bool is_archive = path.extension() == kNemoExtension && !fs::is_directory(path, ignored);
-  if (!is_archive) return {openerOf(path), {}};
+  if (!is_archive) return {[open = openerOf(path)] { return adapterDirectoryWithin(open()); }, {}};
   return {openerOf(path.has_parent_path() ? path.parent_path() : fs::path(".")), path.filename().string()};
 }
 
@@ -132,7 +156,7 @@ int64_t newestAdapterChangeNs(const AdapterLocation& location) {
     return files.newestChangeNs();
   }
   files.exists(kPeftConfigFile);
-  for (const char* name : kPeftWeightFiles) files.exists(name);
+  if (const std::string weights = adapterWeightsFile(files.directory()); !weights.empty()) files.exists(weights);
   for (const std::string& name : archivesIn(files.directory())) files.exists(name);
   return files.newestChangeNs();
 }

@@ -24,9 +24,14 @@ inline constexpr size_t kMaxAdapterFiles = 1024;
 // The adapter that a directory holds: the name of its .nemo archive, or an empty name for a PEFT adapter. Throws Error
 // that names the directory: kNotFound if it holds neither, kInvalidArgument if it holds both or two archives.
 std::string nemoArchiveIn(const Directory& directory);
+// The directory of the adapter that `directory` holds. This is `directory` itself if it has the files of an adapter or
+// no subdirectory has an adapter_config.json. Trainers write adapters into subdirectories: PEFT into one with the
+// adapter's name, others into checkpoint-N, epoch_N or step_N, of which the highest N counts. Throws
+// Error(kInvalidArgument) that lists the subdirectories if several others have adapters, and the Errors of Directory.
+std::shared_ptr<const Directory> adapterDirectoryWithin(std::shared_ptr<const Directory> directory);
 // Whether the directory has the files of an adapter of either kind, be it complete or not.
 bool holdsAdapter(const Directory& directory);
-// The same for a path, which may also be a .nemo file. Throws nothing.
+// The same for adapterDirectoryWithin() of a path, which may also be a .nemo file. Throws nothing.
 bool isAdapter(const std::filesystem::path& path);
 // Whether what an adapter is read from is missing: the archive, or one of the two files.
 bool lacksAdapterFiles(const Directory& directory);
@@ -36,7 +41,7 @@ struct AdapterLocation {
   OpenDirectory open;
   std::string archive;  // file name of the .nemo archive to read; empty: the directory must hold one adapter only
 
-  // path: a directory or a .nemo file. Links are followed.
+  // path: a directory or a .nemo file. Links are followed. `open` opens adapterDirectoryWithin() the directory.
   static AdapterLocation of(const std::filesystem::path& path);
 };
 

@@ -13,38 +13,11 @@
 namespace chorus {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kExperts = 2, kHidden = 4, kSize = 3;
-
-// Layer 1 of the model has two experts of size 3 instead of its MLP.
-void addExperts(TestModel& model) {
-  using Axis = ShardRule::Axis;
-  const SourceRows activated = {.total = 2 * kSize, .begin = 0}, other = {.total = 2 * kSize, .begin = kSize};
-  for (WeightRow& row : model.table) {
-    if (row.slot == slotOf(LinearId::kFc) || row.slot == slotOf(LinearId::kProj)) row.layers = {0};
-  }
-  model.table.push_back({.name = "transformer.layers.{layer}.mlp.fc.weight",
-                         .shape = {2 * kSize, kHidden},
-                         .slot = slotOf(LinearId::kExpertsFc),
-                         .shard = {.axis = Axis::kRows, .parts = {kSize, kSize}},
-                         .lora_targets = {{kMoeGate, "mlp.experts.{expert}.up_proj", 0, kSize},
-                                          {kMoeHTo4H, "mlp.experts.{expert}.gate_proj", kSize, kSize},
-                                          {kMoeGate, "mlp.experts.gate_up_proj", 0, kSize, other},
-                                          {kMoeHTo4H, "mlp.experts.gate_up_proj", kSize, kSize, activated}},
-                         .experts = kExperts,
-                         .layers = {1}});
-  model.table.push_back({.name = "transformer.layers.{layer}.mlp.proj.weight",
-                         .shape = {kHidden, kSize},
-                         .slot = slotOf(LinearId::kExpertsProj),
-                         .shard = {.axis = Axis::kColumns},
-                         .sources = {{"model.layers.{layer}.mlp.experts.down_proj", 0, kHidden}},
-                         .lora_targets = {{kMoe4HToH, "mlp.experts.{expert}.down_proj", 0, kHidden},
-                                          {kMoe4HToH, "mlp.experts.down_proj", 0, kHidden}},
-                         .experts = kExperts,
-                         .layers = {1}});
-}
+constexpr int64_t kExperts = TestModel::kExperts, kHidden = 4, kSize = TestModel::kExpertSize;
 
 std::vector<float> floats(const std::byte* data, DType dtype, int64_t count) {
   std::vector<float> out;
@@ -57,7 +30,7 @@ std::vector<float> bOf(const AdapterModule& m) { return floats(m.b, m.dtype, m.o
 class ExpertAdaptersTest : public PeftDirectoryTest {
  protected:
   ExpertAdaptersTest() {
-    addExperts(model_);
+    model_ = TestModel().withExperts();
     config_ = Json::parse(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "use_dora": false,
       "target_modules": ["down_proj"], "task_type": "CAUSAL_LM"})");
   }
@@ -145,6 +118,83 @@ TEST_F(ExpertAdaptersTest, StackedParametersAreTakenApart) {
   EXPECT_THAT(bOf(moduleOf(read(), kMoeHTo4H, 1)), ElementsAre(101, 103, 105, 107, 109, 111)) << "a single parameter";
   put(kLayer + "lora_B.weight", {2 * kSize, 6}, 100);
   EXPECT_THAT(refusal(), HasSubstr("has shape [6, 6], expected [6, 4]"));
+}
+
+// The same experts in the names of Mixtral and as mlx-lm stacks them.
+TEST_F(ExpertAdaptersTest, SpellingsAndStacksOfExpertsAreEqual) {
+  const std::string linears[][3] = {
+      {"gate_proj", "w1", "gate_proj"}, {"up_proj", "w3", "up_proj"}, {"down_proj", "w2", "down_proj"}};
+  config_["target_modules"] = {"gate_proj", "up_proj", "down_proj"};
+  const auto sizes = [](const std::string& linear) {
+    return linear == "down_proj" ? std::pair(kSize, kHidden) : std::pair(kHidden, kSize);
+  };
+  float first = 0;
+  for (int expert = 0; expert < kExperts; ++expert) {
+    for (const auto& names : linears) {
+      const auto [in, out] = sizes(names[0]);
+      const std::string module = fmt::format("{}{}.{}", kLayer, expert, names[0]);
+      put(module + ".lora_A.weight", {2, in}, first += 100);
+      put(module + ".lora_B.weight", {out, 2}, first += 100);
+    }
+  }
+  const auto separate = tensors_;
+  const Adapter expected = read();
+  ASSERT_EQ(expected.modules.size(), 6u);
+  const auto expectEqual = [&](const std::string& what) {
+    SCOPED_TRACE(what);
+    const Adapter adapter = read();
+    ASSERT_EQ(adapter.modules.size(), 6u);
+    for (const AdapterModule& module : expected.modules) {
+      const AdapterModule& other = moduleOf(adapter, module.module_id, module.expert);
+      EXPECT_EQ(aOf(module), aOf(other));
+      EXPECT_EQ(bOf(module), bOf(other));
+      EXPECT_EQ(module.scale, other.scale);
+    }
+  };
+  for (const char* block : {"mlp", "block_sparse_moe"}) {
+    tensors_.clear();
+    for (const auto& names : linears) {
+      for (int expert = 0; expert < kExperts; ++expert) {
+        for (const char* part : {".lora_A.weight", ".lora_B.weight"}) {
+          tensors_[fmt::format("model.layers.1.{}.experts.{}.{}{}", block, expert, names[1], part)] =
+              separate.at(fmt::format("{}{}.{}{}", kLayer, expert, names[0], part));
+        }
+      }
+    }
+    config_["target_modules"] = {"w1", "w2", "w3"};
+    expectEqual(block);
+  }
+  tensors_.insert(separate.begin(), separate.end());
+  config_["target_modules"] = nullptr;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("the same weights as"), HasSubstr("experts.0.")));
+
+  config_ = {{"lora_parameters", {{"rank", 2}, {"scale", 3}}}};
+  for (const bool is_flat : {false, true}) {
+    tensors_.clear();
+    for (const auto& names : linears) {
+      const auto [in, out] = sizes(names[0]);
+      const std::string module = "model.layers.1.block_sparse_moe.switch_mlp." + names[2];
+      for (const bool is_a : {true, false}) {
+        auto& [shape, values] = tensors_[module + (is_a ? ".lora_a" : ".lora_b")];
+        shape = is_a ? std::vector<int64_t>{kExperts, 2, in} : std::vector<int64_t>{kExperts, out, 2};
+        if (is_a && is_flat) shape = {kExperts * 2, in};
+        for (int expert = 0; expert < kExperts; ++expert) {
+          const auto& own =
+              separate.at(fmt::format("{}{}.{}.lora_{}.weight", kLayer, expert, names[0], is_a ? 'A' : 'B'));
+          values.insert(values.end(), own.second.begin(), own.second.end());
+        }
+      }
+    }
+    expectEqual(is_flat ? "a flat stack" : "a stack");
+  }
+  put("model.layers.1.mlp.switch_mlp.down_proj.lora_a", {kExperts, 2, kSize});
+  EXPECT_THAT(refusal(), HasSubstr("is for the same weights as"));
+  tensors_.clear();
+  put("model.layers.1.mlp.switch_mlp.down_proj.lora_a", {kExperts, 2, kSize});
+  put("model.layers.1.mlp.switch_mlp.down_proj.lora_b", {kExperts, 2, kHidden});
+  EXPECT_THAT(refusal(), HasSubstr("has shape [2, 2, 4], expected [2, 4, 2]"));
+  put("model.layers.0.mlp.switch_mlp.down_proj.lora_a", {kExperts, 2, kSize});
+  EXPECT_THAT(refusal(), HasSubstr("layers.0.mlp.switch_mlp.down_proj.lora_a' adapts no module"));
 }
 
 TEST_F(ExpertAdaptersTest, RanksHaveTheirShareOfEveryExpert) {

@@ -129,6 +129,7 @@ bool ModuleChoice::includesParameter(std::string_view parameter) const {
 
 bool ModuleChoice::saves(std::string_view module) const {
   charge();
+  if (saves_all_) return true;
   for (size_t end = module.size(); end > 0 && end != std::string_view::npos; end = module.rfind('.', end - 1)) {
     const std::string_view outer = module.substr(0, end);
     if (work_) work_->charge(8 * (1 + saved_.size()));

@@ -38,6 +38,9 @@ class ModuleChoice {
   bool targetsParameters() const { return !parameters_.empty(); }
   // Whether modules_to_save holds the module or one that contains it.
   bool saves(std::string_view module) const;
+  // From now on any module may be saved, and none must be.
+  void saveAll() { saves_all_ = true; }
+  bool savesAll() const { return saves_all_; }
   // Empty when every module is a target.
   const ModuleNames& targets() const { return targets_; }
 
@@ -49,6 +52,7 @@ class ModuleChoice {
   std::shared_ptr<PatternWork> work_;  // null until parsed
   ModuleNames targets_;
   bool targets_any_ = false;
+  bool saves_all_ = false;
   std::vector<std::string> parameters_;  // full names or their ends after a dot
   std::vector<std::string> saved_;       // ends of names, not only at a dot
   ModuleNames excluded_;

@@ -119,9 +119,11 @@ void checkCombinations(const Json& json, const PeftConfig& config, std::string_v
 }
 
 template <typename T>
-T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::string_view module, T fallback) {
+T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::string_view module,
+             std::string_view spelling, T fallback) {
+  const bool has_other = !spelling.empty() && spelling != module;
   for (const auto& [pattern, value] : patterns) {
-    if (pattern.matches(module)) return value;
+    if (pattern.matches(module) || (has_other && pattern.matches(spelling))) return value;
   }
   return fallback;
 }
@@ -130,9 +132,10 @@ T firstMatch(const std::vector<std::pair<ModulePattern, T>>& patterns, std::stri
 PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   Json json = parseJson(text, source, kLimits);
   if (!json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", source);
+  PeftConfig config;
+  config.mlx = toPeftConfig(json, source);
   const auto type = jsonGet<std::string>(json, "peft_type", source);
   if (type != "LORA") fail(ErrorCode::kUnsupported, "{}: 'peft_type' {} is not supported; only LORA is", source, type);
-  PeftConfig config;
   config.magnitude_is_normalised = jsonGetOr(json, kNormalisedField, false, source);
   json.erase(kNormalisedField);
   checkPeftFields(json, source);
@@ -142,28 +145,32 @@ PeftConfig PeftConfig::parse(std::string_view text, std::string_view source) {
   config.lora_alpha = readAlpha(json.contains("lora_alpha") ? json["lora_alpha"] : Json(8), "lora_alpha", source);
   config.use_rslora = jsonGetOr(json, "use_rslora", false, source);
   config.use_dora = jsonGetOr(json, "use_dora", false, source);
-  // When several patterns match a module, the first one in the file applies.
+  // When several patterns match a module, the first one in the file applies. mlx-lm has no patterns.
+  const std::string_view patterns = config.mlx ? "{}" : text;
   config.work = std::make_shared<PatternWork>(source, text.size());
-  config.rank_pattern = readPatterns<int64_t>(text, "rank_pattern", source, config.work, readRank);
-  config.alpha_pattern = readPatterns<double>(text, "alpha_pattern", source, config.work, readAlpha);
+  config.rank_pattern = readPatterns<int64_t>(patterns, "rank_pattern", source, config.work, readRank);
+  config.alpha_pattern = readPatterns<double>(patterns, "alpha_pattern", source, config.work, readAlpha);
   config.modules = ModuleChoice::parse(json, source, config.work);
   config.bias = readBias(json, source);
   config.lora_bias = jsonGetOr(json, "lora_bias", false, source);
   config.ensure_weight_tying = jsonGetOr(json, "ensure_weight_tying", false, source);
   config.trainable_tokens = readTokens(json, source);
   checkCombinations(json, config, source);
+  if (config.mlx && config.mlx->replaces_weights) config.modules.saveAll();
+  config.peft = std::move(json);
   return config;
 }
 
-int64_t PeftConfig::rankOf(std::string_view module) const {
+int64_t PeftConfig::rankOf(std::string_view module, std::string_view spelling) const {
   if (work) work->ask();
-  return firstMatch(rank_pattern, module, r);
+  return firstMatch(rank_pattern, module, spelling, r);
 }
 
-float PeftConfig::scaleOf(std::string_view module) const {
+float PeftConfig::scaleOf(std::string_view module, std::string_view spelling) const {
   if (work) work->ask();
-  const double alpha = firstMatch(alpha_pattern, module, lora_alpha);
-  const auto rank = static_cast<double>(rankOf(module));
+  if (mlx) return static_cast<float>(mlx->scale);
+  const double alpha = firstMatch(alpha_pattern, module, spelling, lora_alpha);
+  const auto rank = static_cast<double>(rankOf(module, spelling));
   return static_cast<float>(use_rslora ? alpha / std::sqrt(rank) : alpha / rank);
 }
 

@@ -1,15 +1,17 @@
-// Reads PEFT's adapter_config.json. Every field is used, has no effect here, or is refused by name unless it is at its
-// default (peft_fields.h).
+// Reads adapter_config.json: PEFT's, mlx-lm's and the DoRA authors' (adapter_config_forms.h). Every field is used, has
+// no effect here, or is refused by name unless it is at its default (peft_fields.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "lora/adapter_config_forms.h"
 #include "lora/module_choice.h"
 #include "lora/module_pattern.h"
 
@@ -45,15 +47,18 @@ struct PeftConfig {
   bool lora_bias = false;
   bool ensure_weight_tying = false;
   std::vector<PeftTokens> trainable_tokens;
+  std::optional<MlxConfig> mlx;  // set if mlx-lm wrote the configuration
+  Json peft;                     // the configuration in PEFT's form, without kNormalisedField
 
   // Throws Error that names source and field.
   static PeftConfig parse(std::string_view text, std::string_view source);
 
   // Rank and scale of a module. `module` is its name in the base model, e.g. "model.layers.0.self_attn.q_proj", or for
-  // a target_parameters entry the parameter's name, e.g. "model.layers.0.self_attn.q_proj.weight". Both throw
-  // Error(kInvalidArgument) when the patterns have exceeded `work`, their budget for all names together.
-  int64_t rankOf(std::string_view module) const;
-  float scaleOf(std::string_view module) const;
+  // a target_parameters entry the parameter's name, e.g. "model.layers.0.self_attn.q_proj.weight". `spelling` is
+  // another name of it; a pattern may match either. Both throw Error(kInvalidArgument) when the patterns have exceeded
+  // `work`, their budget for all names together.
+  int64_t rankOf(std::string_view module, std::string_view spelling = {}) const;
+  float scaleOf(std::string_view module, std::string_view spelling = {}) const;
 };
 
 }  // namespace chorus

@@ -1,6 +1,7 @@
 // Any bytes as adapter_config.json are refused with an Error, or give a config that returns a rank for every module
 // name in bounded time. Input that begins with a zero byte is choices, from which a configuration is drawn.
-// parses: src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc src/lora/module_pattern.cc
+// parses: src/lora/adapter_config_forms.cc src/lora/peft_config.cc src/lora/module_choice.cc src/lora/peft_fields.cc
+// src/lora/module_pattern.cc
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   }
   try {
     const auto config = chorus::PeftConfig::parse(text, "fuzz");
+    if (config.mlx && config.mlx->last_layers < 0) __builtin_trap();
     for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""}) {
       config.modules.saves(module);
       if (!config.modules.includes(module) && !config.modules.includesParameter(module)) continue;

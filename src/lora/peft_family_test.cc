@@ -349,13 +349,19 @@ TEST_F(PeftFamilyTest, TrainedTokensOfTheHeadAreWhereARankHasTheirRows) {
   EXPECT_THAT(second.rows, ElementsAre(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
 }
 
-TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileAreNotRead) {
+TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileMustBeEqual) {
   config_["modules_to_save"] = {"lm_head"};
   put(kHead + "weight", {8, 4}, 5);
-  put(kHead + "modules_to_save.weight", {8, 4}, 50);
+  put(kHead + "modules_to_save.weight", {8, 4}, 5);
   put(kHead + "original_module.weight", {8, 4}, 60);
-  EXPECT_EQ(weightsOf(read(), slotOf(LinearId::kHead)).front(), 5);
+  const Adapter adapter = read();
+  EXPECT_EQ(weightsOf(adapter, slotOf(LinearId::kHead)).front(), 5);
+  EXPECT_THAT(adapter.left_out, ElementsAre(kHead + "original_module.weight"));
+  put(kHead + "modules_to_save.weight", {8, 4}, 50);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("modules_to_save.weight"), HasSubstr("is for the same weights as")));
   tensors_.erase(kHead + "weight");
+  EXPECT_EQ(weightsOf(read(), slotOf(LinearId::kHead)).front(), 50);
+  tensors_.erase(kHead + "modules_to_save.weight");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.weight'"));
 }
 

@@ -1,6 +1,9 @@
 #include "lora/peft_files.h"
 
 #include <algorithm>
+#include <charconv>
+#include <span>
+#include <string_view>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -15,6 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors",
+                                        "adapter_model.pt"};
+
 // The configuration and the place of the weights.
 struct FoundFiles {
   std::shared_ptr<const FileContents> config;
@@ -25,13 +31,20 @@ FoundFiles find(FileReader& files) {
   FoundFiles found;
   found.config = files.read(kPeftConfigFile, kMaxPeftConfigBytes);
   found.config_path = files.directory().pathOf(kPeftConfigFile);
-  for (const char* name : kPeftWeightFiles) {
-    if (!files.exists(name)) continue;
-    found.weights_path = files.directory().pathOf(name);
-    return found;
+  const std::string weights = adapterWeightsFile(files.directory());
+  if (weights.empty()) {
+    fail(ErrorCode::kNotFound,
+         "{}: has neither adapter_model.safetensors nor adapter_model.bin, nor another tool's weights "
+         "(adapters.safetensors, adapter_model.pt, adapter_N.pt)",
+         files.directory().path().string());
   }
-  fail(ErrorCode::kNotFound, "{}: has neither adapter_model.safetensors nor adapter_model.bin",
-       files.directory().path().string());
+  // A file that would be read instead and appears meanwhile is a change of the directory.
+  for (const char* name : kWeightFiles) {
+    files.exists(name);
+    if (name == weights) break;
+  }
+  found.weights_path = files.directory().pathOf(weights);
+  return found;
 }
 
 // Most headers lie within the first kFirst bytes; a longer one takes a second read.
@@ -60,6 +73,30 @@ void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) 
 }
 
 }  // namespace
+
+std::string highestNumbered(std::span<const std::string> names, std::string_view prefix, std::string_view suffix) {
+  std::string found;
+  int64_t highest = -1;
+  for (const std::string& name : names) {
+    std::string_view rest = name;
+    if (!rest.starts_with(prefix) || !rest.ends_with(suffix) || rest.size() <= prefix.size() + suffix.size()) continue;
+    rest = rest.substr(prefix.size(), rest.size() - prefix.size() - suffix.size());
+    int64_t number = -1;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (error != std::errc() || end != rest.data() + rest.size() || number <= highest) continue;
+    highest = number;
+    found = name;
+  }
+  return found;
+}
+
+std::string adapterWeightsFile(const Directory& directory) {
+  for (const char* name : kWeightFiles) {
+    if (directory.hasName(name)) return name;
+  }
+  constexpr size_t kMostEntries = 4096;
+  return highestNumbered(directory.names(kMostEntries).names, "adapter_", ".pt");
+}
 
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
   double elements = 0;

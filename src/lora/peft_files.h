@@ -1,11 +1,13 @@
-// Reads both files of a PEFT adapter directory in one consistent state.
+// Reads both files of an adapter directory in one consistent state.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/directory.h"
@@ -17,13 +19,19 @@
 namespace chorus {
 
 inline constexpr const char* kPeftConfigFile = "adapter_config.json";
-// The first of these files that exists is read.
-inline constexpr const char* kPeftWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin"};
+
+// The file with the weights of an adapter directory: the first one that exists of PEFT's adapter_model.safetensors and
+// adapter_model.bin, mlx-lm's adapters.safetensors, and torchtune's adapter_model.pt and adapter_N.pt, of which the
+// highest N counts. Empty if there is none. Throws the Errors of Directory::names().
+std::string adapterWeightsFile(const Directory& directory);
+
+// The name with the highest N, of those that are the prefix, N and the suffix. Empty if there is none.
+std::string highestNumbered(std::span<const std::string> names, std::string_view prefix, std::string_view suffix);
 
 struct PeftFiles {
   std::string config;             // adapter_config.json
   std::string config_source;      // its path, for error lines
-  TensorFile weights;             // adapter_model.safetensors, else adapter_model.bin, in memory
+  TensorFile weights;             // of adapterWeightsFile(), in memory
   std::vector<FileStamp> stamps;  // stamps of the files that exist
 };
 
@@ -37,19 +45,19 @@ size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, i
 PeftFiles readPeftFiles(FileReader& files, size_t max_bytes);
 
 // Like PeftFiles, but of the weights only names, types and shapes are read (parseSafetensorsHeader, parseTorchHeader);
-// an adapter_model.bin of PyTorch 1.5 or older is read whole.
+// a file of PyTorch 1.5 or older is read whole.
 struct PeftHeaders {
   std::string config;
   std::string config_source;
   std::filesystem::path weights_path;
   size_t weights_bytes = 0;  // size of the file
-  // adapter_model.safetensors: the file's first bytes, at least its header. Null for adapter_model.bin.
+  // A safetensors file's first bytes, at least its header. Null for a PyTorch file.
   std::shared_ptr<const FileContents> header;
-  std::optional<TensorFile> parsed;  // adapter_model.bin
+  std::optional<TensorFile> parsed;  // a PyTorch file
   std::vector<FileStamp> stamps;
 
   // SHA-256 of the configuration, the header and the file size: equal for adapters that differ only in their values.
-  // Empty for adapter_model.bin, whose header is not in one place.
+  // Empty for a PyTorch file, whose header is not in one place.
   std::string digest() const;
   // The tensors have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;

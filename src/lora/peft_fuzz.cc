@@ -1,6 +1,8 @@
-// Any bytes as a PEFT adapter are refused with an Error or give an adapter that fits the model. Input: two bytes of
-// little-endian length, adapter_config.json of that length, adapter_model.safetensors.
-// parses: src/lora/peft_reader.cc src/lora/adapter_builder.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
+// Any bytes as an adapter directory are refused with an Error or give an adapter that fits the model. Input: two bytes
+// of little-endian length, adapter_config.json of that length, adapter_model.safetensors. The highest bit of the length
+// chooses a model with experts in its second layer.
+// parses: src/lora/peft_reader.cc src/lora/adapter_builder.cc src/lora/adapter_values.cc src/lora/module_spellings.cc
+// src/lora/peft_keys.cc src/lora/peft_replacements.cc
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,10 +22,12 @@
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 4000, .bytes = 256 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
-  static const chorus::TestModel model;
+  static const chorus::TestModel dense;
+  static const chorus::TestModel mixture = chorus::TestModel().withExperts();
   chorus::log::set_level(chorus::log::level::off);
   if (size < 2) return;
-  const size_t length = std::min<size_t>(data[0] | data[1] << 8, size - 2);
+  const chorus::TestModel& model = (data[1] & 0x80) != 0 ? mixture : dense;
+  const size_t length = std::min<size_t>(data[0] | (data[1] & 0x7f) << 8, size - 2);
   // Both buffers are exactly as long as their contents, so that a sanitizer sees a read past either end.
   const std::vector<char> config(data + 2, data + 2 + length);
   const std::vector<uint8_t> tensors(data + 2 + length, data + size);

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "base/background_throttle.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "lora/adapter_builder.h"
+#include "lora/adapter_values.h"
 #include "lora/module_ids.h"
+#include "lora/module_spellings.h"
 #include "lora/peft_config.h"
 #include "lora/peft_keys.h"
 #include "lora/peft_replacements.h"
@@ -25,42 +25,16 @@ struct ModuleTensors {
   PeftKey key;
   int32_t layer = -1;  // -1: the embedding or the output head
   std::string name;    // LoraTarget::module_name with its expert's id; outside layers the module's whole name
+  // The module's name in the base model's files. Patterns of the configuration may match it or key.module, the name
+  // that the module had in training.
+  std::string own_name;
   // If a parameter is adapted (target_parameters), its name in the base model, such as "lm_head.weight"; otherwise
   // empty.
   std::string parameter;
+  bool is_stack = false;      // mlx-lm's matrices of all experts; `name` has "{expert}"
+  bool is_tied_head = false;  // mlx-lm's adapter of the embedding, which is also the output head's: A is b, B is a
   std::string a, b, bias, magnitude;
 };
-
-// Transposes a [rows, columns] matrix.
-std::shared_ptr<std::vector<std::byte>> transposed(const TensorView& matrix) {
-  const size_t size = dtypeSize(matrix.dtype);
-  const auto rows = static_cast<size_t>(matrix.shape[0]);
-  const auto columns = static_cast<size_t>(matrix.shape[1]);
-  auto out = std::make_shared<std::vector<std::byte>>(matrix.bytes.size());
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < columns; ++c) {
-      std::copy_n(matrix.bytes.begin() + static_cast<std::ptrdiff_t>((r * columns + c) * size), size,
-                  out->begin() + static_cast<std::ptrdiff_t>((c * rows + r) * size));
-    }
-    chargeThrottle(columns * size);
-  }
-  return out;
-}
-
-// Columns first, first + n, first + 2 n and so on of a matrix.
-std::shared_ptr<std::vector<std::byte>> everyNth(const TensorView& matrix, int64_t n, int64_t first) {
-  const size_t size = dtypeSize(matrix.dtype);
-  const int64_t rows = matrix.shape[0], columns = matrix.shape[1];
-  auto out = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(rows * (columns / n)) * size);
-  std::byte* to = out->data();
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = first; c < columns; c += n, to += size) {
-      std::memcpy(to, matrix.bytes.data() + static_cast<size_t>(r * columns + c) * size, size);
-    }
-    chargeThrottle(static_cast<size_t>(columns / n) * size);
-  }
-  return out;
-}
 
 class PeftReader {
  public:
@@ -75,7 +49,8 @@ class PeftReader {
         replacements_(config, weights, config_source, target) {}
 
   void read(AdapterBuilder& builder) {
-    for (const std::string& name : weights_.names()) collect(name);
+    for (const std::string& name : weights_.names()) collect(name, builder);
+    adaptTiedHead();
     if (modules_.empty() && replacements_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
     std::set<std::string> adapted;
     for (const auto& [module, tensors] : modules_) adapted.insert(module);
@@ -93,17 +68,19 @@ class PeftReader {
                        target_.config.architecture, moduleNames(target_.table), target_.config.num_hidden_layers - 1));
   }
 
-  void collect(const std::string& name) {
+  void collect(const std::string& name, AdapterBuilder& builder) {
     const auto key = parsePeftKey(name);
     if (!key) refuseUnknown(name);
     switch (key->part) {
-      case PeftPart::kCopy:
-        return;
       case PeftPart::kBlockCopy:
         // PEFT also saves the embedding of a saved block under the wrapper's name.
         if (!names_.isEmbedding(key->module) || !config_.modules.saves(names_.embedding)) refuseUnknown(name);
+        [[fallthrough]];
+      case PeftPart::kLeftOut:
+        builder.adapter().left_out.push_back(name);
         return;
       case PeftPart::kBase:
+      case PeftPart::kSaved:
       case PeftPart::kTokens:
         if (!replacements_.collect(name, *key)) refuseUnknown(name);
         return;
@@ -139,34 +116,64 @@ class PeftReader {
     return true;
   }
 
-  void collectLora(const std::string& name, PeftKey key) {
+  // Finds the place of a tensor's module in a layer.
+  ModuleTensors placeInLayer(const std::string& name, PeftKey key) const {
+    ModuleTensors found{.key = key};
+    auto place = layerModule(key.module, layers_);
+    if (!place) refuseUnknown(name);
+    // Layers may have different modules. A layer that the model does not have counts as its last one until it is
+    // refused.
+    const int32_t layer = place->layer;
+    const auto layers = static_cast<int32_t>(target_.config.num_hidden_layers);
+    place->layer = std::min(layer, layers - 1);
+    const std::string stacked =
+        key.form == AdapterForm::kMlx ? stackedModuleOf(place->name, target_.table, place->layer) : std::string();
+    if (!stacked.empty()) {
+      found.is_stack = true;
+      place->name = stacked;
+    } else if (takeExpertParameter(name, key, *place)) {
+      found.parameter = key.module;
+    } else {
+      place->name = nameInTable(place->name, target_.table, place->layer);
+    }
+    const auto places =
+        findModules(target_.table, found.is_stack ? expertName(place->name, 0) : place->name, place->layer);
+    if (places.empty() || places.front().isOfAllExperts() != !found.parameter.empty()) refuseUnknown(name);
+    if (layer >= layers) {
+      refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
+                               layer, layers));
+    }
+    if (config_.mlx && config_.mlx->last_layers > 0 && layer < layers - config_.mlx->last_layers) {
+      refuse(name, fmt::format("belongs to layer {}, but {} adapts only the last {} of {} layers; the two files are of "
+                               "different adapters",
+                               layer, config_source_, config_.mlx->last_layers, layers));
+    }
+    found.layer = layer;
+    found.name = place->name;
+    found.own_name = fmt::format("{}{}.{}", layers_, layer, place->name);
+    found.key = std::move(key);
+    return found;
+  }
+
+  void collectLora(const std::string& name, const PeftKey& key) {
     const bool embedding = names_.isEmbedding(key.module);
     const bool head = names_.isHead(key.module);
     ModuleTensors found{.key = key};
     if (embedding || head) {
-      found.name = embedding ? names_.embedding : names_.head;
+      found.name = found.own_name = embedding ? names_.embedding : names_.head;
     } else {
-      auto place = layerModule(key.module, layers_);
-      // Layers may have different modules. A layer that the model does not have counts as its last one until it is
-      // refused.
-      const int32_t layer = place ? place->layer : 0;
-      if (place) place->layer = std::min(layer, static_cast<int32_t>(target_.config.num_hidden_layers) - 1);
-      if (place && takeExpertParameter(name, key, *place)) found.parameter = key.module;
-      const auto places = place ? findModules(target_.table, place->name, place->layer) : std::vector<ModulePlace>();
-      if (places.empty() || places.front().isOfAllExperts() != !found.parameter.empty()) refuseUnknown(name);
-      if (layer >= target_.config.num_hidden_layers) {
-        refuse(name, fmt::format("belongs to layer {}, but the model has {} layers; the adapter is of another model",
-                                 layer, target_.config.num_hidden_layers));
-      }
-      found.layer = layer;
-      found.name = place->name;
+      found = placeInLayer(name, key);
     }
-    found.key = key;
-    if (found.parameter.empty() && isParameter(name, key)) found.parameter = key.module + ".weight";
+    if (found.parameter.empty() && isParameter(name, found)) found.parameter = found.key.module + ".weight";
+    // Only PEFT has names of their own for the matrices of an embedding.
     const bool looked_up = key.part == PeftPart::kEmbeddingA || key.part == PeftPart::kEmbeddingB;
-    if (looked_up != (embedding && found.parameter.empty()) && key.part != PeftPart::kMagnitude) {
+    if (key.form == AdapterForm::kPeft && looked_up != (embedding && found.parameter.empty()) &&
+        key.part != PeftPart::kMagnitude) {
       refuse(name, looked_up ? "has the name of an embedding's tensor, but its module is not adapted as an embedding"
                              : "has the name of a linear layer's tensor, but its module is adapted as an embedding");
+    }
+    if (key.form != AdapterForm::kPeft && embedding && key.part == PeftPart::kMagnitude) {
+      refuse(name, "is a DoRA magnitude of an embedding, which is read only in PEFT's form");
     }
     auto& tensors =
         modules_.try_emplace(found.layer < 0 ? found.name : fmt::format("layers.{}.{}", found.layer, found.name), found)
@@ -174,15 +181,28 @@ class PeftReader {
     std::string& slot = slotOf(tensors, key.part);
     // PEFT writes the magnitude twice for an adapted embedding or output head that it also saves whole.
     const bool may_be_twice = (embedding || head) && key.part == PeftPart::kMagnitude;
-    if (!slot.empty() && !(may_be_twice && sameValues(slot, name))) {
+    if (!slot.empty() && !(may_be_twice && sameValues(*weights_.find(slot), *weights_.find(name)))) {
       refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
+    }
+    if (tensors.key.form != key.form || tensors.is_stack != found.is_stack) {
+      refuse(name, "is of a module of which other tensors have the names of another tool");
     }
     slot = name;
   }
 
-  bool sameValues(const std::string& one, const std::string& other) const {
-    const TensorView &a = *weights_.find(one), &b = *weights_.find(other);
-    return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+  // mlx-lm adapts the output head together with the embedding in a model that ties the two.
+  void adaptTiedHead() {
+    if (!target_.config.tie_word_embeddings) return;
+    const auto embedding = modules_.find(names_.embedding);
+    if (embedding == modules_.end() || embedding->second.key.form != AdapterForm::kMlx) return;
+    ModuleTensors head = embedding->second;
+    head.name = names_.head;
+    head.is_tied_head = true;
+    if (!modules_.try_emplace(names_.head, head).second) {
+      refuse(embedding->second.a,
+             "adapts the output head too, which the model ties to the embedding, but the file has "
+             "tensors of both");
+    }
   }
 
   static std::string& slotOf(ModuleTensors& tensors, PeftPart part) {
@@ -201,10 +221,13 @@ class PeftReader {
   }
 
   // Whether the module's weight is adapted as a parameter. Refuses a module that the configuration does not adapt.
-  bool isParameter(const std::string& name, const PeftKey& key) const {
-    const bool by_module = config_.modules.includes(key.module) || isTiedHead(key.module);
-    const bool by_parameter = config_.modules.includesParameter(key.module + ".weight");
-    if (config_.modules.saves(key.module)) {
+  bool isParameter(const std::string& name, const ModuleTensors& tensors) const {
+    const auto any = [&](auto&& is) { return is(tensors.key.module) || is(tensors.own_name); };
+    const bool by_module = any([&](const std::string& module) { return config_.modules.includes(module); }) ||
+                           isTiedHead(tensors.key.module);
+    const bool by_parameter =
+        any([&](const std::string& module) { return config_.modules.includesParameter(module + ".weight"); });
+    if (any([&](const std::string& module) { return config_.modules.saves(module); })) {
       refuse(name,
              fmt::format("belongs to a module that {} lists in modules_to_save; such a module cannot have LoRA tensors",
                          config_source_));
@@ -246,13 +269,15 @@ class PeftReader {
   void addModule(const ModuleTensors& tensors, AdapterBuilder& builder) {
     checkParts(tensors);
     const std::string& pattern_name = tensors.parameter.empty() ? tensors.key.module : tensors.parameter;
+    const std::string& own_name = tensors.parameter.empty() ? tensors.own_name : tensors.parameter;
     // A tied head uses the embedding's matrices and therefore their rank, but the scale of its own name.
-    const int64_t rank = config_.rankOf(isTiedHead(tensors.key.module) ? names_.embedding : pattern_name);
+    const int64_t rank =
+        isTiedHead(tensors.key.module) ? config_.rankOf(names_.embedding) : config_.rankOf(pattern_name, own_name);
     if (target_.max_rank > 0 && rank > target_.max_rank) {
       refuse(tensors.a,
              fmt::format("has rank {}, above the maximum of {}; raise --max_lora_rank", rank, target_.max_rank));
     }
-    const float scale = config_.scaleOf(pattern_name);
+    const float scale = config_.scaleOf(pattern_name, own_name);
     if (!std::isfinite(scale)) {
       fail(ErrorCode::kInvalidArgument, "{}: lora_alpha of '{}' is out of range", config_source_, tensors.key.module);
     }
@@ -263,8 +288,9 @@ class PeftReader {
       module.module_id = kOutputHead;
       module.in = target_.config.embedding_size;
       module.out = replacements_.headVocabulary();
-      readVectors(tensors, module);
-      addMatrices(tensors, std::move(module), builder);
+      readVectors(tensors, module, {tensors.key.form}, builder);
+      tensors.is_tied_head ? addTiedHead(tensors, std::move(module), builder)
+                           : addMatrices(tensors, std::move(module), builder);
     } else {
       addEmbedding(tensors, std::move(module), builder);
     }
@@ -276,44 +302,73 @@ class PeftReader {
     module.in = replacements_.inputVocabulary();
     module.out = target_.config.embedding_size;
     if (tensors.parameter.empty()) {
-      readVectors(tensors, module);
+      readVectors(tensors, module, {tensors.key.form}, builder);
       addMatrices(tensors, std::move(module), builder);
       return;
     }
     // The parameter is a matrix [tokens, hidden], so B is [tokens, rank] and A is [rank, hidden]. AdapterModule holds
     // their transposes.
-    const TensorView& of_tokens = checked(tensors.b, {module.in, rank});
-    const TensorView& of_hidden = checked(tensors.a, {rank, module.out});
-    if (builder.takesShapesOnly()) {
-      builder.add(std::move(module), of_tokens, of_hidden);
-      return;
-    }
-    const auto a = transposed(of_tokens);
-    const auto b = transposed(of_hidden);
-    builder.keep(a);
-    builder.keep(b);
-    const TensorView a_view = {of_tokens.dtype, {rank, module.in}, *a};
-    const TensorView b_view = {of_hidden.dtype, {module.out, rank}, *b};
-    builder.add(std::move(module), a_view, b_view);
-  }
-
-  void addMatrices(const ModuleTensors& tensors, AdapterModule module, AdapterBuilder& builder) {
-    const TensorView& a = checked(tensors.a, {module.rank, module.in});
-    const TensorView& b = checked(tensors.b, {module.out, module.rank});
+    const TensorView a = transposed(checked(tensors.b, {module.in, rank}), builder);
+    const TensorView b = transposed(checked(tensors.a, {rank, module.out}), builder);
     builder.add(std::move(module), a, b);
   }
 
+  void addMatrices(const ModuleTensors& tensors, AdapterModule module, AdapterBuilder& builder) const {
+    const auto [a, b] =
+        lowRankOf(weights_, tensors.a, tensors.b, {module.rank, module.in, module.out}, {tensors.key.form}, builder);
+    builder.add(std::move(module), a, b);
+  }
+
+  // mlx-lm's matrices of the embedding, [tokens, rank] and [rank, hidden], are B and A of the output head.
+  void addTiedHead(const ModuleTensors& tensors, AdapterModule module, AdapterBuilder& builder) const {
+    const TensorView& a = checked(tensors.b, {module.rank, module.in});
+    const TensorView& b = checked(tensors.a, {module.out, module.rank});
+    builder.add(std::move(module), a, b);
+  }
+
+  // torchtune has another order of the rows of q and k.
+  ValuesForm formOf(const ModuleTensors& tensors, const ModulePlace& place) const {
+    ValuesForm form{tensors.key.form};
+    const int32_t id = place.target->module_id;
+    if (form.form != AdapterForm::kTorchtune || (id != kAttnQ && id != kAttnK)) return form;
+    if (place.target->torchtune_rows == TorchtuneRows::kUnknown) {
+      refuse(tensors.b, fmt::format("has torchtune's name, but the order in which torchtune keeps q and k of {} is not "
+                                    "known; save the adapter in PEFT's format",
+                                    target_.config.architecture));
+    }
+    if (place.target->torchtune_rows == TorchtuneRows::kPairs) form.head_rows = target_.config.head_size;
+    return form;
+  }
+
   void addLayerModule(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {
+    if (tensors.is_stack) return addStack(tensors, whole, builder);
     const std::vector<ModulePlace> places = findModules(target_.table, tensors.name, tensors.layer);
     const ModulePlace& first = places.front();
     whole.in = first.in();
     whole.out = first.target->in_module.rowsOfSource(first.out());
     if (first.isOfAllExperts()) return addExperts(tensors, places, whole, builder);
-    const TensorView& a = checked(tensors.a, {whole.rank, whole.in});
-    const TensorView& b = checked(tensors.b, {whole.out, whole.rank});
-    readVectors(tensors, whole);
+    const ValuesForm form = formOf(tensors, first);
+    const auto [a, b] = lowRankOf(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, form, builder);
+    readVectors(tensors, whole, form, builder);
     whole.expert = first.expert;
     addPlaces(tensors, places, whole, a, b, builder);
+  }
+
+  void addStack(const ModuleTensors& tensors, AdapterModule whole, AdapterBuilder& builder) {
+    if (!tensors.magnitude.empty())
+      refuse(tensors.magnitude, "is a DoRA magnitude of experts, which mlx-lm does not have");
+    const auto placesOf = [&](int64_t expert) {
+      return findModules(target_.table, expertName(tensors.name, expert), tensors.layer);
+    };
+    const int64_t experts = placesOf(0).front().row->experts;
+    for (whole.expert = 0; whole.expert < experts; ++whole.expert) {
+      const std::vector<ModulePlace> places = placesOf(whole.expert);
+      whole.in = places.front().in();
+      whole.out = places.front().target->in_module.rowsOfSource(places.front().out());
+      const auto [a, b] =
+          lowRankOfExpert(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, experts, whole.expert);
+      addPlaces(tensors, places, whole, a, b, builder);
+    }
   }
 
   // PEFT stacks the matrices of all experts: row e * rank + r of A is row r of expert e's, and column r * experts + e
@@ -326,18 +381,11 @@ class PeftReader {
     const TensorView& a = checked(tensors.a, {all, whole.in});
     const TensorView& b = checked(tensors.b, {whole.out, all});
     const size_t a_bytes = a.bytes.size() / static_cast<size_t>(experts);
-    const size_t b_bytes = b.bytes.size() / static_cast<size_t>(experts);
     for (int64_t expert = 0; expert < experts; ++expert) {
       whole.expert = expert;
       const TensorView own_a = {
           a.dtype, {whole.rank, whole.in}, a.bytes.subspan(static_cast<size_t>(expert) * a_bytes, a_bytes)};
-      TensorView own_b = {b.dtype, {whole.out, whole.rank}, b.bytes.first(b_bytes)};
-      if (!builder.takesShapesOnly()) {
-        const auto gathered = everyNth(b, experts, expert);
-        builder.keep(gathered);
-        own_b.bytes = *gathered;
-      }
-      addPlaces(tensors, places, whole, own_a, own_b, builder);
+      addPlaces(tensors, places, whole, own_a, everyNthColumn(b, experts, expert, builder), builder);
     }
   }
 
@@ -345,9 +393,7 @@ class PeftReader {
   void addPlaces(const ModuleTensors& tensors, const std::vector<ModulePlace>& places, const AdapterModule& whole,
                  const TensorView& a, const TensorView& b, AdapterBuilder& builder) {
     for (const ModulePlace& place : places) {
-      if (!placed_.emplace(tensors.layer, place.target->module_id, whole.expert).second) {
-        refuse(tensors.a, "adapts the same weights as another module of the adapter");
-      }
+      checkPlacedOnce(tensors, place, whole.expert);
       const SourceRows& rows = place.target->in_module;
       AdapterModule module = whole;
       module.module_id = place.target->module_id;
@@ -359,13 +405,27 @@ class PeftReader {
     }
   }
 
+  // The modules of a fused linear and of its parts adapt the same rows.
+  void checkPlacedOnce(const ModuleTensors& tensors, const ModulePlace& place, int64_t expert) {
+    const Rows rows = {place.target->row_begin, place.target->row_begin + place.out(), tensors.a};
+    std::vector<Rows>& placed = placed_[{tensors.layer, place.row, expert}];
+    for (const Rows& other : placed) {
+      if (rows.begin >= other.end || other.begin >= rows.end) continue;
+      refuse(tensors.a,
+             fmt::format("adapts the same weights as another module of the adapter, '{}'; remove one of the two",
+                         other.tensor));
+    }
+    placed.push_back(rows);
+  }
+
   // Reads the DoRA magnitude and the bias, both [module.out].
-  void readVectors(const ModuleTensors& tensors, AdapterModule& module) const {
+  void readVectors(const ModuleTensors& tensors, AdapterModule& module, const ValuesForm& form,
+                   AdapterBuilder& builder) const {
     if (!tensors.magnitude.empty()) {
-      module.magnitude = toFloats(checked(tensors.magnitude, {module.out}));
+      module.magnitude = vectorOf(weights_, tensors.magnitude, module.out, form, builder);
       module.magnitude_is_normalised = config_.magnitude_is_normalised;
     }
-    if (!tensors.bias.empty()) module.bias = toFloats(checked(tensors.bias, {module.out}));
+    if (!tensors.bias.empty()) module.bias = vectorOf(weights_, tensors.bias, module.out, form, builder);
   }
 
   static std::vector<float> takeRows(const std::vector<float>& values, const SourceRows& rows, int64_t count) {
@@ -389,7 +449,11 @@ class PeftReader {
   std::string layers_;  // layersName()
   PeftReplacements replacements_;
   std::map<std::string, ModuleTensors> modules_;
-  std::set<std::tuple<int32_t, int32_t, int64_t>> placed_;  // layer, module id and expert
+  struct Rows {
+    int64_t begin, end;
+    std::string tensor;
+  };
+  std::map<std::tuple<int32_t, const WeightRow*, int64_t>, std::vector<Rows>> placed_;  // by layer, row and expert
 };
 }  // namespace
 

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "checkpoint/names.h"
 #include "checkpoint/source_values.h"
+#include "lora/adapter_values.h"
+#include "lora/module_spellings.h"
 
 namespace chorus {
 namespace {
@@ -22,6 +24,11 @@ std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return source
 // the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables, nor experts.
 bool isReplaceable(const WeightRow& row) {
   return row.experts == 0 && row.slot.kind != SlotKind::kTable && row.slot != slotOf(LinearId::kHead);
+}
+
+// name: of the embedding or the output head; empty if the model has none.
+bool isSpelling(std::string_view module, std::string_view name) {
+  return !name.empty() && (hasName(module, name) || areSpellings(withoutModelNames(module), withoutModelNames(name)));
 }
 }  // namespace
 
@@ -42,25 +49,8 @@ BaseNames::BaseNames(const ModelConfig& config, const WeightTable& table) {
   }
 }
 
-bool BaseNames::isEmbedding(std::string_view module) const { return !embedding.empty() && hasName(module, embedding); }
-bool BaseNames::isHead(std::string_view module) const { return !head.empty() && hasName(module, head); }
-
-const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
-                                std::string_view hint) {
-  const TensorView& tensor = *weights.find(name);
-  const auto refuse = [&](std::string_view reason) {
-    fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights.source(), name, reason);
-  };
-  if (tensor.shape != shape) {
-    refuse(fmt::format("has shape {}, expected {}; {}", shapeText(tensor.shape), shapeText(shape), hint));
-  }
-  if (!isAdapterDType(tensor.dtype)) {
-    refuse(fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
-  }
-  if (weights.hasValues() && !allFinite(tensor.bytes, tensor.dtype))
-    refuse("holds values that are not finite; train or save it again");
-  return tensor;
-}
+bool BaseNames::isEmbedding(std::string_view module) const { return isSpelling(module, embedding); }
+bool BaseNames::isHead(std::string_view module) const { return isSpelling(module, head); }
 
 TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t count, AdapterBuilder& builder) {
   const size_t row_bytes = static_cast<size_t>(tensor.shape.size() > 1 ? tensor.shape[1] : 1) * dtypeSize(tensor.dtype);
@@ -166,29 +156,45 @@ void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, b
   refuse(name, fmt::format("is a weight of the base model that {} does not list in modules_to_save", config_source_));
 }
 
-bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
+std::string* PeftReplacements::tensorFor(const PeftKey& key) {
   const bool embedding = names_.isEmbedding(key.module);
   const bool head = names_.isHead(key.module);
-  const auto take = [&](std::string& slot) {
-    if (!slot.empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
-    slot = name;
-  };
   if (key.part == PeftPart::kTokens) {
-    if (!embedding && !head) return false;
-    take(tokens_[embedding ? names_.embedding : names_.head]);
-    return true;
+    return embedding || head ? &tokens_[embedding ? names_.embedding : names_.head] : nullptr;
   }
-  if (embedding || head) {
-    if (key.tensor != "weight") return false;
-    take(embedding ? embedding_ : head_);
-    return true;
+  if (embedding || head) return key.tensor == "weight" ? &(embedding ? embedding_ : head_) : nullptr;
+  const std::vector<Place> places = placesOf(key.module + "." + key.tensor);
+  if (places.empty()) return nullptr;
+  return &rows_[layerName(places.front().source->name, places.front().layer)];
+}
+
+bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
+  const bool in_vocabulary = names_.isEmbedding(key.module) || names_.isHead(key.module);
+  if (key.part != PeftPart::kTokens && !in_vocabulary) {
+    const std::vector<Place> places = placesOf(key.module + "." + key.tensor);
+    if (places.empty()) return false;
+    checkAsked(name, key, places.front().row->slot.isBias());
   }
-  const std::string source = key.module + "." + key.tensor;
-  const std::vector<Place> places = placesOf(source);
-  if (places.empty()) return false;
-  checkAsked(name, key, places.front().row->slot.isBias());
-  take(rows_[layerName(places.front().source->name, places.front().layer)]);
+  if (key.part == PeftPart::kSaved) {
+    saved_.emplace_back(name, key);
+    return !in_vocabulary || key.tensor == "weight";
+  }
+  std::string* slot = tensorFor(key);
+  if (slot == nullptr) return false;
+  if (!slot->empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", *slot));
+  *slot = name;
   return true;
+}
+
+void PeftReplacements::takeSaved() {
+  for (const auto& [name, key] : saved_) {
+    std::string& slot = *tensorFor(key);
+    if (slot.empty()) {
+      slot = name;
+    } else if (!sameValues(*weights_.find(slot), *weights_.find(name))) {
+      refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
+    }
+  }
 }
 
 void PeftReplacements::checkExpertsAreNotSaved(const WeightRow& row) const {
@@ -203,6 +209,7 @@ void PeftReplacements::checkExpertsAreNotSaved(const WeightRow& row) const {
 }
 
 void PeftReplacements::checkSavedAreThere() const {
+  if (config_.modules.savesAll()) return;
   for (const WeightRow& row : target_.table) {
     if (row.experts > 0) checkExpertsAreNotSaved(row);
     if (!isReplaceable(row)) continue;
@@ -230,14 +237,17 @@ void PeftReplacements::checkSavedAreThere() const {
 void PeftReplacements::readRows(AdapterBuilder& builder) const {
   for (const auto& [source_name, tensor] : rows_) {
     for (const Place& place : placesOf(source_name)) {
+      WeightSource source = *place.source;
+      // mlx-lm keeps every linear as [out, in].
+      if (config_.mlx) source.transform.transposed = false;
       const TensorView& values =
-          checkedTensor(weights_, tensor, sourceShape(*place.row, *place.source), "the adapter is of another model");
+          checkedTensor(weights_, tensor, sourceShape(*place.row, source), "the adapter is of another model");
       const AdapterWeight weight = {.slot = place.row->slot,
                                     .layer = place.layer,
                                     .row_begin = place.source->row_begin,
                                     .rows = place.source->rows,
                                     .cols = place.row->shape.size() > 1 ? place.row->shape[1] : 1};
-      builder.add(weight, sourceValues(values, *place.source, builder));
+      builder.add(weight, sourceValues(values, source, builder));
     }
   }
 }
@@ -246,8 +256,8 @@ void PeftReplacements::readRows(AdapterBuilder& builder) const {
 // weight replaces both.
 void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
   if (target_.config.tie_word_embeddings) {
-    const bool embedding_is_saved = config_.modules.saves(names_.embedding);
-    const bool head_is_saved = config_.modules.saves(names_.head);
+    const bool embedding_is_saved = config_.modules.saves(names_.embedding) && !config_.modules.savesAll();
+    const bool head_is_saved = config_.modules.saves(names_.head) && !config_.modules.savesAll();
     if (head_.empty() && (!embedding_is_saved || config_.ensure_weight_tying)) {
       head_ = embedding_;
     } else if (embedding_.empty() && !head_is_saved) {
@@ -388,6 +398,7 @@ void PeftReplacements::readTokens(const TrainedTokens& trained, const std::set<s
 }
 
 void PeftReplacements::read(const std::set<std::string>& adapted, AdapterBuilder& builder) {
+  takeSaved();
   checkSavedAreThere();
   readRows(builder);
   readVocabulary(builder);

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/tensor_file.h"
@@ -24,15 +25,10 @@ struct BaseNames {
   SourceTransform embedding_transform, head_transform;
 
   BaseNames(const ModelConfig& config, const WeightTable& table);
-  // Both accept the name with or without "model." at the beginning.
+  // Both accept the names of areSpellings(), compared withoutModelNames().
   bool isEmbedding(std::string_view module) const;
   bool isHead(std::string_view module) const;
 };
-
-// Returns a tensor of the file after checking its shape, its type and that its values are finite. Throws
-// Error(kCorrupt) that names the tensor; for a wrong shape, the message also contains `hint`.
-const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
-                                std::string_view hint);
 
 // The `count` rows that `rows` selects from a source's tensor.
 TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t count, AdapterBuilder& builder);
@@ -47,9 +43,11 @@ class PeftReplacements {
   PeftReplacements(const PeftConfig& config, const TensorFile& weights, std::string_view config_source,
                    const AdapterTarget& target);
 
-  // Takes a tensor of PeftPart kBase or kTokens. Returns false if the model has nothing of that name.
+  // Takes a tensor of PeftPart kBase, kSaved or kTokens. Returns false if the model has nothing of that name.
   bool collect(const std::string& name, const PeftKey& key);
-  bool empty() const { return rows_.empty() && embedding_.empty() && head_.empty() && tokens_.empty(); }
+  bool empty() const {
+    return rows_.empty() && embedding_.empty() && head_.empty() && tokens_.empty() && saved_.empty();
+  }
   // Adds the replacements to the builder; call it after collect() for all tensors. adapted: names of the modules that
   // have low-rank matrices; the embedding and the output head have the names of BaseNames.
   void read(const std::set<std::string>& adapted, AdapterBuilder& builder);
@@ -67,6 +65,11 @@ class PeftReplacements {
   // The places in the weight table to which a tensor of the base model's files belongs. Empty for the embedding and the
   // output head.
   std::vector<Place> placesOf(const std::string& source_name) const;
+  // The variable with the name of the tensor that is read for a weight of the base model; null if the model has no such
+  // weight.
+  std::string* tensorFor(const PeftKey& key);
+  // Takes the tensors of saved_ whose weights have no tensor of their own; the others must hold the same values.
+  void takeSaved();
   void checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const;
   void checkSavedAreThere() const;
   // Refuses modules_to_save of the experts that the row holds. row.experts > 0.
@@ -97,10 +100,11 @@ class PeftReplacements {
   std::string_view config_source_;
   const AdapterTarget& target_;
   BaseNames names_;
-  std::string layers_;                         // layersName()
-  std::map<std::string, std::string> rows_;    // source name -> tensor
-  std::string embedding_, head_;               // names of tensors; empty: the base's values are used
-  std::map<std::string, std::string> tokens_;  // BaseNames -> tensor
+  std::string layers_;                                  // layersName()
+  std::map<std::string, std::string> rows_;             // source name -> tensor
+  std::string embedding_, head_;                        // names of tensors; empty: the base's values are used
+  std::map<std::string, std::string> tokens_;           // BaseNames -> tensor
+  std::vector<std::pair<std::string, PeftKey>> saved_;  // tensors of PeftPart kSaved
   int64_t input_vocabulary_ = 0;
   int64_t head_vocabulary_ = 0;
 };

@@ -134,10 +134,11 @@ std::vector<WeightSource> separateQkvSources(const ModelConfig& config, const st
           {source_prefix + modules[2] + ".weight", rows.q + rows.kv, rows.kv}};
 }
 
-std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3]) {
+std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3],
+                                           TorchtuneRows torchtune) {
   const QkvRows rows(config);
-  return {{kAttnQ, modules[0], 0, rows.q},
-          {kAttnK, modules[1], rows.q, rows.kv},
+  return {{kAttnQ, modules[0], 0, rows.q, {}, torchtune},
+          {kAttnK, modules[1], rows.q, rows.kv, {}, torchtune},
           {kAttnV, modules[2], rows.q + rows.kv, rows.kv}};
 }
 

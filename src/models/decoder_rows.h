@@ -74,6 +74,7 @@ struct QkvRows {
 // ".weight" is the source of a module.
 std::vector<WeightSource> separateQkvSources(const ModelConfig& config, const std::string& source_prefix,
                                              const std::string (&modules)[3]);
-std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3]);
+std::vector<LoraTarget> separateQkvTargets(const ModelConfig& config, const std::string (&modules)[3],
+                                           TorchtuneRows torchtune = TorchtuneRows::kUnknown);
 
 }  // namespace chorus

@@ -129,15 +129,18 @@ ModelConfig gemma3Config(const Json& given, std::string_view source) {
   return config;
 }
 
-WeightTable gemmaTable(const ModelConfig& c, QkNorm qk_norm) {
+WeightTable gemmaTable(const ModelConfig& c, QkNorm qk_norm, TorchtuneRows torchtune) {
   return llamaTable(c, {.qkv_bias = c.attn_bias,
                         .dense_bias = c.attn_bias,
                         .qk_norm = qk_norm,
                         .residual = ResidualForm::kSandwich,
-                        .norms = {.add = 1.0f}});
+                        .norms = {.add = 1.0f},
+                        .torchtune_rows = torchtune});
 }
-WeightTable gemma2Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kNone); }
-WeightTable gemma3Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kPerHead); }
+WeightTable gemma2Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kNone, TorchtuneRows::kPairs); }
+WeightTable gemma3Table(const ModelConfig& config) {
+  return gemmaTable(config, QkNorm::kPerHead, TorchtuneRows::kUnknown);
+}
 
 float roundedTo(DType dtype, float value) {
   std::byte rounded[sizeof(value)];

@@ -33,7 +33,10 @@ ModelConfig mistralConfig(const Json& json, std::string_view source) {
 }
 
 WeightTable tableWithBiases(const ModelConfig& c) {
-  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .mlp_bias = c.mlp_bias});
+  return llamaTable(c, {.qkv_bias = c.attn_bias,
+                        .dense_bias = c.attn_bias,
+                        .mlp_bias = c.mlp_bias,
+                        .torchtune_rows = TorchtuneRows::kPairs});
 }
 
 std::vector<FieldValues> fieldsWithBiases() {

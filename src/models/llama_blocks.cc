@@ -14,7 +14,7 @@ void addAttention(const ModelConfig& c, const LlamaForm& form, DecoderRows& rows
   const QkvRows qkv(c);
   const std::string modules[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
   std::vector<LoraTarget> targets = {{kAttnQkv, "self_attn.qkv_proj", 0, qkv.all}};
-  for (LoraTarget& target : separateQkvTargets(c, modules)) targets.push_back(std::move(target));
+  for (LoraTarget& target : separateQkvTargets(c, modules, form.torchtune_rows)) targets.push_back(std::move(target));
   rows.qkv(form.fused_sources ? std::vector<WeightSource>{{sourceInLayer("self_attn.qkv_proj.weight"), 0, qkv.all}}
                               : separateQkvSources(c, sourceInLayer(""), modules),
            std::move(targets), form.qkv_bias);

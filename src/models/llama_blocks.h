@@ -28,8 +28,9 @@ struct LlamaForm {
   // kPre, kSandwich, kPost or kParallelShared. In kSandwich and kPost, the MLP's norms are pre_ and
   // post_feedforward_layernorm.
   ResidualForm residual = ResidualForm::kPre;
-  SourceTransform norms = {};            // how the source keeps the weights of all norms
-  const ExpertsForm* experts = nullptr;  // of a model with experts (models/experts.h)
+  SourceTransform norms = {};                              // how the source keeps the weights of all norms
+  const ExpertsForm* experts = nullptr;                    // of a model with experts (models/experts.h)
+  TorchtuneRows torchtune_rows = TorchtuneRows::kUnknown;  // of q and k: those of the model's converter in torchtune
 };
 WeightTable llamaTable(const ModelConfig& config, const LlamaForm& form);
 ModelSpec llamaSpec(const ModelConfig& config);

@@ -43,7 +43,9 @@ std::vector<FieldValues> phi3Fields() {
   return fields;
 }
 
-WeightTable phi3Table(const ModelConfig& config) { return llamaTable(config, {.fused_sources = true}); }
+WeightTable phi3Table(const ModelConfig& config) {
+  return llamaTable(config, {.fused_sources = true, .torchtune_rows = TorchtuneRows::kAsInSource});
+}
 }  // namespace
 
 Architecture phi3Architecture() {

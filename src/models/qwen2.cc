@@ -22,7 +22,9 @@ ModelConfig qwen2Config(const Json& json, std::string_view source) {
 }
 
 // q, k and v always have biases, because TensorRT-LLM takes a Qwen2 checkpoint without attn_bias to have them.
-WeightTable qwen2Table(const ModelConfig& config) { return llamaTable(config, {.qkv_bias = true}); }
+WeightTable qwen2Table(const ModelConfig& config) {
+  return llamaTable(config, {.qkv_bias = true, .torchtune_rows = TorchtuneRows::kAsInSource});
+}
 
 std::vector<FieldValues> qwen2Fields() {
   std::vector<FieldValues> fields = llamaFields();

@@ -22,7 +22,10 @@ ModelConfig qwen3Config(const Json& json, std::string_view source) {
 }
 
 WeightTable qwen3Table(const ModelConfig& c) {
-  return llamaTable(c, {.qkv_bias = c.attn_bias, .dense_bias = c.attn_bias, .qk_norm = QkNorm::kPerHead});
+  return llamaTable(c, {.qkv_bias = c.attn_bias,
+                        .dense_bias = c.attn_bias,
+                        .qk_norm = QkNorm::kPerHead,
+                        .torchtune_rows = TorchtuneRows::kAsInSource});
 }
 
 ModelSpec qwen3Spec(const ModelConfig& config) {

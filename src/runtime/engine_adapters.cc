@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_reader.h"
+#include "base/log.h"
 #include "engine/adapter_limits.h"
 #include "lora/adapter.h"
 #include "lora/adapter_files.h"
@@ -40,6 +41,11 @@ TensorView viewOf(const executor::Tensor& tensor) {
 LearnedContent::Content knownOf(const AdapterSource& source) {
   if (source.learned != nullptr) return source.learned->get();
   return {source.stamps, source.content_hash};
+}
+
+void warnIfWithoutEffect(const Adapter& adapter) {
+  if (adapter.without_effect.empty()) return;
+  log::warn("adapter '{}' changes nothing: {}", adapter.name, adapter.without_effect);
 }
 
 // True for errors in the files, false for errors caused by the state of this process.
@@ -109,6 +115,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     const Adapter adapter = readAdapter(files, name, target);
     source->stamps = files.stamps();
     source->content_hash = adapter.content_hash;
+    warnIfWithoutEffect(adapter);
     if (files_of.onContent) files_of.onContent(adapter.content_hash);
     source->bytes = ranks_.preparedBytes(adapter, throttle_);
     source->elements = adapterElements(adapter);
@@ -162,6 +169,7 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
   LearnedContent::Content found;
   const Adapter adapter = read(source, found.stamps);
   found.hash = adapter.content_hash;
+  if (source.reloadable() && found.hash != known.hash) warnIfWithoutEffect(adapter);
   if (source.on_content && found.hash != known.hash) source.on_content(found.hash);
   auto prepared = ranks_.prepareAdapter(adapter, throttle_);
   if (source.learned != nullptr && known.hash.empty()) source.learned->set(std::move(found));

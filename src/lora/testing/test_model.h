@@ -18,6 +18,7 @@ struct TestModel {
     config.num_hidden_layers = 2;
     config.num_attention_heads = 2;
     config.num_key_value_heads = 1;
+    config.head_size = 2;
     config.intermediate_size = 6;
     using Axis = ShardRule::Axis;
     table = {{.name = "transformer.layers.{layer}.attention.qkv.weight",
@@ -25,8 +26,8 @@ struct TestModel {
               .slot = slotOf(LinearId::kQkv),
               .shard = {.axis = Axis::kRows, .parts = {4, 2, 2}, .head_rows = {0, 2, 2}},
               .lora_targets = {{kAttnQkv, "self_attn.qkv_proj", 0, 8},
-                               {kAttnQ, "self_attn.q_proj", 0, 4},
-                               {kAttnK, "self_attn.k_proj", 4, 2},
+                               {kAttnQ, "self_attn.q_proj", 0, 4, {}, TorchtuneRows::kPairs},
+                               {kAttnK, "self_attn.k_proj", 4, 2, {}, TorchtuneRows::kPairs},
                                {kAttnV, "self_attn.v_proj", 6, 2}}},
              {.name = "transformer.layers.{layer}.mlp.fc.weight",
               .shape = {6, 4},
@@ -70,6 +71,38 @@ struct TestModel {
                      .stage = Stage::kLast,
                      .shard = {.axis = Axis::kRows, .pad_rows = true},
                      .sources = {{"lm_head.weight", 0, 8}}});
+  }
+
+  static constexpr int64_t kExperts = 2, kExpertSize = 3;
+
+  // The same model with two experts of size 3 in layer 1, instead of its MLP.
+  TestModel withExperts() {
+    using Axis = ShardRule::Axis;
+    const SourceRows activated = {.total = 2 * kExpertSize, .begin = 0},
+                     other = {.total = 2 * kExpertSize, .begin = kExpertSize};
+    for (WeightRow& row : table) {
+      if (row.slot == slotOf(LinearId::kFc) || row.slot == slotOf(LinearId::kProj)) row.layers = {0};
+    }
+    table.push_back({.name = "transformer.layers.{layer}.mlp.fc.weight",
+                     .shape = {2 * kExpertSize, 4},
+                     .slot = slotOf(LinearId::kExpertsFc),
+                     .shard = {.axis = Axis::kRows, .parts = {kExpertSize, kExpertSize}},
+                     .lora_targets = {{kMoeGate, "mlp.experts.{expert}.up_proj", 0, kExpertSize},
+                                      {kMoeHTo4H, "mlp.experts.{expert}.gate_proj", kExpertSize, kExpertSize},
+                                      {kMoeGate, "mlp.experts.gate_up_proj", 0, kExpertSize, other},
+                                      {kMoeHTo4H, "mlp.experts.gate_up_proj", kExpertSize, kExpertSize, activated}},
+                     .experts = kExperts,
+                     .layers = {1}});
+    table.push_back({.name = "transformer.layers.{layer}.mlp.proj.weight",
+                     .shape = {4, kExpertSize},
+                     .slot = slotOf(LinearId::kExpertsProj),
+                     .shard = {.axis = Axis::kColumns},
+                     .sources = {{"model.layers.{layer}.mlp.experts.down_proj", 0, 4}},
+                     .lora_targets = {{kMoe4HToH, "mlp.experts.{expert}.down_proj", 0, 4},
+                                      {kMoe4HToH, "mlp.experts.down_proj", 0, 4}},
+                     .experts = kExperts,
+                     .layers = {1}});
+    return *this;
   }
 };
 

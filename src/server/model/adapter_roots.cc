@@ -202,6 +202,10 @@ const AdapterRoots::Root& AdapterRoots::find(const std::string& name) const {
 }
 
 std::shared_ptr<const Directory> AdapterRoots::openIn(const Root& root, const std::string& name) const {
+  return adapterDirectoryWithin(openNamed(root, name));
+}
+
+std::shared_ptr<const Directory> AdapterRoots::openNamed(const Root& root, const std::string& name) const {
   const Directory& directory = *root.directory;
   if (root.is_hub) {
     if (!root.isAdapter()) return directory.openWithin(fmt::format("{}/{}", root.beneath, name));

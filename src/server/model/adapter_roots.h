@@ -71,6 +71,8 @@ class AdapterRoots {
   // Opens the directory of adapters.
   static std::shared_ptr<const Directory> folderOf(const Root& root);
   // Opens an adapter of this place. name: one of its names.
+  // The directory of the name, which may hold the adapter in a subdirectory (adapterDirectoryWithin).
+  std::shared_ptr<const Directory> openNamed(const Root& root, const std::string& name) const;
   std::shared_ptr<const Directory> openIn(const Root& root, const std::string& name) const;
   // Returns the place of an adapter: the one with this name of its own, else the first directory of adapters that holds
   // it, else the first directory of adapters. Throws Error(kNotFound) if there is no directory of adapters.
