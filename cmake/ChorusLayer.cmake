@@ -60,6 +60,18 @@ function(chorus_layer name)
   endforeach()
 endfunction()
 
+# chorus_embed(LAYER HEADER NAME FILE): adds a source to the layer that defines `const char NAME[]`, which HEADER declares,
+# as the text of FILE. Reads the file again whenever it changes.
+function(chorus_embed layer header name file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
+  file(READ ${PROJECT_SOURCE_DIR}/${file} CHORUS_EMBEDDED_TEXT)
+  set(CHORUS_EMBEDDED_FILE ${file})
+  set(CHORUS_EMBEDDED_HEADER ${header})
+  set(CHORUS_EMBEDDED_NAME ${name})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded_file.cc.in ${CMAKE_BINARY_DIR}/embedded/${name}.cc @ONLY)
+  target_sources(chorus_${layer} PRIVATE ${CMAKE_BINARY_DIR}/embedded/${name}.cc)
+endfunction()
+
 # Makes a target use precompiled headers: parsing the headers of libraries takes most of the compile time of a source.
 # The release build parses them once for all layers. The checking builds use no precompiled headers, so they find
 # missing includes.

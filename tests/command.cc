@@ -11,7 +11,8 @@
 
 namespace chorus::test {
 
-CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output) {
+CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output,
+                        const std::string& directory) {
   const TempDir dir;
   const std::string kept = dir.path() / "out", out = standard_output.empty() ? kept : standard_output;
   const std::string errors = dir.path() / "errors";
@@ -24,6 +25,7 @@ CommandResult runChorus(const std::vector<std::string>& arguments, const std::st
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT, 0600);
+  if (!directory.empty()) posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
   pid_t pid = 0;
   const int failed = posix_spawn(&pid, CHORUS_BINARY, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

@@ -13,7 +13,8 @@ struct CommandResult {
 };
 
 // arguments: those after the program's name; no shell is involved. standard_output: a file that receives the standard
-// output instead of the result.
-CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output = "");
+// output instead of the result. directory: the working directory; empty: that of the test.
+CommandResult runChorus(const std::vector<std::string>& arguments, const std::string& standard_output = "",
+                        const std::string& directory = "");
 
 }  // namespace chorus::test

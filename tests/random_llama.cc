@@ -22,6 +22,21 @@ float rounded(double value) {
   return static_cast<float>(std::ldexp(std::round(fraction * 128), exponent - 7));
 }
 
+struct Linear {
+  const char* name;
+  int64_t out, in;
+  bool bias;
+};
+
+std::vector<Linear> linears(const RandomLlama& m) {
+  const int64_t q = m.heads * m.head_size, kv = m.kv_heads * m.head_size;
+  return {{"self_attn.q_proj", q, m.hidden, m.attention_bias},  {"self_attn.k_proj", kv, m.hidden, m.attention_bias},
+          {"self_attn.v_proj", kv, m.hidden, m.attention_bias}, {"self_attn.o_proj", m.hidden, q, m.attention_bias},
+          {"mlp.gate_proj", m.mlp, m.hidden, m.mlp_bias},       {"mlp.up_proj", m.mlp, m.hidden, m.mlp_bias},
+          {"mlp.down_proj", m.hidden, m.mlp, m.mlp_bias}};
+}
+}  // namespace
+
 PlainTensor randomTensor(std::vector<int64_t> shape, double mean, double deviation, std::mt19937_64& rng) {
   PlainTensor tensor{.shape = std::move(shape)};
   int64_t count = 1;
@@ -40,21 +55,6 @@ void writeTensors(const PlainTensors& tensors, const std::filesystem::path& path
   for (const auto& [name, tensor] : tensors) writer.write(name, 0, std::as_bytes(std::span(tensor.values)));
   writer.finish();
 }
-
-struct Linear {
-  const char* name;
-  int64_t out, in;
-  bool bias;
-};
-
-std::vector<Linear> linears(const RandomLlama& m) {
-  const int64_t q = m.heads * m.head_size, kv = m.kv_heads * m.head_size;
-  return {{"self_attn.q_proj", q, m.hidden, m.attention_bias},  {"self_attn.k_proj", kv, m.hidden, m.attention_bias},
-          {"self_attn.v_proj", kv, m.hidden, m.attention_bias}, {"self_attn.o_proj", m.hidden, q, m.attention_bias},
-          {"mlp.gate_proj", m.mlp, m.hidden, m.mlp_bias},       {"mlp.up_proj", m.mlp, m.hidden, m.mlp_bias},
-          {"mlp.down_proj", m.hidden, m.mlp, m.mlp_bias}};
-}
-}  // namespace
 
 std::string RandomLlama::describe() const {
   return fmt::format("layers {} hidden {} heads {} kv_heads {} head_size {} mlp {} vocab {} bias {} {} tied {}", layers,

@@ -19,6 +19,11 @@ struct PlainTensor {
 };
 using PlainTensors = std::map<std::string, PlainTensor>;
 
+// Values around `mean` with this standard deviation.
+PlainTensor randomTensor(std::vector<int64_t> shape, double mean, double deviation, std::mt19937_64& rng);
+// Writes a safetensors file of float32 tensors.
+void writeTensors(const PlainTensors& tensors, const std::filesystem::path& path);
+
 struct RandomLlama {
   int64_t layers = 3, hidden = 24, heads = 4, kv_heads = 2, head_size = 6, mlp = 28, vocab = 37;
   bool attention_bias = false, mlp_bias = false, tied = false;

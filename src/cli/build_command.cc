@@ -94,14 +94,9 @@ void runBuild(BuildArgs& args) {
   if (args.config.max_beam_width != 1) {
     fail(ErrorCode::kUnsupported, "--max_beam_width {}: beam search is not served", args.config.max_beam_width);
   }
-  for (const BuildFlag& flag : buildFlags()) {
-    const auto given = args.further.find(std::string(flag.name));
-    if (given == args.further.end() || given->second.empty()) continue;
-    checkBuildFlag(flag, given->second);
-    args.config.recorded[given->first] = given->second;
-    if (!isPending(flag, given->second)) continue;
-    const std::string value = flag.values == "flag" ? "" : " " + given->second;
-    log::warn("--{}{}: recorded, no effect yet", flag.name, value);
+  checkForeignFlags(buildFlags(), args.further);
+  for (const auto& [name, value] : args.further) {
+    if (!value.empty()) args.config.recorded[name] = value;
   }
   if (!args.logits_dtype.empty()) args.config.logits_dtype = dtypeFromName(args.logits_dtype);
   if (!args.lora_dirs.empty()) {
@@ -157,16 +152,8 @@ void addBuildCommand(CLI::App& app) {
       ->check(inRange(0, 1 << 12))
       ->capture_default_str();
   build->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
-  for (const BuildFlag& flag : buildFlags()) {
-    std::string& value = args->further[std::string(flag.name)];
-    const std::string name = "--" + std::string(flag.name);
-    if (flag.values == "flag") {
-      build->add_flag_callback(name, [&value] { value = "true"; })->group("");
-    } else {
-      build->add_option(name, value)->group("");
-    }
-  }
-  build->footer(buildFlagTable());
+  addForeignFlags(*build, buildFlags(), args->further);
+  build->footer(foreignFlagTable("Further trtllm-build flags", "recorded", buildFlags()));
   build->callback([args] { runBuild(*args); });
 }
 

@@ -1,18 +1,16 @@
 #include "cli/build_flags.h"
 
-#include <charconv>
-
-#include "base/error.h"
+#include <string_view>
 
 namespace chorus {
 namespace {
 
 constexpr std::string_view kPlugin = "auto|float16|float32|bfloat16|enable|disable";
 constexpr std::string_view kSwitch = "enable|disable";
-constexpr FlagFate kRecorded = FlagFate::kRecorded;
+constexpr FlagFate kRecorded = FlagFate::kAccepted;
 constexpr FlagFate kRefused = FlagFate::kRefused;
 
-constexpr BuildFlag kFlags[] = {
+constexpr ForeignFlag kFlags[] = {
     {"gpt_attention_plugin", kRecorded, kPlugin, "", "attention is always the fused op"},
     {"bert_attention_plugin", kRecorded, kPlugin, "", "no encoder here"},
     {"gemm_plugin", kRecorded, kPlugin, "", "products are always the packed kernels"},
@@ -58,44 +56,8 @@ constexpr BuildFlag kFlags[] = {
     {"model_cls_name", kRefused, "text", "", "no code is loaded from files"},
 };
 
-bool isListed(std::string_view values, std::string_view value) {
-  while (!values.empty()) {
-    const size_t bar = values.find('|');
-    if (values.substr(0, bar) == value) return true;
-    if (bar == std::string_view::npos) break;
-    values.remove_prefix(bar + 1);
-  }
-  return false;
-}
-
-bool isInteger(std::string_view value) {
-  long long parsed = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-  return error == std::errc() && end == value.data() + value.size() && parsed >= 0;
-}
 }  // namespace
 
-std::span<const BuildFlag> buildFlags() { return kFlags; }
-
-std::string buildFlagTable() {
-  std::string table = "Further trtllm-build flags:\n";
-  for (const BuildFlag& flag : kFlags) {
-    table += fmt::format("  --{:<34}{:<10}{}\n", flag.name, flag.fate == kRecorded ? "recorded" : "refused", flag.note);
-  }
-  return table;
-}
-
-bool isPending(const BuildFlag& flag, std::string_view value) { return isListed(flag.pending, value); }
-
-void checkBuildFlag(const BuildFlag& flag, std::string_view value) {
-  if (flag.fate == kRefused) {
-    if (!flag.off.empty() && value == flag.off) return;
-    fail(ErrorCode::kUnsupported, "--{}: {}", flag.name, flag.note);
-  }
-  if (flag.values == "flag") return;
-  if (flag.values == "int" ? isInteger(value) : isListed(flag.values, value)) return;
-  fail(ErrorCode::kInvalidArgument, "--{} {}: use {}", flag.name, value,
-       flag.values == "int" ? std::string_view("a whole number") : flag.values);
-}
+std::span<const ForeignFlag> buildFlags() { return kFlags; }
 
 }  // namespace chorus

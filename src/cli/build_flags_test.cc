@@ -10,14 +10,14 @@
 namespace chorus {
 namespace {
 
-const BuildFlag& flagNamed(std::string_view name) {
-  return *std::find_if(buildFlags().begin(), buildFlags().end(), [&](const BuildFlag& f) { return f.name == name; });
+const ForeignFlag& flagNamed(std::string_view name) {
+  return *std::find_if(buildFlags().begin(), buildFlags().end(), [&](const ForeignFlag& f) { return f.name == name; });
 }
 
 TEST(BuildFlagsTest, NamesAreUniqueAndInTheTable) {
   std::set<std::string_view> names;
-  const std::string table = buildFlagTable();
-  for (const BuildFlag& flag : buildFlags()) {
+  const std::string table = foreignFlagTable("Further flags", "recorded", buildFlags());
+  for (const ForeignFlag& flag : buildFlags()) {
     EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
     EXPECT_NE(table.find(flag.name), std::string::npos);
     if (flag.fate == FlagFate::kRefused) {
@@ -27,14 +27,14 @@ TEST(BuildFlagsTest, NamesAreUniqueAndInTheTable) {
 }
 
 TEST(BuildFlagsTest, ChecksValues) {
-  EXPECT_NO_THROW(checkBuildFlag(flagNamed("gemm_plugin"), "float16"));
-  EXPECT_THROW(checkBuildFlag(flagNamed("gemm_plugin"), "float8"), Error);
-  EXPECT_NO_THROW(checkBuildFlag(flagNamed("opt_num_tokens"), "128"));
-  EXPECT_THROW(checkBuildFlag(flagNamed("opt_num_tokens"), "12x"), Error);
-  EXPECT_THROW(checkBuildFlag(flagNamed("remove_input_padding"), "disable"), Error);
-  EXPECT_NO_THROW(checkBuildFlag(flagNamed("max_draft_len"), "0"));
-  EXPECT_THROW(checkBuildFlag(flagNamed("max_draft_len"), "4"), Error);
-  EXPECT_THROW(checkBuildFlag(flagNamed("weight_streaming"), "true"), Error);
+  EXPECT_NO_THROW(checkForeignFlag(flagNamed("gemm_plugin"), "float16"));
+  EXPECT_THROW(checkForeignFlag(flagNamed("gemm_plugin"), "float8"), Error);
+  EXPECT_NO_THROW(checkForeignFlag(flagNamed("opt_num_tokens"), "128"));
+  EXPECT_THROW(checkForeignFlag(flagNamed("opt_num_tokens"), "12x"), Error);
+  EXPECT_THROW(checkForeignFlag(flagNamed("remove_input_padding"), "disable"), Error);
+  EXPECT_NO_THROW(checkForeignFlag(flagNamed("max_draft_len"), "0"));
+  EXPECT_THROW(checkForeignFlag(flagNamed("max_draft_len"), "4"), Error);
+  EXPECT_THROW(checkForeignFlag(flagNamed("weight_streaming"), "true"), Error);
 }
 
 TEST(BuildFlagsTest, SomeValuesAreRecordedAndHaveNoEffectYet) {

@@ -11,6 +11,7 @@
 #include "cli/lora_convert_command.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
+#include "cli/summarize_command.h"
 #include "cli/text_commands.h"
 
 namespace chorus {
@@ -25,6 +26,7 @@ void addCommands(CLI::App& app) {
   addDoraNormalizeCommand(app);
   addRunCommand(app);
   addServeCommand(app);
+  addSummarizeCommand(app);
   addTextCommands(app);
   addBenchCommand(app);
   addInspectCommand(app);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <span>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/build_flags.h"
+#include "cli/evaluation/summarize_flags.h"
 
 namespace chorus {
 namespace {
@@ -95,15 +97,29 @@ void addCommand(CLI::App& command, std::string& page) {
   }
 }
 
-// The build command reads trtllm-build's flags that have no effect from their own table, so CLI11 does not list them.
-void addBuildFlags(std::string& page) {
-  page +=
-      "\n### Further flags of trtllm-build\n\n"
-      "chorus build takes them too. *Recorded*: the value is checked and stored in the engine's configuration. "
-      "*Refused*: an error.\n\n| flag | values | | |\n|---|---|---|---|\n";
-  for (const BuildFlag& flag : buildFlags()) {
+// Flags that a command takes from a table of another program's flags; CLI11 does not list them. accepted: the word for
+// flags that are not refused.
+void addForeignFlags(const char* title, const char* introduction, const char* accepted,
+                     std::span<const ForeignFlag> flags, std::string& page) {
+  page += fmt::format("\n### {}\n\n{} *Refused*: an error.\n\n| flag | values | | |\n|---|---|---|---|\n", title,
+                      introduction);
+  for (const ForeignFlag& flag : flags) {
     page += fmt::format("| {} | {} | {} | {} |\n", code("--" + std::string(flag.name)), cell(std::string(flag.values)),
-                        flag.fate == FlagFate::kRecorded ? "recorded" : "refused", cell(std::string(flag.note)));
+                        flag.fate == FlagFate::kAccepted ? accepted : "refused", cell(std::string(flag.note)));
+  }
+}
+
+void addForeignFlagsOf(const std::string& command, std::string& page) {
+  if (command == "build") {
+    addForeignFlags("Further flags of trtllm-build",
+                    "chorus build takes them too. *Recorded*: the value is checked and stored in the engine's "
+                    "configuration.",
+                    "recorded", buildFlags(), page);
+  }
+  if (command == "summarize") {
+    addForeignFlags("Further flags of summarize.py",
+                    "chorus summarize takes them too. *Accepted*: the value is checked and has no effect.", "accepted",
+                    summarizeFlags(), page);
   }
 }
 
@@ -142,7 +158,7 @@ std::string flagsPage(CLI::App& app) {
   }
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     addCommand(*command, page);
-    if (command->get_name() == "build") addBuildFlags(page);
+    addForeignFlagsOf(command->get_name(), page);
   }
   return page;
 }

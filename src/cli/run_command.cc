@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "chorus/executor.h"
 #include "cli/backend_flags.h"
+#include "cli/executor_requests.h"
 #include "cli/flag_values.h"
 #include "cli/output_files.h"
 #include "cli/prompt_files.h"
 #include "cli/run_sampling.h"
-#include "runtime/lora_files.h"
 #include "text/generation_defaults.h"
 #include "text/text_codec.h"
 
@@ -46,27 +46,6 @@ struct Row {
   std::string error;
   ErrorCode error_code = ErrorCode::kInternal;  // set with `error`
 };
-
-ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
-  using Code = executor::ResponseErrorCode;
-  switch (code) {
-    case Code::kINVALID_ARGUMENT:
-      return ErrorCode::kInvalidArgument;
-    case Code::kUNSUPPORTED:
-      return ErrorCode::kUnsupported;
-    case Code::kNOT_FOUND:
-      return ErrorCode::kNotFound;
-    case Code::kCORRUPT:
-      return ErrorCode::kCorrupt;
-    case Code::kEXHAUSTED:
-      return ErrorCode::kExhausted;
-    case Code::kCONFLICT:
-      return ErrorCode::kConflict;
-    case Code::kINTERNAL:
-      break;
-  }
-  return ErrorCode::kInternal;
-}
 
 std::vector<Row> readRows(const RunArgs& args, const TextCodec* text_codec) {
   std::vector<Row> rows;
@@ -106,23 +85,6 @@ void checkAdapters(const RunArgs& args, size_t rows) {
            args.lora_dirs.size());
     }
   }
-}
-
-// Returns for every --lora_dir how requests refer to the adapter: by its id when the directory is registered, with the
-// tensors when the directory holds LoRA tensor files.
-std::vector<executor::LoraConfig> openAdapters(const RunArgs& args, executor::Executor& executor) {
-  std::vector<executor::LoraConfig> adapters;
-  for (size_t i = 0; i < args.lora_dirs.size(); ++i) {
-    const std::string& dir = args.lora_dirs[i];
-    if (holdsLoraFiles(dir)) {
-      const LoraTensors tensors = readLoraFiles(dir);
-      adapters.emplace_back(i, tensors.weights, tensors.config);
-    } else {
-      executor.registerAdapter(i, dir);
-      adapters.emplace_back(i);
-    }
-  }
-  return adapters;
 }
 
 // Loads the adapters that prompts use with a request of one token for each, so that all prompts begin in the same step.
@@ -233,7 +195,7 @@ void runRun(const RunArgs& args) {
   if (!args.attention_windows.empty()) config.getKvCacheConfigRef().setMaxAttentionWindowVec(args.attention_windows);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   log::info("memory of {}:\n{}", args.engine_dir, executor.getMemoryUse().table);
-  const std::vector<executor::LoraConfig> adapters = openAdapters(args, executor);
+  const std::vector<executor::LoraConfig> adapters = openAdapters(args.lora_dirs, executor);
 
   std::vector<int32_t> end_ids;
   if (args.end_id) {
