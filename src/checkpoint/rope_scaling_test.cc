@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "base/error_of.h"
+#include "base/testing/error_of.h"
 
 namespace chorus {
 namespace {

@@ -87,7 +87,14 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(), mistralArchitecture(), qwen2Architecture(), qwen3Architecture(), gemma2Architecture(), gemma3Architecture(), graniteArchitecture(), gpt2Architecture(), phi3Architecture(), falconArchitecture(), optArchitecture(), bloomArchitecture(), mixtralArchitecture(), qwen2MoeArchitecture(), qwen3MoeArchitecture(), olmo2Architecture(), gptArchitecture(), cohereArchitecture(), cohere2Architecture(), graniteMoeArchitecture(), graniteMoeSharedArchitecture(), ministral3Architecture(), smollm3Architecture()};
+  return {llamaArchitecture(),      mistralArchitecture(),    qwen2Architecture(),
+          qwen3Architecture(),      gemma2Architecture(),     gemma3Architecture(),
+          graniteArchitecture(),    gpt2Architecture(),       phi3Architecture(),
+          falconArchitecture(),     optArchitecture(),        bloomArchitecture(),
+          mixtralArchitecture(),    qwen2MoeArchitecture(),   qwen3MoeArchitecture(),
+          olmo2Architecture(),      gptArchitecture(),        cohereArchitecture(),
+          cohere2Architecture(),    graniteMoeArchitecture(), graniteMoeSharedArchitecture(),
+          ministral3Architecture(), smollm3Architecture()};
 }
 
 const Architecture& findArchitecture(std::string_view name) {
