@@ -45,7 +45,7 @@ Base openBase(const fs::path& path) {
   base.build.lora_plugin = true;
   base.build.dora_plugin = true;
   const bool is_archive = path.extension() == kNemoExtension && !fs::is_directory(path);
-  switch (is_archive ? DirectoryKind::kHuggingFace : directoryKind(path)) {
+  switch (is_archive ? DirectoryKind::kModel : directoryKind(path)) {
     case DirectoryKind::kEngine: {
       const auto engine = Engine::load(path);
       base.config = engine->config();
