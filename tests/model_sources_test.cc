@@ -1,5 +1,5 @@
 // One model as several kinds of sources keep it (oracle/model_sources.py): each of them gives the same checkpoint, byte
-// for byte. Every entry of goldens/sources is a source.
+// for byte. Every entry of goldens/model_sources is a source.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path sourcesDirectory() { return sourceDir() / "tests/goldens/sources"; }
+fs::path sourcesDirectory() { return sourceDir() / "tests/goldens/model_sources"; }
 
 std::vector<std::string> sourceNames() {
   std::vector<std::string> names;

@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""Makes tests/goldens/sources: one small model as several kinds of sources keep it, written by plain code that follows the
+"""Makes tests/goldens/model_sources: one small model as several kinds of sources keep it, written by plain code that follows the
 documents of each format and shares nothing with the program.
 
-  model_sources.py tests/goldens/sources
+  model_sources.py tests/goldens/model_sources
 
 Every entry is one source: a directory or a file. The test converts each of them and compares it with `huggingface`.
 """
 
+import collections
+import io
 import json
 import pathlib
 import sys
+import tarfile
 
+import flax.serialization
+import ml_dtypes
 import torch
 from safetensors.torch import save_file
+from torch.utils.serialization import config as serialization
+
+from jax_checkpoints import flax_names
 
 SEED = 20261125
 HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, MLP, LAYERS, VOCAB, POSITIONS = 16, 4, 1, 4, 24, 3, 19, 64
 NORM_EPSILON, ROPE_BASE = 1e-5, 10000.0
 TP, PP = 2, 2
+ZERO_RANKS = 3
 
 
 def weights():
@@ -126,12 +135,75 @@ def write_checkpoint(directory, tensors):
                   directory / f"rank{rank}.safetensors")
 
 
+def write_nemo(path, tensors):
+    """An archive of Megatron core's names: rows of q, k and v by KV group, both halves of the MLP in one tensor."""
+    config = {"num_layers": LAYERS, "hidden_size": HIDDEN, "num_attention_heads": HEADS, "num_query_groups": KV_HEADS,
+              "kv_channels": HEAD_SIZE, "ffn_hidden_size": MLP, "max_position_embeddings": POSITIONS,
+              "encoder_seq_length": POSITIONS, "normalization": "rmsnorm", "layernorm_epsilon": NORM_EPSILON,
+              "activation": "fast-swiglu", "bias": False, "position_embedding_type": "rope", "rotary_percentage": 1.0,
+              "rotary_base": ROPE_BASE, "share_embeddings_and_output_weights": False, "override_vocab_size": VOCAB,
+              "precision": "bf16", "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1}
+    out = {"model.embedding.word_embeddings.weight": padded(tensors["model.embed_tokens.weight"]),
+           "model.output_layer.weight": padded(tensors["lm_head.weight"]),
+           "model.decoder.final_layernorm.weight": tensors["model.norm.weight"]}
+    for layer in range(LAYERS):
+        source, target = f"model.layers.{layer}.", f"model.decoder.layers.{layer}."
+        q, k, v = (tensors[f"{source}self_attn.{part}_proj.weight"].view(KV_HEADS, -1, HIDDEN) for part in "qkv")
+        out[target + "self_attention.linear_qkv.weight"] = torch.cat([q, k, v], 1).reshape(-1, HIDDEN)
+        out[target + "self_attention.linear_qkv.layer_norm_weight"] = tensors[source + "input_layernorm.weight"]
+        out[target + "self_attention.linear_proj.weight"] = tensors[source + "self_attn.o_proj.weight"]
+        out[target + "mlp.linear_fc1.weight"] = torch.cat([tensors[source + "mlp.gate_proj.weight"],
+                                                           tensors[source + "mlp.up_proj.weight"]])
+        out[target + "mlp.linear_fc1.layer_norm_weight"] = tensors[source + "post_attention_layernorm.weight"]
+        out[target + "mlp.linear_fc2.weight"] = tensors[source + "mlp.down_proj.weight"]
+    weights_file = io.BytesIO()
+    torch.save(out, weights_file)
+    members = {"model_config.yaml": "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items()).encode(),
+               "model_weights.ckpt": weights_file.getvalue()}
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo("./" + name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def write_zero3(directory, tensors):
+    """The partitions of ZeRO stage 3: every rank has an equal range of each flattened parameter, in float32."""
+    write_json(directory / "config.json", huggingface_config())
+    (directory / "latest").write_text("global_step1")
+    step = directory / "global_step1"
+    step.mkdir(exist_ok=True)
+    for rank in range(ZERO_RANKS):
+        ranges = []
+        for tensor in tensors.values():
+            flat = tensor.float().flatten()
+            flat = torch.cat([flat, torch.zeros(-len(flat) % ZERO_RANKS)])
+            ranges.append(flat.chunk(ZERO_RANKS)[rank])
+        torch.save({"module": {}, "buffer_names": [], "shared_params": {}, "frozen_param_shapes": None,
+                    "frozen_param_fragments": None, "ds_version": "0.14.0",
+                    "param_shapes": [collections.OrderedDict((name, t.shape) for name, t in tensors.items())]},
+                   step / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
+        torch.save({"optimizer_state_dict": {"zero_stage": 3, "partition_count": ZERO_RANKS,
+                                             "fp32_flat_groups": [torch.cat(ranges)]}},
+                   step / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+def write_jax(directory, tensors):
+    write_json(directory / "config.json", huggingface_config())
+    arrays = {name: tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16) for name, tensor in tensors.items()}
+    (directory / "flax_model.msgpack").write_bytes(flax.serialization.to_bytes(flax_names(arrays)))
+
+
 def main():
+    serialization.save.storage_alignment = 16  # smaller files
     root = pathlib.Path(sys.argv[1])
     tensors = weights()
     write_huggingface(root / "huggingface", tensors)
     write_huggingface_bin(root / "huggingface_bin", tensors)
     write_checkpoint(root / "checkpoint_tp2_pp2", tensors)
+    write_nemo(root / "model.nemo", tensors)
+    write_zero3(root / "deepspeed_zero3", tensors)
+    write_jax(root / "jax_msgpack", tensors)
 
 
 if __name__ == "__main__":

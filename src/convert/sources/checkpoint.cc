@@ -30,7 +30,8 @@ namespace fs = std::filesystem;
 
 bool isCheckpoint(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path / rankFileName(0), ignored) || configHas(path, "architecture");
+  if (fs::exists(path / rankFileName(0), ignored)) return true;
+  return configHas(path, "architecture") && !configHas(path, "architectures");
 }
 
 ModelConfig checkpointConfig(const fs::path& dir) {
