@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "convert/sources/source_paths.h"
 
 namespace chorus {
 namespace {
@@ -74,11 +75,6 @@ bool hasStates(const fs::path& dir) {
   return !entriesOf(dir, [](const fs::directory_entry& entry) {
             return parseDeepSpeedFileName(entry.path().filename().string()).has_value();
           }).empty();
-}
-
-bool isFile(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
 }
 
 std::vector<std::string> tagsOf(const fs::path& path) {

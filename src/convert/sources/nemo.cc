@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/sources/nemo_tensors.h"
+#include "convert/sources/source_paths.h"
 #include "formats/gunzip.h"
 #include "formats/nemo_layout.h"
 #include "formats/sentencepiece_model.h"
@@ -60,11 +61,6 @@ fs::path archiveIn(const fs::path& dir) {
     found = entry->path();
   }
   return found;
-}
-
-bool isFile(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
 }
 
 // The files of a model: members of a mapped archive, or mapped files of a directory.
