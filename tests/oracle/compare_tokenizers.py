@@ -80,6 +80,9 @@ def random_parts(rng):
     byte_level = json.loads(t.to_str())["decoder"] == {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     t.normalizer = normalizers.Sequence(some(normal, 3))
     parts = some(pre, 3)
+    # Behind another splitter, the library takes every piece for the first that comes of the text's first character, also
+    # one of several; Chorus takes only the first piece.
+    parts[1:] = [pre_tokenizers.Metaspace(p.replacement, "always", p.split) if isinstance(p, pre_tokenizers.Metaspace) and p.prepend_scheme == "first" else p for p in parts[1:]]
     if byte_level:
         parts.append(pre_tokenizers.ByteLevel(add_prefix_space=flag(), use_regex=flag()))
     t.pre_tokenizer = pre_tokenizers.Sequence(parts)
@@ -110,7 +113,11 @@ class Comparison:
             self.faults.append(f"{self.name}: {what!r}: ours {ours}, reference {theirs}"[:700])
 
     def run(self, reference, rng, count):
-        for _ in range(count):
+        """Compares `count` texts that the reference accepts, of at most three times as many."""
+        most = self.texts + count
+        for _ in range(3 * count):
+            if self.texts >= most:
+                return
             text = random_text(rng, reference.added)
             theirs = self.reference(reference.encode, text)
             if theirs is None:
@@ -134,6 +141,12 @@ class Comparison:
         for fault in self.faults[:8]:
             print("   ", fault)
         return len(self.faults)
+
+
+def ambiguous(tokenizer):
+    """Whether the normalizer makes two added tokens equal: which of them the library finds depends on a random hash."""
+    added = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.normalized]
+    return len({tokenizer.normalizer.normalize_str(content) for content in added}) < len(added)
 
 
 def every_character(probe):
@@ -195,8 +208,10 @@ def main():
         comparison, rng = Comparison(probe, "random_parts"), random.Random(options.seed)
         BASES.extend(f().to_str() for f in [text_goldens.gpt2, text_goldens.qwen2, text_goldens.llama2, text_goldens.unigram, lambda: text_goldens.bert(True), text_goldens.word_level, text_goldens.suffixes])
         texts = 20
-        for _ in range(options.count // texts):
+        while comparison.texts < options.count:
             tokenizer = random_parts(rng)
+            if ambiguous(tokenizer):
+                continue
             with tempfile.TemporaryDirectory() as directory:
                 reference = save(tokenizer, pathlib.Path(directory))
                 loaded = probe.ask(load=directory)

@@ -106,9 +106,9 @@ def tiktoken_file(name, pattern, tokens, before=(), normalize=None):
         encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=mergeable, special_tokens=special)
         reference = Tiktoken(encoding, special, [special[b] for b in before])
         if normalize:
-            import unicodedata
+            from tokenizers import normalizers
             plain = reference.encode
-            reference.encode = lambda text: plain(unicodedata.normalize(normalize, text))
+            reference.encode = lambda text: plain(getattr(normalizers, normalize)().normalize_str(text))
         return reference
     return make
 

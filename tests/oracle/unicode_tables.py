@@ -4,11 +4,12 @@
 The library takes each class from another crate, and each crate has the tables of another version of Unicode. So the
 classes are probed, character by character.
 
-Usage: unicode_tables.py   (needs tokenizers)
+Usage: unicode_tables.py   (needs tokenizers and unicodedata2)
 """
 import pathlib
 
 import tokenizers
+import unicodedata2
 from tokenizers import normalizers, pre_tokenizers
 
 OUT = pathlib.Path(__file__).resolve().parent.parent.parent / "src/text/tokenizer/library_characters_table.h"
@@ -22,7 +23,28 @@ digits = pre_tokenizers.Digits(individual_digits=True)
 words = pre_tokenizers.Whitespace()
 scripts = pre_tokenizers.UnicodeScripts()
 
+nfd, nfkd, lower = normalizers.NFD(), normalizers.NFKD(), normalizers.Lowercase()
+
+
+def unknown_to_normal_forms():
+    """Characters that a newer Unicode decomposes, reorders or composes, and the library does not."""
+    def known(c):  # U+0345 has the highest class of all marks, so each other mark goes before it
+        return nfkd.normalize_str(c) != c or c == "\u0345" or nfd.normalize_str("\u0345" + c) != "\u0345" + c
+    out = {chr(c) for c in CHARACTERS if (unicodedata2.normalize("NFKD", chr(c)) != chr(c) or unicodedata2.combining(chr(c))) and not known(chr(c))}
+    parts = lambda c: unicodedata2.normalize("NFD", c)
+    composed = {c for c in map(chr, CHARACTERS) if len(parts(c)) > 1 and unicodedata2.normalize("NFC", c) == c}
+    seconds = {parts(c)[-1] for c in composed - out}
+    return out | {parts(c)[-1] for c in composed & out if parts(c)[-1] not in seconds}
+
+
+def lowercase_exceptions():
+    """Pairs that are newer than Python's own tables, which any version of utf8proc since then may lack."""
+    return [(ord(c), ord(lower.normalize_str(c))) for c in map(chr, CHARACTERS) if len(c.lower()) == 1 and lower.normalize_str(c) != c.lower()]
+
+
+UNKNOWN = unknown_to_normal_forms()
 CLASSES = {
+    "kUnknownToNormalForms": lambda c: c in UNKNOWN,
     "kControl": lambda c: clean.normalize_str(c) == "",
     "kNonspacingMark": lambda c: accents.normalize_str(c) == "",
     "kMark": lambda c: marks.normalize_str(c) == "",
@@ -80,6 +102,9 @@ namespace chorus::library {{
         text += array(name, toggles(holds))
     text += "// The first characters of runs of one script, each shifted left by 8 bits, with the script's number.\n"
     text += array("kScripts", [c << 8 | s for c, s in script_starts()])
+    text += "// Characters, and their lower cases.\n"
+    for name, codes in zip(["kUpper", "kLower"], zip(*lowercase_exceptions())):
+        text += array(name, codes)
     OUT.write_text(text + "\n}  // namespace chorus::library\n")
 
 

@@ -14,16 +14,9 @@ constexpr size_t kCachedWordBytes = 64;
 constexpr size_t kCachedWord = 96;  // bytes of a cache entry besides its text and tokens
 constexpr uint64_t kCacheLookup = 64;
 constexpr size_t kMaxDecorationBytes = 256;
-
-const Json& vocabOf(const Json& json) {
-  static const Json kNone;
-  const auto it = json.find("vocab");
-  return it == json.end() ? kNone : *it;
-}
 }  // namespace
 
-BpeModel::BpeModel(const Json& json, const std::string& source)
-    : TokenModel(Vocabulary::fromObject(vocabOf(json), source)) {
+BpeModel::BpeModel(const Json& json, const std::string& source) : TokenModel(Vocabulary::fromModel(json, source)) {
   for (uint32_t code = 0; code < kTableCharacters; ++code) {
     Utf8Text character;
     character.append(code);

@@ -1,6 +1,7 @@
 #include "text/tokenizer/decoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "text/tokenizer/byte_level.h"
@@ -57,14 +58,14 @@ class ByteFallbackStage final : public DecoderStage {
   }
   void flush(EncodeWork&, Sink sink) override {
     if (bytes_.empty()) return;
-    Utf8Text text;
-    if (const auto valid = Utf8View::check(bytes_)) {
-      text.append(*valid);
-    } else {
-      for (size_t i = 0; i < bytes_.size(); ++i) text.append(0xFFFD);
+    const std::string bytes = std::exchange(bytes_, {});
+    if (const auto valid = Utf8View::check(bytes)) return sink(Utf8Text(*valid));
+    // Each byte is a token of its own for the stages behind this one.
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      Utf8Text replacement;
+      replacement.append(0xFFFD);
+      sink(std::move(replacement));
     }
-    bytes_.clear();
-    sink(std::move(text));
   }
 
  private:

@@ -70,6 +70,10 @@ class ScratchText {
     for (const char byte : bytes) bytes_ += characters[static_cast<unsigned char>(byte)].bytes();
   }
   void clear() { bytes_.clear(); }
+  // A normalizer notes here that its text lacks the first character of the input, which then is no start of a text for
+  // a pre-tokenizer either.
+  void loseStart() { lost_start_ = true; }
+  bool lostStart() const { return lost_start_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   Utf8View view() const { return Utf8View(bytes_); }
@@ -77,6 +81,7 @@ class ScratchText {
   void swap(ScratchText& other) noexcept {
     bytes_.swap(other.bytes_);
     std::swap(taken_, other.taken_);
+    std::swap(lost_start_, other.lost_start_);
   }
 
  private:
@@ -89,6 +94,7 @@ class ScratchText {
   EncodeWork& work_;
   std::string bytes_;
   size_t taken_ = 0;
+  bool lost_start_ = false;
 };
 
 // An array whose memory counts as scratch.

@@ -1,7 +1,10 @@
 #include "text/tokenizer/library_characters.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 
 #include "text/tokenizer/library_characters_table.h"
@@ -30,7 +33,15 @@ bool isNonspacingMark(uint32_t code) { return isIn<kNonspacingMark>(code); }
 bool isMark(uint32_t code) { return isIn<kMark>(code); }
 bool isPunctuation(uint32_t code) { return isIn<kPunctuation>(code); }
 bool isNumber(uint32_t code) { return isIn<kNumber>(code); }
+bool isUnknownToNormalForms(uint32_t code) { return isIn<kUnknownToNormalForms>(code); }
 bool isWord(uint32_t code) { return isIn<kWord>(code); }
+
+uint32_t lowercaseOf(uint32_t code) {
+  // The pairs of the table are newer than some versions of utf8proc.
+  const auto* newer = std::lower_bound(std::begin(kUpper), std::end(kUpper), code);
+  if (newer != std::end(kUpper) && *newer == code) return kLower[newer - std::begin(kUpper)];
+  return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
 
 uint32_t scriptOf(uint32_t code) {
   const auto next = std::upper_bound(std::begin(kScripts), std::end(kScripts), code << 8 | 0xFF);

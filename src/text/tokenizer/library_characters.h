@@ -19,6 +19,11 @@ bool isNumber(uint32_t code);
 // \w of the library's regular expressions that are not Oniguruma's.
 bool isWord(uint32_t code);
 
+// What the library's normal forms leave as it is, though a newer Unicode decomposes, reorders or composes it.
+bool isUnknownToNormalForms(uint32_t code);
+// The lower case of a character. Only U+0130 has one of two characters, for which this is the first.
+uint32_t lowercaseOf(uint32_t code);
+
 // A number for each script as UnicodeScripts sees it: 0 for a character that belongs to the script before it.
 uint32_t scriptOf(uint32_t code);
 

@@ -18,6 +18,12 @@ TEST(LibraryCharactersTest, Classes) {
 TEST(LibraryCharactersTest, TablesOfTheLibraryAndNotOfUnicode) {
   EXPECT_FALSE(isMark(0x1ABF));
   EXPECT_FALSE(isPunctuation(0x2E43));
+  EXPECT_TRUE(isUnknownToNormalForms(0x10781) && isUnknownToNormalForms(0x11938));
+  EXPECT_FALSE(isUnknownToNormalForms(0xE9) || isUnknownToNormalForms(0x301) || isUnknownToNormalForms(0xAC00));
+  EXPECT_EQ(lowercaseOf(0x10D50), 0x10D70u);
+  EXPECT_EQ(lowercaseOf(0x1C89), 0x1C8Au);
+  EXPECT_EQ(lowercaseOf('Z'), uint32_t{'z'});
+  EXPECT_EQ(lowercaseOf(0x3A3), 0x3C3u);
 }
 
 TEST(LibraryCharactersTest, Scripts) {

@@ -1,7 +1,5 @@
 #include "text/tokenizer/normalizer.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -43,6 +41,7 @@ class MapStage final : public NormalizerStage {
     for (size_t at = 0; at < text.size();) {
       const auto character = text.characterAt(at);
       map_(character.code, out);
+      if (at == 0 && out.empty()) out.loseStart();
       at += character.length;
     }
   }
@@ -57,7 +56,7 @@ void lowercase(uint32_t code, ScratchText& out) {
     out.append('i');
     out.append(0x307);
   } else {
-    out.append(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+    out.append(library::lowercaseOf(code));
   }
 }
 
@@ -114,7 +113,10 @@ class Replace final : public NormalizerStage {
  public:
   Replace(TextPattern pattern, Utf8Text content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void normalize(Utf8View text, EncodeWork& work, ScratchText& out) const override {
-    pattern_.replaceAll(text, content_, work, out);
+    if (const size_t replaced = pattern_.replaceAll(text, content_, work, out); replaced > 0) {
+      // The library counts the replacement as the last character that it replaces.
+      if (content_.empty() || replaced > text.characterAt(0).length) out.loseStart();
+    }
   }
   size_t memoryBytes() const override { return sizeof(*this) + content_.size() + pattern_.memoryBytes(); }
 
@@ -139,6 +141,7 @@ class Strip final : public NormalizerStage {
       if (!isUnicodeSpace(text.characterAt(before).code)) break;
       end = before;
     }
+    if (begin > 0) out.loseStart();
     out.append(text.sub(begin, end));
   }
 
@@ -226,6 +229,7 @@ void Normalizer::normalize(Utf8View text, EncodeWork& work, ScratchText& out) co
   stages_[0]->normalize(text, work, out);
   for (size_t i = 1; i < stages_.size(); ++i) {
     ScratchText next(work);
+    if (out.lostStart()) next.loseStart();
     stages_[i]->normalize(out.view(), work, next);
     out.swap(next);
   }

@@ -135,10 +135,10 @@ uint64_t readRanks(std::string_view text, RankedVocabulary& vocabulary, const st
 }
 
 // Special tokens with their ids, relative to the first id after the ranks.
-using SpecialTokens = std::vector<std::pair<std::string, uint64_t>>;
+using NamedIds = std::vector<std::pair<std::string, uint64_t>>;
 
-SpecialTokens llama3Tokens() {
-  SpecialTokens tokens;
+NamedIds llama3Tokens() {
+  NamedIds tokens;
   const auto add = [&](std::string name) { tokens.emplace_back(std::move(name), tokens.size()); };
   const auto addReserved = [&](int first, int last) {
     for (int i = first; i <= last; ++i) add(fmt::format("<|reserved_special_token_{}|>", i));
@@ -150,14 +150,14 @@ SpecialTokens llama3Tokens() {
   return tokens;
 }
 
-SpecialTokens qwenTokens() {
-  SpecialTokens tokens{{"<|endoftext|>", 0}, {"<|im_start|>", 1}, {"<|im_end|>", 2}};
+NamedIds qwenTokens() {
+  NamedIds tokens{{"<|endoftext|>", 0}, {"<|im_start|>", 1}, {"<|im_end|>", 2}};
   constexpr int kExtras = 205;
   for (int i = 0; i < kExtras; ++i) tokens.emplace_back(fmt::format("<|extra_{}|>", i), tokens.size());
   return tokens;
 }
 
-SpecialTokens cl100kTokens() {
+NamedIds cl100kTokens() {
   return {{"<|endoftext|>", 1},
           {"<|fim_prefix|>", 2},
           {"<|fim_middle|>", 3},
@@ -165,23 +165,23 @@ SpecialTokens cl100kTokens() {
           {"<|endofprompt|>", 20}};
 }
 
-struct Family {
+struct TiktokenFile {
   std::string_view name;
   std::string_view pattern;
   const char* normalizer;  // null: none
-  SpecialTokens (*tokens)();
+  NamedIds (*tokens)();
   bool begins;
   const char *bos, *eos;
 };
-constexpr Family kFamilies[] = {
+constexpr TiktokenFile kTiktokenFiles[] = {
     {"tokenizer.model", kLlama3Pattern, nullptr, llama3Tokens, true, "<|begin_of_text|>", "<|end_of_text|>"},
     {"tiktoken.model", kLlama3Pattern, nullptr, llama3Tokens, true, "<|begin_of_text|>", "<|end_of_text|>"},
     {"qwen.tiktoken", kQwen2Pattern, "NFC", qwenTokens, false, "", "<|endoftext|>"},
-    {"r50k_base.tiktoken", kGpt2Pattern, nullptr, [] { return SpecialTokens{{"<|endoftext|>", 0}}; }, false, "",
+    {"r50k_base.tiktoken", kGpt2Pattern, nullptr, [] { return NamedIds{{"<|endoftext|>", 0}}; }, false, "",
      "<|endoftext|>"},
     {"cl100k_base.tiktoken", kCl100kPattern, nullptr, cl100kTokens, false, "", "<|endoftext|>"},
     {"o200k_base.tiktoken", kO200kPattern, nullptr,
-     [] { return SpecialTokens{{"<|endoftext|>", 1}, {"<|endofprompt|>", 20}}; }, false, "", "<|endoftext|>"},
+     [] { return NamedIds{{"<|endoftext|>", 1}, {"<|endofprompt|>", 20}}; }, false, "", "<|endoftext|>"},
 };
 
 // The tokens of a config's added_tokens_decoder ({id: token}); false if it has none.
@@ -253,9 +253,9 @@ std::vector<std::string> tekkenTokens(const Json& tekken, uint64_t count, const 
 bool isTiktokenFile(std::string_view text) { return readLine(text.substr(0, text.find('\n'))).has_value(); }
 
 Json importTiktoken(std::string_view text, std::string_view name, Json& config, const std::string& source) {
-  const auto* family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                                    [&](const Family& candidate) { return candidate.name == name; });
-  if (family == std::end(kFamilies)) {
+  const auto* family = std::find_if(std::begin(kTiktokenFiles), std::end(kTiktokenFiles),
+                                    [&](const TiktokenFile& candidate) { return candidate.name == name; });
+  if (family == std::end(kTiktokenFiles)) {
     fail(ErrorCode::kUnsupported, "{}: the pattern of this tiktoken file is not known", source);
   }
   RankedVocabulary vocabulary(source);

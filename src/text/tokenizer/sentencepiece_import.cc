@@ -86,6 +86,8 @@ Json normalizerOf(const SentencePieceModel& model, bool prepend) {
   }
   if (prepend) parts.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
   replace({{"String", " "}}, kSpace);
+  // Spaces at the end are removed after they were marked, and with them the marks that the text itself has there.
+  if (model.remove_extra_whitespaces) replace({{"Regex", "\u2581+\\z"}}, "");
   return {{"type", "Sequence"}, {"normalizers", std::move(parts)}};
 }
 

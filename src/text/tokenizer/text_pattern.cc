@@ -142,16 +142,18 @@ void TextPattern::refuseEmptyMatches(std::string_view source) const {
   }
 }
 
-void TextPattern::replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const {
-  size_t done = 0;
+size_t TextPattern::replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const {
+  size_t done = 0, first = 0;
   out.reserve(out.size() + text.size());
   forEachMatch(text, work, [&](size_t begin, size_t end) {
     out.append(text.sub(done, begin));
     out.append(content);
+    if (begin == 0) first = end;
     done = end;
     return true;
   });
   out.append(text.from(done));
+  return first;
 }
 
 size_t TextPattern::memoryBytes() const {

@@ -59,8 +59,8 @@ class TextPattern {
 
   // Same contract as Regex::forEachMatch.
   void forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
-  // Appends text to out with every match replaced.
-  void replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const;
+  // Appends text to out with every match replaced. Returns the length of the match at the start of text, 0 for none.
+  size_t replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const;
   // Throws Error(kUnsupported) if the pattern matches the empty text: replacing that has no agreed meaning.
   void refuseEmptyMatches(std::string_view source) const;
   size_t memoryBytes() const;

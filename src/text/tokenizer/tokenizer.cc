@@ -184,6 +184,7 @@ void Tokenizer::State::encodePart(Utf8View text, bool at_start, EncodeWork& work
   if (normalizer) {
     normalizer->normalize(text, work, normalized);
     text = normalized.view();
+    at_start = at_start && !normalized.lostStart();
   }
   added.split(text, true, work, [&](const AddedVocabulary::Part& part) {
     if (part.id >= 0)

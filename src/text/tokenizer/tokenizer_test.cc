@@ -231,6 +231,33 @@ TEST(TokenizerTest, EmptyTokensAreDecoded) {
   EXPECT_EQ(tokenizer->decode(Ids{0, 2, 3, 9}, false), "a b");  // 2 and 9 are no tokens
 }
 
+// Metaspace's scheme "first" marks only a text whose start the normalizer has kept. The ids are the library's.
+TEST(TokenizerTest, ANormalizerMayRemoveTheStartOfAText) {
+  Json document = {
+      {"model", {{"type", "WordLevel"}, {"vocab", {{"?", 0u}, {"_ab", 1u}, {"ab", 2u}}}, {"unk_token", "?"}}},
+      {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}, {"split", false}}}};
+  const auto id = [&](const Json& normalizer, const std::string& text) {
+    document["normalizer"] = normalizer;
+    return Tokenizer::fromJson(document, Json(), "t")->encode(text, false).at(0);
+  };
+  const auto replace = [](const char* pattern, const char* content) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+  };
+  const Json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  EXPECT_EQ(id(strip, "ab"), 1);
+  EXPECT_EQ(id(strip, " ab"), 2);
+  EXPECT_EQ(id({{"type", "Nmt"}},
+               "\x7F"
+               "ab"),
+            2);
+  EXPECT_EQ(id(replace("x", ""), "xab"), 2);
+  EXPECT_EQ(id(replace("x", "a"), "xb"), 1);
+  EXPECT_EQ(id(replace("xx", "a"), "xxb"), 2);
+  EXPECT_EQ(
+      id({{"type", "Sequence"}, {"normalizers", {replace("x", ""), {{"type", "Prepend"}, {"prepend", "a"}}}}}, "xb"),
+      2);
+}
+
 // A token that takes the white space around it may take all of the next one.
 TEST(TokenizerTest, WhiteSpaceTokensDoNotOverlap) {
   Json document = readJsonFile(kGoldens + "gpt2.json");

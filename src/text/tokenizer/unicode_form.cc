@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/tokenizer/library_characters.h"
 
 namespace chorus {
 namespace {
@@ -121,6 +122,14 @@ void appendNormalForm(Utf8View text, const UnicodeForm& form, EncodeWork& work, 
     }
     while (at < text.size()) {
       const auto character = text.characterAt(at);
+      if (library::isUnknownToNormalForms(character.code)) {
+        // For the library it is a character on its own, so nothing moves or composes across it.
+        stretch.flush(out);
+        out.append(character.code);
+        work.meter.charge(kWorkPerCharacter);
+        at += character.length;
+        continue;
+      }
       const bool plain = character.code < 0x80 && (at + 1 == text.size() || is_ascii(at + 1));
       if (stretch.size() > 0 && (plain || (stretch.size() >= kStretch && isIndependent(character.code)))) break;
       stretch.add(character.code);

@@ -11,11 +11,12 @@ constexpr int32_t kMaxId = 1 << 21;
 constexpr size_t kFreeGaps = 4096;
 }  // namespace
 
-Vocabulary Vocabulary::fromObject(const Json& json, const std::string& source) {
-  if (!json.is_object()) {
+Vocabulary Vocabulary::fromModel(const Json& model, const std::string& source) {
+  const auto vocab = model.find("vocab");
+  if (vocab == model.end() || !vocab->is_object()) {
     fail(ErrorCode::kInvalidArgument, "{}: 'vocab' must be an object of tokens and ids", source);
   }
-  const auto& entries = json.get_ref<const Json::object_t&>();
+  const auto& entries = vocab->get_ref<const Json::object_t&>();
   int32_t end = 0;
   for (const auto& [token, id] : entries) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxId) {

@@ -30,12 +30,12 @@ constexpr Defaults kDebertaTokens{"[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "
 constexpr Defaults kBertTokens{"", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 
 enum class Surround { kBosAndEos, kClsAndSep };
-struct Class {
+struct TokenizerClass {
   std::string_view name;
   const Defaults& tokens;
   Surround surround;
 };
-constexpr Class kByteLevelClasses[] = {
+constexpr TokenizerClass kByteLevelClasses[] = {
     {"GPT2Tokenizer", kGpt2Tokens, Surround::kBosAndEos},
     {"CodeGenTokenizer", kGpt2Tokens, Surround::kBosAndEos},
     {"Qwen2Tokenizer", kQwen2Tokens, Surround::kBosAndEos},
@@ -46,7 +46,7 @@ constexpr Class kByteLevelClasses[] = {
     {"MvpTokenizer", kRobertaTokens, Surround::kClsAndSep},
     {"DebertaTokenizer", kDebertaTokens, Surround::kClsAndSep},
 };
-constexpr Class kWordPieceClasses[] = {
+constexpr TokenizerClass kWordPieceClasses[] = {
     {"BertTokenizer", kBertTokens, Surround::kClsAndSep},
     {"DistilBertTokenizer", kBertTokens, Surround::kClsAndSep},
     {"ElectraTokenizer", kBertTokens, Surround::kClsAndSep},
@@ -58,10 +58,10 @@ constexpr Class kWordPieceClasses[] = {
 };
 
 // The class that config names; the first one if it names none.
-const Class& classOf(std::span<const Class> classes, const Json& config, const std::string& source) {
+const TokenizerClass& classOf(std::span<const TokenizerClass> classes, const Json& config, const std::string& source) {
   auto name = jsonGetOr<std::string>(config, "tokenizer_class", std::string(classes[0].name), source);
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  const auto it = std::find_if(classes.begin(), classes.end(), [&](const Class& c) { return c.name == name; });
+  const auto it = std::find_if(classes.begin(), classes.end(), [&](const TokenizerClass& c) { return c.name == name; });
   if (it == classes.end()) {
     fail(ErrorCode::kUnsupported, "{}: the tokenizer class '{}' is not supported without a tokenizer.json", source,
          printable(name));
@@ -179,7 +179,7 @@ Json readLines(std::string_view text, const std::string& source) {
 }  // namespace
 
 Json importVocabAndMerges(const Json& vocab, std::string_view merges, Json& config, const std::string& source) {
-  const Class& kind = classOf(kByteLevelClasses, config, source);
+  const TokenizerClass& kind = classOf(kByteLevelClasses, config, source);
   if (!vocab.is_object()) {
     fail(ErrorCode::kInvalidArgument, "{}: expected an object of tokens and ids", source);
   }
@@ -207,7 +207,7 @@ Json importVocabAndMerges(const Json& vocab, std::string_view merges, Json& conf
 }
 
 Json importVocabText(std::string_view text, Json& config, const std::string& source) {
-  const Class& kind = classOf(kWordPieceClasses, config, source);
+  const TokenizerClass& kind = classOf(kWordPieceClasses, config, source);
   Json vocab = readLines(text, source);
   Json added = SpecialTokenList(vocab, config, kind.tokens).take();
   const auto accents = config.find("strip_accents");

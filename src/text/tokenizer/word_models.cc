@@ -8,12 +8,6 @@ namespace {
 
 constexpr uint64_t kWorkPerByteCompared = 16;
 
-const Json& vocabOf(const Json& json) {
-  static const Json kNone;
-  const auto it = json.find("vocab");
-  return it == json.end() ? kNone : *it;
-}
-
 std::string unknownTokenOf(const Json& json, const std::string& source) {
   return jsonGet<std::string>(json, "unk_token", source);
 }
@@ -43,7 +37,7 @@ std::string prefixOf(const Json& json, const std::string& source) {
 }  // namespace
 
 WordLevelModel::WordLevelModel(const Json& json, const std::string& source)
-    : TokenModel(Vocabulary::fromObject(vocabOf(json), source)), unknown_(tokenId(unknownTokenOf(json, source))) {}
+    : TokenModel(Vocabulary::fromModel(json, source)), unknown_(tokenId(unknownTokenOf(json, source))) {}
 
 void WordLevelModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) const {
   if (word.empty()) return;
@@ -53,7 +47,7 @@ void WordLevelModel::encode(Utf8View word, EncodeWork& work, TokenSink& sink) co
 }
 
 WordPieceModel::WordPieceModel(const Json& json, const std::string& source)
-    : TokenModel(Vocabulary::fromObject(vocabOf(json), source)),
+    : TokenModel(Vocabulary::fromModel(json, source)),
       unknown_(tokenId(unknownTokenOf(json, source))),
       most_characters_(jsonGet<uint64_t>(json, "max_input_chars_per_word", source)),
       first_(vocabulary_, idsWithPrefix(vocabulary_, ""), 0),
