@@ -86,6 +86,7 @@ std::vector<ConfigField> makeFields() {
   structural("do_layer_norm_before", off);
   structural("parallel_attention", off);
   structural("new_decoder_architecture", off);
+  structural("use_parallel_residual", on);
   structural("num_ln_in_parallel_attn", Json::array({2}));
   structural("use_logn_attn", off);
   structural("query_pre_attn_scalar", none);
@@ -117,6 +118,8 @@ std::vector<ConfigField> makeFields() {
   structural("use_implicit_relative_attention", off);
   structural("max_distance", zero);
   structural("num_buckets", zero);
+  // A text model inside a model of several kinds of input.
+  structural("text_architecture", none);
   return fields;
 }
 

@@ -45,9 +45,12 @@ std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& sourc
 }
 
 void keepSpelling(WeightTable& table, SourceFormat format, const std::function<bool(const std::string& name)>& has) {
+  int32_t last = 0;  // of the row before; a tensor that the file lacks is named accordingly
   for (WeightRow& row : table) {
     const int32_t layer = row.layers.empty() ? 0 : row.layers.front();
-    int32_t kept = 0;
+    const bool has_last = std::ranges::any_of(
+        row.sources, [&](const WeightSource& source) { return source.format == format && source.spelling == last; });
+    int32_t kept = has_last ? last : 0;
     for (int32_t spelling = 0;; ++spelling) {
       const auto first = std::ranges::find_if(row.sources, [&](const WeightSource& source) {
         return source.format == format && source.spelling == spelling;
@@ -57,6 +60,7 @@ void keepSpelling(WeightTable& table, SourceFormat format, const std::function<b
       kept = spelling;
       break;
     }
+    last = kept;
     std::erase_if(row.sources,
                   [&](const WeightSource& source) { return source.format == format && source.spelling != kept; });
   }

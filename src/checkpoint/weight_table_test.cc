@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace chorus {
 namespace {
 
@@ -59,6 +64,23 @@ TEST(WeightTableTest, SourcesHaveTheShapeOfTheirRows) {
   EXPECT_THAT(sourceShape(row, {.rows = 2, .in_source = {.total = 9, .begin = 3}}), ElementsAre(9, 4));
   EXPECT_THAT(sourceShape(row, {.rows = 6, .transform = {.transposed = true}}), ElementsAre(4, 6));
   EXPECT_THAT(sourceShape({.shape = {6}}, {.rows = 6}), ElementsAre(6));
+}
+
+TEST(SpellingTest, ARowKeepsTheSpellingOfTheFile) {
+  const auto kept = [](const std::vector<std::string>& files) {
+    WeightTable table(2);
+    table[0].sources = {{.name = "a.{layer}"}, {.name = "long.a.{layer}", .spelling = 1}};
+    table[1].sources = {{.name = "b"}, {.name = "long.b", .spelling = 1}};
+    keepSpelling(table, SourceFormat::kHuggingFace,
+                 [&](const std::string& name) { return std::ranges::find(files, name) != files.end(); });
+    return std::pair(table[0].sources.at(0).name, table[1].sources.at(0).name);
+  };
+  using Names = std::pair<std::string, std::string>;
+  EXPECT_EQ(kept({}), Names("a.{layer}", "b"));
+  EXPECT_EQ(kept({"a.0", "b"}), Names("a.{layer}", "b"));
+  EXPECT_EQ(kept({"long.a.0", "b"}), Names("long.a.{layer}", "b"));
+  // The missing tensor is named as its file would name it.
+  EXPECT_EQ(kept({"long.a.0"}), Names("long.a.{layer}", "long.b"));
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ std::vector<std::string> openAdapters(const BuildArgs& args) {
   checkTargetModules(args.config, table, architecture.name);
   std::set<int32_t> ids;
   for (const std::string& dir : args.lora_dirs) {
-    const Adapter adapter =
-        readAdapter(dir, std::filesystem::path(dir).filename().string(), {config, table, args.config.max_lora_rank});
+    const Adapter adapter = readAdapter(dir, std::filesystem::path(dir).filename().string(),
+                                        {config, table, args.config.max_lora_rank, architecture.left_out});
     if (args.config.lora_plugin) checkServable(adapter, args.config);
     for (const AdapterModule& module : adapter.modules) {
       if (loraModuleName(module.module_id)) ids.insert(module.module_id);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <span>
 #include <variant>
 
 #include "base/cpu_features.h"
@@ -37,6 +38,7 @@ namespace fs = std::filesystem;
 struct Base {
   ModelConfig config;
   WeightTable table;
+  std::span<const std::string> left_out;  // Architecture::left_out
   BuildConfig build;
 };
 
@@ -61,7 +63,9 @@ Base openBase(const fs::path& path) {
     default:
       fail(ErrorCode::kInvalidArgument, "--base {}: not a model, checkpoint or engine directory", path.string());
   }
-  base.table = architectureOf(base.config, (path / "config.json").string()).weightTable(base.config);
+  const Architecture& architecture = architectureOf(base.config, (path / "config.json").string());
+  base.table = architecture.weightTable(base.config);
+  base.left_out = architecture.left_out;
   return base;
 }
 
@@ -236,7 +240,7 @@ void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection&
   found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
   const std::string name = nameOf(path);
   checkServable(Adapter{.name = name}, base.build);
-  const Adapter adapter = readAdapter(path, name, {base.config, base.table, base.build.max_lora_rank});
+  const Adapter adapter = readAdapter(path, name, {base.config, base.table, base.build.max_lora_rank, base.left_out});
   describeAdapter(adapter, base, found);
   checkServable(adapter, base.build);
 }

@@ -113,6 +113,11 @@ void inspectModel(const fs::path& path, Inspection& found) {
   found.setKind(std::string(reader.kind));
   const SourceModel model = reader.open(path, {});
   describeConfig(model.config, found);
+  if (model.left_out.count > 0) {
+    found.add("left out", {{"tensors", model.left_out.count}, {"bytes", model.left_out.bytes}},
+              fmt::format("{} tensors of parts beside the text model, {:.1f} MB", model.left_out.count,
+                          static_cast<double>(model.left_out.bytes) / 1e6));
+  }
   describeCost(model.table, model.config, model.config.max_position_embeddings, servedBuild(), found);
   if (hasTokenizer(path)) {
     describeTokenizer(path, found, model.config.vocab_size);

@@ -100,6 +100,10 @@ void convertModel(const std::filesystem::path& source_path, const std::filesyste
   }
   const SourceModel model = openSource(source_path, options);
   const ModelConfig& config = model.config;
+  if (model.left_out.count > 0) {
+    log::info("{}: only the text model is served; {} tensors of other parts, {:.1f} MB, are left out",
+              source_path.string(), model.left_out.count, static_cast<double>(model.left_out.bytes) / 1e6);
+  }
   CheckpointWriter writer(output_dir, config, model.table);
   const std::vector<Job> jobs = planJobs(writer, config.mapping.worldSize());
   const auto cores = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));

@@ -1,5 +1,6 @@
 #include "engine/adapter_packer.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <map>
@@ -222,18 +223,22 @@ class AdapterPacker::Writer {
     return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
   }
 
-  // Adds the difference from the base's bias, because the consumer of the linear adds the base's bias later.
+  // Adds the difference from the base's bias, because the consumer of the linear adds the base's bias later. Tokens
+  // that the adapter adds to the output head have no bias of the base.
   void addBias(const AdapterWeight& weight) {
-    const Place place = placeOf(weight);
+    const bool of_head = weight.slot.weight() == slotOf(LinearId::kHead);
+    const Place place = of_head ? Place{.layer = kOutsideLayers, .linear = LinearId::kHead} : placeOf(weight);
+    const int64_t in = of_head ? config_.embedding_size : sizeOf(place.linear).second;
     std::vector<float> bias(static_cast<size_t>(weight.rows));
     convertElements(weight.data, weight.dtype, bias.data(), DType::kFloat32, bias.size());
     if (base_ != nullptr) {
-      const float* base = base_->at(place.layer)[place.linear].bias;
-      for (size_t i = 0; i < bias.size(); ++i) bias[i] -= base[place.out_begin + static_cast<int64_t>(i)];
+      const LinearWeights& base = base_->at(place.layer)[place.linear];
+      const int64_t count = std::min(std::ssize(bias), base.weight.out - place.out_begin);
+      for (int64_t i = 0; i < count; ++i) bias[static_cast<size_t>(i)] -= base.bias[place.out_begin + i];
     }
     parts_.add(place.layer, place.linear,
                {.out_begin = place.out_begin,
-                .a = {nullptr, dtype_, 0, sizeOf(place.linear).second},
+                .a = {nullptr, dtype_, 0, in},
                 .b = {nullptr, dtype_, weight.rows, 0},
                 .bias = copyFloats(bias)});
   }

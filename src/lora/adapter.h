@@ -70,8 +70,10 @@ struct Adapter {
   int64_t max_rank = 0;
   bool uses_dora = false;
   bool adapts_parameters = false;  // PEFT's target_parameters
-  // Names of tensors that are not used: training state, or values that the base model or another tensor has too.
+  // Names of tensors that are not used: training state, values that the base model or another tensor has too, and the
+  // tensors of parts of the model that are not served (AdapterTarget::left_out), whose number is num_of_other_parts.
   std::vector<std::string> left_out;
+  int64_t num_of_other_parts = 0;
   // Why the adapter does not change what the base model computes, as the end of a sentence about the adapter; "" if it
   // may change it, or if the values were not read.
   std::string without_effect;

@@ -176,6 +176,61 @@ TEST_F(PeftFamilyTest, BiasesAreReadAsTheConfigurationSays) {
   EXPECT_THAT(refusal(), HasSubstr("down_proj.bias' adapts no module"));
 }
 
+// A model of 7 tokens whose output head has a bias.
+class PeftHeadBiasTest : public PeftFamilyTest {
+ protected:
+  PeftHeadBiasTest() {
+    model_.config.vocab_size = 7;
+    for (WeightRow& row : model_.table) {
+      if (row.slot != slotOf(TableId::kTokens) && row.slot != slotOf(LinearId::kHead)) continue;
+      row.shape[0] = row.sources[0].rows = 7;
+    }
+    model_.table.push_back({.name = "lm_head.bias",
+                            .shape = {7},
+                            .slot = kHeadBias,
+                            .stage = Stage::kLast,
+                            .shard = {.axis = ShardRule::Axis::kRows, .pad_rows = true},
+                            .sources = {{"lm_head.bias", 0, 7}}});
+  }
+  // The bias on each of two tensor-parallel ranks.
+  std::pair<std::vector<float>, std::vector<float>> shares(const Adapter& adapter) {
+    ModelConfig config = model_.config;
+    config.mapping.tp_size = 2;
+    return {weightsOf(shardAdapter(adapter, config, model_.table, 0), kHeadBias),
+            weightsOf(shardAdapter(adapter, config, model_.table, 1), kHeadBias)};
+  }
+  const WeightSlot kHeadBias = slotOf(LinearId::kHead).bias();
+};
+
+TEST_F(PeftHeadBiasTest, ASavedHeadHasItsBias) {
+  config_["modules_to_save"] = {"lm_head"};
+  put(kHead + "weight", {7, 4}, 10);
+  EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.bias'"));
+  put(kHead + "bias", {8}, 50);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.bias"), HasSubstr("has shape [8], expected [7]")));
+  put(kHead + "bias", {7}, 50);
+  const auto [first, second] = shares(read());
+  EXPECT_THAT(first, ElementsAre(50, 51, 52, 53));
+  EXPECT_THAT(second, ElementsAre(54, 55, 56, 0));
+}
+
+TEST_F(PeftHeadBiasTest, ABiasGrowsWithTheVocabulary) {
+  put(kEmbedding + "weight", {9, 4}, 90);
+  put(kHead + "weight", {9, 4}, 10);
+  put(kHead + "bias", {9}, 50);
+  const Adapter adapter = read();
+  EXPECT_EQ(adapter.vocab_size, 9);
+  const auto [first, second] = shares(adapter);
+  EXPECT_THAT(first, ElementsAre(50, 51, 52, 53, 57, 58));
+  EXPECT_THAT(second, ElementsAre(54, 55, 56, 0, 57, 58));
+}
+
+TEST_F(PeftFamilyTest, AHeadWithoutABiasGetsNone) {
+  put(kHead + "weight", {8, 4}, 10);
+  put(kHead + "bias", {8}, 50);
+  EXPECT_THAT(refusal(), HasSubstr("lm_head.bias"));
+}
+
 TEST_F(PeftFamilyTest, BiasOfB) {
   config_["lora_bias"] = true;
   EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B, although"));

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "checkpoint/names.h"
 #include "lora/adapter_builder.h"
 #include "lora/adapter_values.h"
 #include "lora/module_ids.h"
@@ -51,11 +52,19 @@ class PeftReader {
   void read(AdapterBuilder& builder) {
     for (const std::string& name : weights_.names()) collect(name, builder);
     adaptTiedHead();
-    if (modules_.empty() && replacements_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
+    if (modules_.empty() && replacements_.empty()) {
+      if (!of_other_parts_.empty()) {
+        refuse(of_other_parts_.front(), "is of a part of the model that is not served, and so are all others");
+      }
+      fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", weights_.source());
+    }
     std::set<std::string> adapted;
     for (const auto& [module, tensors] : modules_) adapted.insert(module);
     replacements_.read(adapted, builder);
     for (const auto& [module, tensors] : modules_) addModule(tensors, builder);
+    Adapter& adapter = builder.adapter();
+    adapter.num_of_other_parts = std::ssize(of_other_parts_);
+    adapter.left_out.insert(adapter.left_out.end(), of_other_parts_.begin(), of_other_parts_.end());
   }
 
  private:
@@ -71,6 +80,10 @@ class PeftReader {
   void collect(const std::string& name, AdapterBuilder& builder) {
     const auto key = parsePeftKey(name);
     if (!key) refuseUnknown(name);
+    if (matchesAny(target_.left_out, key->module)) {
+      of_other_parts_.push_back(name);
+      return;
+    }
     switch (key->part) {
       case PeftPart::kBlockCopy:
         // PEFT also saves the embedding of a saved block under the wrapper's name.
@@ -448,6 +461,7 @@ class PeftReader {
   BaseNames names_;
   std::string layers_;  // layersName()
   PeftReplacements replacements_;
+  std::vector<std::string> of_other_parts_;  // tensors of AdapterTarget::left_out
   std::map<std::string, ModuleTensors> modules_;
   struct Rows {
     int64_t begin, end;

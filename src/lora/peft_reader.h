@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,9 @@ struct AdapterTarget {
   const ModelConfig& config;
   const WeightTable& table;  // the table of `config`
   int64_t max_rank = 0;      // the engine's limit (--max_lora_rank); 0: no limit
+  // Patterns (fnmatch) of modules that are not served, such as the image encoder of a model that is served as its text
+  // model. An adapter may have tensors of these modules, which are not read.
+  std::span<const std::string> left_out = {};
 };
 
 // Reads LoRA, rsLoRA and DoRA adapters. Both files are read in one state of the directory (peft_files.h). Throws Error

@@ -328,5 +328,51 @@ TEST(ModulePatternTest, PatternsThatBacktrackWithoutEndAreMatchedInLinearTime) {
   }
 }
 
+// A model whose sources have two spellings, and which has a part that is not served.
+class PeftOtherPartsTest : public PeftTest {
+ protected:
+  PeftOtherPartsTest() {
+    for (WeightRow& row : model_.table) {
+      const std::vector<WeightSource> own = row.sources;
+      for (WeightSource source : own) {
+        source.name.insert(0, "language_model.");
+        source.spelling = 1;
+        row.sources.push_back(source);
+      }
+    }
+  }
+  Adapter readWithParts() {
+    save();
+    return readPeftAdapter(dir_, "a", {model_.config, model_.table, 0, kLeftOut});
+  }
+  const std::vector<std::string> kLeftOut = {"visual.*"};
+};
+
+TEST_F(PeftOtherPartsTest, ReplacementsAreReadOnce) {
+  config_["modules_to_save"] = {"embed_tokens", "lm_head", "model.norm"};
+  for (const std::string own : {"base_model.model.model.", "base_model.model.language_model.model."}) {
+    const auto before = tensors_;
+    put(own + "norm.weight", {4});
+    put(own + "embed_tokens.weight", {8, 4});
+    put("base_model.model.lm_head.weight", {8, 4});
+    EXPECT_EQ(readWithParts().weights.size(), 3u) << own;
+    tensors_ = before;
+  }
+}
+
+TEST_F(PeftOtherPartsTest, TensorsOfOtherPartsAreLeftOut) {
+  config_["target_modules"] = {"q_proj", "down_proj", "qkv"};
+  put("base_model.model.visual.blocks.0.attn.qkv.lora_A.weight", {2, 5});
+  put("base_model.model.visual.blocks.0.attn.qkv.lora_B.weight", {15, 2});
+  const Adapter adapter = readWithParts();
+  EXPECT_EQ(adapter.modules.size(), 2u);
+  EXPECT_EQ(adapter.num_of_other_parts, 2);
+  EXPECT_EQ(adapter.left_out.size(), 2u);
+  EXPECT_THAT(refusal(), HasSubstr("visual.blocks.0.attn.qkv.lora_A.weight' adapts no module"));  // of another model
+  std::erase_if(tensors_, [](const auto& entry) { return entry.first.find("visual") == std::string::npos; });
+  EXPECT_THAT(errorOf([&] { readWithParts(); }),
+              HasSubstr("visual.blocks.0.attn.qkv.lora_A.weight' is of a part of the model that is not served"));
+}
+
 }  // namespace
 }  // namespace chorus

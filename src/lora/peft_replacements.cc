@@ -13,17 +13,18 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kWeight = ".weight", kBias = ".bias";
 
 bool endsWithName(std::string_view module, std::string_view end) { return !end.empty() && module.ends_with(end); }
 
 // The sources in Hugging Face's format, because PEFT uses the names of Hugging Face's files.
 std::vector<const WeightSource*> sourcesOf(const WeightRow& row) { return sourcesOf(row, SourceFormat::kHuggingFace); }
 
-// Whether readRows() reads the row's values from an adapter. The embedding and the output head may have more rows in
-// the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables, nor experts.
+// Whether readRows() reads the row's values from an adapter. The embedding, the output head and its bias may have more
+// rows in the adapter than in the base, so readVocabulary() reads them; adapters cannot replace other tables, nor
+// experts.
 bool isReplaceable(const WeightRow& row) {
-  return row.experts == 0 && row.slot.kind != SlotKind::kTable && row.slot != slotOf(LinearId::kHead);
+  return row.experts == 0 && row.slot.kind != SlotKind::kTable && row.slot.weight() != slotOf(LinearId::kHead);
 }
 
 // name: of the embedding or the output head; empty if the model has none.
@@ -131,6 +132,10 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
   for (const WeightRow& row : target_.table) {
     if (!isReplaceable(row)) continue;
     for (const WeightSource* source : sourcesOf(row)) {
+      // Spellings that differ in the names of models only are the same name here.
+      const bool is_spelling =
+          !places.empty() && places.back().row == &row && places.back().source->row_begin == source->row_begin;
+      if (is_spelling) continue;
       if (row.stage == Stage::kEveryLayer) {
         const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
                            row.isInLayer(in_layer->layer) &&
@@ -156,12 +161,15 @@ void PeftReplacements::checkAsked(const std::string& name, const PeftKey& key, b
   refuse(name, fmt::format("is a weight of the base model that {} does not list in modules_to_save", config_source_));
 }
 
+bool PeftReplacements::hasHeadBias() const { return findRow(target_.table, slotOf(LinearId::kHead).bias()) != nullptr; }
+
 std::string* PeftReplacements::tensorFor(const PeftKey& key) {
   const bool embedding = names_.isEmbedding(key.module);
   const bool head = names_.isHead(key.module);
   if (key.part == PeftPart::kTokens) {
     return embedding || head ? &tokens_[embedding ? names_.embedding : names_.head] : nullptr;
   }
+  if (head && key.tensor == "bias") return hasHeadBias() ? &head_bias_ : nullptr;
   if (embedding || head) return key.tensor == "weight" ? &(embedding ? embedding_ : head_) : nullptr;
   const std::vector<Place> places = placesOf(key.module + "." + key.tensor);
   if (places.empty()) return nullptr;
@@ -175,12 +183,12 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
     if (places.empty()) return false;
     checkAsked(name, key, places.front().row->slot.isBias());
   }
-  if (key.part == PeftPart::kSaved) {
-    saved_.emplace_back(name, key);
-    return !in_vocabulary || key.tensor == "weight";
-  }
   std::string* slot = tensorFor(key);
   if (slot == nullptr) return false;
+  if (key.part == PeftPart::kSaved) {
+    saved_.emplace_back(name, key);
+    return true;
+  }
   if (!slot->empty()) refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", *slot));
   *slot = name;
   return true;
@@ -227,11 +235,14 @@ void PeftReplacements::checkSavedAreThere() const {
       }
     }
   }
-  for (const auto& [module, tensor] : {std::pair(names_.embedding, embedding_), std::pair(names_.head, head_)}) {
-    if (module.empty() || !tensor.empty() || !config_.modules.saves(module)) continue;
+  const auto checkSaved = [&](const std::string& module, std::string_view field, const std::string& tensor) {
+    if (module.empty() || !tensor.empty() || !config_.modules.saves(module)) return;
     fail(ErrorCode::kCorrupt, "{}: no tensor of '{}{}', which {} lists in modules_to_save", weights_.source(), module,
-         kWeight, config_source_);
-  }
+         field, config_source_);
+  };
+  checkSaved(names_.embedding, kWeight, embedding_);
+  checkSaved(names_.head, kWeight, head_);
+  if (hasHeadBias()) checkSaved(names_.head, kBias, head_bias_);
 }
 
 void PeftReplacements::readRows(AdapterBuilder& builder) const {
@@ -282,6 +293,9 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
   };
   read(embedding_, slotOf(TableId::kTokens), names_.embedding_transform, input_vocabulary_);
   read(head_, slotOf(LinearId::kHead), names_.head_transform, head_vocabulary_);
+  if (head_bias_.empty()) return;
+  const TensorView& bias = checkedTensor(weights_, head_bias_, {head_vocabulary_}, "the adapter is of another model");
+  builder.add({.slot = slotOf(LinearId::kHead).bias(), .rows = head_vocabulary_}, bias);
 }
 
 AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::string& tensor, int64_t vocabulary,

@@ -46,7 +46,8 @@ class PeftReplacements {
   // Takes a tensor of PeftPart kBase, kSaved or kTokens. Returns false if the model has nothing of that name.
   bool collect(const std::string& name, const PeftKey& key);
   bool empty() const {
-    return rows_.empty() && embedding_.empty() && head_.empty() && tokens_.empty() && saved_.empty();
+    return rows_.empty() && embedding_.empty() && head_.empty() && head_bias_.empty() && tokens_.empty() &&
+           saved_.empty();
   }
   // Adds the replacements to the builder; call it after collect() for all tensors. adapted: names of the modules that
   // have low-rank matrices; the embedding and the output head have the names of BaseNames.
@@ -62,6 +63,7 @@ class PeftReplacements {
     const WeightSource* source;
     int32_t layer;
   };
+  bool hasHeadBias() const;
   // The places in the weight table to which a tensor of the base model's files belongs. Empty for the embedding and the
   // output head.
   std::vector<Place> placesOf(const std::string& source_name) const;
@@ -102,7 +104,7 @@ class PeftReplacements {
   BaseNames names_;
   std::string layers_;                                  // layersName()
   std::map<std::string, std::string> rows_;             // source name -> tensor
-  std::string embedding_, head_;                        // names of tensors; empty: the base's values are used
+  std::string embedding_, head_, head_bias_;            // names of tensors; empty: the base's values are used
   std::map<std::string, std::string> tokens_;           // BaseNames -> tensor
   std::vector<std::pair<std::string, PeftKey>> saved_;  // tensors of PeftPart kSaved
   int64_t input_vocabulary_ = 0;

@@ -154,7 +154,7 @@ class Cut {
       } else if (cutsHidden()) {
         cutColumns(weight, hiddenBegin(), hiddenShare(), part_);
       }
-    } else if (weight.slot == slotOf(LinearId::kHead)) {
+    } else if (weight.slot.weight() == slotOf(LinearId::kHead)) {
       if (!lastStage()) return;
       cutRows(weight, headRuns(weight.rows), part_);
     } else {

@@ -13,11 +13,15 @@
 #include "models/gemma.h"
 #include "models/gpt.h"
 #include "models/gpt2.h"
+#include "models/gpt_bigcode.h"
+#include "models/gpt_neox.h"
+#include "models/gptj.h"
 #include "models/granite.h"
 #include "models/granite_moe.h"
 #include "models/llama.h"
 #include "models/ministral3.h"
 #include "models/mixtral.h"
+#include "models/multimodal.h"
 #include "models/olmo2.h"
 #include "models/opt.h"
 #include "models/phi3.h"
@@ -26,6 +30,7 @@
 #include "models/qwen3.h"
 #include "models/qwen3_moe.h"
 #include "models/smollm3.h"
+#include "models/starcoder2.h"
 
 namespace chorus {
 namespace {
@@ -87,14 +92,17 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  return {llamaArchitecture(),      mistralArchitecture(),    qwen2Architecture(),
-          qwen3Architecture(),      gemma2Architecture(),     gemma3Architecture(),
-          graniteArchitecture(),    gpt2Architecture(),       phi3Architecture(),
-          falconArchitecture(),     optArchitecture(),        bloomArchitecture(),
-          mixtralArchitecture(),    qwen2MoeArchitecture(),   qwen3MoeArchitecture(),
-          olmo2Architecture(),      gptArchitecture(),        cohereArchitecture(),
-          cohere2Architecture(),    graniteMoeArchitecture(), graniteMoeSharedArchitecture(),
-          ministral3Architecture(), smollm3Architecture()};
+  std::vector<Architecture> all = {llamaArchitecture(),      mistralArchitecture(),    qwen2Architecture(),
+                                   qwen3Architecture(),      gemma2Architecture(),     gemma3Architecture(),
+                                   graniteArchitecture(),    gpt2Architecture(),       phi3Architecture(),
+                                   falconArchitecture(),     optArchitecture(),        bloomArchitecture(),
+                                   mixtralArchitecture(),    qwen2MoeArchitecture(),   qwen3MoeArchitecture(),
+                                   olmo2Architecture(),      gptArchitecture(),        cohereArchitecture(),
+                                   cohere2Architecture(),    graniteMoeArchitecture(), graniteMoeSharedArchitecture(),
+                                   ministral3Architecture(), smollm3Architecture(),    gptBigCodeArchitecture(),
+                                   gptNeoxArchitecture(),    gptjArchitecture(),       starcoder2Architecture()};
+  for (Architecture& model : multimodalArchitectures()) all.push_back(std::move(model));
+  return all;
 }
 
 const Architecture& findArchitecture(std::string_view name) {
@@ -109,8 +117,7 @@ const Architecture& findArchitecture(std::string_view name) {
   fail(ErrorCode::kUnsupported, "architecture '{}' is not supported; supported are {}", name, known);
 }
 
-const Architecture& architectureOf(const ModelConfig& config, std::string_view source) {
-  const Architecture& architecture = findArchitecture(config.architecture);
+void checkFields(const ModelConfig& config, const Architecture& architecture, std::string_view source) {
   const Json json = config.toJson();
   const bool sizes_an_embedding = std::ranges::any_of(
       architecture.fields, [](const FieldValues& entry) { return entry.field == "embedding_size"; });
@@ -121,6 +128,11 @@ const Architecture& architectureOf(const ModelConfig& config, std::string_view s
   for (const ConfigField& field : configFields()) {
     if (field.use == FieldUse::kStructural) checkField(field, configValue(json, field.name), architecture, source);
   }
+}
+
+const Architecture& architectureOf(const ModelConfig& config, std::string_view source) {
+  const Architecture& architecture = findArchitecture(config.architecture);
+  checkFields(config, architecture, source);
   return architecture;
 }
 

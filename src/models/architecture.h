@@ -1,6 +1,7 @@
 // The registry of architectures. Each architecture is defined in one file; no other code depends on its name.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,14 +35,17 @@ struct Architecture {
   std::string name;  // Hugging Face's class name
   // Converts a Hugging Face config.json to a ModelConfig; dtype and mapping keep their defaults. Throws an Error that
   // names the key if a key that is supported only at its default has another value. Logs a warning for unlisted keys.
-  ModelConfig (*configFromHuggingFace)(const Json& json, std::string_view source);
-  WeightTable (*weightTable)(const ModelConfig& config);
-  ModelSpec (*modelSpec)(const ModelConfig& config);
+  std::function<ModelConfig(const Json& json, std::string_view source)> configFromHuggingFace;
+  std::function<WeightTable(const ModelConfig& config)> weightTable;
+  std::function<ModelSpec(const ModelConfig& config)> modelSpec;
   std::vector<std::string> ignored_sources;  // patterns (fnmatch) of source tensors that carry no weights
   // The structural fields that weightTable and modelSpec apply. architectureOf() refuses a config in which a structural
   // field has a value that is neither neutral nor listed here.
   std::vector<FieldValues> fields;
   std::vector<std::string> aliases = {};  // other spellings of the name in checkpoints
+  // Patterns (fnmatch) of the source's modules and tensors that belong to parts of the model that are not served, such
+  // as the encoder of images. A source and an adapter may have them; they are not read.
+  std::vector<std::string> left_out = {};
   // For the table of `chorus inspect --architectures`, which README.md contains: the published models that have this
   // architecture, under the names that users know ("Qwen2.5"), and one phrase about what this architecture computes
   // that others do not, with what it supports only in part.
@@ -65,5 +69,8 @@ const Architecture& findArchitecture(std::string_view name);
 // Error(kUnsupported) if a structural field has a value that this architecture does not support. The message is one
 // line with the field, its value and the supported values.
 const Architecture& architectureOf(const ModelConfig& config, std::string_view source);
+
+// The check of the structural fields that architectureOf() makes.
+void checkFields(const ModelConfig& config, const Architecture& architecture, std::string_view source);
 
 }  // namespace chorus

@@ -122,8 +122,10 @@ void DecoderRows::proj(WeightSource source, std::string module, bool bias) {
       bias);
 }
 
-void DecoderRows::head(std::string source) {
-  if (!sharesEmbedding(config_)) table_.push_back(headRow(config_, std::move(source), embedding_source_));
+void DecoderRows::head(const std::string& source, bool bias) {
+  if (!sharesEmbedding(config_)) table_.push_back(headRow(config_, source, embedding_source_));
+  // A head that is tied to the embedding has a bias of its own.
+  if (bias) table_.push_back(biasOf(headRow(config_, source, source)));
 }
 
 std::vector<WeightSource> separateQkvSources(const ModelConfig& config, const std::string& source_prefix,

@@ -49,8 +49,8 @@ class DecoderRows {
 
   void append(const WeightTable& rows) { table_.insert(table_.end(), rows.begin(), rows.end()); }
 
-  // The output head, unless the model shares it with its embedding, which must come before.
-  void head(std::string source);
+  // The output head, unless the model shares it with its embedding, which must come before; and its bias.
+  void head(const std::string& source, bool bias = false);
 
   WeightTable take() { return std::move(table_); }
 

@@ -118,7 +118,8 @@ struct EmbeddingSpec {
 };
 
 struct HeadSpec {
-  bool norm = true;  // kFinal, before the output head
+  bool norm = true;   // kFinal, before the output head
+  bool bias = false;  // x = W h + bias
   // logits = capped(scale * x), where capped(x) = softcap * tanh(x / softcap)
   float scale = 1.0f;
   float softcap = 0;  // 0: capped(x) = x

@@ -50,13 +50,14 @@ void checkNeed(const SlotWeights& weights, const SlotNeed& need, std::string_vie
        where, found.rows, found.cols, need.rows, need.cols);
 }
 
-// Nothing adds a bias to the products outside layers, nor to those of experts.
+// Blocks add a bias to the products of these linears if there is one. The needs list each other bias.
 bool mayHaveBias(LinearId id) {
   return id == LinearId::kQkv || id == LinearId::kDense || id == LinearId::kFc || id == LinearId::kProj;
 }
 
-void refuseBias(const SlotWeights& weights, LinearId id, std::string_view where) {
+void refuseBias(const SlotWeights& weights, LinearId id, std::span<const SlotNeed> needs, std::string_view where) {
   if (weights[id].bias == nullptr || mayHaveBias(id)) return;
+  if (std::ranges::any_of(needs, [&](const SlotNeed& need) { return need.slot == slotOf(id).bias(); })) return;
   fail(ErrorCode::kInternal, "the weight table has a bias of {} {}, which the structure does not use", text(slotOf(id)),
        where);
 }
@@ -73,7 +74,7 @@ void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std
   for (const SlotNeed& need : needs) checkNeed(weights, need, where);
   for (int id = 0; id < kNumLinears; ++id) {
     refuseOthers(weights, slotOf(static_cast<LinearId>(id)), needs, where);
-    refuseBias(weights, static_cast<LinearId>(id), where);
+    refuseBias(weights, static_cast<LinearId>(id), needs, where);
   }
   for (int id = 0; id < kNumNorms; ++id) {
     refuseOthers(weights, slotOf(static_cast<NormId>(id)), needs, where);

@@ -75,7 +75,7 @@ struct ModelWeights {
   }
 };
 
-// A slot that a block reads, and the size of its weight on this rank. A linear may also have a bias.
+// A slot that a block reads, and its size on this rank.
 struct SlotNeed {
   WeightSlot slot;
   int64_t rows = 0;  // of a linear or table; elements of a norm. kAnySize: checked elsewhere
@@ -84,9 +84,9 @@ struct SlotNeed {
 };
 inline constexpr int64_t kAnySize = -1;
 
-// Checks that the slots of a layer, or those outside layers, are exactly the needed ones; linears of layers may also
-// have a bias. where: ends the sentence about a slot, for example "of layer 3". Throws Error(kInternal) for a slot that
-// is needed and missing or has another size, and for one that nothing needs.
+// Checks that the slots of a layer, or those outside layers, are exactly the needed ones. The linears of attention and
+// of an MLP may also have a bias. where: ends the sentence about a slot, for example "of layer 3". Throws
+// Error(kInternal) for a slot that is needed and missing or has another size, and for one that nothing needs.
 void checkSlots(const SlotWeights& weights, std::span<const SlotNeed> needs, std::string_view where);
 
 }  // namespace chorus

@@ -5,7 +5,8 @@
 // parses: src/models/opt.cc src/models/gemma.cc src/models/bloom.cc src/models/experts.cc src/models/mixtral.cc
 // parses: src/models/qwen2_moe.cc src/models/qwen3_moe.cc src/models/olmo2.cc
 // parses: src/checkpoint/rope_scaling.cc src/models/cohere.cc src/models/granite_moe.cc src/models/ministral3.cc
-// parses: src/models/smollm3.cc
+// parses: src/models/smollm3.cc src/models/gptj.cc src/models/gpt_neox.cc src/models/gpt_bigcode.cc
+// parses: src/models/starcoder2.cc src/models/text_model.cc
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

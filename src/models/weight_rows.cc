@@ -1,5 +1,6 @@
 #include "models/weight_rows.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "checkpoint/names.h"
@@ -37,6 +38,36 @@ WeightRow biasOf(const WeightRow& row) {
     bias.sources.push_back(std::move(source));
   }
   return bias;
+}
+
+std::string renamed(std::string name, const Naming& naming) {
+  for (const auto& [beginning, instead] : naming) {
+    if (name.starts_with(beginning)) return name.replace(0, beginning.size(), instead);
+  }
+  return name;
+}
+
+WeightTable withNamings(WeightTable table, const std::vector<Naming>& namings) {
+  for (WeightRow& row : table) {
+    std::vector<WeightSource> sources;
+    int32_t spellings = 1;
+    for (const WeightSource& source : row.sources) {
+      if (source.format != SourceFormat::kHuggingFace)
+        sources.push_back(source);
+      else
+        spellings = std::max(spellings, source.spelling + 1);
+    }
+    for (size_t i = 0; i < namings.size(); ++i) {
+      for (WeightSource source : row.sources) {
+        if (source.format != SourceFormat::kHuggingFace) continue;
+        source.name = renamed(std::move(source.name), namings[i]);
+        source.spelling += static_cast<int32_t>(i) * spellings;
+        sources.push_back(std::move(source));
+      }
+    }
+    row.sources = std::move(sources);
+  }
+  return table;
 }
 
 WeightRow embeddingRow(const ModelConfig& config, std::string source) {

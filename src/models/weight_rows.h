@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/weight_table.h"
@@ -20,6 +21,14 @@ WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::s
 // added once, after the ranks' sums are added up. Its sources are the weight's with "bias" for "weight"; the source
 // does not transpose them, nor add anything to them.
 WeightRow biasOf(const WeightRow& row);
+
+// How the names in a source differ from those in a table: the first pair with which a name begins says what it begins
+// with instead.
+using Naming = std::vector<std::pair<std::string, std::string>>;
+std::string renamed(std::string name, const Naming& naming);
+// The table for Hugging Face's files that have any of these namings: each one is a further spelling of all sources
+// (WeightSource::spelling), in their order.
+WeightTable withNamings(WeightTable table, const std::vector<Naming>& namings);
 
 // The embedding table, cut as the config says.
 WeightRow embeddingRow(const ModelConfig& config, std::string source);

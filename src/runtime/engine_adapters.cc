@@ -53,6 +53,12 @@ bool refusesFiles(ErrorCode code) {
   return code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument || code == ErrorCode::kUnsupported;
 }
 
+void logLeftOut(const Adapter& adapter) {
+  if (adapter.num_of_other_parts == 0) return;
+  log::warn("adapter {}: {} tensors of parts of the model that are not served are left out, such as '{}'", adapter.name,
+            adapter.num_of_other_parts, adapter.left_out.back());
+}
+
 }  // namespace
 
 EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle)
@@ -60,9 +66,13 @@ EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClo
       throttle_(std::move(throttle)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
+AdapterTarget EngineAdapters::targetOf(const Engine& engine) const {
+  return {engine.config(), table_, engine.buildConfig().max_lora_rank, engine.architecture().left_out};
+}
+
 Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>& stamps) const {
   const Engine& engine = ranks_.engine();
-  const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
+  const AdapterTarget target = targetOf(engine);
   if (source.reloadable()) {
     const AdapterContents files = readAdapterFiles(
         source.location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
@@ -97,7 +107,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   source->newest_change_ns = newestAdapterChangeNs(source->location);
   const Engine& engine = ranks_.engine();
-  const AdapterTarget target{engine.config(), table_, engine.buildConfig().max_lora_rank};
+  const AdapterTarget target = targetOf(engine);
   const size_t most_bytes = largestPeftWeights(target.config, target.table, target.max_rank);
   const std::string name = source->directory.filename().string();
   bool large = false;
@@ -113,6 +123,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   } else {
     const AdapterContents files = readAdapterFiles(source->location, most_bytes, file_memory_);
     const Adapter adapter = readAdapter(files, name, target);
+    logLeftOut(adapter);
     source->stamps = files.stamps();
     source->content_hash = adapter.content_hash;
     warnIfWithoutEffect(adapter);
@@ -131,6 +142,7 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
   constexpr size_t kMostKnown = 256;
   const auto read = [&] {
     const Adapter adapter = readAdapter(headers.parse(), name, target);
+    logLeftOut(adapter);
     return Shapes{ranks_.preparedBytes(adapter, throttle_), adapterElements(adapter), !adapter.weights.empty()};
   };
   const std::string digest = headers.digest();

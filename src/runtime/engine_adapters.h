@@ -46,6 +46,7 @@ class EngineAdapters {
     bool at_most = false;
   };
   // Checks headers against the model. Results are cached, because many adapters have equal headers.
+  AdapterTarget targetOf(const Engine& engine) const;
   Shapes shapesOf(const AdapterHeaders& headers, const std::string& name, const AdapterTarget& target) const;
   std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
   // stamps: receives the stamps of the files that were read; unchanged for tensors.

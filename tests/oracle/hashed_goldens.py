@@ -13,6 +13,7 @@ import tempfile
 
 import peft
 import torch
+import transformers
 
 import experts
 import hashed_weights
@@ -86,6 +87,7 @@ def make_variant(name, variant, index, root, seed):
         llama.save_model(model, variant, made)
         variant.get("prepare", lambda model: None)(model)
         written = json.loads((made / "config.json").read_text())
+        written = variant.get("rewrite", lambda config: config)(written)
         written = {key: value for key, value in written.items() if key not in variant.get("without", ())}
         (made / "config.json").write_text(json.dumps({**written, **variant.get("keys", {})}, indent=2, sort_keys=True) + "\n")
         rules = variant["rules"]
@@ -99,12 +101,13 @@ def make_variant(name, variant, index, root, seed):
                                                 FILE_DTYPES[adapter.rpartition("_")[2]], rules.of_adapter(peft_config)))
         round_weights = variant.get("round_weights", llama.round_parameters)
         attention = variant.get("attention", "eager")
-        models = {dtype: llama.load_oracle(made, variant["adapters"], rounded, round_weights, attention)
+        model_class = variant.get("load", transformers.AutoModelForCausalLM)
+        models = {dtype: llama.load_oracle(made, variant["adapters"], rounded, round_weights, attention, model_class)
                   for dtype, rounded in llama.DTYPES.items()}
         routing = experts.Routing(models, variant["top_k"], config.num_hidden_layers) if "top_k" in variant else None
         shutil.copytree(made, path, ignore=shutil.ignore_patterns("*.safetensors"))
     hashed_weights.write_description(path, files)
-    llama.write_rows(name, path, models, variant["adapters"], config.vocab_size,
+    llama.write_rows(name, path, models, variant["adapters"], config.get_text_config().vocab_size,
                      llama.LENGTHS[index:] + llama.LENGTHS[:index], generator, routing)
 
 

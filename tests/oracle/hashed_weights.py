@@ -54,14 +54,16 @@ def rewrite(root, name, seed, dtype, rule):
         scale = float(f"{deviation / DEVIATION:.4g}")
         tensors[tensor] = values(f"{seed}/{name}/{tensor}", shape, center, scale).to(DTYPES[dtype]).contiguous()
         pattern = re.sub(r"\.\d+\.", ".{layer}.", tensor, count=1).removeprefix(prefix)
-        row = [pattern, shape, scale, center] if center else [pattern, shape, scale]
-        assert rows.setdefault(pattern, row) == row, f"{tensor}: other layers differ"
-        names.setdefault(pattern, []).append(tensor.removeprefix(prefix))
+        own = tensor.removeprefix(prefix)
+        rows[own] = [shape, scale, center] if center else [shape, scale]
+        names.setdefault(pattern, []).append(own)
     safetensors.torch.save_file(tensors, root / name, metadata={"format": "pt"})
     layers = len({match[1] for match in map(re.compile(r"\.(\d+)\.").search, tensors) if match})
-    # A tensor of some layers is listed by its names.
-    listed = [[own, *row[1:]] for pattern, row in rows.items()
-              for own in ([pattern] if len(names[pattern]) == layers else names[pattern])]
+    # A tensor that only some layers have, or that differs among them, is listed by its names.
+    listed = []
+    for pattern, owns in names.items():
+        equal = len(owns) == layers and all(rows[own] == rows[owns[0]] for own in owns)
+        listed += [[pattern, *rows[owns[0]]]] if equal else [[own, *rows[own]] for own in owns]
     return dict(file=name, seed=seed, dtype=dtype, prefix=prefix, layers=layers, tensors=listed)
 
 

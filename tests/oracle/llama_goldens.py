@@ -147,7 +147,8 @@ def write_adapter(adapted, path, dtype, indent=2, changed=lambda weights: weight
     config_path = path / "adapter_config.json"
     config = json.loads(config_path.read_text())
     config["base_model_name_or_path"] = None
-    config["target_modules"] = sorted(config["target_modules"])
+    if isinstance(config["target_modules"], list):
+        config["target_modules"] = sorted(config["target_modules"])
     config_path.write_text(json.dumps(config, indent=indent, sort_keys=True) + "\n")
     weights_path = path / "adapter_model.safetensors"
     weights = changed(safetensors.torch.load_file(weights_path))
@@ -160,9 +161,10 @@ def round_parameters(model, dtype):
         parameter.copy_(parameter.to(dtype))
 
 
-def load_oracle(path, adapters, dtype, round_weights=round_parameters, attention="eager"):
+def load_oracle(path, adapters, dtype, round_weights=round_parameters, attention="eager",
+                model_class=transformers.AutoModelForCausalLM):
     """Loads the stored model to compute in float32, with its weights and the adapters' A and B rounded to dtype."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
+    model = model_class.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     with torch.no_grad():
         round_weights(model, dtype)
     model = peft.PeftModel.from_pretrained(model, path / "adapters" / adapters[0], adapter_name=adapters[0])

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/names.h"
 #include "convert/sources/config_file.h"
 #include "formats/huggingface_files.h"
 #include "lora/peft_keys.h"
@@ -42,6 +43,26 @@ void removeOwnName(const SourceTensors& tensors, WeightTable& table) {
   }
 }
 
+// The table of the config, with the names that the files have.
+WeightTable tableFor(const SourceTensors& tensors, const Architecture& architecture, const ModelConfig& config) {
+  WeightTable table = architecture.weightTable(config);
+  removeOwnName(tensors, table);
+  keepSpelling(table, SourceFormat::kHuggingFace,
+               [&](const std::string& name) { return tensors.find(name) != nullptr; });
+  return table;
+}
+
+LeftOutTensors leftOutTensors(const SourceTensors& tensors, const Architecture& architecture) {
+  LeftOutTensors left_out;
+  for (const std::string& name : tensors.names()) {
+    if (!matchesAny(architecture.left_out, name)) continue;
+    const SourceTensor& tensor = *tensors.find(name);
+    ++left_out.count;
+    left_out.bytes += static_cast<uint64_t>(tensor.rows() * tensor.cols()) * dtypeSize(tensor.dtype());
+  }
+  return left_out;
+}
+
 DType targetDType(const Json& json, const Architecture& architecture, const ModelConfig& config,
                   const SourceTensors& tensors, const ConvertOptions& options, std::string_view source) {
   if (options.dtype) return *options.dtype;
@@ -55,8 +76,7 @@ DType targetDType(const Json& json, const Architecture& architecture, const Mode
     }
     return *dtype;
   }
-  WeightTable table = architecture.weightTable(config);
-  removeOwnName(tensors, table);
+  const WeightTable table = tableFor(tensors, architecture, config);
   const SourceTensor* first =
       tensors.find(layerName(sourcesOf(table.front(), SourceFormat::kHuggingFace).front()->name, 0));
   const bool half = first != nullptr && (first->dtype() == DType::kFloat16 || first->dtype() == DType::kBFloat16);
@@ -137,10 +157,11 @@ SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors t
                        .format = SourceFormat::kHuggingFace};
   model.config.dtype = targetDType(json, architecture, model.config, model.tensors, options, source);
   applyOptions(options, model.config, source);
-  model.table = architecture.weightTable(model.config);
-  removeOwnName(model.tensors, model.table);
-  keepSpelling(model.table, model.format, [&](const std::string& name) { return model.tensors.find(name) != nullptr; });
-  checkSources(model, architecture.ignored_sources, model_dir.string(), "config.json");
+  model.table = tableFor(model.tensors, architecture, model.config);
+  model.left_out = leftOutTensors(model.tensors, architecture);
+  std::vector<std::string> ignored = architecture.ignored_sources;
+  ignored.insert(ignored.end(), architecture.left_out.begin(), architecture.left_out.end());
+  checkSources(model, ignored, model_dir.string(), "config.json");
   return model;
 }
 

@@ -100,6 +100,45 @@ TEST_F(HuggingFaceTest, TheModelsOwnNameMayBeMissing) {
   EXPECT_EQ(readFile(dir_ / "without/rank0.safetensors", 1 << 24), readFile(dir_ / "with/rank0.safetensors", 1 << 24));
 }
 
+// A model of text and images gives the checkpoint of its text model, whatever the file's names are.
+TEST_F(HuggingFaceTest, OtherPartsOfAModelAreLeftOut) {
+  const auto rankFile = [&] {
+    convertModel(model_, dir_ / "out", {});
+    return readFile(dir_ / "out/rank0.safetensors", 1 << 24);
+  };
+  rewrite([](Tensors& tensors) { std::erase_if(tensors, [](const auto& t) { return t.first.ends_with(".bias"); }); });
+  Json text = readJsonFile(model_ / "config.json");
+  text.update({{"architectures", {"MistralForCausalLM"}}, {"model_type", "mistral"}, {"sliding_window", nullptr}});
+  text.erase("attention_bias");
+  text.erase("mlp_bias");
+  writeFileAtomically(model_ / "config.json", text.dump());
+  const auto expected = rankFile();
+  const Json config = {{"architectures", {"Mistral3ForConditionalGeneration"}},
+                       {"text_config", text},
+                       {"tie_word_embeddings", false},
+                       {"torch_dtype", "float32"}};
+  writeFileAtomically(model_ / "config.json", config.dump());
+  EXPECT_EQ(rankFile(), expected);
+  rewrite([](Tensors& tensors) {
+    Tensors renamed;
+    for (const auto& [name, tensor] : tensors) renamed["language_model." + name] = tensor;
+    renamed["vision_tower.patch_conv.weight"] = {{4, 3}, std::vector<float>(12)};
+    renamed["multi_modal_projector.linear_1.bias"] = {{5}, std::vector<float>(5)};
+    tensors = renamed;
+  });
+  EXPECT_EQ(rankFile(), expected);
+  const SourceModel model = openSource(model_, {});
+  EXPECT_EQ(model.left_out.count, 2);
+  EXPECT_EQ(model.left_out.bytes, 4u * (12 + 5));
+  rewrite([](Tensors& tensors) { tensors["audio_tower.conv.weight"] = {{4}, std::vector<float>(4)}; });
+  EXPECT_THAT(refusal(), HasSubstr("audio_tower.conv.weight"));
+  rewrite([](Tensors& tensors) {
+    tensors.erase("audio_tower.conv.weight");
+    tensors.erase("language_model.model.norm.weight");
+  });
+  EXPECT_THAT(refusal(), HasSubstr("Required but not provided tensors: language_model.model.norm.weight"));
+}
+
 TEST_F(HuggingFaceTest, RankFilesEqualTheIndependentSplitter) {
   const Json expected = readJsonFile(kGoldens / "expected.json");
   ASSERT_GT(expected.size(), 10u);

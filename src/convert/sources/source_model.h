@@ -1,6 +1,7 @@
 // A model as a source holds it, checked and ready to be copied into a checkpoint.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -12,6 +13,12 @@
 
 namespace chorus {
 
+// Tensors of parts of the model that are not served (Architecture::left_out).
+struct LeftOutTensors {
+  int64_t count = 0;
+  uint64_t bytes = 0;
+};
+
 struct SourceModel {
   SourceTensors tensors;
   ModelConfig config;                                // of the checkpoint to write
@@ -20,6 +27,7 @@ struct SourceModel {
   // The source holds the integers and scales of config.quantization, which are copied. Otherwise the weights that the
   // config quantises are quantised on the way.
   bool quantised = false;
+  LeftOutTensors left_out = {};
 };
 
 // Sets everything in the config that comes from the options instead of the source, except the dtype, and finalises it.

@@ -25,6 +25,10 @@ Matrix computeLogits(const LayerContext& context, const VocabularyShape& vocabul
   Communicator* ranks = context.links.tensor;
   const Matrix part = ranks == nullptr ? logits : context.activations.logitsPart(normed.rows, share + added);
   context.linear(LinearId::kHead, normed, part, first);
+  if (const float* bias = context.weights[LinearId::kHead].bias) {
+    // Without y, this op only adds. Tokens that adapters add have no bias of the base.
+    context.backend.rmsNorm({.residual = columnsOf(part, 0, share), .bias = bias}, context.step, context.stream);
+  }
   if (ranks == nullptr) return logits;
   ranks->allGatherColumns(columnsOf(part, 0, share), columnsOf(logits, 0, vocabulary.size), context.stream);
   if (added > 0) {
@@ -52,6 +56,7 @@ std::vector<SlotNeed> headNeeds(const ModelSpec& spec, int64_t head_rows) {
   if (spec.head.norm) needs = normNeeds(spec.norm, NormId::kFinal, spec.hidden_size);
   if (projects(spec)) needs.push_back({slotOf(LinearId::kProjectOut), spec.embedding.width, spec.hidden_size});
   needs.push_back({slotOf(LinearId::kHead), head_rows, spec.embedding.width});
+  if (spec.head.bias) needs.push_back({slotOf(LinearId::kHead).bias(), head_rows});
   return needs;
 }
 

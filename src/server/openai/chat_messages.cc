@@ -16,6 +16,7 @@ std::string joinParts(const FieldReader& message, const OrderedJson& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const FieldReader part(parts[i], message.nameOf(fmt::format("content[{}]", i)));
     const std::string type = part.string("type").value_or("");
+    if (type.empty()) part.refuse("type", "it is missing");
     if (type != "text" && type != "refusal") {
       part.refuse("type", fmt::format("only text is supported, not '{}'", type.substr(0, 64)));
     }

@@ -260,6 +260,18 @@ TEST(ChatRequest, Refusals) {
   EXPECT_EQ(messages(R"([{"role":"user","content":5}])"), "400 messages[0].content invalid_value");
   EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])"),
             "400 messages[0].content[0].type invalid_value");
+  for (const std::string type : {"image_url", "image", "input_image", "image_embeds", "video_url", "input_audio"}) {
+    const std::string parts = R"([{"type":"text","text":"a"},{"type":")" + type + R"("}])";
+    try {
+      parseChatRequest(R"({"model":"m","messages":[{"role":"user","content":)" + parts + "}]}", kDefaultMaxChoices);
+      ADD_FAILURE() << type;
+    } catch (const ApiError& e) {
+      EXPECT_EQ(Json::parse(e.body())["error"]["message"],
+                "Invalid value for 'messages[0].content[1].type': only text is supported, not '" + type + "'.");
+    }
+  }
+  EXPECT_EQ(messages(R"([{"role":"user","content":[{"image_url":{"url":"x"}}]}])"),
+            "400 messages[0].content[0].type invalid_value");
   EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"text"}]}])"),
             "400 messages[0].content[0].text invalid_value");
   EXPECT_EQ(messages(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"no"}}]}])"),
