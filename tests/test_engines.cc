@@ -87,7 +87,10 @@ std::string testEngineRefusal(const std::filesystem::path& model_dir, DType dtyp
 Adapter readTestAdapter(const std::filesystem::path& dir, const Engine& engine) {
   const WeightTable table = engine.architecture().weightTable(engine.config());
   return readAdapter(dir, dir.filename().string(),
-                     {.config = engine.config(), .table = table, .max_rank = engine.buildConfig().max_lora_rank});
+                     {.config = engine.config(),
+                      .table = table,
+                      .max_rank = engine.buildConfig().max_lora_rank,
+                      .left_out = engine.architecture().left_out});
 }
 
 }  // namespace chorus::test

@@ -61,7 +61,8 @@ Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
 size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
   const WeightTable table = engine.architecture().weightTable(engine.config());
   const Adapter adapter =
-      readAdapter(dir, dir.filename().string(), {engine.config(), table, engine.buildConfig().max_lora_rank});
+      readAdapter(dir, dir.filename().string(),
+                  {engine.config(), table, engine.buildConfig().max_lora_rank, engine.architecture().left_out});
   size_t elements = 0;
   for (const AdapterModule& module : adapter.modules) {
     elements += static_cast<size_t>(module.rank * (module.in + module.out));
