@@ -128,7 +128,7 @@ TEST_F(AdapterTextsTest, LargeFilesAreRefusedUnread) {
   fs::resize_file(root / "large/tokenizer.json", AdapterTexts::kMaxFileBytes + 1);
   EXPECT_THAT(refusal(texts, "large"), testing::HasSubstr("the limit is 33554432"));
   write("many", "tokenizer.json", "{}");
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "added_tokens.json"}) {
+  for (const char* name : {"tokenizer.json", "special_tokens_map.json", "added_tokens.json"}) {
     write("many", name, "{}");
     fs::resize_file(root / "many" / name, AdapterTexts::kMaxTotalBytes / 2);
   }

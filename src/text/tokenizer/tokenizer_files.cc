@@ -220,7 +220,11 @@ bool hasTokenizerFiles(const Directory& directory) {
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits) {
   TokenizerFileSet set{directory.path().string(), {}};
   Reader reader(directory, limits);
-  for (const char* name : kTokenizerFiles) reader.read(name, set);
+  // Files of a lower precedence are not used; a tekken.json beside a tokenizer.json may have 20 MB.
+  for (const char* name : kTokenizerFiles) {
+    reader.read(name, set);
+    if (set.files.contains(name)) break;
+  }
   for (const char* name : kOtherFiles) reader.read(name, set);
   reader.readMoreTemplates(set);
   return set;

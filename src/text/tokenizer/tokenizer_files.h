@@ -35,8 +35,9 @@ struct TokenizerFileLimits {
 bool hasTokenizer(const std::filesystem::path& directory);
 // Whether the directory may have any of the files; none is read.
 bool hasTokenizerFiles(const Directory& directory);
-// Reads the files that exist. Throws Error if a file is larger than the limits, is not a regular file or lies behind a
-// link that the directory refuses, or if there are more than 64 additional templates.
+// Reads the files that exist, but of those with a tokenizer only the first one (see parseTokenizerFiles). Throws Error
+// if a file is larger than the limits, is not a regular file or lies behind a link that the directory refuses, or if
+// there are more than 64 additional templates.
 TokenizerFileSet readTokenizerFileSet(const Directory& directory, const TokenizerFileLimits& limits = {});
 // Reads the files of a trusted directory; empty if the directory does not exist.
 TokenizerFileSet readTokenizerFileSet(const std::filesystem::path& directory);
