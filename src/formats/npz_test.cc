@@ -121,6 +121,12 @@ TEST(NpzTest, DamageIsRefused) {
   EXPECT_THAT(refusal({.entries = {entry}}), HasSubstr("fewer bytes than its entry says"));
   EXPECT_THAT(refusal({.entries = {stored("a.npy", array + "x")}}), HasSubstr("its header expects"));
   EXPECT_THAT(refusal({.entries = {stored("a.txt", "words")}}), HasSubstr("not an .npy file"));
+  std::string archive = TestZip{.entries = {stored("a.npy", array)}}.build();
+  char& version = archive[archive.find("PK\x01\x02") + 6];
+  version = 63;
+  EXPECT_EQ(errorOf([&] { valuesOf(archive); }), "");
+  version = 64;
+  EXPECT_THAT(errorOf([&] { valuesOf(archive); }), HasSubstr("needs version 6.4 of the zip format"));
   entry = stored("a.npy", array);
   entry.method = 12;
   EXPECT_THAT(refusal({.entries = {entry}}), HasSubstr("compressed by method 12"));

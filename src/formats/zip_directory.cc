@@ -22,6 +22,7 @@ constexpr uint32_t kFolder = 0x10;  // a bit of the external attributes
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kIn64Bits = 0xffffffff;
 constexpr uint16_t kStoredMethod = 0, kDeflated = 8;
+constexpr uint8_t kNewestVersion = 63;  // of the format, 6.3; Python refuses newer ones too
 
 }  // namespace
 
@@ -154,6 +155,10 @@ ZipEntry ZipArchive::centralEntry(uint64_t& at, uint64_t end) const {
   // Other readers do not treat these two as plain stored bytes, so they are refused.
   if ((get<uint16_t>(at + 8) & kPatch) != 0 || (get<uint32_t>(at + 38) & kFolder) != 0) {
     corrupt("an entry is a patch or a folder");
+  }
+  if (const auto version = get<uint8_t>(at + 6); version > kNewestVersion) {
+    fail(ErrorCode::kUnsupported, "{}: entry '{}' needs version {}.{} of the zip format", source_, entry.name,
+         version / 10, version % 10);
   }
   const auto method = get<uint16_t>(at + 10);
   entry.deflated = method == kDeflated && methods_ == ZipMethods::kStoredOrDeflated;

@@ -128,7 +128,14 @@ def mutate_text_json(data, rng):
     return mutate_json(data.decode(), rng) if rng.random() < 0.6 else mutate_bytes(data, rng)
 
 
-MUTATORS = {"safetensors": mutate_safetensors, "npy": mutate_npy, "torch": mutate_torch, "engine_file": mutate_bytes}
+def mutate_npz(data, rng):
+    """Half of the files keep right checksums, so that the reader gets to the arrays."""
+    if rng.random() < 0.5:
+        return mutate_bytes(data, rng)
+    return rezip(data, rng, lambda contents: mutate_npy(contents, rng))
+
+
+MUTATORS = {"safetensors": mutate_safetensors, "npy": mutate_npy, "npz": mutate_npz, "flax": mutate_bytes, "torch": mutate_torch, "engine_file": mutate_bytes}
 
 
 def mutate(reader, data, rng):

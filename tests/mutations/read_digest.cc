@@ -20,7 +20,9 @@
 #include "checkpoint/config.h"
 #include "engine/build_config.h"
 #include "engine/engine_file.h"
+#include "formats/flax_file.h"
 #include "formats/npy.h"
+#include "formats/npz.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
 #include "lora/peft_config.h"
@@ -60,6 +62,35 @@ std::string npyDigest(Bytes bytes) {
   return hash.hex();
 }
 
+std::string linesDigest(const std::map<std::string, std::string>& lines) {
+  Sha256 hash;
+  for (const auto& [name, line] : lines) hash.update(line);
+  return hash.hex();
+}
+
+// The values in the order in which they are stored.
+std::string npzDigest(Bytes bytes) {
+  const NpzFile file = NpzFile::parse(bytes, "file");
+  std::map<std::string, std::string> lines;
+  for (const NpzArray& array : file.arrays()) {
+    std::string values;
+    file.unpack(array, [&](Bytes piece) { values.append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
+    const std::string name = array.name + (array.header.fortran_order ? " F" : " C");
+    lines[array.name] = tensorLine(name, array.header.dtype, array.header.shape, std::as_bytes(std::span(values)));
+  }
+  return linesDigest(lines);
+}
+
+std::string flaxDigest(Bytes bytes) {
+  std::map<std::string, std::string> lines;
+  for (const FlaxArray& array : parseFlaxFile(bytes, "file")) {
+    std::string values;
+    for (const Bytes chunk : array.chunks) values.append(reinterpret_cast<const char*>(chunk.data()), chunk.size());
+    lines[array.name] = tensorLine(array.name, array.dtype, array.shape, std::as_bytes(std::span(values)));
+  }
+  return linesDigest(lines);
+}
+
 std::string_view textOf(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 Json jsonOf(Bytes bytes) { return parseJson(textOf(bytes), "file"); }
 
@@ -86,6 +117,8 @@ const std::map<std::string, std::function<std::string(Bytes)>>& readers() {
       {"safetensors", [](Bytes b) { return tensorsDigest(Safetensors::parse(b, "file")); }},
       {"torch", [](Bytes b) { return tensorsDigest(TorchFile::parse(b, "file")); }},
       {"npy", npyDigest},
+      {"npz", npzDigest},
+      {"flax", flaxDigest},
       {"tokenizer", tokenizerDigest},
       {"adapter_config",
        [](Bytes b) {

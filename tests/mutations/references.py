@@ -59,6 +59,36 @@ def read_npy(data):
     return sha(tensor_line("", dtype, array.shape, array.tobytes()))
 
 
+def read_npz(data):
+    import numpy
+    lines = {}
+    with numpy.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        for name in arrays.files:
+            array = arrays[name]
+            order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+            dtype = {"|V2": "bfloat16"}.get(array.dtype.str, array.dtype.name)
+            lines[name] = tensor_line(f"{name} {order}", dtype, array.shape, array.tobytes(order))
+    return sha(b"".join(lines[n] for n in sorted(lines, key=lambda n: n.encode())))
+
+
+def read_flax(data):
+    """Every leaf that flax restores as an array."""
+    import flax.serialization
+    import numpy
+    out = {}
+
+    def walk(node, name):
+        for key, value in node.items():
+            path = f"{name}/{key}" if name else key
+            if isinstance(value, dict):
+                walk(value, path)
+            elif isinstance(value, (numpy.ndarray, numpy.generic)):
+                out[path] = (value.dtype.name, list(value.shape), value.tobytes())
+
+    walk(flax.serialization.msgpack_restore(data), "")
+    return tensors_digest(out)
+
+
 def read_tokenizer(data):
     """A digest for each text and id; "?" where the reference panics over one, though it has read the file."""
     import tokenizers
@@ -87,7 +117,7 @@ def same(ours, reference):
 
 
 # Our own formats have no reference: only time, memory and the one line are checked.
-REFERENCES = {"safetensors": read_safetensors, "torch": read_torch, "npy": read_npy, "tokenizer": read_tokenizer}
+REFERENCES = {"safetensors": read_safetensors, "torch": read_torch, "npy": read_npy, "npz": read_npz, "flax": read_flax, "tokenizer": read_tokenizer}
 
 
 def read(reader, data):

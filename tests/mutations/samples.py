@@ -80,6 +80,9 @@ def samples(kind, own_configs):
     kinds = {"safetensors": ("safetensors", safetensors_files), "npy": ("npy", npy_files),
              "torch_zip": ("torch", lambda: (f for f in torch_files() if f[0].startswith("zip"))),
              "torch_legacy": ("torch", lambda: (f for f in torch_files() if f[0].startswith("legacy"))),
+             "npz": ("npz", lambda: files_of("tests/fuzz/npz_fuzz", "llama.npz", "gemma2.npz", "stored", "packed")),
+             "flax": ("flax", lambda: files_of("tests/fuzz/flax_file_fuzz", "llama.msgpack", "gpt2.msgpack", "leaves",
+                                               "dtypes", "chunks")),
              "tokenizer": ("tokenizer", lambda: files_of(
                  "tests/fuzz/tokenizer_fuzz", *(f"{n}.json" for n in (
                      "gpt2", "llama2", "llama3", "lowercase", "metaspace", "qwen2", "roberta")))),
@@ -90,7 +93,7 @@ def samples(kind, own_configs):
     return reader, list(make())
 
 
-KINDS = ["safetensors", "torch_zip", "torch_legacy", "npy", "tokenizer", "adapter_config", "checkpoint_config",
+KINDS = ["safetensors", "torch_zip", "torch_legacy", "npy", "npz", "flax", "tokenizer", "adapter_config", "checkpoint_config",
          "build_config", "engine_file"]
 
 
