@@ -48,12 +48,12 @@ TEST(CheckpointSource, TwoByTwoRanksJoinedAreTheOriginal) {
   for (const std::string& name : goldenNames()) {
     SCOPED_TRACE(name);
     const GoldenCase golden = loadGolden(name, DType::kBFloat16);
-    if (!cutRefusal(golden, 2).empty()) continue;
+    const int32_t tp_size = cutRefusal(golden, 2).empty() ? 2 : 1;
     const TempDir dir;
     for (const int32_t embedding : {-1, 0, 1}) {
       const auto quantise = goldenQuantisation(golden.directory);
       ConvertOptions one = {.quantise = quantise, .workers = 1};
-      ConvertOptions four = {.tp_size = 2,
+      ConvertOptions four = {.tp_size = tp_size,
                              .pp_size = 2,
                              .use_parallel_embedding = embedding >= 0,
                              .embedding_sharding_dim = std::max(embedding, 0),
@@ -77,7 +77,10 @@ TEST(CheckpointSource, TwoByTwoRanksJoinedAreTheOriginal) {
     ++cut_models;
   }
   std::vector<std::string> built_in;
-  for (const Architecture& architecture : builtInArchitectures()) built_in.push_back(architecture.name);
+  for (const Architecture& architecture : builtInArchitectures()) {
+    // Only NeMo's files have this one: NemoModel.TwoByTwoRanksJoinedAreTheOriginal.
+    if (architecture.name != "GPTForCausalLM") built_in.push_back(architecture.name);
+  }
   EXPECT_THAT(architectures, testing::IsSupersetOf(built_in));
   std::printf("%zu models of %zu architectures, %zu equal files\n", cut_models, architectures.size(), files);
 }

@@ -340,8 +340,21 @@ TEST(NemoModel, ConfigsThatNeedMoreAreRefused) {
   EXPECT_THAT(refusal({{"num_query_groups", 3}}), HasSubstr("'num_query_groups' 3"));
   EXPECT_THAT(refusal({{"num_layers", 5}}), HasSubstr("Required but not provided tensors: layers.4."));
   EXPECT_THAT(refusal({{"num_layers", 3}}), HasSubstr("the weights and"));
-  EXPECT_THAT(refusal({{"hidden_size", 40}}), HasSubstr("has shape [40, 32]"));
+  EXPECT_THAT(refusal({{"hidden_size", 48}}), HasSubstr("has shape [40, 32]"));
   EXPECT_THAT(refusal({{"bias", true}}), HasSubstr("Required but not provided tensors"));
+}
+
+TEST(NemoModel, TwoByTwoRanksJoinedAreTheOriginal) {
+  const TempDir root;
+  const fs::path model = write(root.path() / "m.nemo", NemoGolden("gpt2b").model());
+  convertModel(model, root.path() / "one", {});
+  convertModel(model, root.path() / "four", {.tp_size = 2, .pp_size = 2});
+  convertModel(root.path() / "four", root.path() / "joined", {});
+  for (const char* name : {"config.json", "rank0.safetensors"}) {
+    EXPECT_TRUE(readFile(root.path() / "one" / name, size_t{1} << 30) ==
+                readFile(root.path() / "joined" / name, size_t{1} << 30))
+        << name;
+  }
 }
 
 TEST(NemoModel, DistributedCheckpointsAreNamed) {

@@ -190,7 +190,7 @@ TEST(TextModelTest, ChecksTheFieldsOfTheTextModel) {
 // Mistral 3 has one of two text models.
 TEST(TextModelTest, TheTypeOfTheTextModelDecides) {
   Json json = Json::parse(R"({"hidden_size": 32, "intermediate_size": 8, "model_type": "ministral3",
-      "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 9})");
+      "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 9})");
   const ModelConfig config = kMistral3.read({{"text_config", json}});
   EXPECT_EQ(config.extra["text_architecture"], "Ministral3ForCausalLM");
   const ModelSpec spec = specOf(writtenAndRead(config));

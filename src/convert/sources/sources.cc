@@ -118,7 +118,7 @@ const SourceReader& sourceReaderOf(const fs::path& path) {
   }
   std::string kinds;
   for (const SourceReader& reader : sourceReaders()) kinds.append(kinds.empty() ? "" : ", ").append(reader.kind);
-  fail(ErrorCode::kNotFound, "{}: holds no model that is known ({})", path.string(), kinds);
+  fail(ErrorCode::kNotFound, "{}: holds no model that is known ({}); most have a config.json", path.string(), kinds);
 }
 
 SourceModel openSource(const fs::path& path, const ConvertOptions& options) {
