@@ -108,6 +108,7 @@ Architecture gptArchitecture() {
                      {"mlp_bias", {true}},
                      {kGptBias, {true}},
                      {kGptNormType, {0, 1}},
+                     {kGptVariant, {"nemo"}},  // other values make no difference
                      // The factor is applied and undone again within each layer; the results do not change.
                      {"apply_query_key_layer_scaling", {true}}},
           .models = {"NeMo's Megatron GPT"},
