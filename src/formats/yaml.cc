@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace chorus {
 namespace {
@@ -156,6 +157,8 @@ Json parseYaml(std::string_view text, std::string_view source) {
   if (text.size() > kMaxYamlBytes) {
     fail(ErrorCode::kCorrupt, "{}: has {} bytes, more than {}", source, text.size(), kMaxYamlBytes);
   }
+  // yaml-cpp passes other bytes on, and a Json value must hold text.
+  if (!isUtf8(text)) fail(ErrorCode::kCorrupt, "{}: is not UTF-8 text", source);
   YamlBuilder builder(source);
   std::istringstream stream{std::string(text)};
   try {

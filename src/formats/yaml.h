@@ -13,8 +13,8 @@ inline constexpr int kMaxYamlDepth = 32;
 
 // Parses one document. Plain scalars become null, booleans, integers and floats by YAML 1.1's spellings (also yes, no,
 // on and off) and floats like 1e-5, all others strings; keys become strings. Throws Error with line and column:
-//   kCorrupt      malformed text, a duplicate key, more than kMaxYamlBytes bytes, nesting beyond kMaxYamlDepth, a
-//   second
+//   kCorrupt      malformed text or text that is not UTF-8, a duplicate key, more than kMaxYamlBytes bytes, nesting
+//   beyond kMaxYamlDepth, a second
 //                 document
 //   kUnsupported  an alias (*name), which could multiply what it refers to; a tag of another type, such as
 //                 !!python/object; a key that is no scalar

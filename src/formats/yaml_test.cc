@@ -75,6 +75,8 @@ TEST(YamlTest, RefusesOtherTypes) {
 
 TEST(YamlTest, RefusesMalformedText) {
   EXPECT_THAT(refusalOf("a: [1\n"), StartsWith("f: line "));
+  EXPECT_EQ(refusalOf("a: \xad\n"), "f: is not UTF-8 text");
+  EXPECT_EQ(parseYaml("a: \"\\xad\"\n", "f")["a"], "\u00ad");
   EXPECT_THAT(refusalOf("a: b: c\n"), StartsWith("f: line "));
   EXPECT_THAT(refusalOf("a: 1\na: 2\n"), StartsWith("f: line 2, column 1: the key 'a' occurs twice"));
   EXPECT_THAT(refusalOf("a: 1\n---\nb: 2\n"), HasSubstr("a second document"));

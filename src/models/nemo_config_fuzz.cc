@@ -13,7 +13,7 @@
 #include "models/nemo_config.h"
 
 // The text costs what it costs in yaml_fuzz; a model of a few layers has a table and a structure of some kilobytes.
-const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 5000, .bytes = 768 << 10};
+const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 20000, .bytes = 768 << 10};
 
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   using namespace chorus;
