@@ -1,5 +1,6 @@
 #include "text/tokenizer/word_decoders.h"
 
+#include <cstring>
 #include <optional>
 
 #include "base/error.h"
@@ -15,13 +16,19 @@ constexpr std::pair<std::string_view, std::string_view> kCleanup[] = {
     {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 };
 
+// to: not longer than from.
 void replaceAll(std::string& text, std::string_view from, std::string_view to) {
   size_t kept = 0, done = 0;
+  // The moved bytes may overlap their new place.
+  const auto keepUntil = [&](size_t end) {
+    std::memmove(text.data() + kept, text.data() + done, end - done);
+    kept += end - done;
+  };
   for (size_t at = 0; (at = text.find(from, done)) != std::string::npos; done = at + from.size()) {
-    kept += text.copy(text.data() + kept, at - done, done);
+    keepUntil(at);
     kept += to.copy(text.data() + kept, to.size());
   }
-  kept += text.copy(text.data() + kept, text.size() - done, done);
+  keepUntil(text.size());
   text.resize(kept);
 }
 
