@@ -20,7 +20,7 @@ import msgpack
 import numpy
 import torch
 from safetensors.numpy import load_file
-from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
+from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTJConfig, GPTJForCausalLM
 
 GEMMA = dict(vocab_size=11, hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, head_dim=6, sliding_window=8, max_position_embeddings=32, query_pre_attn_scalar=6,
@@ -175,10 +175,11 @@ def main(models, npz, flax_files):
     numpy.savez(npz / "llama.npz", **{name: numpy.asfortranarray(value) if "mlp" in name else value
                                       for name, value in flattened({"params": tree}).items()})
 
-    gpt2 = random_model(GPT2LMHeadModel(GPT2Config(vocab_size=11, n_positions=16, n_embd=8, n_layer=2, n_head=2,
-                                                   bos_token_id=1, eos_token_id=2)))
-    tree = flax_names(save(gpt2, models / "gpt2"), layer_norms=("ln_1", "ln_2", "ln_f"))
-    (flax_files / "gpt2.msgpack").write_bytes(flax.serialization.to_bytes(tree))
+    small = dict(vocab_size=11, n_positions=16, n_embd=8, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2)
+    for name, model in (("gpt2", GPT2LMHeadModel(GPT2Config(**small))),
+                        ("gptj", GPTJForCausalLM(GPTJConfig(**small, rotary_dim=2)))):
+        tree = flax_names(save(random_model(model), models / name), layer_norms=("ln_1", "ln_2", "ln_f"))
+        (flax_files / f"{name}.msgpack").write_bytes(flax.serialization.to_bytes(tree))
 
     for name, model, rows_first in (("gemma2", Gemma2ForCausalLM(Gemma2Config(**GEMMA)), False),
                                     ("gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA)), True)):

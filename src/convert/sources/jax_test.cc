@@ -42,8 +42,11 @@ TEST_F(JaxTest, EveryKindOfFileGivesTheSameBytes) {
   const fs::path npz = place("npz_fuzz", "llama.npz", "llama", "params.npz");
   EXPECT_EQ(checkpointOf(npz), llama);
   EXPECT_EQ(checkpointOf(npz / "params.npz"), llama);
-  EXPECT_EQ(checkpointOf(place("flax_file_fuzz", "gpt2.msgpack", "gpt2", "flax_model.msgpack")),
-            checkpointOf(original("gpt2")));
+  for (const char* model : {"gpt2", "gptj"}) {
+    EXPECT_EQ(checkpointOf(place("flax_file_fuzz", std::string(model) + ".msgpack", model, "flax_model.msgpack")),
+              checkpointOf(original(model)))
+        << model;
+  }
   const ConvertOptions ranks = {.dtype = DType::kFloat16, .tp_size = 2, .pp_size = 2};
   EXPECT_EQ(checkpointOf(msgpack, ranks), checkpointOf(original("llama"), ranks));
 }
