@@ -227,7 +227,7 @@ void describeNemo(const AdapterLocation& location, Inspection& found) {
 
 void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection& found) {
   const AdapterLocation location = AdapterLocation::of(path);
-  if (!location.archive.empty() || !nemoArchiveIn(*location.open()).empty()) {
+  if (location.isArchive()) {
     describeNemo(location, found);
   } else {
     describePeft(location, found);

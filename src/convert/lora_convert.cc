@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "base/directory.h"
 #include "base/error.h"
 #include "checkpoint/staged_directory.h"
 #include "convert/lora_places.h"
@@ -163,8 +162,7 @@ bool isLoraTensors(const fs::path& dir) {
 }  // namespace
 
 LoraConversion convertLora(const fs::path& adapter_path, const fs::path& output_dir, DType storage) {
-  const bool is_archive = !AdapterLocation::of(adapter_path).archive.empty();
-  const bool is_nemo = is_archive || !nemoArchiveIn(*Directory::open(adapter_path)).empty();
+  const bool is_nemo = AdapterLocation::of(adapter_path).isArchive();
   const PeftModules adapter = is_nemo ? readNemoModulesOf(adapter_path) : readPeftModules(adapter_path);
   const std::vector<Row> rows = RowOrder(adapter).rows();
   uint64_t longest = 0;

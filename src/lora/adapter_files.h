@@ -43,6 +43,8 @@ struct AdapterLocation {
 
   // path: a directory or a .nemo file. Links are followed. `open` opens adapterDirectoryWithin() the directory.
   static AdapterLocation of(const std::filesystem::path& path);
+  // Whether the adapter is a .nemo archive. Throws the Errors of `open` and nemoArchiveIn.
+  bool isArchive() const { return !archive.empty() || !nemoArchiveIn(*open()).empty(); }
 };
 
 struct AdapterContents {
