@@ -24,8 +24,9 @@ struct RankOf {
 // The number at the beginning of `text`, which is taken off.
 std::optional<int32_t> takeNumber(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::string_view number = text.substr(0, digits);
   int32_t value = 0;
-  if (digits == 0 || std::from_chars(text.data(), text.data() + digits, value).ec != std::errc()) return std::nullopt;
+  if (digits == 0 || std::from_chars(number.begin(), number.end(), value).ec != std::errc()) return std::nullopt;
   text.remove_prefix(digits);
   return value;
 }

@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
-using testing::ElementsAreArray;
 using testing::HasSubstr;
 
 constexpr size_t kMost = size_t{1} << 30;
@@ -100,8 +99,8 @@ TEST(NemoReaderTest, NamesOfAllModules) {
                                                    {"mlp.lora_unfused_hto4h_adapter.gate_adapter", kMlpHTo4H},
                                                    {"mlp.lora_unfused_hto4h_adapter.up_adapter", kMlpGate},
                                                    {"mlp.lora_4htoh_adapter", kMlp4HToH}};
-  for (const std::string before : {"model.decoder.layers.7.", "model.module.decoder.layers.7.",
-                                   "model.language_model.encoder.layers.7.", "layers.7."}) {
+  for (const std::string& before : std::vector<std::string>{"model.decoder.layers.7.", "model.module.decoder.layers.7.",
+                                                            "model.language_model.encoder.layers.7.", "layers.7."}) {
     for (auto [name, id] : names) {
       for (const bool has_layer : {true, false}) {
         std::string full = before + name;
@@ -283,7 +282,7 @@ TEST_F(NemoDirectoryTest, ReadsAnAdapterOfTheModel) {
     EXPECT_EQ(headers.weightsBytes(), bytes.size());
     const Adapter shapes = readAdapter(headers.parse(), "a", target());
     ASSERT_EQ(shapes.modules.size(), 4u);
-    EXPECT_EQ(shapes.only_shapes, &bytes != nullptr && bytes == archive);
+    EXPECT_EQ(shapes.only_shapes, bytes == archive);
     EXPECT_EQ(shapes.modules[3].aBytes(), 2 * 6 * sizeof(float));
     EXPECT_EQ(loadAsFloat(shapes.modules[1].b, DType::kFloat32, 7), bytes == archive ? 0.0f : 8.0f);
   }
