@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/testing/error_of.h"
