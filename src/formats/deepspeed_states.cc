@@ -81,8 +81,13 @@ class StatesReader {
   }
 
   void readParamShapes(const PickleValue& value) {
+    // A pickle may name one dictionary of shapes any number of times.
+    constexpr size_t kMost = 200'000;
+    size_t count = 0;
     for (const PickleValue& group : items("param_shapes", value)) {
       states_.param_shapes.push_back(shapes("param_shapes", group));
+      count += states_.param_shapes.back().size() + 1;
+      if (count > kMost) corrupt("param_shapes", fmt::format("a list of at most {} shapes", kMost));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/background_throttle.h"
+#include "base/cpu_features.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/unnamed_file.h"
@@ -74,6 +75,7 @@ std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, st
   const uint64_t most_by_ratio = packed.size() > UINT64_MAX / kMaxGunzipRatio - kGunzipFree
                                      ? UINT64_MAX
                                      : packed.size() * kMaxGunzipRatio + kGunzipFree;
+  constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
   const Descriptor file = makeUnpackedFile(to, source);
   uint64_t size = 0;
   while (true) {
@@ -87,6 +89,11 @@ std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, st
       fail(ErrorCode::kCorrupt, "{}: it unpacks to more than {} bytes, the most that is expected", source, max_bytes);
     }
     size += bytes;
+    // Writing to memory does not fail when memory runs out: the kernel ends the process.
+    if (to == UnpackTo::kMemory && size / kCheckEvery != (size - bytes) / kCheckEvery &&
+        availableMemory() < 2 * kCheckEvery) {
+      fail(ErrorCode::kExhausted, "{}: too little memory is free to unpack it", source);
+    }
     if (size > most_by_ratio) {
       fail(ErrorCode::kCorrupt, "{}: it unpacks to more than {} times its size; it is refused as a decompression bomb",
            source, kMaxGunzipRatio);

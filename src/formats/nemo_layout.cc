@@ -115,6 +115,9 @@ NemoLayout nemoLayout(std::span<const std::string> names, std::string_view sourc
     if (!ranks.emplace(std::pair(rank->pp, rank->tp), name).second) {
       fail(ErrorCode::kCorrupt, "{}: {} is of the same rank as another checkpoint", source, name);
     }
+    if (ranks.size() > static_cast<size_t>(kMaxRanks)) {
+      fail(ErrorCode::kCorrupt, "{}: it holds checkpoints of more than {} ranks", source, kMaxRanks);
+    }
     layout.tp_size = std::max(layout.tp_size, rank->tp + 1);
     layout.pp_size = std::max(layout.pp_size, rank->pp + 1);
   }

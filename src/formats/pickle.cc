@@ -322,6 +322,9 @@ class Machine {
   void stackGlobal() {
     const PickleValue name = pop(), module = pop();
     if (!name.is(PickleKind::kText) || !module.is(PickleKind::kText)) corrupt("the name of a global is not a string");
+    if (heap_.text(name).size() > kMaxNameBytes || heap_.text(module).size() > kMaxNameBytes) {
+      corrupt("the name of a global is too long");
+    }
     push(host_.findGlobal(heap_.text(module), heap_.text(name)));
   }
 

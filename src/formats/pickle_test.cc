@@ -129,6 +129,11 @@ TEST(PickleTest, NamesAreMadePrintable) {
   EXPECT_THAT(text, HasSubstr("os\\x01\\x0dsys\\x1b[31m.system?"));
 }
 
+TEST(PickleTest, ALongNameOfAGlobalIsRefused) {
+  const std::string text = "X" + std::string("\x2c\x01\0\0", 4) + std::string(300, 'a');
+  EXPECT_THAT(refusalOf("\x80\x04" + text + text + "\x93."), HasSubstr("the name of a global is too long"));
+}
+
 TEST(PickleTest, DamageIsRefused) {
   EXPECT_THAT(refusalOf(""), HasSubstr("cut off"));
   EXPECT_THAT(refusalOf("N."), HasSubstr("protocol"));

@@ -70,19 +70,24 @@ LowRank lowRankOf(const TensorFile& weights, const std::string& a, const std::st
   return {of_a, form.head_rows > 0 ? withoutPairs(of_b, form.head_rows, builder) : of_b};
 }
 
-LowRank lowRankOfExpert(const TensorFile& weights, const std::string& a, const std::string& b,
-                        const LowRankShape& shape, int64_t experts, int64_t expert) {
+std::vector<LowRank> lowRankOfExperts(const TensorFile& weights, const std::string& a, const std::string& b,
+                                      const LowRankShape& shape, int64_t experts) {
   const auto rows = static_cast<int64_t>(
       checkedMul(static_cast<uint64_t>(shape.rank), static_cast<uint64_t>(experts), "the rank of all experts"));
   const bool is_flat = weights.find(a)->shape.size() == 2;
   const std::vector<int64_t> a_shape =
       is_flat ? std::vector<int64_t>{rows, shape.in} : std::vector<int64_t>{experts, shape.rank, shape.in};
-  const auto ofExpert = [&](const TensorView& all, std::vector<int64_t> own) -> TensorView {
-    const size_t bytes = all.bytes.size() / static_cast<size_t>(experts);
-    return {all.dtype, std::move(own), all.bytes.subspan(static_cast<size_t>(expert) * bytes, bytes)};
-  };
-  return {ofExpert(checkedTensor(weights, a, a_shape, kOtherModel), {shape.rank, shape.in}),
-          ofExpert(checkedTensor(weights, b, {experts, shape.out, shape.rank}, kOtherModel), {shape.out, shape.rank})};
+  const TensorView& all_a = checkedTensor(weights, a, a_shape, kOtherModel);
+  const TensorView& all_b = checkedTensor(weights, b, {experts, shape.out, shape.rank}, kOtherModel);
+  std::vector<LowRank> matrices;
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    const auto ofExpert = [&](const TensorView& all, std::vector<int64_t> own) -> TensorView {
+      const size_t bytes = all.bytes.size() / static_cast<size_t>(experts);
+      return {all.dtype, std::move(own), all.bytes.subspan(static_cast<size_t>(expert) * bytes, bytes)};
+    };
+    matrices.push_back({ofExpert(all_a, {shape.rank, shape.in}), ofExpert(all_b, {shape.out, shape.rank})});
+  }
+  return matrices;
 }
 
 std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, int64_t count, const ValuesForm& form,

@@ -35,10 +35,10 @@ struct LowRankShape {
 };
 LowRank lowRankOf(const TensorFile& weights, const std::string& a, const std::string& b, const LowRankShape& shape,
                   const ValuesForm& form, AdapterBuilder& builder);
-// The same for one of the matrices that mlx-lm stacks: A [experts, rank, in] (or [experts * rank, in], as older
-// versions write it) and B [experts, out, rank].
-LowRank lowRankOfExpert(const TensorFile& weights, const std::string& a, const std::string& b,
-                        const LowRankShape& shape, int64_t experts, int64_t expert);
+// The matrices of each expert, which mlx-lm stacks: A [experts, rank, in] (or [experts * rank, in], as older versions
+// write it) and B [experts, out, rank]. Throws like checkedTensor().
+std::vector<LowRank> lowRankOfExperts(const TensorFile& weights, const std::string& a, const std::string& b,
+                                      const LowRankShape& shape, int64_t experts);
 // A vector with one value for each of the `count` outputs: a bias or DoRA's magnitude, [count], or [count, 1] or
 // [1, count] as the DoRA authors' code writes it.
 std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, int64_t count, const ValuesForm& form,

@@ -188,6 +188,14 @@ class NemoReader {
         if (is_new) found_.push_back({.key = *key, .pp_rank = pp});
         (key->is_a ? found_[it->second].a : found_[it->second].b) = tensor;
       }
+      // tensorsOf() finds what a later rank lacks.
+      for (int32_t tp = 1; tp < files_.tp_size; ++tp) {
+        for (const std::string& tensor : shard(pp, tp).names()) {
+          if (!tensor.ends_with("._extra_state") && shard(pp, 0).find(tensor) == nullptr) {
+            refuse(tensor, "is missing in the checkpoint of tensor-parallel rank 0");
+          }
+        }
+      }
     }
     if (found_.empty()) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors", files_.source);
   }
@@ -294,7 +302,8 @@ class NemoReader {
   TensorView withQkvInOrder(const TensorView& b, const std::string& tensor) {
     const int64_t d = shape_.head_size, groups = shape_.kv_heads;
     const int64_t queries = shape_.heads / groups * d, group = queries + 2 * d;
-    if (b.shape[0] != groups * group) {
+    if (static_cast<uint64_t>(b.shape[0]) !=
+        checkedMul(static_cast<uint64_t>(groups), static_cast<uint64_t>(group), "the rows of query, key and value")) {
       refuse(tensor,
              fmt::format("has {} rows in all, but {} query heads and {} KV heads of size {} have {}; the adapter is "
                          "of another model",

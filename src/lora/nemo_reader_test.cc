@@ -227,6 +227,8 @@ TEST(NemoReaderTest, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(refusalOf(onlyRank(bad)), HasSubstr("not finite"));
   EXPECT_THAT(refusalOf(twoRanks(queries(), {queries()[0]})),
               HasSubstr("missing in the checkpoint of tensor-parallel rank 1"));
+  EXPECT_THAT(refusalOf(twoRanks({queries()[0]}, queries())),
+              HasSubstr("missing in the checkpoint of tensor-parallel rank 0"));
   EXPECT_THAT(refusalOf(twoRanks(queries(), queries(1))), HasSubstr("has another shape or type"));
 }
 

@@ -373,14 +373,14 @@ class PeftReader {
     const auto placesOf = [&](int64_t expert) {
       return findModules(target_.table, expertName(tensors.name, expert), tensors.layer);
     };
-    const int64_t experts = placesOf(0).front().row->experts;
+    const std::vector<ModulePlace> first = placesOf(0);
+    const int64_t experts = first.front().row->experts;
+    whole.in = first.front().in();
+    whole.out = first.front().target->in_module.rowsOfSource(first.front().out());
+    const auto matrices = lowRankOfExperts(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, experts);
     for (whole.expert = 0; whole.expert < experts; ++whole.expert) {
-      const std::vector<ModulePlace> places = placesOf(whole.expert);
-      whole.in = places.front().in();
-      whole.out = places.front().target->in_module.rowsOfSource(places.front().out());
-      const auto [a, b] =
-          lowRankOfExpert(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, experts, whole.expert);
-      addPlaces(tensors, places, whole, a, b, builder);
+      const auto& [a, b] = matrices[static_cast<size_t>(whole.expert)];
+      addPlaces(tensors, placesOf(whole.expert), whole, a, b, builder);
     }
   }
 

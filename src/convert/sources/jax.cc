@@ -100,6 +100,13 @@ class NpzSource {
     for (const NpzArray& array : file_.arrays()) {
       if (array.entry.deflated) packed = checkedAdd(packed, array.header.data_bytes, path_.c_str());
     }
+    // Weights are almost incompressible: a file that grows so much was made to fill the disk.
+    constexpr uint64_t kMaxRatio = 16, kFree = uint64_t{16} << 20;
+    if (packed > checkedAdd(checkedMul(map_->bytes().size(), kMaxRatio, path_.c_str()), kFree, path_.c_str())) {
+      fail(ErrorCode::kCorrupt,
+           "{}: it unpacks to {} bytes, more than {} times its size; it is refused as a decompression bomb", path_,
+           packed, kMaxRatio);
+    }
     unpacked_ = std::make_shared<UnnamedFile>(packed, path_);
   }
 

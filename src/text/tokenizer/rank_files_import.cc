@@ -20,6 +20,8 @@ namespace {
 // The model looks for every way to cut a token, so the cost of a token grows with the square of its length.
 constexpr size_t kMaxTokenBytes = 512;
 constexpr uint64_t kMaxRank = uint64_t{1} << 21;
+// Special tokens of a tekken.json, for which the file needs no bytes of its own. Known files have 14 to 1,000.
+constexpr uint64_t kMaxTekkenSpecial = uint64_t{1} << 14;
 constexpr uint64_t kLlama4Ranks = 200000;
 
 // tiktoken's patterns of cl100k_base and o200k_base. Possessive repetitions are written as greedy ones, which match the
@@ -285,7 +287,10 @@ Json importTekken(const Json& tekken, Json& config, const std::string& source) {
   }
   const auto special = jsonGet<uint64_t>(settings, "default_num_special_tokens", source);
   const auto size = jsonGet<uint64_t>(settings, "default_vocab_size", source);
-  if (special > kMaxRank || size < special || size - special > list->size()) {
+  if (special > kMaxTekkenSpecial) {
+    fail(ErrorCode::kCorrupt, "{}: default_num_special_tokens {} is more than {}", source, special, kMaxTekkenSpecial);
+  }
+  if (size < special || size - special > list->size()) {
     fail(ErrorCode::kCorrupt,
          "{}: default_vocab_size {} must be at least default_num_special_tokens {}, and at most that and the {} tokens "
          "of 'vocab'",

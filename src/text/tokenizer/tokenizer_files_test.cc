@@ -210,6 +210,7 @@ TEST(TokenizerFilesTest, RefusalsNameTheFile) {
   EXPECT_THAT(tekken("/config/default_vocab_size", 5), HasSubstr("default_vocab_size 5 must be at least"));
   EXPECT_THAT(tekken("/config/default_vocab_size", 5000), HasSubstr("default_vocab_size 5000 must be at least"));
   EXPECT_THAT(tekken("/config/default_num_special_tokens", 3), HasSubstr("the rank 3 is taken"));
+  EXPECT_THAT(tekken("/config/default_num_special_tokens", 20000), HasSubstr("20000 is more than 16384"));
   EXPECT_THAT(tekken("/special_tokens/1/rank", 0), HasSubstr("the rank 0 is taken"));
   EXPECT_THAT(tekken("/vocab/7/rank", 8), HasSubstr("token 7 of 'vocab'"));
   EXPECT_THAT(tekken("/vocab/7/token_bytes", "?"), HasSubstr("token 7 of 'vocab'"));
