@@ -63,6 +63,9 @@ class Members {
   }
   bool has(const char* key) const { return object_.contains(key); }
 
+  // A key that changes nothing.
+  void ignore(const char* key) { keys_.push_back(key); }
+
   void refuseOthers(std::string_view type) const {
     for (const auto& [key, value] : object_.items()) {
       if (value.is_null() || std::ranges::find(keys_, key) != keys_.end()) continue;
@@ -104,6 +107,7 @@ double ratioOf(const RopeScaling& scaling, std::string_view where, const RopeLen
 double yarnScale(double factor, double mscale) { return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
 void readYarn(Members& members, std::string_view where, const RopeLengths& lengths, RopeScaling& scaling) {
+  members.ignore("finetuned");  // written by the first models with YaRN
   scaling.original_max_position_embeddings = originalLength(members, where, lengths);
   if (!members.has("factor")) members.positive("factor");
   const std::optional<double> factor = members.optionalPositive("factor");

@@ -145,8 +145,8 @@ bool isUntrained(const TensorFile& weights) {
     if (!key) return false;
     const TensorView& tensor = *weights.find(name);
     const bool is_b = key->part == PeftPart::kB || key->part == PeftPart::kEmbeddingB;
-    const bool adds_nothing = key->part == PeftPart::kA || key->part == PeftPart::kEmbeddingA || key->wrapped ||
-                              key->part == PeftPart::kLeftOut;
+    const bool adds_nothing = key->part == PeftPart::kA || key->part == PeftPart::kEmbeddingA ||
+                              (key->wrapped && key->tensor != "bias") || key->part == PeftPart::kLeftOut;
     if (adds_nothing) continue;
     if (!is_b || !isAdapterDType(tensor.dtype) || !allZero(tensor.bytes, tensor.dtype)) return false;
     any = true;

@@ -101,20 +101,6 @@ void joinRanks(const CheckpointReader& reader, const WeightTable& table, std::sp
   }
 }
 
-bool haveEqualValues(const SourceTensor& a, const SourceTensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const size_t row_bytes = static_cast<size_t>(a.cols()) * dtypeSize(a.dtype());
-  const auto rows = static_cast<int64_t>((size_t{1} << 20) / std::max<size_t>(row_bytes, 1) + 1);
-  std::vector<std::byte> from_a(static_cast<size_t>(rows) * row_bytes), from_b(from_a.size());
-  for (int64_t row = 0; row < a.rows(); row += rows) {
-    const Rectangle part = {row, 0, std::min(rows, a.rows() - row), a.cols()};
-    a.read(part, from_a.data());
-    b.read(part, from_b.data());
-    if (std::memcmp(from_a.data(), from_b.data(), static_cast<size_t>(part.rows) * row_bytes) != 0) return false;
-  }
-  return true;
-}
-
 // Whether the output head is the embedding table. The tensors decide, not the config: some converters write the head
 // as a copy of the table, and configs do not always have the field.
 bool tiesHead(const SourceTensors& tensors) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/names.h"
 #include "convert/sources/config_file.h"
 #include "formats/huggingface_files.h"
@@ -146,6 +147,29 @@ std::pair<ModelConfig, WeightTable> huggingFaceTable(const fs::path& model_dir) 
   return {std::move(config), std::move(table)};
 }
 
+namespace {
+
+// A file may have an output head that is not the embedding table although the config ties them, for example after a
+// training of the head alone. As in transformers 5, the tensors decide then.
+void untieOtherHead(const Architecture& architecture, SourceModel& model, std::string_view source) {
+  if (!model.config.tie_word_embeddings) return;
+  ModelConfig untied = model.config;
+  untied.tie_word_embeddings = false;
+  const WeightTable table = tableFor(model.tensors, architecture, untied);
+  const auto tensorOf = [&](const WeightSlot& slot) -> const SourceTensor* {
+    const WeightRow* row = findRow(table, slot);
+    return row == nullptr ? nullptr : model.tensors.find(sourcesOf(*row, model.format).front()->name);
+  };
+  const SourceTensor* head = tensorOf(slotOf(LinearId::kHead));
+  const SourceTensor* embedding = tensorOf(slotOf(TableId::kTokens));
+  if (head == nullptr || embedding == nullptr || haveEqualValues(*head, *embedding)) return;
+  log::warn("{}: tie_word_embeddings is set, but the output head differs from the embedding; they are not tied",
+            source);
+  model.config.tie_word_embeddings = false;
+}
+
+}  // namespace
+
 SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors tensors, const ConvertOptions& options) {
   const auto config_path = model_dir / "config.json";
   const std::string source = config_path.string();
@@ -155,6 +179,7 @@ SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors t
                        .config = architecture.configFromHuggingFace(json, source),
                        .table = {},
                        .format = SourceFormat::kHuggingFace};
+  untieOtherHead(architecture, model, source);
   model.config.dtype = targetDType(json, architecture, model.config, model.tensors, options, source);
   applyOptions(options, model.config, source);
   model.table = tableFor(model.tensors, architecture, model.config);

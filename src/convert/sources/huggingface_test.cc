@@ -139,13 +139,25 @@ TEST_F(HuggingFaceTest, OtherPartsOfAModelAreLeftOut) {
   EXPECT_THAT(refusal(), HasSubstr("Required but not provided tensors: language_model.model.norm.weight"));
 }
 
+TEST_F(HuggingFaceTest, AnOutputHeadThatDiffersFromTheEmbeddingIsNotTied) {
+  setConfig("tie_word_embeddings", true);
+  rewrite([](Tensors& tensors) { tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight"); });
+  EXPECT_TRUE(openSource(model_, {}).config.tie_word_embeddings);
+  rewrite([](Tensors& tensors) { tensors["lm_head.weight"].second.back() += 1; });
+  EXPECT_FALSE(openSource(model_, {}).config.tie_word_embeddings) << "as in transformers 5";
+}
+
 TEST_F(HuggingFaceTest, RankFilesEqualTheIndependentSplitter) {
   const Json expected = readJsonFile(kGoldens / "expected.json");
   ASSERT_GT(expected.size(), 10u);
+  const std::string untied = readFile(model_ / "model.safetensors", size_t{1} << 30);
   for (const Json& golden : expected) {
     const Json& o = golden["options"];
     SCOPED_TRACE(o.dump());
     setConfig("tie_word_embeddings", o["tie_word_embeddings"]);
+    writeFileAtomically(model_ / "model.safetensors", untied);
+    // A tied model has no output head of its own.
+    if (o["tie_word_embeddings"] == true) rewrite([](Tensors& tensors) { tensors.erase("lm_head.weight"); });
     const ConvertOptions options = {.dtype = dtypeFromName(o["dtype"].get<std::string>()),
                                     .tp_size = o["tp_size"],
                                     .pp_size = o["pp_size"],

@@ -34,6 +34,9 @@ struct SourceModel {
 // where: the source's name in errors. Throws Error if the options do not suit the model.
 void applyOptions(const ConvertOptions& options, ModelConfig& config, std::string_view where);
 
+// Whether two tensors have the same shape, type and values. Reads both.
+bool haveEqualValues(const SourceTensor& a, const SourceTensor& b);
+
 // Checks that every source tensor of the table is present with the right shape and a convertible dtype, and that there
 // are no other tensors except those that a pattern (fnmatch) of `ignored` matches. where, config_name: the names of the
 // source and of its config in errors. Throws Error that names the tensor.
