@@ -103,7 +103,7 @@ TEST(NemoReaderTest, NamesOfAllModules) {
                                                    {"mlp.lora_4htoh_adapter", kMlp4HToH}};
   for (const std::string& before : std::vector<std::string>{"model.decoder.layers.7.", "model.module.decoder.layers.7.",
                                                             "model.language_model.encoder.layers.7.", "layers.7."}) {
-    for (auto [name, id] : names) {
+    for (const auto& [name, id] : names) {
       for (const bool has_layer : {true, false}) {
         std::string full = before + name;
         if (has_layer) full.insert(full.find(".lora_"), ".adapter_layer");

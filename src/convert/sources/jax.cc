@@ -85,9 +85,9 @@ std::vector<fs::path> weightFilesOf(const fs::path& path) {
 // Removes pages of a mapped file from the memory of this process.
 void dropMapped(std::span<const std::byte> bytes) {
   static const auto kPageBytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes.data()) / kPageBytes * kPageBytes;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size();
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const uintptr_t over = reinterpret_cast<uintptr_t>(bytes.data()) % kPageBytes;
+  const size_t whole = (over + bytes.size()) / kPageBytes * kPageBytes;
+  if (whole > 0) ::madvise(const_cast<std::byte*>(bytes.data()) - over, whole, MADV_DONTNEED);
 }
 
 class NpzSource {
