@@ -198,6 +198,11 @@ class PeftCacheConfig {
   std::optional<SizeType32> getMaxDeviceAdapters() const { return maxDeviceAdapters_; }
   void setMaxHostAdapters(std::optional<SizeType32> v) { maxHostAdapters_ = v; }
   void setMaxDeviceAdapters(std::optional<SizeType32> v) { maxDeviceAdapters_ = v; }
+  // Chorus: what happens to a request whose adapters do not fit into the host level beside those of the other requests
+  // that run or wait. False: it waits, as in TensorRT-LLM. True: it is answered with an error of
+  // ResponseErrorCode::kBUSY, as NIM does.
+  bool getRejectWhenFull() const { return rejectWhenFull_; }
+  void setRejectWhenFull(bool v) { rejectWhenFull_ = v; }
 
  private:
   SizeType32 numHostModuleLayer_;
@@ -213,6 +218,7 @@ class PeftCacheConfig {
   std::optional<std::size_t> hostCacheSize_;
   std::optional<std::string> loraPrefetchDir_;
   std::optional<SizeType32> maxHostAdapters_, maxDeviceAdapters_;
+  bool rejectWhenFull_ = false;
 };
 
 }  // namespace chorus::executor

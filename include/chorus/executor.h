@@ -132,6 +132,9 @@ class Executor {
   KvCacheStats getKvCacheStats() const;
   // Chorus: the state of the adapter cache after the last step.
   AdapterCacheStats getAdapterCacheStats() const;
+  // Chorus: all registered adapters in the order of their task ids, as they are between two steps: the call waits for
+  // the present step. Empty after shutdown.
+  std::vector<AdapterState> getAdapterStates();
 
  private:
   class Impl;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 
 #include "chorus/tensor.h"
 #include "chorus/types.h"
@@ -40,6 +41,16 @@ struct AdapterCacheStats {
   AdapterCacheLevelStats host, device;
   std::int64_t loads = 0;  // successful loads from a directory or from a request's tensors
   std::int64_t failedLoads = 0;
+};
+
+// Chorus: a registered adapter and where its packed weights are.
+struct AdapterState {
+  enum class Place { kDISK, kLOADING, kHOST, kDEVICE };  // kDISK: not loaded; kDEVICE: on the host level too
+  IdType taskId = 0;
+  Place place = Place::kDISK;
+  SizeType32 users = 0;     // sequences that run with it or wait with its weights reserved for them
+  std::int64_t bytes = 0;   // packed; at most this until it was loaded
+  std::string contentHash;  // empty: not known yet
 };
 
 // A step under BatchingType::kSTATIC.

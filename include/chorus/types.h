@@ -83,7 +83,9 @@ enum class ResponseErrorCode {
   kUNSUPPORTED,       // the request needs something that this engine or build does not support
   kNOT_FOUND,         // the request's adapter does not exist
   kCORRUPT,           // the adapter's files or tensors are inconsistent
-  kEXHAUSTED,         // memory or the adapter cache is full; the same request may succeed later
+  kEXHAUSTED,         // memory is full; the same request may succeed later
+  kBUSY,              // the adapters of other requests fill the adapter cache (PeftCacheConfig::getRejectWhenFull)
+  kTOO_LARGE,         // the request's adapters are larger than the adapter cache
   kCONFLICT,          // the adapter was or is being replaced; the same request may succeed now
   kINTERNAL,          // a fault that the request did not cause
 };

@@ -19,6 +19,8 @@ enum class ErrorCode {
   kUnsupported,      // well-formed, but needs a feature that this build does not have
   kCorrupt,          // input bytes that contradict themselves or violate their format
   kExhausted,        // memory, disk, queue or cache is full; the same call may succeed later
+  kBusy,             // other callers use what the call needs; it may succeed when they end
+  kTooLarge,         // larger than what was configured for it; the same call never succeeds
   kConflict,         // the object of the call changed during the call; a retry may succeed at once
   kInternal,
 };

@@ -32,6 +32,10 @@ ErrorCode errorCodeOf(executor::ResponseErrorCode code) {
       return ErrorCode::kCorrupt;
     case Code::kEXHAUSTED:
       return ErrorCode::kExhausted;
+    case Code::kBUSY:
+      return ErrorCode::kBusy;
+    case Code::kTOO_LARGE:
+      return ErrorCode::kTooLarge;
     case Code::kCONFLICT:
       return ErrorCode::kConflict;
     case Code::kINTERNAL:

@@ -10,8 +10,10 @@ ExitCode exitCodeOf(ErrorCode code) {
     case ErrorCode::kNotFound:
     case ErrorCode::kUnsupported:
     case ErrorCode::kCorrupt:
+    case ErrorCode::kTooLarge:
       return ExitCode::kRefused;
     case ErrorCode::kExhausted:
+    case ErrorCode::kBusy:
     case ErrorCode::kConflict:
     case ErrorCode::kInternal:
       return ExitCode::kFailed;

@@ -212,6 +212,13 @@ void addServeCommand(CLI::App& app) {
       ->envname("NIM_MAX_GPU_LORAS")
       ->check(positive);
   serve
+      ->add_option(
+          "--adapter_overload", options.adapter_overload,
+          "What happens to a request whose adapter does not fit beside those of the requests that run or wait; "
+          "reject: status 429 at once, as NIM; wait: it waits in the queue")
+      ->check(oneOf({"reject", "wait"}))
+      ->capture_default_str();
+  serve
       ->add_option("--cache_dir", options.cache_directory,
                    "Where engines built from Hugging Face directories are kept; default: $CHORUS_CACHE_DIR, "
                    "$XDG_CACHE_HOME/chorus or ~/.cache/chorus")

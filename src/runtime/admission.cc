@@ -21,8 +21,9 @@ Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& pos
       post_processors_(post_processors),
       requests_(requests),
       shares_(options.max_queue_size),
-      adapters_(AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget}, std::move(load),
-                std::move(compose), options.adapter_workers, [this] { wake(); }) {
+      adapters_(
+          AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget, options.reject_when_full},
+          std::move(load), std::move(compose), options.adapter_workers, [this] { wake(); }) {
   adapters_.cache().observe(options.adapter_observer);
 }
 
@@ -138,6 +139,23 @@ void Admission::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSou
 
 void Admission::unregisterAdapter(IdType task_id) { post(SetAdapter{task_id, nullptr}); }
 
+std::vector<executor::AdapterState> Admission::adapterStates() {
+  AskedStates asked;
+  auto states = asked.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (shutdown_) return {};
+    inbox_.emplace_back(std::move(asked));
+    woken_ = true;
+    wake_.notify_one();
+  }
+  try {
+    return states.get();
+  } catch (const std::future_error&) {  // the executor was shut down before its step thread answered
+    return {};
+  }
+}
+
 bool Admission::acceptsRequests() const {
   const std::lock_guard lock(mutex_);
   return !shutdown_ && !shares_.full();
@@ -168,11 +186,21 @@ void Admission::takeInbox() noexcept {
       admit(std::move(*request));
     } else if (const auto* cancelled = std::get_if<Cancel>(&command)) {
       if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
+    } else if (auto* asked = std::get_if<AskedStates>(&command)) {
+      answer(*asked);
     } else {
       setAdapter(std::get<SetAdapter>(command));
     }
   }
   taken_.clear();
+}
+
+void Admission::answer(AskedStates& asked) const noexcept {
+  try {
+    asked.set_value(adapters_.states());
+  } catch (const std::bad_alloc&) {
+    asked.set_exception(std::current_exception());
+  }
 }
 
 void Admission::setAdapter(const SetAdapter& adapter) noexcept {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <variant>
@@ -39,6 +40,7 @@ class Admission {
   void cancel(executor::IdType id);
   void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
   void unregisterAdapter(executor::IdType task_id);
+  std::vector<executor::AdapterState> adapterStates();
   bool acceptsRequests() const;
   // Refuses later requests and ends waitForWork().
   void shutdown();
@@ -85,14 +87,16 @@ class Admission {
     executor::IdType task_id;
     std::shared_ptr<const AdapterSource> source;  // null: unregister
   };
+  using AskedStates = std::promise<std::vector<executor::AdapterState>>;
   using Node = RequestTable::Requests::node_type;
-  using Command = std::variant<Node, Cancel, SetAdapter>;
+  using Command = std::variant<Node, Cancel, SetAdapter, AskedStates>;
 
   std::unique_ptr<Request> make(executor::IdType id, const executor::Request& asked,
                                 std::shared_ptr<const Callback> callback) const;
   void post(Command command);
   void wake();
   void setAdapter(const SetAdapter& adapter) noexcept;
+  void answer(AskedStates& asked) const noexcept;
   void admit(Node node) noexcept;
   void claimOf(Sequence& first);
   void checkTokens(const Sequence& sequence) const;

@@ -31,6 +31,7 @@ struct CoreOptions {
   std::function<std::unique_ptr<TokenMaskSource>(const executor::Request&)> token_masks;
   int sampler_threads = 1;
   AdapterSize adapter_host_capacity;  // the device level's capacity is scheduler.adapter_budget
+  bool reject_when_full = false;      // of the host level: see PeftCacheConfig::getRejectWhenFull()
   // Sizes adapters that are sent as tensors.
   PackedRowBytes adapter_row_bytes = packedRowBytes(weightPacker("cpu"), DType::kBFloat16, 1);
   int adapter_workers = 1;

@@ -176,6 +176,7 @@ class Executor::Impl {
     const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
     const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
     options.adapter_host_capacity = adapters.host;
+    options.reject_when_full = peft.getRejectWhenFull();
     options.scheduler.adapter_budget = adapters.device;
     options.adapter_workers = peft.getNumPutWorkers();
     const KvCacheShape cache = Session::kvCache(engine.config(), engine.buildConfig(), session);
@@ -289,6 +290,7 @@ MemoryUse Executor::getMemoryUse() const {
 }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
+std::vector<AdapterState> Executor::getAdapterStates() { return impl_->core().adapterStates(); }
 AdapterCacheStats Executor::getAdapterCacheStats() const { return impl_->core().adapterCacheStats(); }
 
 }  // namespace chorus::executor

@@ -167,6 +167,65 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {
   EXPECT_EQ(resultOf(first).outputTokenIds.at(0), expectedTokens({1}, 30, kVocab, "most-8"));
 }
 
+TEST_F(ExecutorAdaptersTest, AnAdapterThatFindsNoRoomIsRejectedIfThatIsAsked) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  setAdapterRoom(10);
+  options.reject_when_full = true;
+  start();
+  core->registerAdapter(1, fakeSource("most-8"));
+  core->registerAdapter(2, fakeSource("some-5"));
+  core->registerAdapter(3, fakeSource("huge-11"));
+  const auto first = enqueue(withAdapter({1}, 30, 1));
+  gate.awaitArrivals(1);
+  const auto busy = enqueue(withAdapter({2}, 3, 2)), too_large = enqueue(withAdapter({2}, 3, 3));
+  const auto base = enqueue(request({3}, 3)), shares = enqueue(withAdapter({4}, 3, 1));
+  gate.open();
+  const auto rejected = finish(busy);
+  EXPECT_EQ(rejected.back().getErrorMsg(), "PEFT Cache is full. Could not store taskId=2");
+  EXPECT_EQ(rejected.back().getErrorCode(), executor::ResponseErrorCode::kBUSY);
+  EXPECT_EQ(finish(too_large).back().getErrorCode(), executor::ResponseErrorCode::kTOO_LARGE);
+  EXPECT_EQ(resultOf(base).outputTokenIds.at(0), expectedTokens({3}, 3, kVocab));
+  EXPECT_EQ(resultOf(shares).outputTokenIds.at(0), expectedTokens({4}, 3, kVocab, "most-8"));
+  EXPECT_EQ(resultOf(first).outputTokenIds.at(0), expectedTokens({1}, 30, kVocab, "most-8"));
+  EXPECT_EQ(answer(withAdapter({2}, 3, 2)), expectedTokens({2}, 3, kVocab, "some-5")) << "the other one is idle now";
+}
+
+TEST_F(ExecutorAdaptersTest, ReportsWhereAdaptersAre) {
+  using Place = executor::AdapterState::Place;
+  Gate gate;
+  gate.close();
+  load = [&gate, plain = load](const AdapterSource& source) {
+    gate.pass();
+    return plain(source);
+  };
+  start();
+  core->registerAdapter(2, fakeSource("two-3"));
+  core->registerAdapter(1, fakeSource("one-5"));
+  core->registerAdapter(3, fakeSource("gone"));
+  core->unregisterAdapter(3);
+  auto states = core->adapterStates();
+  ASSERT_EQ(states.size(), 2u);
+  EXPECT_EQ(states[0].taskId, 1u);
+  EXPECT_EQ(states[0].place, Place::kDISK);
+  EXPECT_EQ(states[0].bytes, 5);
+  EXPECT_EQ(states[1].contentHash, "two-3");
+  const auto running = enqueue(withAdapter({1}, 3, 1));
+  gate.awaitArrivals(1);
+  states = core->adapterStates();
+  EXPECT_EQ(states[0].place, Place::kLOADING);
+  EXPECT_EQ(states[0].users, 1);
+  EXPECT_EQ(states[1].place, Place::kDISK);
+  gate.open();
+  resultOf(running);
+  states = core->adapterStates();
+  EXPECT_EQ(states[0].place, Place::kDEVICE) << "idle adapters stay in memory";
+  EXPECT_EQ(states[0].users, 0);
+  core->shutdown();
+  EXPECT_TRUE(core->adapterStates().empty());
+}
+
 // Capacity in elements is proportional to the rank: room for three adapters of rank 4 holds twelve of rank 1, whatever
 // their size in bytes.
 TEST_F(ExecutorAdaptersTest, RoomGoesByTheTrueRank) {

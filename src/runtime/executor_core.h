@@ -44,6 +44,7 @@ class ExecutorCore {
     admission_.registerAdapter(task_id, std::move(source));
   }
   void unregisterAdapter(executor::IdType task_id) { admission_.unregisterAdapter(task_id); }
+  std::vector<executor::AdapterState> adapterStates() { return admission_.adapterStates(); }
   void shutdown();
   bool acceptsRequests() const { return admission_.acceptsRequests(); }
   ResponseQueue& responses() { return delivery_.responses(); }

@@ -196,7 +196,7 @@ TEST_F(ExecutorSamplingTest, ErrorsHaveCodes) {
   };
   EXPECT_EQ(codeOf(with(1)), Code::kCORRUPT);
   EXPECT_EQ(codeOf(with(2)), Code::kNOT_FOUND);
-  EXPECT_EQ(codeOf(with(3)), Code::kEXHAUSTED);
+  EXPECT_EQ(codeOf(with(3)), Code::kTOO_LARGE);
   EXPECT_EQ(codeOf(with(4)), Code::kNOT_FOUND);
   EXPECT_EQ(codeOf(request({40}, 1)), Code::kINTERNAL);
   EXPECT_EQ(codeOf(request({41}, 1)), Code::kINTERNAL);

@@ -36,6 +36,10 @@ executor::ResponseErrorCode responseCode(ErrorCode code) {
       return Code::kCORRUPT;
     case ErrorCode::kExhausted:
       return Code::kEXHAUSTED;
+    case ErrorCode::kBusy:
+      return Code::kBUSY;
+    case ErrorCode::kTooLarge:
+      return Code::kTOO_LARGE;
     case ErrorCode::kConflict:
       return Code::kCONFLICT;
     case ErrorCode::kInternal:

@@ -55,6 +55,25 @@ ApiError ApiError::overloaded(std::string message) {
   return error;
 }
 
+ApiError ApiError::adapterCacheFull(std::string_view model) {
+  ApiError error = overloaded(fmt::format(
+      "The CPU PEFT cache is full: the adapters of active requests leave no room for the adapter `{}`. Reduce "
+      "the number of adapters in use and try again, or let the operator raise --max_cpu_loras "
+      "(NIM_MAX_CPU_LORAS).",
+      model));
+  error.code_ = "adapter_cache_full";
+  return error;
+}
+
+ApiError ApiError::adapterTooLarge(std::string_view model) {
+  return ApiError(
+      400,
+      fmt::format("The adapter `{}` is larger than the adapter cache. The operator can raise --max_cpu_loras "
+                  "(NIM_MAX_CPU_LORAS) and --max_gpu_loras (NIM_MAX_GPU_LORAS).",
+                  model),
+      std::string(kInvalidRequest), "model", "adapter_too_large");
+}
+
 ApiError ApiError::conflict(std::string message) {
   ApiError error(409, std::move(message), "conflict_error", std::nullopt, "conflict");
   error.headers_.emplace_back("retry-after-ms", "500");
@@ -216,7 +235,9 @@ ApiError currentApiError() {
     switch (e.code()) {
       case ErrorCode::kInvalidArgument:
       case ErrorCode::kUnsupported:
+      case ErrorCode::kTooLarge:
         return ApiError::invalid(clientMessage(e.what()));
+      case ErrorCode::kBusy:
       case ErrorCode::kExhausted:
         return ApiError::overloaded(clientMessage(e.what()));
       case ErrorCode::kConflict:

@@ -27,8 +27,12 @@ class ApiError : public std::exception {
   static ApiError modelNotFound(std::string_view model);
   static ApiError notFound(std::string_view method, std::string_view path);
   static ApiError methodNotAllowed(std::string_view method, std::string_view path, std::string_view allowed);
-  // Queue or adapter cache full: status 429, worth retrying soon.
+  // The queue is full: status 429, worth retrying soon.
   static ApiError overloaded(std::string message);
+  // The adapters of active requests leave no room for the model's: status 429, worth retrying soon.
+  static ApiError adapterCacheFull(std::string_view model);
+  // The model's adapters do not fit into the adapter cache even alone: status 400.
+  static ApiError adapterTooLarge(std::string_view model);
   // What the request uses has changed in the meantime: status 409, worth retrying at once.
   static ApiError conflict(std::string message);
   // The memory for a request or its answer is not granted: status 429 if the client holds too much of it, 503 if all

@@ -36,6 +36,7 @@ struct ServeOptions {
   // Limits of that engine, or lower limits for a given engine.
   std::optional<int32_t> max_lora_rank;                 // default: 64, or the given engine's
   std::optional<int32_t> max_cpu_loras, max_gpu_loras;  // cache sizes in adapters of rank max_lora_rank
+  std::string adapter_overload = "reject";              // or wait: for adapters that active ones leave no room for
   std::optional<int32_t> max_batch_size;
   std::optional<int32_t> max_num_tokens;
 

@@ -56,8 +56,9 @@ class AdapterLevel {
 
   bool resident(AdapterKey key) const;
   bool contains(AdapterKey key) const { return entries_.contains(key); }
-  // Precondition: the key has an entry.
+  // Precondition of both: the key has an entry.
   AdapterSize sizeOf(AdapterKey key) const;
+  int32_t usersOf(AdapterKey key) const { return entries_.at(key).users; }
   AdapterSize used() const { return used_; }
   const AdapterSize& capacity() const { return capacity_; }
   size_t entries() const { return entries_.size(); }

@@ -11,9 +11,12 @@ namespace {
 
 AdapterSize sizeOfParts(const PreparedAdapter& parts) { return {static_cast<int64_t>(parts.bytes), parts.elements}; }
 
-[[noreturn]] void failFull(uint64_t task_id) {
-  fail(ErrorCode::kExhausted, "PEFT Cache is full. Could not store taskId={}", task_id);
+// In TensorRT-LLM's words.
+std::string fullMessage(uint64_t task_id) {
+  return fmt::format("PEFT Cache is full. Could not store taskId={}", task_id);
 }
+
+[[noreturn]] void failTooLarge(uint64_t task_id) { throw Error(ErrorCode::kTooLarge, fullMessage(task_id)); }
 
 executor::AdapterCacheLevelStats statsOf(const AdapterLevel& level) {
   executor::AdapterCacheLevelStats stats;
@@ -32,6 +35,7 @@ executor::AdapterCacheLevelStats statsOf(const AdapterLevel& level) {
 AdapterStore::AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, ComposeAdapters compose, int workers,
                            std::function<void()> on_loaded)
     : cache_(capacity.host, capacity.device),
+      reject_when_full_(capacity.reject_when_full),
       compose_(std::move(compose)),
       loader_(std::move(load), workers, std::move(on_loaded)) {}
 
@@ -154,6 +158,7 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
       if (!may_load_) --claims_left_;
       continue;
     }
+    if (reject_when_full_) throw Error(ErrorCode::kBusy, fullMessage(lease->members.front().key.task_id));
     // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterLease* other : leases) other->no_room = true;
     may_load_ = false;
@@ -169,7 +174,7 @@ bool AdapterStore::claimNow(AdapterLease& lease) {
   added_.clear();
   switch (cache_.claim(wants_, may_load_, added_)) {
     case AdapterCache::Claim::kTooLarge:
-      failFull(lease.members.front().key.task_id);
+      failTooLarge(lease.members.front().key.task_id);
     case AdapterCache::Claim::kNoRoom:
     case AdapterCache::Claim::kAbsent:
       return false;
@@ -233,7 +238,7 @@ void AdapterStore::settle(AdapterLease& lease) {
     lease.uses[i].size = sizeOfParts(*member.parts);
     total += lease.uses[i].size;
   }
-  if (!total.within(cache_.device().capacity())) failFull(lease.members.front().key.task_id);
+  if (!total.within(cache_.device().capacity())) failTooLarge(lease.members.front().key.task_id);
   if (!ready) return;
   if (lease.is_composed) {
     for (const AdapterMember& member : lease.members) refuseToCompose(member);
@@ -306,15 +311,17 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
       load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
     } else {
       auto& place = parts_[load.key];
-      if (cache_.loaded(load.key, sizeOfParts(*load.parts))) {
+      const AdapterSize size = sizeOfParts(*load.parts);
+      if (cache_.loaded(load.key, size)) {
         place = load.parts;
         forgetGone();
         return taken;
       }
       parts_.erase(load.key);
       load.parts.reset();
-      load.error_code = ErrorCode::kExhausted;
-      load.error = fmt::format("PEFT Cache is full. Could not store taskId={}", load.key.task_id);
+      const bool fits_alone = size.within(cache_.host().capacity());
+      load.error_code = fits_alone ? ErrorCode::kBusy : ErrorCode::kTooLarge;
+      load.error = fullMessage(load.key.task_id);
     }
   } catch (const std::bad_alloc&) {
     load.parts.reset();
@@ -335,6 +342,32 @@ executor::AdapterCacheStats AdapterStore::stats() const {
           .device = statsOf(cache_.device()),
           .loads = cache_.loads(),
           .failedLoads = cache_.failures()};
+}
+
+std::vector<executor::AdapterState> AdapterStore::states() const {
+  using Place = executor::AdapterState::Place;
+  std::vector<executor::AdapterState> all;
+  for (const auto& [task_id, task] : tasks_) {
+    if (!task.known) continue;
+    executor::AdapterState& state = all.emplace_back();
+    state.taskId = task_id;
+    state.contentHash = task.content_hash;
+    const auto source = task.directory != nullptr ? task.directory : task.tensors.lock();
+    if (source != nullptr) {
+      state.bytes = source->size().bytes;
+      if (state.contentHash.empty() && source->learned != nullptr) state.contentHash = source->learned->get().hash;
+    }
+    if (!cache_.host().contains(task.key)) continue;
+    state.bytes = cache_.host().sizeOf(task.key).bytes;
+    state.users = cache_.host().usersOf(task.key);
+    if (cache_.device().contains(task.key)) {
+      state.place = Place::kDEVICE;
+    } else {
+      state.place = cache_.host().resident(task.key) ? Place::kHOST : Place::kLOADING;
+    }
+  }
+  std::ranges::sort(all, {}, &executor::AdapterState::taskId);
+  return all;
 }
 
 std::shared_ptr<const PreparedAdapter> AdapterStore::parts(AdapterKey key) const {

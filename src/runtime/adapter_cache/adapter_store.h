@@ -25,6 +25,7 @@ namespace chorus {
 
 struct AdapterCapacity {
   AdapterSize host, device;
+  bool reject_when_full = false;  // what claim() does without room on the host level
 };
 
 // Not thread-safe: used by the step thread alone. Only the loader's workers run on other threads.
@@ -52,7 +53,10 @@ class AdapterStore {
   // adapters but load none, and the number of their claims is limited so that the first is overtaken at most
   // max_bypasses times. times_bypassed: how often this request has been overtaken so far.
   //
-  // Throws Error if the adapters can never fit or cannot be composed.
+  // With AdapterCapacity::reject_when_full there is no such waiting: claim() throws Error(kBusy) for a request that
+  // finds no room, and nothing has changed then.
+  //
+  // Throws Error(kTooLarge) if the adapters can never fit, Error if they cannot be composed.
   void beginClaims();
   void claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses);
 
@@ -71,6 +75,8 @@ class AdapterStore {
 
   AdapterCache& cache() { return cache_; }
   executor::AdapterCacheStats stats() const;
+  // The known tasks, in order of their ids.
+  std::vector<executor::AdapterState> states() const;
 
  private:
   struct Task {
@@ -97,6 +103,7 @@ class AdapterStore {
   void forgetGone();
 
   AdapterCache cache_;
+  const bool reject_when_full_;
   ComposeAdapters compose_;
   std::unordered_map<uint64_t, Task> tasks_;
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level

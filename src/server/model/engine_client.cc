@@ -15,6 +15,7 @@ class ExecutorClient : public EngineClient {
     executor_.registerAdapter(taskId, std::move(files));
   }
   void unregisterAdapter(executor::IdType taskId) override { executor_.unregisterAdapter(taskId); }
+  std::vector<executor::AdapterState> adapterStates() override { return executor_.getAdapterStates(); }
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }
   int32_t vocabSize() const override { return executor_.getVocabSize(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "chorus/executor.h"
 
@@ -17,6 +18,7 @@ class EngineClient {
   virtual void cancel(executor::IdType id) = 0;
   virtual void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) = 0;
   virtual void unregisterAdapter(executor::IdType taskId) = 0;
+  virtual std::vector<executor::AdapterState> adapterStates() = 0;
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;
   virtual int32_t vocabSize() const = 0;

@@ -47,6 +47,7 @@ executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
   adapters.setMaxHostAdapters(options.max_cpu_loras);
   adapters.setMaxDeviceAdapters(options.max_gpu_loras);
   adapters.setNumPutWorkers(kAdapterLoaders);
+  adapters.setRejectWhenFull(options.adapter_overload == "reject");
   if (options.max_lora_rank) adapters.setMaxAdapterSize(*options.max_lora_rank);
   return adapters;
 }

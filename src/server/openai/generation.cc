@@ -23,10 +23,11 @@ struct ExecutorText {
 
 ExecutorText withNames(std::string message, const ServedModel& model, const ModelCatalog& models) {
   for (const executor::WeightedLora& term : model.composition) {
-    for (const char* form : {"LoRA task {} ", "task={} "}) {
+    for (const char* form : {"LoRA task {} ", "task={} ", "taskId={}"}) {
       const std::string by_id = fmt::format(fmt::runtime(form), term.taskId);
       const size_t at = message.find(by_id);
-      if (at == std::string::npos) continue;
+      const bool whole = by_id.ends_with(' ') || at + by_id.size() == message.size();
+      if (at == std::string::npos || !whole) continue;
       for (const auto& adapter : models.list()) {
         if (adapter->adapter_id != term.taskId) continue;
         return {message.replace(at, by_id.size(), fmt::format("adapter `{}` ", adapter->name)), adapter->name};
@@ -46,8 +47,12 @@ ApiError fromExecutor(const executor::Response& response, const ServedModel& ser
       return ApiError::invalid(message);
     case Code::kNOT_FOUND:
       return ApiError::modelNotFound(model);
+    case Code::kBUSY:
+      return ApiError::adapterCacheFull(model);
+    case Code::kTOO_LARGE:
+      return ApiError::adapterTooLarge(model);
     case Code::kEXHAUSTED:
-      return ApiError::overloaded("Too many adapters are in use; try again soon.");
+      return ApiError::unavailable("The server is out of memory; try again later.");
     case Code::kCONFLICT:
       return ApiError::conflict(message);
     case Code::kINTERNAL:

@@ -544,8 +544,17 @@ TEST_F(RoutesTest, Refusals) {
 TEST_F(RoutesTest, EngineErrors) {
   using Code = executor::ResponseErrorCode;
   engine.error_text = "PEFT Cache is full. Could not store taskId=1";
+  engine.error_code = Code::kBUSY;
+  const auto busy = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  EXPECT_EQ(busy.status, 429);
+  EXPECT_THAT(busy.headers, ::testing::Contains(::testing::Pair("retry-after-ms", "500")));
+  EXPECT_EQ(Json::parse(busy.body)["error"]["code"], "adapter_cache_full");
+  EXPECT_THAT(std::string(Json::parse(busy.body)["error"]["message"]), ::testing::HasSubstr("NIM_MAX_CPU_LORAS"));
+  engine.error_code = Code::kTOO_LARGE;
+  EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["code"], "adapter_too_large");
+  engine.error_text = "std::bad_alloc";
   engine.error_code = Code::kEXHAUSTED;
-  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 429);
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 503);
   engine.error_text = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
   engine.error_code = Code::kCONFLICT;
   const auto replaced = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
@@ -582,6 +591,8 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
             "404 The model `second` does not exist or you do not have access to it.");
   EXPECT_EQ(fails("Error storing task=7 in PEFT cache -- /srv/first/adapter_model.bin: bad", Code::kCORRUPT),
             "400 Error storing adapter `first` in PEFT cache -- adapter_model.bin: bad");
+  EXPECT_THAT(fails("PEFT Cache is full. Could not store taskId=17", Code::kBUSY),
+              ::testing::AllOf(::testing::StartsWith("429 "), ::testing::HasSubstr("the adapter `second`")));
   EXPECT_EQ(fails("LoRA task 17 uses DoRA", Code::kUNSUPPORTED), "400 adapter `second` uses DoRA");
   EXPECT_EQ(fails("Error storing task=70 in PEFT cache -- gone", Code::kNOT_FOUND),
             "404 The model `base` does not exist or you do not have access to it.");

@@ -57,6 +57,7 @@ class RegisteringEngine : public EngineClient {
     for (const auto& [id, load] : now) load();
   }
   void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
+  std::vector<executor::AdapterState> adapterStates() override { return {}; }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }

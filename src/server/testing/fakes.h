@@ -137,6 +137,11 @@ class FakeEngine : public EngineClient {
     adapters[taskId] = files.path;
   }
   void unregisterAdapter(executor::IdType taskId) override { adapters.erase(taskId); }
+  std::vector<executor::AdapterState> adapterStates() override {
+    std::vector<executor::AdapterState> states;
+    for (const auto& [id, path] : adapters) states.emplace_back().taskId = id;
+    return states;
+  }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }
