@@ -120,6 +120,17 @@ TEST_F(ExpertAdaptersTest, StackedParametersAreTakenApart) {
   EXPECT_THAT(refusal(), HasSubstr("has shape [6, 6], expected [6, 4]"));
 }
 
+TEST_F(ExpertAdaptersTest, StacksInTheOrderOfOldPeftAreNamed) {
+  config_["target_modules"] = Json::array();
+  config_["target_parameters"] = {"experts.down_proj"};
+  put(kLayer + "lora_A.weight", {4, kHidden});
+  put(kLayer + "lora_B.weight", {kSize, 4});
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("lora_A.weight' has shape [4, 4], expected [4, 3]"), HasSubstr("PEFT before 0.18")));
+  put(kLayer + "lora_B.weight", {kSize, 6});
+  EXPECT_THAT(refusal(), HasSubstr("the adapter is of another model or rank"));
+}
+
 // The same experts in the names of Mixtral and as mlx-lm stacks them.
 TEST_F(ExpertAdaptersTest, SpellingsAndStacksOfExpertsAreEqual) {
   const std::string linears[][3] = {

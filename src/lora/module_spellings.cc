@@ -32,7 +32,7 @@ constexpr std::string_view kInLayer[][4] = {
     {"mlp.experts.{expert}.up_proj", "mlp.experts.{expert}.w3", "block_sparse_moe.experts.{expert}.w3",
      "block_sparse_moe.experts.{expert}.up_proj"},
 };
-constexpr std::string_view kOutside[][4] = {{"embed_tokens", "wte", "tok_embeddings"},
+constexpr std::string_view kOutside[][5] = {{"embed_tokens", "wte", "tok_embeddings", "embed_in", "word_embeddings"},
                                             {"lm_head", "output", "embed_out"}};
 
 bool isIn(std::span<const std::string_view> spellings, std::string_view name) {

@@ -94,7 +94,7 @@ std::vector<PeftTokens> readTokens(const Json& json, std::string_view source) {
   std::vector<PeftTokens> all;
   const auto it = json.find("trainable_token_indices");
   if (it == json.end() || it->is_null()) return all;
-  if (!it->is_object()) return {{"embed_tokens", readTokenList(*it, source)}};
+  if (!it->is_object()) return {{std::nullopt, readTokenList(*it, source)}};
   if (it->size() > kMaxPatterns) refuse(source, "trainable_token_indices", "names too many modules");
   for (const auto& [module, tokens] : it->items()) all.push_back({module, readTokenList(tokens, source)});
   return all;

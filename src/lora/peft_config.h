@@ -29,7 +29,7 @@ enum class PeftBias { kNone, kAll, kLoraOnly };
 
 // trainable_token_indices of one module, in the order of the rows of the module's tensor.
 struct PeftTokens {
-  std::string module;  // full name or its end
+  std::optional<std::string> module;  // full name or its end; nullopt: the input embedding, whatever its name
   std::vector<int64_t> tokens;
 };
 

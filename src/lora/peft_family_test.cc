@@ -266,6 +266,29 @@ TEST_F(PeftFamilyTest, TrainedTokensInAscendingOrder) {
   }
 }
 
+// PEFT's list is for the module that get_input_embeddings() returns, whatever its name; the object names a module by
+// its full name or the end of it.
+TEST_F(PeftFamilyTest, TrainedTokensOfAnEmbeddingOfAnyName) {
+  for (const std::string name : {"transformer.wte", "gpt_neox.embed_in", "transformer.word_embeddings",
+                                 "model.decoder.embed_tokens", "model.language_model.embed_tokens"}) {
+    SCOPED_TRACE(name);
+    for (WeightRow& row : model_.table) {
+      if (row.slot == slotOf(TableId::kTokens)) row.sources = {{name + ".weight", 0, 8}};
+    }
+    tensors_.erase(kEmbedding + "token_adapter.trainable_tokens_delta");
+    const std::string tensor = kBase + name + ".token_adapter.trainable_tokens_delta";
+    put(tensor, {2, 4});
+    const std::string last = name.substr(name.rfind('.') + 1);
+    for (const Json& form : {Json({5, 2}), Json({{name, {5, 2}}}), Json({{last, {5, 2}}})}) {
+      config_["trainable_token_indices"] = form;
+      EXPECT_THAT(read().embedding_tokens.tokens, ElementsAre(2, 5)) << form;
+    }
+    config_["trainable_token_indices"] = {{"", {5, 2}}};
+    EXPECT_THAT(refusal(), HasSubstr("names ''"));
+    tensors_.erase(tensor);
+  }
+}
+
 TEST_F(PeftFamilyTest, ParametersAreNamedWithTheirWeight) {
   config_["target_modules"] = Json::array();
   EXPECT_THAT(refusal(), HasSubstr("is not among the modules"));

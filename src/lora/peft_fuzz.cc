@@ -1,8 +1,8 @@
 // Any bytes as an adapter directory are refused with an Error or give an adapter that fits the model. Input: two bytes
 // of little-endian length, adapter_config.json of that length, adapter_model.safetensors. The highest bit of the length
 // chooses a model with experts in its second layer.
-// parses: src/lora/peft_reader.cc src/lora/adapter_builder.cc src/lora/adapter_values.cc src/lora/module_spellings.cc
-// src/lora/peft_keys.cc src/lora/peft_replacements.cc
+// parses: src/lora/peft_reader.cc src/lora/adapted_modules.cc src/lora/adapter_builder.cc src/lora/adapter_values.cc
+// src/lora/module_spellings.cc src/lora/peft_keys.cc src/lora/peft_replacements.cc
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -151,11 +151,16 @@ bool splitBase(std::string_view& module, PeftKey& key) {
 }
 }  // namespace
 
-std::optional<PeftKey> parsePeftKey(std::string_view name) {
+std::string nameInModel(std::string_view name) {
   const std::string trained = withoutWrappers(name);
-  std::string_view module = trained;
-  removePrefixes(module, kPrefixes);
-  const std::string_view whole = module;
+  std::string_view rest = trained;
+  removePrefixes(rest, kPrefixes);
+  return std::string(rest);
+}
+
+std::optional<PeftKey> parsePeftKey(std::string_view name) {
+  const std::string whole = nameInModel(name);
+  std::string_view module = whole;
   PeftKey key;
   if (!splitLora(module, key)) {
     module = whole;

@@ -41,6 +41,9 @@ struct PeftKey {
   bool wrapped = false;  // the module also has an adapter around it
 };
 
+// The name without PEFT's prefix and the names of wrappers (see parsePeftKey): that of a tensor in the trained model.
+std::string nameInModel(std::string_view name);
+
 // Names may have PEFT's prefix, the prefixes of wrappers that training code puts around a model (FSDP, DeepSpeed,
 // torch.compile, gradient checkpointing), and the adapter's name; all of these are removed. nullopt for a name that no
 // tensor of an adapter has.

@@ -364,10 +364,13 @@ TEST_F(PeftOtherPartsTest, TensorsOfOtherPartsAreLeftOut) {
   config_["target_modules"] = {"q_proj", "down_proj", "qkv"};
   put("base_model.model.visual.blocks.0.attn.qkv.lora_A.weight", {2, 5});
   put("base_model.model.visual.blocks.0.attn.qkv.lora_B.weight", {15, 2});
+  // Parameters that are no module's weight or bias.
+  put("base_model.model.visual.class_embedding", {5});
+  put("base_model.model.visual.blocks.0.gamma_1", {5});
   const Adapter adapter = readWithParts();
   EXPECT_EQ(adapter.modules.size(), 2u);
-  EXPECT_EQ(adapter.num_of_other_parts, 2);
-  EXPECT_EQ(adapter.left_out.size(), 2u);
+  EXPECT_EQ(adapter.num_of_other_parts, 4);
+  EXPECT_EQ(adapter.left_out.size(), 4u);
   EXPECT_THAT(refusal(), HasSubstr("visual.blocks.0.attn.qkv.lora_A.weight' adapts no module"));  // of another model
   std::erase_if(tensors_, [](const auto& entry) { return entry.first.find("visual") == std::string::npos; });
   EXPECT_THAT(errorOf([&] { readWithParts(); }),

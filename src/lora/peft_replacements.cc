@@ -325,13 +325,14 @@ AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::s
 PeftReplacements::TrainedTokens PeftReplacements::trainedTokens(const std::set<std::string>& adapted) const {
   TrainedTokens trained;
   for (const PeftTokens& tokens : config_.trainable_tokens) {
-    const bool embedding = endsWithName(names_.embedding, tokens.module);
-    if (!embedding && !endsWithName(names_.head, tokens.module)) {
+    const std::string module = tokens.module.value_or(names_.embedding);
+    const bool embedding = endsWithName(names_.embedding, module) || names_.isEmbedding(module);
+    if (!embedding && !endsWithName(names_.head, module) && !names_.isHead(module)) {
       refuseConfig("trainable_token_indices",
-                   fmt::format("names '{}': it is read for {} and {}", tokens.module, names_.embedding, names_.head));
+                   fmt::format("names '{}': it is read for {} and {}", module, names_.embedding, names_.head));
     }
     const PeftTokens*& slot = embedding ? trained.embedding : trained.head;
-    if (slot != nullptr) refuseConfig("trainable_token_indices", fmt::format("names '{}' twice", tokens.module));
+    if (slot != nullptr) refuseConfig("trainable_token_indices", fmt::format("names '{}' twice", module));
     slot = &tokens;
   }
   bool tied = target_.config.tie_word_embeddings && trained.embedding != nullptr;
