@@ -75,7 +75,19 @@ std::shared_ptr<const Directory> Directory::openWithin(const std::string& name) 
   return std::shared_ptr<const Directory>(new Directory(std::move(fd), pathOf(name), links_, std::move(bounds)));
 }
 
+std::shared_ptr<const Directory> Directory::withOnly(std::string name) const {
+  Descriptor fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) refuse(name, errno);
+  const std::shared_ptr<Directory> only(new Directory(std::move(fd), path_, links_, bounds_));
+  only->only_ = std::move(name);
+  return only;
+}
+
 int Directory::openName(const std::string& name, int flags) const {
+  if (hides(name)) {
+    errno = ENOENT;
+    return -1;
+  }
   if (bounds_.above == nullptr) return openBeneath(fd_.get(), name, flags, links_);
   return openBeneath(bounds_.above->get(), bounds_.prefix + name, flags, links_);
 }
@@ -113,7 +125,7 @@ bool Directory::isDirectory(const std::string& name) const {
 
 Directory::Kind Directory::kindOf(const std::string& name) const {
   struct stat info{};
-  if (::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Kind::kNothing;
+  if (hides(name) || ::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Kind::kNothing;
   if (S_ISREG(info.st_mode)) return Kind::kFile;
   if (S_ISDIR(info.st_mode)) return Kind::kDirectory;
   return S_ISLNK(info.st_mode) ? Kind::kLink : Kind::kOther;
@@ -123,6 +135,12 @@ Directory::Names Directory::names(size_t most) const { return readNames(most, fa
 Directory::Names Directory::directoryNames(size_t most) const { return readNames(most, true); }
 
 Directory::Names Directory::readNames(size_t most, bool directories_only) const {
+  if (only_) {
+    const Kind kind = kindOf(*only_);
+    const bool counts = directories_only ? kind == Kind::kDirectory || kind == Kind::kLink : kind != Kind::kNothing;
+    if (counts && most == 0) return {.complete = false};
+    return {.names = counts ? std::vector<std::string>{*only_} : std::vector<std::string>()};
+  }
   // Opens a new descriptor: the read position belongs to the descriptor, and fd_ is shared by threads.
   const int fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, CloseDirectory> dir(fd >= 0 ? ::fdopendir(fd) : nullptr);

@@ -30,6 +30,9 @@ class Directory {
   // directory may lead to anything beneath this one, not only beneath the new one. Throws the Errors of openFile.
   std::shared_ptr<const Directory> openWithin(const std::string& name) const;
 
+  // This directory as if `name` were its only entry.
+  std::shared_ptr<const Directory> withOnly(std::string name) const;
+
   // Opens a regular file for reading. Never blocks on a FIFO. Throws Error:
   //   kNotFound         no such file, or a path component is not a directory
   //   kCorrupt          a FIFO, a device or a directory
@@ -73,6 +76,7 @@ class Directory {
   // openBeneath() with this directory's rule and bounds.
   int openName(const std::string& name, int flags) const;
   Names readNames(size_t most, bool directories_only) const;
+  bool hides(const std::string& name) const { return only_ && name != *only_; }
   // Throws an Error with the file's path and the text of the errno value `reason`.
   [[noreturn]] void refuse(const std::string& name, int reason) const;
 
@@ -80,6 +84,7 @@ class Directory {
   std::filesystem::path path_;
   Links links_;
   Bounds bounds_;
+  std::optional<std::string> only_;  // set by withOnly()
 };
 
 // Opens the directory again for each read of its files, because another directory may have taken its path. Thread-safe.

@@ -53,6 +53,22 @@ class DirectoryTest : public testing::Test {
   fs::path top_;
 };
 
+TEST_F(DirectoryTest, WithOnlyHidesAllOtherEntries) {
+  write("root/tenant/other", "hidden");
+  const auto only = tenant(Links::kNone)->withOnly("file");
+  EXPECT_EQ(only->names(10).names, std::vector<std::string>{"file"});
+  EXPECT_TRUE(only->directoryNames(10).names.empty());
+  EXPECT_EQ(only->readFile("file", 10), "mine");
+  for (const std::string name : {"other", "sub", "sub/file", "./file", "../other/file", "."}) {
+    EXPECT_FALSE(only->hasName(name)) << name;
+    EXPECT_FALSE(only->isDirectory(name)) << name;
+    EXPECT_FALSE(only->stampOf(name)) << name;
+    EXPECT_NE(errorOf([&] { only->openFile(name); }), "") << name;
+  }
+  fs::remove(top_ / "root/tenant/file");
+  EXPECT_TRUE(only->names(10).names.empty());
+}
+
 TEST_F(DirectoryTest, LinksOfADirectoryWithinAnotherMayLeadToWhatLiesThere) {
   link("../file", "sub/up");
   link("../../other/file", "sub/out");

@@ -133,7 +133,7 @@ TEST_F(ArgumentsTest, ValuesOutOfRangeSayTheRange) {
   EXPECT_EQ(parseErrorOf(app_, {"convert", "--model_dir", "m", "--output_dir", "o", "--tp_size", "0"}),
             "--tp_size: 0 is out of range; use 1 to 65536");
   EXPECT_EQ(parseErrorOf(app_, {"serve", "m", "--lora-modules", "dir"}),
-            "--lora_modules: dir has no name; use NAME=DIRECTORY");
+            "--lora_modules: dir has no name; use NAME=PATH");
 }
 
 TEST_F(ArgumentsTest, EveryNumberHasARange) {

@@ -24,9 +24,9 @@ CLI::Validator namedDirectory() {
       [](std::string& input) -> std::string {
         const size_t equals = input.find('=');
         if (equals != std::string::npos && equals > 0 && equals + 1 < input.size()) return "";
-        return fmt::format("{} has no name; use NAME=DIRECTORY", input);
+        return fmt::format("{} has no name; use NAME=PATH", input);
       },
-      "NAME=DIRECTORY");
+      "NAME=PATH");
 }
 
 // NIM writes its log levels in capitals and has two that this server lacks.
@@ -134,15 +134,16 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
   serve
-      ->add_option("--lora_dir", args->lora_dirs,
-                   "Directory of adapters: each subdirectory with an adapter_config.json or a .nemo file is served by "
-                   "its name. Or one adapter: its directory, served by the directory's name, or NAME=DIRECTORY. May be "
-                   "given several times")
+      ->add_option(
+          "--lora_dir", args->lora_dirs,
+          "Directory of adapters: each subdirectory with an adapter_config.json or a .nemo file is served by "
+          "its name. Or one adapter: its directory or .nemo file, served by its name, or NAME=PATH. May be given "
+          "several times")
       ->allow_extra_args(false)
       ->envname("NIM_PEFT_SOURCE");
   serve
       ->add_option("--lora_modules", args->lora_modules,
-                   "Adapters in vLLM's way, NAME=DIRECTORY ...: the same as a --lora_dir for each")
+                   "Adapters in vLLM's way, NAME=PATH ...: the same as a --lora_dir for each")
       ->check(namedDirectory());
   serve
       ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,

@@ -77,15 +77,20 @@ AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
   const NamedPath given = parsePlace(place.text);
   std::error_code error;
   const fs::path path = fs::canonical(given.path, error);
-  if (error || !fs::is_directory(path)) {
-    fail(ErrorCode::kNotFound, "{} {}: {}", place.flag, place.text, error ? error.message() : "not a directory");
+  const bool is_archive = !error && fs::is_regular_file(path) && given.path.extension() == kNemoExtension;
+  if (error || (!is_archive && !fs::is_directory(path))) {
+    fail(ErrorCode::kNotFound, "{} {}: {}", place.flag, place.text,
+         error ? error.message() : fmt::format("neither a directory nor a {} file", kNemoExtension));
   }
   fs::path named = fs::absolute(given.path).lexically_normal();
   if (named.filename().empty()) named = named.parent_path();
   Root root;
   root.flag = place.flag;
   root.name = given.name.value_or("");
-  if (const auto hub = hubPathOf(path)) {
+  if (is_archive) {
+    setArchive(named, path, root);
+    if (!given.name) root.name = named.stem().string();
+  } else if (const auto hub = hubPathOf(path)) {
     root.directory = Directory::open(hub->repository, links_);
     root.beneath = hub->beneath;
     root.is_hub = true;
@@ -110,14 +115,28 @@ AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
   return root;
 }
 
+void AdapterRoots::setArchive(const fs::path& named, const fs::path& path, Root& root) const {
+  // A Hugging Face cache has links to files whose names are hashes.
+  const fs::path parent = fs::canonical(named.parent_path());
+  if (const auto hub = hubPathOf(parent)) {
+    root.directory = Directory::open(hub->repository, links_);
+    root.beneath = hub->beneath;
+    root.is_hub = true;
+    root.archive = named.filename().string();
+    return;
+  }
+  const fs::path& held = links_ == Links::kFollow ? named : path;
+  root.directory = Directory::open(held.parent_path(), links_ == Links::kFollow ? Links::kFollow : Links::kNone);
+  root.archive = held.filename().string();
+}
+
 AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links) : links_(links) {
   std::set<std::string> names;
   for (const AdapterPlace& place : places) {
     Root root = rootOf(place);
     if (root.isAdapter() && !names.insert(root.name).second) {
-      fail(ErrorCode::kInvalidArgument,
-           "{} {}: another adapter has the name '{}'; choose another name with NAME=DIRECTORY", place.flag, place.text,
-           root.name);
+      fail(ErrorCode::kInvalidArgument, "{} {}: another adapter has the name '{}'; choose another name with NAME=PATH",
+           place.flag, place.text, root.name);
     }
     roots_.push_back(std::move(root));
   }
@@ -207,6 +226,13 @@ std::shared_ptr<const Directory> AdapterRoots::openIn(const Root& root, const st
 
 std::shared_ptr<const Directory> AdapterRoots::openNamed(const Root& root, const std::string& name) const {
   const Directory& directory = *root.directory;
+  if (!root.archive.empty()) {
+    const auto folder = root.beneath.empty() ? root.directory : directory.openWithin(root.beneath);
+    if (!folder->hasName(root.archive)) {
+      fail(ErrorCode::kNotFound, "{}: No such file or directory", root.path().string());
+    }
+    return folder->withOnly(root.archive);
+  }
   if (root.is_hub) {
     if (!root.isAdapter()) return directory.openWithin(fmt::format("{}/{}", root.beneath, name));
     return root.beneath.empty() ? openHubSnapshot(directory) : directory.openWithin(root.beneath);

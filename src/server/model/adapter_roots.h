@@ -21,7 +21,7 @@ struct AdapterPlace {
   AdapterPlace(std::string place, std::string_view named_by = "--lora_dir") : text(std::move(place)), flag(named_by) {}
   AdapterPlace(const char* place) : AdapterPlace(std::string(place)) {}
 
-  std::string text;  // DIRECTORY or NAME=DIRECTORY, see AdapterRoots
+  std::string text;  // a path or NAME=PATH, see AdapterRoots
   std::string flag;
 };
 
@@ -33,11 +33,13 @@ class AdapterRoots {
   //   DIRECTORY         that is an adapter itself: it has an adapter's files (adapter_config.json, a .nemo file, or
   //                     TensorRT-LLM's tensors) and no subdirectory that is an adapter; or it is an adapter's
   //                     repository in a Hugging Face cache, or one of its snapshots (hub_cache.h)
-  //   NAME=DIRECTORY    an adapter under another name; a path that exists as it is written is a DIRECTORY
+  //   FILE.nemo         an adapter in one file, under the file's name without .nemo
+  //   NAME=PATH         an adapter under another name, or NAME=FILE.nemo; a path that exists as it is written has no
+  //   name
   // links: what links of adapters may do. Links in the places themselves are followed each time with kFollow, else
   // only now. A given name hides subdirectories of that name, and a subdirectory hides
-  // those of later places. Throws Error that names the place's flag: a place that is no directory, a name that cannot
-  // be served, or one that is given twice.
+  // those of later places. Throws Error that names the place's flag: a place that is neither a directory nor a .nemo
+  // file, a name that cannot be served, or one that is given twice.
   AdapterRoots(const std::vector<AdapterPlace>& places, Links links);
 
   // Warns of a directory that holds no adapter, and of subdirectories that are hidden.
@@ -63,11 +65,18 @@ class AdapterRoots {
     std::string flag;     // AdapterPlace::flag
     std::string name;     // of a place that is one adapter; empty: all subdirectories are
     std::string beneath;  // path from `directory` to the adapter or directory of adapters; empty: itself
+    std::string archive;  // of an adapter in one .nemo file: its name in that directory
     bool is_hub = false;  // `directory` is a repository of a Hugging Face cache; links may lead anywhere in it
     bool isAdapter() const { return !name.empty(); }
-    std::filesystem::path path() const { return beneath.empty() ? directory->path() : directory->pathOf(beneath); }
+    std::filesystem::path path() const {
+      const std::filesystem::path of = beneath.empty() ? directory->path() : directory->pathOf(beneath);
+      return archive.empty() ? of : of / archive;
+    }
   };
   Root rootOf(const AdapterPlace& place) const;
+  // Completes the root of a place that is one .nemo file. named: its absolute path as it was given; path: the same
+  // without links.
+  void setArchive(const std::filesystem::path& named, const std::filesystem::path& path, Root& root) const;
   // Opens the directory of adapters.
   static std::shared_ptr<const Directory> folderOf(const Root& root);
   // Opens an adapter of this place. name: one of its names.

@@ -92,6 +92,45 @@ TEST_F(AdapterRootsTest, ADirectoryThatIsItselfAnAdapterIsServedAsOne) {
   EXPECT_EQ(namesOf({holding("tensors", "model.lora_weights.npy")}), Strings{"tensors"});
 }
 
+TEST_F(AdapterRootsTest, ANemoFileIsAnAdapter) {
+  holding("files", "one.nemo");
+  holding("files", "two.nemo");
+  holding("files", "tokenizer.json");
+  const AdapterRoots roots({path("files/one.nemo"), "math=" + path("files/two.nemo")}, Links::kInside);
+  EXPECT_EQ(roots.names(100).names, (Strings{"math", "one"}));
+  EXPECT_EQ(roots.pathOf("math"), root_ / "files/two.nemo");
+  EXPECT_EQ(roots.open("math")->names(10).names, Strings{"two.nemo"}) << "its neighbours are other adapters'";
+  EXPECT_FALSE(roots.open("math")->hasName("tokenizer.json"));
+  roots.warnOfNames();
+  EXPECT_EQ(log_.str(), "");
+  fs::remove(root_ / "files/one.nemo");
+  EXPECT_THAT(errorOf([&] { roots.open("one"); }), HasSubstr(path("files/one.nemo")));
+  EXPECT_THAT(refusalOf({path("files/tokenizer.json")}), HasSubstr("neither a directory nor a .nemo file"));
+  EXPECT_THAT(refusalOf({path("files/one.nemo")}), HasSubstr("No such file"));
+}
+
+TEST_F(AdapterRootsTest, ALinkToANemoFileIsFollowedAnewWhereLinksAre) {
+  holding("v7", "weights.nemo");
+  fs::create_symlink("v7/weights.nemo", root_ / "now.nemo");
+  const AdapterRoots inside({path("now.nemo")}, Links::kInside), follow({path("now.nemo")}, Links::kFollow);
+  EXPECT_EQ(inside.names(10).names, Strings{"now"});
+  EXPECT_EQ(inside.pathOf("now"), root_ / "v7/weights.nemo");
+  EXPECT_EQ(follow.open("now")->readFile("now.nemo", 10), "{}");
+  // Whoever may write the directory cannot put a link in the place of the file.
+  holding("other", "secret.nemo");
+  fs::remove(root_ / "v7/weights.nemo");
+  fs::create_symlink("../other/secret.nemo", root_ / "v7/weights.nemo");
+  EXPECT_THROW(inside.open("now")->readFile("weights.nemo", 10), Error);
+}
+
+TEST_F(AdapterRootsTest, ANemoFileOfAHuggingFaceCacheIsALinkToABlob) {
+  holding("cache/models--t--a/blobs", "1234");
+  fs::create_directories(root_ / "cache/models--t--a/snapshots/rev");
+  fs::create_symlink("../../blobs/1234", root_ / "cache/models--t--a/snapshots/rev/math.nemo");
+  const AdapterRoots roots({path("cache/models--t--a/snapshots/rev/math.nemo")}, Links::kInside);
+  EXPECT_EQ(roots.open("math")->readFile("math.nemo", 10), "{}");
+}
+
 // Tenants can give their entries in a directory of adapters any name.
 TEST_F(AdapterRootsTest, NoEntryOfATenantMakesOneAdapterOfAll) {
   adapter("served/a");
