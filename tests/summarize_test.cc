@@ -208,6 +208,34 @@ TEST_F(Summarize, TransformersAnswersAreScoredTheSame) {
   EXPECT_THAT(job.at("prompts").dump(), HasSubstr("Two boats didn't. TL;DR:\""));
 }
 
+TEST_F(Summarize, APerplexityThatIsNoNumberIsPrintedAsOne) {
+  const auto printed = [&](const std::string& value) {
+    const std::string python = fakePython(
+        R"({"timed": true, "article": 0, "text": "x", "tokens": 3, "seconds": 0.5, "perplexity": )" + value + "}\n");
+    return summarize({"--test_hf", "--eval_ppl", "--hf_python", python});
+  };
+  EXPECT_THAT(printed("\"nan\"").out, HasSubstr("Per-token perplexity: nan\n"));
+  EXPECT_THAT(printed("\"inf\"").out, HasSubstr("Per-token perplexity: inf\n"));
+  refuses(printed("\"many\""), "'perplexity' is not a number");
+}
+
+TEST_F(Summarize, TransformersGetsTheAdaptersThatAreUsed) {
+  const std::string python = fakePython(R"({"timed": true, "article": 0, "text": "x", "tokens": 3, "seconds": 0.5})"
+                                        "\n");
+  const fs::path archive = dir_.path() / "a.nemo";
+  std::ofstream(archive) << "x";
+  const auto with = [&](const std::string& uid) {
+    return summarize(
+        {"--test_hf", "--hf_python", python, "--lora_dir", kDemo / "adapters/shout", archive, "--lora_task_uids", uid});
+  };
+  ASSERT_EQ(with("0").status, 0);
+  const Json job = readJsonFile(dir_.path() / "job.json");
+  EXPECT_EQ(job.at("lora_dirs"), Json({(kDemo / "adapters/shout").string(), ""}));
+  EXPECT_EQ(job.at("lora_task_uids"), Json({0}));
+  refuses(with("1"), "a.nemo: it has no adapter_config.json, and PEFT reads only");
+  EXPECT_EQ(with("-1").status, 0);
+}
+
 TEST_F(Summarize, APythonThatCannotRunIsOneLine) {
   refuses(summarize({"--test_hf", "--hf_python", "/nowhere/python3"}), "cannot run /nowhere/python3");
   refuses(summarize({"--test_hf", "--hf_python",

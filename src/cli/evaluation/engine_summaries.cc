@@ -75,7 +75,8 @@ class EngineRun {
   executor::Request request(const std::vector<int32_t>& prompt, size_t place) const {
     executor::OutputConfig output;
     output.excludeInputFromOutput = true;
-    output.returnLogProbs = output.returnPromptLogProbs = args_.eval_ppl;
+    output.returnLogProbs = args_.eval_ppl;
+    output.returnPromptLogProbs = args_.eval_ppl;
     executor::Request request(prompt, args_.output_len, false, executor::SamplingConfig(), output);
     args_.sampling.apply(request, &codec_);
     if (end_id_) request.setEndId(*end_id_);

@@ -1,10 +1,12 @@
-"""Answers the prompts of `chorus summarize --test_hf` with transformers.
+"""Answers the prompts of `chorus summarize --test_hf` with transformers, and with adapters of PEFT.
 
 Standard input: one JSON object, which src/cli/evaluation/transformers_summaries.cc writes. Standard output: one JSON
 object per answer, the first one for the prompt that runs once before the clock does; or {"error": ...}.
 """
 
+import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -24,7 +26,38 @@ def load(job):
         job["model_dir"], device_map="auto" if job["device_map_auto"] else None).to(getattr(torch, job["dtype"]))
     if not job["device_map_auto"] and torch.cuda.is_available():
         model.cuda()
-    return torch, tokenizer, model.eval()
+    return torch, tokenizer, with_adapters(job, model).eval()
+
+
+def with_adapters(job, model):
+    """The model with the adapters that are used; each has its index in --lora_dir as its name."""
+    wrapped = None
+    for uid in sorted({uid for uid in job["lora_task_uids"] if uid >= 0}):
+        import peft
+        how = dict(adapter_name=str(uid), autocast_adapter_dtype=False)
+        if wrapped is None:
+            wrapped = peft.PeftModel.from_pretrained(model, job["lora_dirs"][uid], **how)
+        else:
+            wrapped.load_adapter(job["lora_dirs"][uid], **how)
+    return model if wrapped is None else wrapped
+
+
+def task_uid(job, place):
+    """The adapter of the article at a place in its batch, as the engine chooses it; -1: the base model."""
+    uids = job["lora_task_uids"]
+    return uids[min(place, len(uids) - 1)] if uids else -1
+
+
+@contextlib.contextmanager
+def adapter(model, uid):
+    if uid >= 0:
+        model.set_adapter(str(uid))
+        yield
+    elif hasattr(model, "peft_config"):
+        with model.disable_adapter():
+            yield
+    else:
+        yield
 
 
 def prompt_tokens(job, tokenizer, prompt):
@@ -43,11 +76,8 @@ def perplexity(torch, model, tokens):
     return losses.mean().exp().item() if len(tokens) > 1 else 1.0
 
 
-def answer_batch(job, torch, tokenizer, model, prompts, first, timed):
-    rows = [(first + i, tokens) for i, prompt in enumerate(prompts)
-            if len(tokens := prompt_tokens(job, tokenizer, prompt)) > job["min_input_length"]]
-    if not rows:
-        return
+def generate(job, torch, tokenizer, model, rows):
+    """The answers to rows of (article, tokens), which have the same adapter, and their seconds."""
     pad = next((t for t in (tokenizer.pad_token_id, job["end_id"]) if t is not None), 0)
     longest = max(len(tokens) for _, tokens in rows)
     inputs = torch.tensor([[pad] * (longest - len(tokens)) + tokens for _, tokens in rows], device=model.device)
@@ -60,11 +90,25 @@ def answer_batch(job, torch, tokenizer, model, prompts, first, timed):
     for (article, tokens), output in zip(rows, outputs[:, longest:].tolist()):
         if job["end_id"] in output:
             output = output[:output.index(job["end_id"]) + 1]
-        answer = {"timed": timed, "article": article, "text": tokenizer.decode(output, skip_special_tokens=True),
-                  "tokens": len(output), "seconds": seconds / len(rows)}
+        answer = {"article": article, "text": tokenizer.decode(output, skip_special_tokens=True), "tokens": len(output),
+                  "seconds": seconds / len(rows)}
         if job["eval_ppl"]:
-            answer["perplexity"] = perplexity(torch, model, tokens + output)
-        print(json.dumps(answer), file=answers, flush=True)
+            value = perplexity(torch, model, tokens + output)
+            answer["perplexity"] = value if math.isfinite(value) else str(value)  # JSON has no NaN
+        yield answer
+
+
+def answer_batch(job, torch, tokenizer, model, prompts, first, timed):
+    rows = {}
+    for place, prompt in enumerate(prompts):
+        if len(tokens := prompt_tokens(job, tokenizer, prompt)) > job["min_input_length"]:
+            rows.setdefault(task_uid(job, place), []).append((first + place, tokens))
+    answers_of_batch = []
+    for uid, own in rows.items():
+        with adapter(model, uid):
+            answers_of_batch += generate(job, torch, tokenizer, model, own)
+    for answer in sorted(answers_of_batch, key=lambda answer: answer["article"]):
+        print(json.dumps(dict(answer, timed=timed)), file=answers, flush=True)
         yield answer
 
 

@@ -36,7 +36,8 @@ constexpr Rule kEndings[] = {{"al", "", 2},    {"ance", "", 2}, {"ence", "", 2},
 constexpr Rule kLastEndings[] = {{"ou", "", 2},  {"ism", "", 2}, {"ate", "", 2}, {"iti", "", 2},
                                  {"ous", "", 2}, {"ive", "", 2}, {"ize", "", 2}};
 
-// For each letter whether it is a consonant. y is one at the beginning of a word and after a vowel.
+// Says for each letter of the word whether it is a consonant. The letter y is a consonant at the beginning of a word
+// and after a vowel.
 std::vector<bool> consonants(std::string_view word) {
   std::vector<bool> flags(word.size());
   for (size_t i = 0; i < word.size(); ++i) {

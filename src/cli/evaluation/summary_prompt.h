@@ -11,13 +11,13 @@
 
 namespace chorus {
 
-// What is evaluated: names of the columns, of the data set, and of its part.
+// One value of --eval_task: where its texts and references are, and how they are used.
 struct EvaluationTask {
-  std::string_view name;  // --eval_task
-  std::string_view input, reference;
-  std::string_view dataset, split;
-  std::string_view suffix;     // appended to each text
-  bool scores_answers = true;  // answers are compared with references
+  std::string_view name;              // --eval_task
+  std::string_view input, reference;  // the columns of the data file
+  std::string_view dataset, split;    // name of the data set and of its part
+  std::string_view suffix;            // appended to each text
+  bool scores_answers = true;         // answers are compared with references
 };
 std::span<const EvaluationTask> evaluationTasks();
 // Throws Error that lists the tasks.

@@ -6,10 +6,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -17,6 +21,7 @@
 #include "cli/evaluation/embedded_files.h"
 #include "cli/evaluation/summaries.h"
 #include "cli/evaluation/summary_prompt.h"
+#include "lora/adapter_files.h"
 
 namespace chorus {
 namespace {
@@ -77,6 +82,23 @@ Output runPython(const std::string& python, const char* script, std::string_view
   return {WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), out.contents(), errors.contents()};
 }
 
+// The directories that PEFT reads, by index in --lora_dir; those of adapters that are not used are empty.
+std::vector<std::string> peftDirectories(const SummarizeArgs& args) {
+  std::vector<std::string> directories(args.lora_dirs.size());
+  for (const int uid : args.lora_task_uids) {
+    if (uid < 0) continue;
+    const std::string& path = args.lora_dirs[static_cast<size_t>(uid)];
+    const bool is_directory = std::filesystem::is_directory(path);
+    const auto directory = is_directory ? adapterDirectoryWithin(Directory::open(path)) : nullptr;
+    if (directory == nullptr || !directory->hasName(kPeftConfigFile)) {
+      fail(ErrorCode::kUnsupported,
+           "--test_hf: --lora_dir {}: it has no {}, and PEFT reads only adapters that have one", path, kPeftConfigFile);
+    }
+    directories[static_cast<size_t>(uid)] = directory->path().string();
+  }
+  return directories;
+}
+
 Json jobOf(const SummarizeArgs& args, const std::vector<std::string>& prompts, bool as_chat, const TextCodec& codec) {
   const std::optional<int32_t> end_id = endTokenOf(args, codec);
   const RunSampling& sampling = args.sampling;
@@ -106,7 +128,19 @@ Json jobOf(const SummarizeArgs& args, const std::vector<std::string>& prompts, b
           {"end_id", end_id ? Json(*end_id) : Json()},
           {"random_seed", sampling.random_seed},
           {"eval_ppl", args.eval_ppl},
+          {"lora_dirs", peftDirectories(args)},
+          {"lora_task_uids", args.lora_task_uids},
           {"sampling", std::move(how)}};
+}
+
+// A perplexity; Python's script writes those that JSON has no number for as text.
+double numberOf(const Json& answer, const std::string& key, const std::string& source) {
+  const auto found = answer.find(key);
+  if (found == answer.end() || !found->is_string()) return jsonGet<double>(answer, key, source);
+  const auto text = found->get<std::string>();
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  fail(ErrorCode::kCorrupt, "{}: '{}' is not a number", source, key);
 }
 
 std::string_view lastLine(std::string_view text) {
@@ -128,13 +162,14 @@ Summaries summarizeWithTransformers(const SummarizeArgs& args, const std::vector
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (answer.contains("error")) {
       fail(ErrorCode::kUnsupported,
-           "--test_hf: {}: {}; it needs torch and transformers, --hf_python names another Python", args.hf_python,
-           jsonGet<std::string>(answer, "error", source));
+           "--test_hf: {}: {}; it needs torch and transformers, and peft with --lora_task_uids; --hf_python names "
+           "another Python",
+           args.hf_python, jsonGet<std::string>(answer, "error", source));
     }
     Summary summary{jsonGet<size_t>(answer, "article", source), jsonGet<std::string>(answer, "text", source),
                     jsonGet<size_t>(answer, "tokens", source), std::nullopt};
     if (summary.article >= prompts.size()) fail(ErrorCode::kCorrupt, "{}: no article {}", source, summary.article);
-    if (args.eval_ppl) summary.perplexity = jsonGet<double>(answer, "perplexity", source);
+    if (args.eval_ppl) summary.perplexity = numberOf(answer, "perplexity", source);
     if (!jsonGet<bool>(answer, "timed", source)) {
       summaries.first = std::move(summary);
       continue;
